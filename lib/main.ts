@@ -12,6 +12,7 @@ interface Options {
   readonly stdin?: boolean
   readonly yes?: boolean
   readonly csv?: boolean
+  readonly luna2?: boolean
   readonly images?: boolean
   readonly force?: boolean
 }
@@ -56,7 +57,7 @@ const commands = new Map(
       const config = await configOf(options)
       const { importFrom, importTable } = await import('./cli/transfer.js')
       const run = options.csv ? importTable : importFrom
-      process.stdout.write(`${await run(config, file, options.yes ?? false)}\n`)
+      process.stdout.write(`${await run(config, file, options.yes ?? false, options.luna2)}\n`)
       return 0
     },
     async backup(options, [file = '']) {
@@ -142,6 +143,7 @@ function parse(argv: readonly string[]) {
           stdin: { type: 'boolean' },
           yes: { type: 'boolean' },
           csv: { type: 'boolean' },
+          luna2: { type: 'boolean' },
           images: { type: 'boolean' },
           force: { type: 'boolean' },
           version: { type: 'boolean' },
@@ -168,6 +170,8 @@ function parse(argv: readonly string[]) {
   if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')
   if (command !== 'import' && (values.yes || values.csv))
     throw new UsageError('--yes and --csv belong to import')
+  if (values.luna2 && (command !== 'import' || values.csv))
+    throw new UsageError('--luna2 belongs to import, without --csv')
   if (command !== 'backup' && values.images) throw new UsageError('--images belongs to backup')
   if (command !== 'restore' && values.force) throw new UsageError('--force belongs to restore')
   return { help: false, run, values, args } as const

@@ -34,6 +34,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store',
     'store/files',
     'store/etcd/open',
+    'model/luna2',
     'model/migrations',
     'model/types',
     'version',

@@ -58,6 +58,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/files.md#On the node': 'it is typed on a node; test/node runs svc-files',
   'docs/getting-started.md#What you need': packages,
   'docs/grab-and-push.md#Grab and push': 'it needs a node with ssh; test/image/transfer has the requests',
+  "docs/luna.md#From luna's daemon": 'it needs a daemon of luna; test/cli/luna2.test.ts runs the command',
   'docs/howto.md#Give a role to nodes':
     'it writes below /etc/svcd; the second block is a part of a script of a node',
   'docs/howto.md#Keep a second disk': 'it is a part of a partscript, and needs two disks',

@@ -1,11 +1,13 @@
 import type { Answer } from '../http/route.js'
 import type { JobSummary } from '../jobs/jobs.js'
-import { isObject, type JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { groupInForce } from '../model/effective.js'
+import { decoded, flags, listed, withFlags, yesOrNo } from '../model/luna.js'
 import { see, show } from '../model/output.js'
+import { fieldFor } from '../model/table.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
-import { typeNames } from '../model/types.js'
+import { objectTypes, typeNames } from '../model/types.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param, replaced } from './context.js'
 import { parameterOf } from './params.js'
@@ -92,7 +94,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
       const answer = await route.handler(spoken(request, route, parts, reading))
       if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
       // An answer in another format is no JSON.
-      return show && answer.body !== undefined ? show(answer, request, parts) : answer
+      return show && (answer.body ?? answer.json) !== undefined ? show(answer, request, parts) : answer
     }
   }
 }
@@ -138,24 +140,55 @@ function readBody(request: ApiRequest, { place, read }: Reading, parts: Parts): 
 const texts = ['comment', 'kerneloptions', 'kernopts']
 const lists = ['grab_exclude', 'grab_exclude_list', 'grab_filesystems']
 
-/** Takes texts and lists out of their base64. A text that is posted back as it was read stays. */
+/**
+ * Takes texts and lists out of their base64, yes and no as the words that the client sends, and svcd's fields in the place
+ * of luna's. A text that is posted back as it was read stays.
+ */
 function readTexts(fields: JsonValue, type: TypeName, name: string, parts: Parts): JsonValue {
   if (!isObject(fields)) return fields
   const read = { ...fields }
   const before = () => shownBefore(type, name, parts)
+  const move = (from: string, to: string, value: JsonValue | undefined) => {
+    if (value === undefined || Object.hasOwn(read, to)) return
+    delete read[from]
+    read[to] = value
+  }
+  if (type === 'network') {
+    const { shared, non_authoritative: hosts = '?' } = read
+    move('shared', 'shared_with', shared)
+    move(
+      'non_authoritative',
+      'dns',
+      { true: 'hosts', false: '' }[String(hosts === '' ? false : yesOrNo(hosts))]
+    )
+  }
   for (const key of texts)
     if (typeof read[key] === 'string') read[key] = decoded(read[key], () => before()[key])
   for (const key of lists) if (typeof read[key] === 'string') read[key] = listed(read[key])
+  for (const [key, value] of Object.entries(read))
+    if (typeof value === 'string' && fieldFor(objectTypes[type].fields, key, value)?.type.json === 'boolean')
+      read[key] = yesOrNo(value) ?? value
   if (Array.isArray(read.interfaces))
     read.interfaces = read.interfaces.map(entry => {
-      if (!isObject(entry) || typeof entry.options !== 'string') return entry
-      const optionsBefore = () => {
-        const there = (before().interfaces ?? []) as readonly InterfaceDoc[]
-        return there.find(one => one.interface === entry.interface)?.options
-      }
-      return { ...entry, options: decoded(entry.options, optionsBefore) }
+      if (!isObject(entry)) return entry
+      const there = (before().interfaces ?? []) as readonly InterfaceDoc[]
+      const options = there.find(one => one.interface === entry.interface)?.options
+      return readInterface(entry, options ?? '')
     })
   return read
+}
+
+/** An interface with its options as a text, and luna's flags among them; `before`: its options so far. */
+function readInterface(entry: JsonObject, before: string): JsonObject {
+  const rest = { ...entry }
+  if (typeof rest.options === 'string') rest.options = decoded(rest.options, () => before)
+  const given = Object.keys(flags).filter(flag => entry[flag] !== undefined)
+  const { options = before } = rest
+  const isWrong = given.some(flag => isObject(entry[flag] ?? null) || Array.isArray(entry[flag]))
+  // What is wrong is told by the route.
+  if (given.length === 0 || isWrong || typeof options !== 'string') return rest
+  for (const flag of given) delete rest[flag]
+  return { ...rest, options: withFlags(options, entry) }
 }
 
 /** The fields that a GET shows now; none where the object is new. */
@@ -167,34 +200,6 @@ function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<R
     see(type, doc, model.view, () => null),
     { cluster: model.cluster, masked: false }
   )
-}
-
-/** What no text holds: control characters other than tabs and line breaks. */
-const control = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/
-/** A word or a number, as an admin types it. */
-const word = /^(?:[A-Za-z][a-z]*|[A-Z]+|\d+)$/
-const plainText = /^[\w .,:=/-]*$/
-
-/**
- * The text in base64, or the value as it is: where it is no base64 as encoders write it (canonical, on one line), or
- * the result is no UTF-8 or no text. One word of four or eight letters in twenty would be base64 of a text, such as
- * `disk` of `v+$`: a word stays unless its result looks as plain. What stays in base64 by mistake is shown right by
- * the client, which takes it out itself.
- */
-function decoded(value: string, before: () => unknown = () => undefined): string {
-  const bytes = Buffer.from(value, 'base64')
-  if (bytes.toString('base64') !== value) return value
-  const text = bytes.toString('utf8')
-  // An invalid sequence becomes a replacement character, which has other bytes.
-  if (!Buffer.from(text).equals(bytes) || control.test(text)) return value
-  const isWord = word.test(value) && !plainText.test(text)
-  return isWord || value === before() ? value : text
-}
-
-/** The parts of a text with commas or line breaks between them. */
-function listed(value: string): JsonValue {
-  const parts = decoded(value).split(/[,\r\n]/)
-  return parts.map(part => part.trim()).filter(part => part !== '')
 }
 
 const isUnset = (value: JsonValue | undefined) => value === undefined || value === null || value === ''
@@ -233,8 +238,20 @@ const isMessage = (body: unknown) => isObject(body) && Object.keys(body).every(k
 
 /** How an answer of this route is shown, where it is another one in the dialect. */
 function shows(path: string): ((answer: Answer, request: ApiRequest, parts: Parts) => Answer) | undefined {
+  if (/^\/config\/(?:node|group)(?:\/\{\w+\})?$/.test(path)) return showPlain
   if (/^\/service\/\w+\/status$/.test(path)) return showService
   return path === '/monitor/status' ? showMessages : undefined
+}
+
+/** The client takes each `_…_source` for a name of a source: it ends on one that is an object. */
+function showPlain({ json, ...answer }: Answer): Answer {
+  // Inside a text the quotes of such a key would be escaped.
+  const plain = (part: string) => part.replace(/,\s*"_variables_source":\s*\{[^}]*\}/g, '')
+  const parts = function* () {
+    for (const part of json ?? []) yield plain(part)
+  }
+  if (json === undefined) return answer
+  return { ...answer, json: typeof json === 'string' ? plain(json) : { [Symbol.iterator]: parts } }
 }
 
 /** `{"monitor": {"Service": {"dhcp": "dhcp: running\n…"}}}`. */

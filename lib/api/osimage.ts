@@ -159,11 +159,12 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
 
 /** Tags by their keys; without a token the names alone (rules 5.3). */
 function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: ApiRequest) {
-  const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile }]) => {
+  const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }]) => {
     const files = {
       kernelfile: kernelfile ?? null,
       initrdfile: initrdfile ?? null,
-      imagefile: imagefile ?? null
+      imagefile: imagefile ?? null,
+      ...(kerneloptions ? { kerneloptions } : {})
     }
     const values = request.caller.kind === 'anonymous' ? { name: tag } : { name: tag, osimage, ...files }
     return { name: key, values: () => values }

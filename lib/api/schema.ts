@@ -137,7 +137,8 @@ export const components = {
     osimage: string(),
     kernelfile: nullable,
     initrdfile: nullable,
-    imagefile: nullable
+    imagefile: nullable,
+    kerneloptions: string('those of the image when the tag was set')
   }),
   settings: object(properties(clusterFields))
 }

@@ -5,6 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { fromLuna2 } from '../model/luna2.js'
 import { numberOf, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
 import { UsageError } from './usage.js'
@@ -20,11 +21,13 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 
 /**
  * Imports a document (`-`: standard input) into the running daemon; gives what the daemon says of it. Where something
- * would change and `yes` is false, the difference is shown on the terminal, and asked about.
+ * would change and `yes` is false, the difference is shown on the terminal, and asked about. `luna2`: it is the export of
+ * luna2's daemon, and standard error tells what of it svcd has no place for.
  * @throws UsageError when there is no terminal to ask on; Error when the answer is no, or the daemon refuses
  */
-export async function importFrom(config: Config, file: string, yes: boolean): Promise<string> {
-  const document = await contentOf(file)
+export async function importFrom(config: Config, file: string, yes: boolean, luna2 = false): Promise<string> {
+  const given = await contentOf(file)
+  const document = luna2 ? ofLuna2(file, given) : given
   let path = importPath
   if (!yes) {
     const found = JSON.parse(
@@ -36,6 +39,16 @@ export async function importFrom(config: Config, file: string, yes: boolean): Pr
     if (!(await wanted(lines))) return 'nothing differs'
   }
   return messageOf(await askDaemon(config, 'POST', path, document))
+}
+
+function ofLuna2(file: string, given: Buffer): Buffer {
+  try {
+    const { config, leftOut } = fromLuna2(JSON.parse(given.toString('utf8')))
+    for (const line of leftOut) process.stderr.write(`left out: ${line}\n`)
+    return Buffer.from(JSON.stringify({ config }))
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}`)
+  }
 }
 
 /**

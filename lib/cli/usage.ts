@@ -7,6 +7,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
                              would change and asks first, with --yes it does not
   import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as above
+  import --luna2 FILE [--yes]
+                             replace all objects by those of an export of luna2's daemon; asks as above
   backup FILE [--images]     one file (0600) with the state of one moment, the ini, changed templates and keys, while svcd
                              runs or not (- for standard output); with --images also the packed files and the images
   restore FILE [--force]     put a backup in its place while svcd is stopped; with --force over another state, which is

@@ -248,12 +248,27 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
   }
 }
 
-/** The image of a node with these settings; a tag pins the files of the image, and one without files leaves it none (rules 1.2). */
-export function imageOf(view: View, { osimage, osimagetag }: Settings): Docs['osimage'] | undefined {
+/** What an image is with a tag, by the tag: it is made once for both, so that what is kept for it stays. */
+const pinned = new WeakMap<object, { readonly image: Docs['osimage']; readonly made: Docs['osimage'] }>()
+
+/**
+ * The image of a node with these settings; a tag pins the files and the kernel options of the image, and one without files
+ * leaves it none (rules 1.2).
+ */
+export function imageOf(
+  view: View,
+  { osimage, osimagetag }: Pick<Settings, 'osimage' | 'osimagetag'>
+): Docs['osimage'] | undefined {
   const image = osimage === null ? undefined : view.get('osimage', osimage)
   if (!image || osimagetag === untagged) return image
+  const tag = findTag(view, image.name, osimagetag)
+  const kept = tag && pinned.get(tag)
+  if (kept?.image === image) return kept.made
   const { kernelfile: _, initrdfile: __, imagefile: ___, ...rest } = image
-  return { ...rest, ...filesOf(findTag(view, image.name, osimagetag) ?? {}) }
+  const { kerneloptions } = tag ?? {}
+  const made = { ...rest, ...filesOf(tag ?? {}), ...(kerneloptions === undefined ? {} : { kerneloptions }) }
+  if (tag) pinned.set(tag, { image, made })
+  return made
 }
 
 /**

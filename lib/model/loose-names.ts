@@ -41,7 +41,7 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
 }
 
 /** Options of interfaces that the network files know (docs/interfaces.md). */
-const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute']
+const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp']
 
 /** Options that are left aside in silence on a node. */
 function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {

@@ -360,6 +360,61 @@ export function cloneInterfaces(node: NodeDoc): NodeDoc {
   return withInterfaces(node, entries)
 }
 
+/** Old names of interfaces and their new ones. */
+export type Renames = ReadonlyMap<string, string>
+
+/** What a request gives for interfaces, under the names that it gives them, and these renames (rules 1.9). */
+export function renaming(given: readonly GivenInterface[]): [readonly GivenInterface[], Renames] {
+  const named = given.filter(({ newinterfacename: to, interface: from }) => to && to !== from)
+  const renames = new Map(named.map(({ interface: from, newinterfacename: to }) => [from, String(to)]))
+  return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
+}
+
+/**
+ * A node or a group whose interfaces have other names, also where options name them, and `over`, its provision interface.
+ * Throws 404 where it has no such interface, 400 where the new name is taken.
+ */
+export function withRenamed<D extends NodeDoc | GroupDoc>(
+  doc: D,
+  title: string,
+  renames: Renames,
+  over = doc.provision_interface
+): D {
+  if (renames.size === 0) return doc
+  const names = new Set(byName(doc).keys())
+  for (const [from, to] of renames) {
+    if (!names.has(from)) throw notFound(`${title} has no interface ${from}`)
+    if (names.has(to)) throw badRequest(`${title}: interface ${from}: the new name ${to} is taken`)
+    names.add(to)
+  }
+  const now = (name: string) => renames.get(name) ?? name
+  const rename = (_: string, key: string, names: string) => key + names.split(',').map(now).join(',')
+  const interfaces = (doc.interfaces ?? []).map(one => {
+    const options = one.options?.replace(/((?:^|\s)(?:link|bond|bridge)=)(\S+)/g, rename)
+    return entry({ ...one, interface: now(one.interface), options })
+  })
+  return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
+}
+
+/** The same of a node alone: an interface of its group is its own then, and counts as removed under the old name. */
+export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
+  if (renames.size === 0) return node
+  const groups = byName(groupOf(tx, node))
+  const was = new Map([...renames].map(([from, to]) => [to, groups.get(from)]))
+  const renamed = withRenamed(node, `node ${node.name}`, renames, over)
+  const interfaces = (renamed.interfaces ?? []).map(one => {
+    if (!was.has(one.interface)) return one
+    const own = groups.has(one.interface) ? undefined : true
+    return entry({ ...one, options: one.options ?? was.get(one.interface)?.options, own })
+  })
+  const removed = [...(node.removed ?? []), ...[...renames.keys()].filter(name => groups.has(name))]
+  return withInterfaces(
+    renamed,
+    interfaces,
+    removed.filter(name => !was.has(name))
+  )
+}
+
 /** A group's interfaces with the given entries merged in. */
 export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInterface[]): GroupDoc {
   const entries = byName(group)

@@ -11,6 +11,8 @@ export interface GivenInterface {
   readonly ipaddress?: string | null
   readonly macaddress?: string | null
   readonly options?: string | null
+  /** Its new name; null: it keeps its name. */
+  readonly newinterfacename?: string | null
   readonly force: boolean
 }
 

@@ -1,8 +1,9 @@
 import type { Docs, TypeName } from './docs.js'
 import type { VariableSources } from './effective.js'
-import { interfacesInForce } from './effective.js'
+import { imageOf, interfacesInForce } from './effective.js'
 import { type Field, hidden, type Table } from './field.js'
 import type { ClusterSettings, View } from './stored.js'
+import { untagged } from './tags.js'
 import { objectTypes } from './types.js'
 
 /** Who reads, and what every answer depends on. */
@@ -39,11 +40,12 @@ export function see<K extends TypeName>(
   const { memberOf, kernelOptions } = objectTypes[type]
   const name = memberOf?.(doc)
   const group = name === undefined ? undefined : view.get('group', name)
-  const image = kernelOptions && ((doc as { readonly osimage?: string }).osimage ?? group?.osimage)
+  const own = doc as { readonly osimage?: string; readonly osimagetag?: string }
+  const { osimage = group?.osimage ?? null, osimagetag = group?.osimagetag ?? untagged } = own
   return {
     doc,
     group,
-    image: image === undefined ? undefined : view.get('osimage', image),
+    image: kernelOptions && imageOf(view, { osimage, osimagetag }),
     status: memberOf ? status(doc.name) : null,
     runs: memberOf && runs?.(doc.name)
   }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
-import { boolean, type Field, type Table } from './field.js'
+import { boolean, type Field, objectName, type Table } from './field.js'
 import type { Given, GivenInterface, ObjectType } from './object-type.js'
 import { readTable, shown } from './table.js'
 import { interfaceFields } from './types/interface.js'
@@ -72,7 +72,8 @@ export const interfaceEntry: readonly BodyField[] = [
     type: boolean,
     requestOnly: true,
     meaning: 'takes an address in the dynamic range, or of another node'
-  }
+  },
+  { name: 'newinterfacename', type: objectName, requestOnly: true, meaning: 'renames the interface' }
 ]
 
 /** Reads a list of interface entries that may have the fields of `table`. Throws 400 naming the object, the interface and the field. */

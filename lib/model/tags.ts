@@ -45,12 +45,13 @@ export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
     .map(doc => [doc.order === 1 ? doc.tag : tagKey(doc.osimage, doc.tag), doc])
 }
 
-/** Creates a tag of an image, or moves it: it pins the files that the image has now. */
+/** Creates a tag of an image, or moves it: it pins the files and the kernel options that the image has now. */
 export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
   const name = tagKey(image.name, tag)
   const order = findTag(tx, image.name, tag)?.order ?? holders(tx, tag).length + 1
-  tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...filesOf(image) })
+  const options = image.kerneloptions ? { kerneloptions: image.kerneloptions } : {}
+  tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...filesOf(image), ...options })
 }
 
 /** Removes a tag; the next oldest image with a tag of that name takes its place. */

@@ -104,12 +104,8 @@ function stored<K extends TypeName>(type: K, doc: Docs[K], masked: boolean): obj
   return fields
 }
 
-const tagEntry = ({ tag, osimage, kernelfile, initrdfile, imagefile }: OsimagetagDoc) => ({
-  name: tag,
-  osimage,
-  kernelfile,
-  initrdfile,
-  imagefile
+const tagEntry = ({ tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }: OsimagetagDoc) => ({
+  ...{ name: tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }
 })
 
 /** What an import found wrong: all of it is told, up to a bound, each with its path in the document. */

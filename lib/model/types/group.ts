@@ -2,7 +2,15 @@ import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../../errors.js'
 import { groupInForce, kernelOptionsInForce, settingsOf } from '../effective.js'
 import { comment, type Stored, type Table } from '../field.js'
-import { assignAddresses, followGroup, mergeGroupInterfaces, removeGroupInterface } from '../networks.js'
+import {
+  assignAddresses,
+  followGroup,
+  mergeGroupInterfaces,
+  type Renames,
+  removeGroupInterface,
+  renaming,
+  withRenamed
+} from '../networks.js'
 import { type Changing, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
@@ -57,7 +65,10 @@ export const group: ObjectType<GroupDoc> = {
   },
   kernelOptions: (doc, _group, image) => kernelOptionsInForce(image, doc),
   *write(changing, before, after, given) {
-    yield* put(changing, before, mergeGroupInterfaces(after, given.interfaces))
+    const [interfaces, renames] = renaming(given.interfaces)
+    const over = groupInForce(after, changing.cluster).settings.provision_interface
+    const renamed = withRenamed(after, `group ${after.name}`, renames, over)
+    yield* put(changing, before, mergeGroupInterfaces(renamed, interfaces), renames)
   },
   *removeInterface(changing, before, name) {
     yield* put(changing, before, removeGroupInterface(before, name))
@@ -80,16 +91,30 @@ export const group: ObjectType<GroupDoc> = {
 }
 
 /** Stores a group; its members follow a change of its interfaces (rules 3.5). */
-function* put({ tx, cluster }: Changing, before: GroupDoc | undefined, after: GroupDoc): Generator<void> {
+function* put(
+  { tx, cluster }: Changing,
+  before: GroupDoc | undefined,
+  after: GroupDoc,
+  renames: Renames = new Map()
+): Generator<void> {
   tx.put('group', after.name, after)
   // Most changes of a group are none of its interfaces: its members are left alone then.
   if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
   for (const { interface: name, network } of after.interfaces ?? [])
     if (network !== undefined && !tx.get('network', network))
       throw badRequest(`group ${after.name}: interface ${name}: network ${network} does not exist`)
+  const was = withRenamed(before, '', renames)
   for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
     yield
     const node = tx.get('node', name)
-    if (node) tx.put('node', name, assignAddresses(tx, followGroup(node, before, after), cluster))
+    if (!node) continue
+    // A node on which the interface was deleted has none to rename, and does not get it under the new name either.
+    const { removed = [] } = node
+    const renamed = withRenamed(
+      { ...node, removed: removed.map(one => renames.get(one) ?? one) },
+      `node ${name}`,
+      new Map([...renames].filter(([from]) => !removed.includes(from)))
+    )
+    tx.put('node', name, assignAddresses(tx, followGroup(renamed, was, after), cluster))
   }
 }

@@ -4,6 +4,7 @@ import {
   address,
   boolean,
   comment,
+  freeText,
   host,
   hosts,
   objectName,
@@ -41,7 +42,9 @@ const fields = [
     default: 'authoritative',
     meaning: 'whether svcd answers for its zones as a whole, or for the names alone that it knows'
   },
-  { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' }
+  { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' },
+  { name: 'type', type: freeText, default: '', meaning: 'such as ethernet, which svcd only keeps' },
+  { name: 'zone', type: freeText, default: '', meaning: 'such as internal, which svcd only keeps' }
 ] as const satisfies Table
 
 export type NetworkDoc = { readonly name: string; readonly network: string } & Omit<
@@ -65,10 +68,9 @@ export const network: ObjectType<NetworkDoc> = {
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
   // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
-  leavesOut: ({ dhcp, shared_with, dns }) => [
-    ...(dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
-    ...(shared_with === undefined ? ['shared_with'] : []),
-    ...(dns === undefined ? ['dns'] : [])
+  leavesOut: doc => [
+    ...(doc.dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
+    ...(['shared_with', 'dns', 'type', 'zone'] as const).filter(name => !doc[name])
   ],
 
   *checks(view, doc, title, cluster) {

@@ -30,7 +30,9 @@ import {
   followGroup,
   mergeNodeInterfaces,
   removeNodeInterface,
-  withMac
+  renaming,
+  withMac,
+  withNodeRenamed
 } from '../networks.js'
 import type { Changing, Given, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
@@ -172,8 +174,12 @@ export const node: ObjectType<NodeDoc> = {
     return { settings, sources, derived: { macaddr, variables } }
   },
   kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
-  *write(changing, before, after, given) {
+  *write(changing, before, asked, wanted) {
     const { tx, cluster } = changing
+    const [interfaces, renames] = renaming(wanted.interfaces)
+    const given = { ...wanted, interfaces }
+    const over = settingsOf(asked, groupOf(tx, asked), cluster).provision_interface
+    const after = withNodeRenamed(tx, asked, renames, over)
     if (before?.rescue !== after.rescue) checkRescue(tx, after)
     const moved = before?.group !== after.group
     const group = groupOf(tx, after)

@@ -56,7 +56,13 @@ const fields = [
     default: [],
     meaning: 'file systems that grabs and pushes copy'
   },
-  { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' }
+  { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' },
+  {
+    name: 'osrelease',
+    type: freeText,
+    default: '',
+    meaning: 'release of the distribution, which svcd only keeps'
+  }
 ] as const satisfies Table
 
 const hidden = [
@@ -82,7 +88,8 @@ export const tagFields = [
   },
   { name: 'kernelfile', type: file, meaning: 'kernel' },
   { name: 'initrdfile', type: file, meaning: 'initramfs' },
-  { name: 'imagefile', type: file, meaning: 'packed image' }
+  { name: 'imagefile', type: file, meaning: 'packed image' },
+  { name: 'kerneloptions', type: kernelOptions, meaning: 'kernel options; absent: those of the image' }
 ] as const satisfies Table
 
 export type OsimagetagDoc = { readonly name: string } & Stored<typeof tagFields>
@@ -172,6 +179,7 @@ export const osimage: ObjectType<OsimageDoc> = {
   dropped: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
   ...named,
   files: doc => doc,
+  leavesOut: ({ osrelease }) => (osrelease ? [] : ['osrelease']),
 
   renamed({ tx }, from, to) {
     renameTags(tx, from, to)

@@ -1,5 +1,5 @@
 # Prepares one interface of the node for the network files: its values as words, its options, and what lies on it.
-# Options are words: mtu=N, defaultroute=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,... mode=MODE,
+# Options are words: mtu=N, defaultroute=yes|no, dhcp=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,... mode=MODE,
 # bridge=INTERFACE,...
 
 # each_interface calls this when the IF_ variables of an entry are set.
@@ -24,11 +24,11 @@ interface_ready() {
   interface_master
   if [ -n "$IF_MASTER" ] || [ -z "$IF_NETWORK$IF_PROVISION" ]; then
     IF_METHOD=none IF_ADDRESS='' IF_GATEWAY='' IF_NAMESERVER='' IF_DOMAIN=''
-  elif [ -n "$IF_ADDRESS" ]; then
+  elif [ -n "$IF_ADDRESS" ] && [ "$IF_DHCP" != yes ]; then
     IF_METHOD=static
   else
     # The route comes from the DHCP server.
-    IF_METHOD=dhcp IF_GATEWAY=''
+    IF_METHOD=dhcp IF_ADDRESS='' IF_GATEWAY=''
   fi
   # There is one default route: through the interface that the survey chose, if it chose one.
   IF_DEFAULT=''
@@ -40,7 +40,7 @@ interface_ready() {
 }
 
 interface_options() {
-  IF_MTU='' IF_VLAN='' IF_LINK='' IF_BOND='' IF_BRIDGE='' IF_MODE=active-backup IF_ROUTE='' IF_UNKNOWN=''
+  IF_MTU='' IF_VLAN='' IF_LINK='' IF_BOND='' IF_BRIDGE='' IF_MODE=active-backup IF_ROUTE='' IF_DHCP='' IF_UNKNOWN=''
   set -f
   # shellcheck disable=SC2086 # options are words
   for option in $IF_OPTIONS; do
@@ -58,6 +58,7 @@ interface_options() {
       mode=balance-rr | mode=active-backup | mode=balance-xor | mode=broadcast | mode=802.3ad | \
         mode=balance-tlb | mode=balance-alb) IF_MODE=$option_value ;;
       defaultroute=yes | defaultroute=no) IF_ROUTE=$option_value ;;
+      dhcp=yes | dhcp=no) IF_DHCP=$option_value ;;
       *) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
     esac
   done
