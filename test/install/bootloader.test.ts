@@ -85,6 +85,8 @@ for (const shell of shells) {
       done.machine.read('calls'),
       /^\/usr\/sbin\/grub-install --target=(x86_64|arm64)-efi --efi-directory=\/boot\/efi --removable --no-nvram --force\n/
     )
+    // rules 4.31
+    t.match(done.run.output, /no entry is made in the boot list of the firmware/)
     t.notMatch(done.run.mounts, / \/sysroot\/(dev|proc|sys|run)/)
   })
 

@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
 import { output } from '../support/programs.js'
 import { debianTree, type Release } from './debian-tree.js'
+import { documented, dracutAfterwards } from './documented-packages.js'
 
 /** What builds an image's initramfs. */
 export type Tool = 'dracut' | 'initramfs-tools'
@@ -28,7 +29,7 @@ export interface DebianImageOptions {
   readonly release?: Release
   /** Default: Debian's for virtual machines. */
   readonly kernel?: string
-  /** Beside a kernel for virtual machines, systemd and what the node's side needs. */
+  /** Beside a kernel for virtual machines and what the page says that every image needs (docs/node-side.md). */
   readonly packages?: readonly string[]
   /** Changes the tree before it is packed. */
   readonly prepare?: (tree: string) => Promise<void>
@@ -38,11 +39,18 @@ export interface DebianImageOptions {
 
 const timeLimitMs = 30 * 60_000
 
-const common = ['systemd-sysv', 'udev', 'kmod', 'iproute2', 'curl', 'zstd', 'e2fsprogs', 'openssh-server']
-// initramfs-tools brings the DHCP client of klibc.
-const ofTool: Record<Tool, readonly string[]> = {
-  dracut: ['dracut', 'isc-dhcp-client'],
-  'initramfs-tools': ['initramfs-tools', 'busybox']
+/** A Debian tree with what every image needs, by the page, and an ssh server; the kernel's package brings initramfs-tools. */
+export async function imageTree(
+  options: Pick<DebianImageOptions, 'tool' | 'release' | 'kernel' | 'packages'>
+) {
+  const { tool, release, kernel = 'linux-image-cloud-amd64', packages = [] } = options
+  const [busybox = '', client = ''] = documented('DHCP')
+  const own = [...documented('needed', 'to unpack'), tool === 'dracut' ? client : busybox]
+  return debianTree({
+    packages: [kernel, ...own, 'openssh-server', ...packages],
+    ...(tool === 'dracut' ? { afterwards: dracutAfterwards() } : {}),
+    ...(release ? { release } : {})
+  })
 }
 
 /** Kernel options for a real system in software: its console on the serial port, a panic ends the machine. */
@@ -53,12 +61,8 @@ export const systemOptions = 'console=ttyS0 panic=-1 no_timer_check systemd.show
  * kernel, an initramfs and an image file.
  */
 export async function debianImage(options: DebianImageOptions): Promise<DebianImage> {
-  const { tool, name = tool, files, tree, release, packages = [], prepare, line = () => {} } = options
-  const { kernel: kernelPackage = 'linux-image-cloud-amd64' } = options
-  const source = await debianTree({
-    packages: [kernelPackage, ...common, ...ofTool[tool], ...packages],
-    ...(release ? { release } : {})
-  })
+  const { tool, name = tool, files, tree, prepare, line = () => {} } = options
+  const source = await imageTree(options)
   await output('cp', ['-a', '-x', source, tree], { timeout: timeLimitMs })
   await reporting(tree)
   await prepare?.(tree)
@@ -117,7 +121,8 @@ After=multi-user.target
 ExecStart=/usr/local/sbin/svcd-report
 `
 
-async function reporting(tree: string): Promise<void> {
+/** Changes a tree: its system says on its console what it is, once it is up. */
+export async function reporting(tree: string): Promise<void> {
   const put = async (path: string, text: string, mode: number) => {
     await mkdir(dirname(join(tree, path)), { recursive: true })
     await writeFile(join(tree, path), text)

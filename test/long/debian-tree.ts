@@ -90,7 +90,16 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sb
 cp /etc/resolv.conf "$tree/etc/resolv.conf"
 # The lists of sid end after a week, and a mirror may be late.
 chroot "$tree" apt-get -q -o Acquire::Check-Valid-Until=false update
-chroot "$tree" apt-get -q install -y --no-install-recommends "$@"
+packages=''
+for word; do
+  if [ "$word" = then ]; then
+    chroot "$tree" apt-get -q install -y --no-install-recommends $packages
+    packages=''
+  else
+    packages="$packages $word"
+  fi
+done
+chroot "$tree" apt-get -q install -y --no-install-recommends $packages
 chroot "$tree" apt-get clean
 : >"$tree/etc/resolv.conf"
 find "$tree/var/lib/apt/lists" -type f -delete
@@ -99,11 +108,12 @@ find "$tree/var/lib/apt/lists" -type f -delete
 /**
  * A Debian tree ("minbase", some 200 MB; bookworm if no release is given) with further packages, made by debootstrap and apt once and then kept
  * below .cache/debian. Any number of runs may ask at once; one that is killed leaves nothing mounted. Nobody
- * may change the tree: copy it (`cp -a -x`) to change it.
+ * may change the tree: copy it (`cp -a -x`) to change it. `afterwards` are packages that are installed when the others are there.
  * @throws Error when the process is not root, a program is missing, or a package cannot be fetched.
  */
 export async function debianTree(options: {
   readonly packages: readonly string[]
+  readonly afterwards?: readonly string[]
   readonly release?: Release
 }): Promise<string> {
   const { release = bookworm } = options
@@ -112,6 +122,7 @@ export async function debianTree(options: {
   await mkdir(cache, { recursive: true })
   await sweep()
   const packages = [...new Set(options.packages)].sort()
+  if (options.afterwards) packages.push('then', ...options.afterwards)
   const root = await base(release)
   if (packages.length === 0) return root
   const key = createHash('sha256')

@@ -15,6 +15,7 @@ import {
   systemOptions,
   type Tool
 } from './debian-image.js'
+import { documented } from './documented-packages.js'
 import * as selinux from './selinux.js'
 
 // A real Debian image, once with SELinux enforcing, installed onto an empty disk by this project's own initramfs, then booted from there: from
@@ -56,6 +57,13 @@ const cases: readonly Case[] = [
     firmware: 'bios',
     tool: 'initramfs-tools',
     enforces: true
+  },
+  {
+    name: 'node004',
+    mac: '52:54:00:14:02:04',
+    ipaddress: '10.141.0.14',
+    firmware: 'bios',
+    tool: 'dracut'
   }
 ]
 
@@ -83,7 +91,7 @@ t.test('a real Debian is installed onto a disk and boots from it', async t => {
   const directory = scratch(t)
   const files = join(directory, 'files')
   const images = new Map<string, DebianImage>()
-  const packages = ['grub-pc-bin', 'grub-efi-amd64-bin', 'grub2-common', 'dosfstools', 'fdisk', 'dbus']
+  const packages = documented('disks', 'localinstall')
   for (const { name, tool, enforces } of cases) {
     const more = enforces ? selinux.packages : []
     const image = { tool, name, files, tree: join(directory, name), packages: [...packages, ...more] }

@@ -8,6 +8,7 @@ import { type ProvisionNetwork, startNetwork } from '../support/provision-networ
 import { scratch } from '../support/scratch.js'
 import { type Firmware, runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, reported, systemOptions } from './debian-image.js'
+import { documented } from './documented-packages.js'
 
 // The scripts of docs/howto.md for two disks as one, with LVM on them: a real Debian is installed, then once more over what it has
 // left, which udev assembles; then it boots from each of its disks alone. With each firmware.
@@ -38,10 +39,9 @@ for (const { name, mac, ipaddress, firmware } of cases)
   t.test(`two disks as one, ${firmware}`, async t => {
     requirePrograms('debootstrap', 'zstd', 'tar')
     const directory = scratch(t)
-    const grub = ['grub-pc-bin', 'grub-efi-amd64-bin', 'grub2-common', 'dosfstools', 'fdisk', 'dbus']
     const image = await debianImage({
       ...{ tool: 'initramfs-tools', name, files: join(directory, 'files'), tree: join(directory, name) },
-      packages: [...grub, 'mdadm', 'lvm2'],
+      packages: documented('disks', 'localinstall'),
       prepare: telling
     })
     const [one = '', two = ''] = ['one', 'two'].map(disk => join(directory, disk))

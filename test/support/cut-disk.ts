@@ -31,6 +31,8 @@ export class CutDisk {
   readonly #sockets = new Set<Socket>()
   readonly #server: Server
   flushes = 0
+  /** Bytes that the machine has written. */
+  written = 0
 
   private constructor(file: string, size: number) {
     this.#file = openSync(file, 'r+')
@@ -160,6 +162,7 @@ export class CutDisk {
   }
 
   #write(offset: number, data: Buffer): void {
+    this.written += data.length
     for (let done = 0; done < data.length; ) {
       const sector = Math.floor((offset + done) / SECTOR)
       const at = offset + done - sector * SECTOR

@@ -98,16 +98,16 @@ export class Daemon {
     return client
   }
 
-  /** One request with the admin's token, by curl. */
-  async request(method: 'GET' | 'POST', path: string, body?: unknown): Promise<Answer> {
+  /** One request with the admin's token, by curl, which waits so many seconds. */
+  async request(method: 'GET' | 'POST', path: string, body?: unknown, seconds = 120): Promise<Answer> {
     const { enter = [] } = this.#options
-    const [program = '', ...args] = [...enter, 'curl', '--silent', '--show-error', '--max-time', '120']
-    const text = await output(program, [
-      ...args,
+    const [program = '', ...args] = [...enter, 'curl', '--silent', '--show-error', '--max-time', `${seconds}`]
+    const more = [
       ...['--request', method, '--header', `x-access-tokens: ${this.#token}`, this.#url + path],
       ...(body === undefined ? [] : ['--data-binary', JSON.stringify(body)]),
       ...['--write-out', '\n%{http_code}']
-    ])
+    ]
+    const text = await output(program, [...args, ...more], { timeout: seconds * 1000 })
     const end = text.lastIndexOf('\n')
     const answer = text.slice(0, end)
     return { status: Number(text.slice(end + 1)), body: answer === '' ? undefined : JSON.parse(answer) }

@@ -58,6 +58,7 @@ bootloader_install() {
   grub_settings || return 1
   if [ -d /sys/firmware/efi ]; then
     bootloader_efi && bootloader_copies || return 1
+    log 'no entry is made in the boot list of the firmware: it finds the system in EFI/BOOT of the disk, after the network'
   else
     bootloader_bios || return 1
   fi
