@@ -42,7 +42,7 @@ function show() {
   endView = () => {}
   scrollTo(0, 0)
   if (!isLoggedIn()) return
-  const [name, ...rest] = (location.hash.replace(/^#\/?/, '') || 'cluster').split('/')
+  const [name, ...rest] = (location.hash.replace(/^#\/?|\?.*$/g, '') || 'cluster').split('/')
   for (const link of nav.children) {
     if (link.dataset.view === (name === 'node' ? 'cluster' : name)) link.setAttribute('aria-current', 'page')
     else link.removeAttribute('aria-current')

@@ -47,21 +47,27 @@ export function duration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`
 }
 
-const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' })
-const day = new Intl.DateTimeFormat('en-GB', {
-  ...{ day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' }
-})
+// In the zone of the log, of svcctl and of what the controller says in sentences: two zones on one page mislead at night.
+const zone = { timeZone: 'UTC', timeZoneName: 'short' }
+const time = { hour: '2-digit', minute: '2-digit', second: '2-digit' }
+const clock = new Intl.DateTimeFormat('en-GB', { ...time, ...zone })
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', ...time, ...zone })
+const here = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
-/** A moment: the time of today, else with its day; all of it as a title. */
+/** A moment in UTC: the time of today, else with its day; as a title all of it, and what the clock of the reader says. */
 export function moment(at) {
   const date = new Date(at)
-  const isToday = date.toDateString() === new Date().toDateString()
+  const iso = date.toISOString()
+  const isToday = iso.slice(0, 10) === new Date().toISOString().slice(0, 10)
   return h(
     'time',
-    { dateTime: date.toISOString(), title: date.toISOString() },
+    { dateTime: iso, title: `${iso}, here ${here.format(date)}` },
     (isToday ? clock : day).format(date)
   )
 }
+
+/** A cell of a table, with its head for screens that are too narrow for columns. */
+export const cell = (head, ...content) => h('td', { 'data-head': head }, h('div', {}, ...content))
 
 /** How long ago, which goes on by itself. */
 export const ago = at =>

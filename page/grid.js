@@ -1,8 +1,17 @@
-import { conditions, wordOf } from './cluster.js'
+import { conditions, doing, wordOf } from './cluster.js'
 import { number } from './dom.js'
 
 /** Sizes by the number of nodes, in pixels: a few have their names in them. */
 const densities = [
+  // Where there is room for all nodes at once, they tell more, and the larger the fewer they are.
+  ...[2, 1.5, 1].map(scale => ({
+    upTo: 0,
+    width: 220 * scale,
+    height: 76 * scale,
+    gap: 8,
+    hasNames: true,
+    scale
+  })),
   { upTo: 150, width: 136, height: 40, gap: 6, hasNames: true },
   { upTo: 700, width: 20, height: 20, gap: 3 },
   { upTo: 3500, width: 14, height: 14, gap: 3 },
@@ -117,9 +126,20 @@ export class Grid {
     const width = this.#box.clientWidth
     if (width === 0) return
     const total = this.#sections.reduce((sum, { nodes }) => sum + nodes.length, 0)
-    this.#density = densities.find(({ upTo }) => total <= upTo)
-    const { width: cell, height, gap } = this.#density
-    this.#columns = Math.max(1, Math.floor((width + gap) / (cell + gap)))
+    const room = innerHeight - this.#box.getBoundingClientRect().top - scrollY - 20
+    const columnsOf = of => Math.max(1, Math.floor((width + of.gap) / (of.width + of.gap)))
+    const rowsOf = of =>
+      this.#sections.reduce((n, { nodes }) => n + Math.ceil(nodes.length / columnsOf(of)), 0)
+    const heads = this.#sections.length * (headHeight + sectionGap)
+    const fits = of => rowsOf(of) * (of.height + of.gap) + heads <= room
+    const chosen = densities.find(of => total <= of.upTo || fits(of))
+    const { height, gap, hasNames } = chosen
+    const most = Math.max(1, ...this.#sections.map(({ nodes }) => nodes.length))
+    this.#columns = hasNames ? Math.min(columnsOf(chosen), most) : columnsOf(chosen)
+    // Cells with names fill the row, up to twice their width.
+    const filling = Math.min(2 * chosen.width, Math.floor((width + gap) / this.#columns - gap))
+    const cell = hasNames ? filling : chosen.width
+    this.#density = { ...chosen, width: cell }
     this.#cells = []
     this.#indexOf.clear()
     let y = 0
@@ -176,7 +196,7 @@ export class Grid {
     if (!this.#painted) performance.mark('svcd-grid')
     this.#painted = { from, to }
     const colours = this.#palette()
-    const { width: cell, height, gap, hasNames } = this.#density
+    const { width: cell, height, gap } = this.#density
     for (const section of this.#sections) {
       const rows = Math.ceil(section.nodes.length / this.#columns)
       const end = section.y + headHeight + rows * (height + gap)
@@ -186,7 +206,7 @@ export class Grid {
       const lastRow = Math.ceil((to - section.y - headHeight) / (height + gap))
       const last = Math.min(section.nodes.length, lastRow * this.#columns)
       for (let i = firstRow * this.#columns; i < last; i++)
-        this.#cell(c, this.#cells[section.first + i], cell, height, hasNames, colours)
+        this.#cell(c, this.#cells[section.first + i], this.#density, colours)
     }
     const chosen = this.#cells[this.#chosen]
     if (chosen && document.activeElement === this.#box) {
@@ -207,7 +227,7 @@ export class Grid {
     c.fillText(number(nodes.length), named + 8, y + 16)
   }
 
-  #cell(c, { node, x, y }, width, height, hasNames, colours) {
+  #cell(c, { node, x, y }, { width, height, hasNames, scale }, colours) {
     const { condition } = node
     if (hasNames) {
       c.fillStyle = colours.surface
@@ -217,12 +237,13 @@ export class Grid {
       c.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1)
       c.fillStyle = colours[condition]
       c.fillRect(x, y, 6, height)
-      c.font = `600 12px ${colours.font}`
-      c.fillStyle = colours.text
-      c.fillText(fitting(c, node.name, width - 20), x + 14, y + 17)
-      c.font = `11px ${colours.font}`
-      c.fillStyle = colours.faint
-      c.fillText(wordOf[condition], x + 14, y + 32)
+      const place = [node.group, node.rack && `rack ${node.rack}`, node.osimage].filter(Boolean).join(' · ')
+      const lines = [node.name, wordOf[condition], ...(scale === undefined ? [] : [doing(node), place])]
+      for (const [i, text] of lines.entries()) {
+        c.font = `${i === 0 ? 600 : 400} ${(i === 0 ? 12 : 11) * (scale ?? 1)}px ${colours.font}`
+        c.fillStyle = i === 0 ? colours.text : colours.faint
+        c.fillText(fitting(c, text, width - 20), x + 14, y + (17 + 15.5 * i) * (scale ?? 1))
+      }
       return
     }
     c.fillStyle = colours[condition]

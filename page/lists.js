@@ -2,8 +2,8 @@ import { read, readServices } from './api.js'
 import { changesOf } from './changes.js'
 import { cluster, whenChanged } from './cluster.js'
 import { confirm } from './dialog.js'
-import { ago, count, duration, fill, h, moment, number, soon } from './dom.js'
-import { showOnly } from './nodes.js'
+import { ago, cell, count, duration, fill, h, moment, number, soon } from './dom.js'
+import { linkTo } from './nodes.js'
 
 const empty = text => h('p', { class: 'empty' }, text)
 
@@ -38,12 +38,19 @@ export function jobsView(place, { isAdmin, events }) {
       draw(body)
     }
   )
+  const unfolded = new Set()
   const isOpen = ({ state }) => state === 'running' || state === 'queued'
 
   function draw(body) {
     const all = [...jobs.values()].sort((a, b) => Date.parse(b.queued) - Date.parse(a.queued))
     const open = all.filter(isOpen)
-    const ended = all.filter(job => !isOpen(job)).slice(0, mostDone)
+    // The same again and again is one line.
+    const ended = new Map()
+    for (const job of all.filter(job => !isOpen(job))) {
+      const key = [job.kind, job.object, job.by, job.message].join(' ')
+      if (ended.has(key)) ended.get(key).times++
+      else if (ended.size < mostDone) ended.set(key, { job, key, times: 1 })
+    }
     fill(
       body,
       h(
@@ -56,14 +63,16 @@ export function jobsView(place, { isAdmin, events }) {
         'section',
         { 'aria-labelledby': 'ended' },
         h('h2', { id: 'ended' }, 'Ended in the last 7 days'),
-        ended.length === 0
+        ended.size === 0
           ? empty('None.')
           : table(
               'Jobs that have ended',
               ['What', 'Outcome', 'By', 'Ended', 'Took'],
-              ended.map(job => [
-                `${job.kind} of ${job.object}`,
-                h('span', { class: job.state === 'failed' ? 'bad' : 'good' }, job.message),
+              [...ended.values()].map(({ job, key, times }) => [
+                [`${job.kind} of ${job.object}`, times > 1 && h('span', { class: 'faint' }, ` × ${times}`)],
+                job.state === 'failed'
+                  ? details(unfolded, key, h('span', { class: 'bad' }, job.message), () => reasons(job))
+                  : job.message,
                 job.by,
                 moment(job.ended),
                 duration(Date.parse(job.ended) - Date.parse(job.started ?? job.queued))
@@ -122,6 +131,42 @@ export function jobsView(place, { isAdmin, events }) {
   }
 }
 
+/** What is loaded when it is opened, and stays open while the list around it is drawn anew. */
+function details(open, key, summary, load) {
+  const body = h('div', {})
+  const toggled = async ({ target }) => {
+    open[target.open ? 'add' : 'delete'](key)
+    const failed = ({ message }) => h('p', { class: 'problem' }, message)
+    if (target.open) fill(body, await load().catch(failed))
+  }
+  return h('details', { open: open.has(key), ontoggle: toggled }, h('summary', {}, summary), body)
+}
+
+const mostShown = 1000
+
+/** Why a job failed: of nodes each reason once, with those that have it; else its last lines. */
+async function reasons({ request_id: id }) {
+  const { results, lines } = (await read(`/monitor/request/${id}`)).monitor.request[id]
+  const alike = new Map()
+  for (const [name, { state, message }] of Object.entries(results ?? {})) {
+    if (state !== 'failed') continue
+    const text = message
+      .replaceAll(`node ${name}`, name)
+      .replaceAll(name, 'the node')
+      .replace(/^[\da-f.:]+: /, '')
+    alike.set(text, [...(alike.get(text) ?? []), name])
+  }
+  const named = names =>
+    `${names.slice(0, 20).join(', ')}${names.length > 20 ? ` and ${number(names.length - 20)} more` : ''}`
+  const told =
+    alike.size > 0 ? [...alike].map(([text, names]) => `${named(names)}: ${text}`) : lines.slice(-20)
+  return h(
+    'ul',
+    { class: 'plain' },
+    told.slice(0, 100).map(text => h('li', {}, text))
+  )
+}
+
 /** OS images, their tags, and which nodes run which pack. */
 export function imagesView(place, { events }) {
   const list = loaded(
@@ -153,7 +198,7 @@ export function imagesView(place, { events }) {
       1,
       running.reduce((sum, { nodes }) => sum + nodes, 0)
     )
-    const show = (text, words) => h('a', { href: '#/cluster', onclick: () => showOnly(words) }, text)
+    const show = (text, words) => h('a', { href: linkTo(words) }, text)
     return h(
       'section',
       { class: 'card', 'aria-label': `Image ${name}` },
@@ -231,6 +276,7 @@ const numberOf = address => address.split('.').reduce((sum, part) => sum * 256 +
 
 /** Networks, with their addresses drawn. */
 export function networksView(place, { events }) {
+  const unfolded = new Set()
   const list = loaded(
     place,
     'Networks',
@@ -297,9 +343,26 @@ export function networksView(place, { events }) {
         ]
           .filter(Boolean)
           .join(' · ')
-      )
+      ),
+      taken.length > 0 && details(unfolded, name, 'Who has which address', () => owners(name, taken))
     )
   }
+  const owners = async (name, taken) => [
+    table(
+      `Addresses of network ${name}`,
+      ['Address', 'Who has it'],
+      taken
+        .slice(0, mostShown)
+        .map(({ ipaddress, device }) => [
+          ipaddress,
+          cluster.nodes.has(device)
+            ? h('a', { href: `#/node/${encodeURIComponent(device)}` }, device)
+            : device
+        ])
+    ),
+    taken.length > mostShown &&
+      empty(`And ${number(taken.length - mostShown)} more. Find shows who has an address.`)
+  ]
   const share = part =>
     part < 0.001 && part > 0 ? 'less than 0.1 %' : `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`
 
@@ -481,7 +544,7 @@ function table(caption, heads, rows) {
           h(
             'tr',
             {},
-            cells.map(cell => h('td', {}, cell))
+            cells.map((content, i) => cell(heads[i], content))
           )
         )
       )

@@ -9,20 +9,47 @@ import {
   whenChanged,
   wordOf
 } from './cluster.js'
-import { ago, count, fill, h, number, soon } from './dom.js'
+import { ago, cell, count, fill, h, number, soon } from './dom.js'
+import { search } from './find.js'
 import { Grid } from './grid.js'
 
 /** What the view shows, kept while one looks at something else. */
 const wish = { by: 'group', as: 'grid', text: '', only: new Set(), page: 0, sort: 'name' }
 const perPage = 100
 
-/** Shows nodes by these words alone: a link from elsewhere. */
-export function showOnly(text) {
-  Object.assign(wish, { text, only: new Set(), page: 0 })
+/** What each part of the wish may be; the first one is not in the address. */
+const choices = {
+  by: ['group', 'rack', 'condition', 'none'],
+  as: ['grid', 'table'],
+  sort: ['name', 'condition', 'group', 'rack', 'since']
+}
+
+/** The address of the nodes that are like a text. */
+export const linkTo = text => `#/cluster?${new URLSearchParams({ find: text })}`
+
+/** An address says what to show, so that it can be sent to somebody; without a question it is what was shown last. */
+function readAddress() {
+  const [, question] = location.hash.split('?')
+  if (question === undefined) return
+  const asked = new URLSearchParams(question)
+  for (const [key, all] of Object.entries(choices))
+    wish[key] = all.includes(asked.get(key)) ? asked.get(key) : all[0]
+  wish.text = asked.get('find') ?? ''
+  wish.only = new Set((asked.get('only') ?? '').split(',').filter(key => Object.hasOwn(orderOf, key)))
+  wish.page = Math.max(0, Math.floor(Number(asked.get('page')) - 1) || 0)
+}
+
+function writeAddress() {
+  const { text, only, page } = wish
+  const told = { find: text, only: [...only].join(','), page: page > 0 ? page + 1 : '' }
+  for (const [key, [usual]] of Object.entries(choices)) told[key] = wish[key] === usual ? '' : wish[key]
+  const question = new URLSearchParams(Object.entries(told).filter(([, value]) => value !== ''))
+  history.replaceState(null, '', `#/cluster${question.size > 0 ? `?${question}` : ''}`)
 }
 
 /** The cluster at a glance. Returns how to end it. */
 export function clusterView(place) {
+  readAddress()
   const counts = h('div', { class: 'counts', role: 'group', 'aria-label': 'Show only nodes that are' })
   const tools = h('div', { class: 'tools' })
   const body = h('div', { class: 'nodes' })
@@ -37,7 +64,7 @@ export function clusterView(place) {
     type: 'search',
     id: 'filter',
     value: wish.text,
-    placeholder: 'name, group, rack, image, state',
+    placeholder: 'name, group, rack 12, state, address, @set',
     autocomplete: 'off',
     spellcheck: false,
     oninput: soon(120, () => {
@@ -79,24 +106,6 @@ export function clusterView(place) {
   )
   fill(place, h('h1', { class: 'unseen' }, 'Cluster'), counts, tools, told, body)
 
-  const matches = node => {
-    if (wish.only.size > 0 && !wish.only.has(node.condition)) return false
-    return wish.text
-      .toLowerCase()
-      .split(/\s+/)
-      .filter(Boolean)
-      .every(word =>
-        [
-          node.name,
-          node.group,
-          node.rack && `rack ${node.rack}`,
-          node.osimage,
-          node.state,
-          wordOf[node.condition]
-        ].some(value => value?.toLowerCase().includes(word))
-      )
-  }
-
   function drawCounts() {
     const numbers = tally(cluster.nodes.values())
     fill(
@@ -129,7 +138,8 @@ export function clusterView(place) {
   function draw() {
     drawCounts()
     const all = inOrder()
-    const nodes = all.filter(matches)
+    const { matches, problem } = search(wish.text, all, redrawAll)
+    const nodes = all.filter(node => (wish.only.size === 0 || wish.only.has(node.condition)) && matches(node))
     const isAll = nodes.length === all.length
     fill(
       told,
@@ -141,7 +151,7 @@ export function clusterView(place) {
             type: 'button',
             class: 'quiet',
             onclick: () => {
-              showOnly('')
+              Object.assign(wish, { text: '', only: new Set(), page: 0 })
               filter.value = ''
               draw()
               filter.focus()
@@ -158,7 +168,7 @@ export function clusterView(place) {
       )
     } else if (nodes.length === 0) {
       shown = undefined
-      fill(body, h('p', { class: 'empty' }, 'No node is like that.'))
+      fill(body, h('p', { class: 'empty' }, problem ?? 'No node is like that.'))
     } else if (wish.as === 'table') {
       shown = undefined
       drawTable(nodes)
@@ -167,6 +177,7 @@ export function clusterView(place) {
       shown = 'grid'
       grid.show(sectionsOf(nodes))
     }
+    writeAddress()
   }
 
   function drawTable(nodes) {
@@ -252,9 +263,10 @@ export function clusterView(place) {
     )
   }
 
+  let isOver = false
+  const redrawAll = soon(150, () => isOver || draw())
+  const redrawCounts = soon(100, () => isOver || drawCounts())
   draw()
-  const redrawAll = soon(150, draw)
-  const redrawCounts = soon(100, drawCounts)
   const end = whenChanged(names => {
     const mayMove = wish.only.size > 0 || wish.text !== '' || wish.by === 'condition'
     if (names === undefined || wish.as === 'table' || mayMove || shown !== 'grid') redrawAll()
@@ -264,6 +276,7 @@ export function clusterView(place) {
     }
   })
   return () => {
+    isOver = true
     end()
     grid.disconnect()
   }
@@ -275,12 +288,12 @@ function rowOf(node) {
     'tr',
     {},
     h('th', { scope: 'row' }, h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)),
-    h('td', {}, badge(node.condition)),
-    h('td', { class: 'clip' }, doing(node)),
-    h('td', { class: 'num' }, heard > 0 ? ago(heard) : '–'),
-    h('td', {}, node.group ?? '–'),
-    h('td', {}, node.rack ?? '–'),
-    h('td', {}, node.osimage ?? '–')
+    cell('Condition', badge(node.condition)),
+    cell('State', h('span', { class: 'clip' }, doing(node))),
+    cell('Last heard', heard > 0 ? ago(heard) : '–'),
+    cell('Group', node.group ?? '–'),
+    cell('Rack', node.rack ?? '–'),
+    cell('Image', node.osimage ?? '–')
   )
 }
 

@@ -181,6 +181,8 @@ export interface Look {
   readonly theme: 'light' | 'dark'
   readonly width: number
   readonly height: number
+  /** The time zone of who looks. */
+  readonly zone?: string
 }
 
 export const looks: readonly (Look & { readonly name: string })[] = [
@@ -205,6 +207,7 @@ export async function open(
   const context = await on.newContext({
     colorScheme: look.theme,
     viewport: { width: look.width, height: look.height },
+    ...(look.zone === undefined ? {} : { timezoneId: look.zone }),
     ...(look.width < 600 ? { isMobile: true, hasTouch: true, deviceScaleFactor: 2 } : {})
   })
   const problems: string[] = []

@@ -1,0 +1,78 @@
+import { read } from './api.js'
+import { wordOf } from './cluster.js'
+
+/** So long what was asked for counts: sets come to hold others, and comments change. */
+const keptMs = 60_000
+const asked = new Map()
+
+/** What was read for a key lately; undefined while it is on its way: then `again` is called when it has come. */
+function lately(key, path, taken, again) {
+  const known = asked.get(key)
+  if (known && Date.now() - known.at < keptMs) return known.value
+  // What was known before is shown until the answer comes.
+  const entry = { at: Date.now(), value: known?.value }
+  if (asked.size > 50) asked.clear()
+  asked.set(key, entry)
+  const refused = ({ message }) => ({ problem: message })
+  read(path)
+    .then(({ config }) => taken(Object.values(config.node)), refused)
+    .then(value => {
+      entry.value = value
+      again()
+    })
+  return entry.value
+}
+
+/** What the overview does not hold of nodes: addresses, MACs and comments. */
+const detailsOf = nodes => ({
+  of: new Map(
+    nodes.map(({ name, comment, interfaces }) => {
+      const macs = interfaces.map(({ macaddress }) => macaddress ?? '')
+      const addresses = interfaces.map(({ ipaddress }) => ipaddress ?? '')
+      return [
+        name,
+        { addresses, macs: macs.map(bare), texts: [comment ?? '', ...addresses, ...macs].map(small) }
+      ]
+    })
+  )
+})
+
+const small = text => text.toLowerCase()
+const bare = mac => small(mac).replace(/[:.-]/g, '')
+const isSet = /[[@,!&^*?]/
+const isAddress = /^\d+(\.\d+){3}$/
+const isMac = /^([\da-f]{2}[:-]){2,}[\da-f]{0,2}$|^([\da-f]{4}\.){2}[\da-f]{4}$|^[\da-f]{12}$/
+
+/**
+ * Looks for a text in nodes: gives what tells whether a node is like it, and why a set in it is none. `rack 12` is that rack
+ * and no other; a word that is an address or a MAC is a whole one; a word with `@`, `[`, `*` or an operator is a node set.
+ * `again` is called when more is known.
+ */
+export function search(text, nodes, again) {
+  const [before, rest] = small(text).split(/(?:^|\s)rack[\s:=]+(?=\S)(.*)/s)
+  const racks = rest === undefined ? [] : [...new Set(nodes.map(({ rack }) => small(rack ?? '')))]
+  // A rack may have blanks in its name: the longest one that is written there is meant.
+  const begins = racks.filter(rack => rack !== '' && `${rest.trimEnd()} `.startsWith(`${rack} `))
+  const rack = begins.sort((a, b) => b.length - a.length)[0] ?? rest?.split(/\s/)[0]
+  const words = `${before} ${rest?.slice(rack.length) ?? ''}`.split(/\s+/).filter(Boolean)
+  const fields = 'fields=name,comment,interfaces'
+  const details = words.length > 0 ? lately('', `/config/node?${fields}`, detailsOf, again) : undefined
+  let problem
+  const tests = words.map(word => {
+    const path = `/config/node?fields=name&nodes=${encodeURIComponent(word)}`
+    const namesOf = found => ({ names: new Set(found.map(({ name }) => name)) })
+    const set = isSet.test(word) ? lately(word, path, namesOf, again) : undefined
+    problem ??= set?.problem
+    if (set?.names) return ({ name }) => set.names.has(name)
+    return node => {
+      const { addresses = [], macs = [], texts = [] } = details?.of?.get(node.name) ?? {}
+      if (isAddress.test(word)) return addresses.includes(word)
+      if (isMac.test(word) && macs.some(mac => mac.includes(bare(word)))) return true
+      const { name, group, rack, osimage, state, condition } = node
+      const told = [name, group, rack, osimage, state, wordOf[condition]].map(value => small(value ?? ''))
+      return [...told, ...texts].some(value => value.includes(word))
+    }
+  })
+  if (rack !== undefined) tests.push(node => small(node.rack ?? '') === rack)
+  return { problem, matches: node => tests.every(test => test(node)) }
+}
