@@ -52,6 +52,7 @@ const notRun: Readonly<Record<string, string>> = {
     'it needs a DHCP server of the system; test/services has requests like these',
   'docs/dhcp-and-dns.md#Another prefix for a network': 'test/api/renumber.test.ts has the request',
   'docs/dhcp-and-dns.md#Known machines only': 'test/services has the request, with each server',
+  'docs/dhcp-and-dns.md#Names of your own': 'test/services/dns-records.test.ts has the requests',
   'docs/dhcp-and-dns.md#Names that others have too': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#Several networks on one wire': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#iPXE for firmware that has none': packages,

@@ -23,7 +23,8 @@ const emptied: Readonly<Record<string, number>> = {
   [network]: 200,
   [`${network}/_delete`]: 201,
   [bmcsetup]: 200,
-  '/config/group/{group}/interfaces': 201
+  '/config/group/{group}/interfaces': 201,
+  '/config/dns/{network}': 201
 }
 
 /** The client waits 5 s for an answer, and then asks how its request goes. */

@@ -3,6 +3,7 @@ import { bootsRoutes } from './boots.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
 import { controlRoutes } from './control.js'
+import { dnsRoutes } from './dns.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
 import { eventRoutes } from './events.js'
 import { jobRoutes } from './jobs.js'
@@ -28,6 +29,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...tokenRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
+    ...dnsRoutes(parts),
     ...objectRoutes(parts, 'group', {
       members: true,
       columns: ['name', 'osimage', 'osimagetag', 'domain', 'netboot', 'BOOTIF.network', 'comment']

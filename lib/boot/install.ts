@@ -4,7 +4,7 @@ import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective
 import { hidden } from '../model/field.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
-import { dynamicRange, nameServerOf } from '../model/networks.js'
+import { dynamicRange, nameServersOf } from '../model/networks.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { NetworkDoc } from '../model/types/network.js'
@@ -269,7 +269,8 @@ export function interfaceData(
     prefixlen: length,
     netmask: netmask(length),
     gateway: network?.gateway ?? '',
-    nameserver: network ? nameServerOf(network, cluster) : '',
+    nameserver: network ? nameServersOf(network, cluster).join(' ') : '',
+    routes: network?.routes ?? [],
     ns_hostname: network?.ns_hostname ?? '',
     domain: network?.name ?? '',
     ntp_server: network?.ntp_server ?? cluster.ntp_server,

@@ -138,11 +138,38 @@ export const sha256 = checked(
 
 export const objectName = checked(objectNameRule, passes(isObjectName))
 export const domain = checked('a domain name', passes(isDomainName))
+/** A name in DNS, in lower case, without the dot at its end; no address. */
+export const recordName = checked('a name of letters, digits, dots, underscores and inner hyphens', given => {
+  const value = given.replace(/\.$/, '').toLowerCase()
+  return isDomainName(value) && !/^[\d.]+$/.test(value) && value.length <= 180 ? value : undefined
+})
 /** An address or a host name. */
 export const host = checked('an address or a host name', passes(isDomainName))
+/** A text of several values, which may be given as a list. */
+const joined = (value: JsonValue) => (Array.isArray(value) ? value.map(text).join(',') : text(value))
 /** Files from a time without limits may have any blanks; `oneLine` says which ones a request may use. */
-export const hosts = checked('addresses or host names, separated by commas or blanks', value =>
-  value.split(/[\s,]+/).every(isDomainName) ? value : undefined
+export const hosts = valueType('addresses or host names, separated by commas or blanks', 'string', given => {
+  const value = joined(given)
+  return value.split(/[\s,]+/).every(isDomainName) ? value : undefined
+})
+/** Several addresses as one text, each once. Resolvers ask three of them. */
+export const addresses = valueType('up to 8 IPv4 addresses, separated by commas', 'string', value => {
+  const all = [...new Set(joined(value).match(/[^\s,]+/g) ?? [''])]
+  return all.length <= 8 && all.every(one => parseAddress(one) !== undefined) ? all.join(',') : undefined
+})
+
+/** Static routes; option 121 of DHCP has room for so many (RFC 3442). */
+export const routes = valueType<readonly string[]>(
+  'up to 24 routes such as "10.9.0.0/16 via 10.141.0.254"',
+  'array',
+  value => {
+    const all = Array.isArray(value) ? value.map(text) : text(value).split(',')
+    const read = all.flatMap(one => {
+      const [, to = '', gateway = ''] = /^(\S+)\s+via\s+(\S+)$/.exec(one.trim()) ?? []
+      return parsePrefix(to) && parseAddress(gateway) !== undefined ? `${prefix.read(to)} via ${gateway}` : []
+    })
+    return read.length === all.length && read.length <= 24 ? read : undefined
+  }
 )
 
 const bootRoutes = new Set(['short', 'disk', 'search', 'manual', 'roles', 'scripts', 'install'])

@@ -32,8 +32,10 @@ const listOf = (names: readonly string[]) =>
 function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSettings): Generator<string> {
   if (type === 'node') yield* looseInNode(view, doc as Docs['node'], cluster)
   else if (type === 'group') yield* looseInGroup(doc as Docs['group'], cluster)
-  else if (type === 'network') yield* overlaps(view, doc as Docs['network'])
-  else {
+  else if (type === 'network') {
+    yield* overlaps(view, doc as Docs['network'])
+    yield* lostAliases(view, doc as Docs['network'])
+  } else {
     const { distribution } = doc as Docs['osimage']
     if (distribution !== undefined && !isDistribution(distribution))
       yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: which network files a node gets is guessed from the programs in the image`
@@ -41,13 +43,16 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
 }
 
 /** Options of interfaces that the network files know (docs/interfaces.md). */
-const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp']
+const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp', 'metric', 'on']
 
 /** Options that are left aside in silence on a node. */
 function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
   for (const { interface: name, options: given = '' } of interfaces)
     for (const word of given.split(/\s+/).filter(one => one !== '')) {
       const [key = ''] = word.split('=', 1)
+      const isNowhere = key === 'on' && !interfaces.some(one => one.interface === word.slice(3))
+      if (isNowhere && word !== key)
+        yield `interface ${name}: its option ${JSON.stringify(word)} names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
       if (options.includes(key) && word !== key) continue
       const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
       yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`
@@ -87,6 +92,16 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
   if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
 }
+
+/** Aliases of what was renamed or deleted. */
+function* lostAliases(view: View, { dns_records = [] }: Docs['network']): Generator<string> {
+  const hosts = new Set(dns_records.map(({ host }) => host))
+  for (const { host, alias = '.' } of dns_records)
+    if (!/\./.test(alias) && !hosts.has(alias) && !devices.some(type => view.get(type, alias)))
+      yield `its DNS record ${host} is an alias of ${alias}, and there is no such name`
+}
+
+const devices = ['node', 'switch', 'otherdev'] as const
 
 function* overlaps(view: View, { name, network }: Docs['network']): Generator<string> {
   const prefix = parsePrefix(network ?? '')

@@ -38,13 +38,20 @@ export function controllerAddresses({ controller, otherControllers }: ClusterSet
   return found
 }
 
+/** The name servers that a network names. */
+const namedServers = (network: Docs['network'] | undefined) => network?.ns_ip?.split(',') ?? []
+
 /**
- * The name server of a network: its own, else the controller where svcd drives the DNS server there; '' without either.
- * DHCP and the installation go by it (rules 10.7).
+ * The name servers of a network: its own, else the controller where svcd drives the DNS server there. DHCP and the
+ * installation go by it (rules 10.7).
  */
-export function nameServerOf(network: Docs['network'] | undefined, cluster: ClusterSettings): string {
+export function nameServersOf(
+  network: Docs['network'] | undefined,
+  cluster: ClusterSettings
+): readonly string[] {
   const controller = cluster.servesDns ? deviceAddress(cluster.controller.address) : undefined
-  return network?.ns_ip ?? (controller === undefined ? '' : formatAddress(controller))
+  const own = namedServers(network)
+  return own.length > 0 || controller === undefined ? own : [formatAddress(controller)]
 }
 
 /** Whether an address is nobody's to have: the network's own ones, its name server's, those of controllers (rules 3.7). */
@@ -56,13 +63,12 @@ function isReserved(
   cluster: ClusterSettings
 ): boolean {
   const { first, last } = hosts(prefix)
-  const nameServer = view.get('network', name)?.ns_ip
   return (
     address < first ||
     address > last ||
     controllerAddresses(cluster).has(address) ||
     cluster.urlAddresses.some(text => parseAddress(text) === address) ||
-    (nameServer !== undefined && address === toAddress(nameServer)) ||
+    namedServers(view.get('network', name)).some(text => address === toAddress(text)) ||
     view.index.gatewayOf(address) !== undefined
   )
 }
@@ -134,8 +140,7 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
 
 /** Refuses the address of the network's name server, which an admin alone may give to a device (rules 3.8). */
 function checkNotNameServer(view: View, network: string, text: string, where: string): void {
-  const nameServer = view.get('network', network)?.ns_ip
-  if (nameServer !== undefined && toAddress(nameServer) === toAddress(text))
+  if (namedServers(view.get('network', network)).includes(text))
     throw badRequest(`${where}: ${text} is the name server of network ${network}`)
 }
 
@@ -390,7 +395,7 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   const now = (name: string) => renames.get(name) ?? name
   const rename = (_: string, key: string, names: string) => key + names.split(',').map(now).join(',')
   const interfaces = (doc.interfaces ?? []).map(one => {
-    const options = one.options?.replace(/((?:^|\s)(?:link|bond|bridge)=)(\S+)/g, rename)
+    const options = one.options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, rename)
     return entry({ ...one, interface: now(one.interface), options })
   })
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }

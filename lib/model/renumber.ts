@@ -14,12 +14,8 @@ const MOST_NAMED = 5
 
 /** The fields of a network whose addresses go with it. */
 const addressed = [
-  'gateway',
-  'ns_hostname',
-  'ns_ip',
-  'ntp_server',
-  'dhcp_range_begin',
-  'dhcp_range_end'
+  ...(['gateway', 'ns_hostname', 'ns_ip', 'ntp_server', 'dhcp_range_begin', 'dhcp_range_end'] as const),
+  ...(['routes', 'dns_records'] as const)
 ] as const
 
 /** An address that stands alone in a text: not a part of a name or of a prefix. */
@@ -116,7 +112,7 @@ function follow(network: NetworkDoc, moved: (address: Address) => Address): Netw
   }
   const fields = addressed.flatMap(field => {
     const value = network[field]
-    return value === undefined ? [] : [[field, value.replace(ADDRESS, text)]]
+    return value === undefined ? [] : [[field, JSON.parse(JSON.stringify(value).replace(ADDRESS, text))]]
   })
   return { ...network, ...Object.fromEntries(fields) }
 }

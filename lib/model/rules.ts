@@ -176,6 +176,10 @@ function checkConnection(
   // Another check says so where the network does not exist.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
+  if (view.index.listed(`record/${name}`).includes(network))
+    throw badRequest(
+      `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`
+    )
   const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))
   if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`)

@@ -139,6 +139,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/overview
      GET /config/network
      GET /config/network/{network}
+     GET /config/dns/{network}
      GET /config/group
      GET /config/group/{group}
      GET /config/group/{group}/_list
@@ -195,6 +196,9 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/network/{network}/_delete
      POST /config/network/{network}/_clone
      POST /config/network/{network}/_renumber
+     POST /config/dns/{network}
+     GET /config/dns/{network}/{host}/_delete
+     POST /config/dns/{network}/{host}/_delete
      POST /config/group/{group}
      GET /config/group/{group}/_delete
      POST /config/group/{group}/_delete

@@ -391,6 +391,7 @@ t.test('nothing else differs', async t => {
     'get /config/network/{network}/_delete',
     'get /monitor/queue',
     'post /config/bmcsetup/{bmcsetup}',
+    'post /config/dns/{network}',
     'post /config/group/{group}/interfaces',
     'post /config/network/{network}',
     'post /config/network/{network}/_delete'

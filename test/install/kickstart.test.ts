@@ -129,6 +129,30 @@ t.test('the interfaces of a node', async t => {
   )
 })
 
+// rules 3.20
+t.test('several name servers; what a kickstart cannot say is left out, and its log warns', async t => {
+  const interfaces = [
+    installInterface({
+      nameserver: '10.141.255.253 10.141.255.252',
+      routes: ['10.9.0.0/16 via 10.141.0.254'],
+      options: 'metric=50'
+    }),
+    { ...eth1, interface: 'more', options: 'on=BOOTIF' }
+  ]
+  const { machine, scripts } = await installer(t, { interfaces })
+  const done = await machine.run(scripts[0] ?? '')
+  exits(t, done, [0])
+  t.equal(
+    machine.text('tmp/svc-network.ks'),
+    'network --device=52:54:00:00:00:01 --onboot=yes --activate --bootproto=static --ip=10.141.0.1 ' +
+      '--netmask=255.255.0.0 --gateway=10.141.255.254 --nameserver=10.141.255.253,10.141.255.252\n'
+  )
+  t.match(
+    JSON.stringify(done),
+    /a kickstart tells no metric, no further address and no static route of interface BOOTIF/
+  )
+})
+
 t.test('bonds, bridges and VLANs', async t => {
   t.strictSame(
     await network(t, [

@@ -42,6 +42,16 @@ const dynamic = [
 /** A bond that the node is provisioned over, a bridge, VLANs on a card, on a bond and on what has no entry. */
 const plain = { gateway: '', nameserver: '', domain: '', ntp_server: '', provision: false }
 const unused = installInterface({ ...plain, network: '', ipaddress: '', prefixlen: 0 })
+const plainOf = (name: string, ipaddress: string, options: string) =>
+  installInterface({
+    ...plain,
+    interface: name,
+    network: name,
+    ipaddress,
+    prefixlen: 24,
+    macaddress: '',
+    options
+  })
 const stacked = [
   installInterface({ interface: 'bond0', options: 'bond=eth0,eth1 mode=802.3ad mtu=9000' }),
   { ...unused, interface: 'eth0', macaddress: '52:54:00:00:00:01' },
@@ -77,6 +87,24 @@ const stacked = [
   })
 ]
 
+/** Several name servers, static routes, a metric, and further addresses of an interface. */
+const further = [
+  installInterface({
+    nameserver: '10.141.255.253 10.141.255.252',
+    routes: ['10.9.0.0/16 via 10.141.0.254', '10.8.0.0/16 via 10.141.0.253'],
+    options: 'metric=50'
+  }),
+  { ...storage, gateway: '10.150.0.254', options: 'metric=200 defaultroute=yes' },
+  {
+    ...plainOf('more', '10.151.0.1', 'on=BOOTIF'),
+    routes: ['10.7.0.0/16 via 10.151.0.254'],
+    gateway: '10.151.0.253'
+  },
+  { ...plainOf('third', '10.152.0.1', 'on=BOOTIF') },
+  { ...ib0, ipaddress: '', gateway: '', options: 'metric=300', routes: ['10.6.0.0/16 via 10.149.0.254'] },
+  { ...plainOf('fourth', '10.153.0.1', 'on=ib0 metric=x on=fourth') }
+]
+
 const chrony = {
   'etc/chrony.conf': 'pool old.example\n',
   'etc/resolv.conf': '-> /run/systemd/resolve/stub-resolv.conf'
@@ -100,6 +128,10 @@ const cases: Record<string, [data: Partial<InstallData>, files: Record<string, s
   ],
   'debian-ifupdown-dhcp': [{ distribution: 'debian', interfaces: dynamic }, ifupdown],
   'debian-ifupdown-stacked': [{ distribution: 'debian', interfaces: stacked }, ifupdown],
+  'redhat-further': [{ distribution: 'redhat', interfaces: further }, {}],
+  'ubuntu-further': [{ distribution: 'ubuntu', interfaces: further }, {}],
+  'debian-networkd-further': [{ distribution: 'debian', interfaces: further }, networkd],
+  'debian-ifupdown-further': [{ distribution: 'debian', interfaces: further }, ifupdown],
   unknown: [{ distribution: 'other', interfaces: [installInterface()] }, {}]
 }
 

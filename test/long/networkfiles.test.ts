@@ -75,7 +75,7 @@ t.test('the programs of each system understand its network files', async t => {
 
   t.test('netplan makes of its file what we write for systemd-networkd', async t => {
     const keys =
-      /^(PermanentMACAddress|Name|Kind|Id|Mode|MIIMonitorSec|Address|Gateway|DNS|Domains|Bond|Bridge|VLAN|DHCP|ClientIdentifier|RequiredForOnline)=/
+      /^(PermanentMACAddress|Name|Kind|Id|Mode|MIIMonitorSec|Address|Gateway|DNS|Domains|Bond|Bridge|VLAN|DHCP|ClientIdentifier|RequiredForOnline|Metric|Destination)=(?!0\.0\.0\.0\/0$)/
     /** The lines that matter of each file, by interface and kind of file. */
     const read = (text: string) =>
       Object.fromEntries(
@@ -86,7 +86,7 @@ t.test('the programs of each system understand its network files', async t => {
           .map(([name, lines]) => [name, lines.filter(line => keys.test(line)).sort()])
       )
     const show = 'for i in $(find . -name "*.network" -o -name "*.netdev"); do echo "=== $i"; cat "$i"; done'
-    for (const kind of ['', '-dhcp', '-stacked']) {
+    for (const kind of ['', '-dhcp', '-stacked', '-further']) {
       const made = await run(
         `ubuntu${kind}`,
         `netplan generate --root-dir /mnt; cd /mnt/run/systemd/network; ${show}`
@@ -106,6 +106,7 @@ t.test('the programs of each system understand its network files', async t => {
         sleep 0.2
       done
       ip -4 -brief address
+      ip -4 route
       bridge link
       kill $networkd
       wait $networkd`
@@ -115,7 +116,13 @@ t.test('the programs of each system understand its network files', async t => {
     t.match(stacked, /^br0 .* 10\.151\.0\.1\/24/m)
     for (const card of ['eth3', 'eth4'])
       t.match(stacked, new RegExp(` ${card}@.* master br0 state forwarding`))
-    for (const said of [plain, stacked]) {
+    // A card of this kind has no permanent address.
+    const named =
+      "sed -i -e 's/^Permanent.*:01$/Name=ens1/' -e '/^Type=/d' /mnt/etc/systemd/network/*BOOTIF*; ip link set p1 up"
+    const further = await run('debian-networkd-further', `${named}${networkd('10[.]152[.]0[.]1/24')}`)
+    t.match(further, /^ens1\S* .* 10\.141\.0\.1\/16 10\.151\.0\.1\/24 10\.152\.0\.1\/24/m)
+    t.match(further, /^10\.7\.0\.0\/16 via 10\.151\.0\.254 dev ens1 .*metric 50/m)
+    for (const said of [plain, stacked, further]) {
       t.match(said, 'Enumeration completed')
       t.notMatch(said, /unknown|ignoring|parse/i, 'every line is understood')
     }
@@ -131,6 +138,10 @@ t.test('the programs of each system understand its network files', async t => {
     const dhcp = await run('debian-ifupdown-dhcp', command)
     t.match(dhcp, /dhclient .* ens1/)
     t.match(dhcp, /ens2 \t-e IF_METRIC=1000/)
+    const further = await run('debian-ifupdown-further', command)
+    t.match(further, /ip address replace 10\.151\.0\.1\/24 dev \$IFACE/)
+    t.match(further, /ip route replace 10\.7\.0\.0\/16 via 10\.151\.0\.254 dev \$IFACE metric 50/)
+    t.match(further, /route add default via 10\.150\.0\.254 .*metric 200/)
     const stacked = await run('debian-ifupdown-stacked', command)
     t.match(stacked, /configuring interface ens1=eth0/)
     t.match(stacked, /ip link set dev bond0 mtu 9000 address 52:54:00:00:00:01/)

@@ -24,7 +24,8 @@ async function configure(c: Daemon): Promise<void> {
   await post('/config/network/cluster', {
     network: '10.142.0.0/24',
     gateway: '10.142.0.254',
-    ns_ip: '10.142.0.8',
+    ns_ip: '10.142.0.8,10.142.0.9',
+    routes: ['10.9.0.0/16 via 10.142.0.253'],
     dhcp: true,
     dhcp_range_begin: '10.142.0.100',
     dhcp_range_end: '10.142.0.110'
@@ -76,7 +77,8 @@ async function serves(t: Test, server: string): Promise<void> {
   const ask = (n: number, face: Parameters<typeof lease>[3]) => lease(between, directory, mac(n), face)
   const common = {
     router: '10.142.0.254',
-    dns: '10.142.0.8',
+    dns: '10.142.0.8 10.142.0.9',
+    staticroutes: '10.9.0.0/16 10.142.0.253 0.0.0.0/0 10.142.0.254',
     ntpsrv: '10.142.0.7',
     domain: 'cluster',
     search: 'cluster',

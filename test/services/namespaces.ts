@@ -113,10 +113,8 @@ export async function lease(
   chmodSync(script, 0o755)
   await output('ip', ['-n', client, 'link', 'set', 'c0', 'down'])
   await output('ip', ['-n', client, 'link', 'set', 'c0', 'address', mac, 'up'])
-  const options = ['bootfile', 'ntpsrv', 'dns', 'domain', 'search', 'router', 'tftp', '60'].flatMap(name => [
-    '-O',
-    name
-  ])
+  const wanted = ['bootfile', 'ntpsrv', 'dns', 'domain', 'search', 'router', 'staticroutes', 'tftp', '60']
+  const options = wanted.flatMap(name => ['-O', name])
   const said = await run(
     ...['busybox', 'udhcpc', '-f', '-i', 'c0', '-n', '-q', '-t', '4', '-T', '1', '-s', script],
     ...options,

@@ -10,6 +10,7 @@ export function installInterface(changes: Partial<InstallInterface> = {}): Insta
     prefixlen: 16,
     netmask: '255.255.0.0',
     gateway: '10.141.255.254',
+    routes: [],
     nameserver: '10.141.255.253',
     ns_hostname: 'controller',
     domain: 'cluster',

@@ -32,6 +32,7 @@ export const existing: Readonly<Record<string, string>> = {
   secret: 'key',
   network: 'cluster',
   interface: 'BOOTIF',
+  host: 'www',
   role: 'web',
   script: 'setup',
   service: 'svcd',
@@ -60,6 +61,7 @@ export async function populated(
   await c.post('/config/bmcsetup/boards', { username: 'root', password: 'calvin' })
   await c.post('/config/switch/sw1', { read: 'community' })
   await c.post('/config/otherdev/pdu', {})
+  await c.post('/config/dns/cluster', [{ host: 'www', alias: 'elsewhere.example.org' }])
   await c.post('/config/file/motd', { path: '/etc/motd', template: 'this is {{ node }}\n' })
   await c.post('/config/osimage/compute/tag', { tag: 'v1' })
   await c.post('/config/secrets/group/compute', [secret])

@@ -125,7 +125,8 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
         installInterface(),
         installInterface({ interface: 'BMC', network: 'ipmi', provision: false, bmc: true }),
         installInterface({ interface: 'eth1', macaddress: '', provision: false, options: 'mtu=9000' }),
-        installInterface({ interface: 'ib0', ipaddress: '', gateway: '', provision: false })
+        installInterface({ interface: 'ib0', ipaddress: '', gateway: '', provision: false }),
+        installInterface({ interface: 'more', routes: ['10.9.0.0/16 via 10.141.0.9'], options: 'on=BOOTIF' })
       ]
     }
   ],
@@ -177,7 +178,9 @@ const wires: Objects = {
       {
         ...{ network: `10.${i + 1}.0.0/16`, gateway: `10.${i + 1}.0.254`, dhcp: true },
         ...{ dhcp_range_begin: `10.${i + 1}.1.1`, dhcp_range_end: `10.${i + 1}.1.9` },
-        ...(name === 'two' ? { shared_with: 'one' } : {})
+        ...(name === 'two' ? { shared_with: 'one' } : {}),
+        routes: [`10.9.0.0/16 via 10.${i + 1}.0.253`],
+        dns_records: [{ host: 'www', alias: 'elsewhere.example.org' }]
       }
     ])
   ),

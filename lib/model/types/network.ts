@@ -2,6 +2,7 @@ import { badRequest } from '../../errors.js'
 import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
 import {
   address,
+  addresses,
   boolean,
   comment,
   freeText,
@@ -11,6 +12,8 @@ import {
   oneLine,
   oneOf,
   prefix,
+  recordName,
+  routes,
   type Stored,
   type Table
 } from '../field.js'
@@ -19,12 +22,13 @@ import { isNetworkName, objectNameRule } from '../names.js'
 import { checkDeviceAddress, controllerAddresses } from '../networks.js'
 import type { ObjectType } from '../object-type.js'
 import type { ClusterSettings, View } from '../stored.js'
+import { listOf } from '../table.js'
 
 const fields = [
   { name: 'network', type: prefix, meaning: 'CIDR' },
   { name: 'gateway', type: address, meaning: 'default gateway' },
   { name: 'ns_hostname', type: host, meaning: 'name server, host name' },
-  { name: 'ns_ip', also: ['nameserver_ip'], type: address, meaning: 'name server, address' },
+  { name: 'ns_ip', also: ['nameserver_ip'], type: addresses, meaning: 'name servers, addresses' },
   { name: 'ntp_server', type: hosts, limit: oneLine, meaning: "NTP servers, which replace the cluster's" },
   comment,
   { name: 'dhcp', also: ['dhcp_enable'], type: boolean, default: false, meaning: 'DHCP is served here' },
@@ -44,13 +48,32 @@ const fields = [
   },
   { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' },
   { name: 'type', type: freeText, default: '', meaning: 'such as ethernet, which svcd only keeps' },
-  { name: 'zone', type: freeText, default: '', meaning: 'such as internal, which svcd only keeps' }
+  { name: 'zone', type: freeText, default: '', meaning: 'such as internal, which svcd only keeps' },
+  { name: 'routes', type: routes, meaning: 'static routes through gateways in this network' }
+] as const satisfies Table
+
+/** A name of its own in the zone of a network: of an address, or an alias of another name (rules 10.15). */
+export const recordFields = [
+  { name: 'host', type: recordName, required: true, meaning: 'name in the zone of the network' },
+  { name: 'ipaddress', type: address, meaning: 'address that it is the name of' },
+  {
+    name: 'alias',
+    type: recordName,
+    meaning: 'or the name that it stands for: one of the zone, or a full one'
+  }
+] as const satisfies Table
+export type DnsRecordDoc = Stored<typeof recordFields>
+
+const records = listOf<DnsRecordDoc>('DNS record', recordFields)
+const hidden = [
+  { name: 'dns_records', type: records, default: [], meaning: 'names of its own' }
 ] as const satisfies Table
 
 export type NetworkDoc = { readonly name: string; readonly network: string } & Omit<
   Stored<typeof fields>,
   'network'
->
+> &
+  Stored<typeof hidden>
 
 declare module '../docs.js' {
   interface ObjectShapes {
@@ -63,18 +86,22 @@ export const network: ObjectType<NetworkDoc> = {
   type: 'network',
   title: 'network',
   fields,
+  hidden,
   newName: ['newnetname'],
   isName: isNetworkName,
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
+  listed: ({ dns_records = [] }) => dns_records.map(({ host }) => `record/${host}`),
   // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
   leavesOut: doc => [
     ...(doc.dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
-    ...(['shared_with', 'dns', 'type', 'zone'] as const).filter(name => !doc[name])
+    ...(['shared_with', 'dns', 'type', 'zone', 'routes'] as const).filter(name => !doc[name])
   ],
 
   *checks(view, doc, title, cluster) {
     yield () => checkNetwork(view, doc, title, cluster)
+    yield () => checkRoutes(doc, title)
+    yield () => checkRecords(view, doc, title, cluster)
   },
   /** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
   *checkChange(tx, before, { name, ...after }) {
@@ -85,6 +112,52 @@ export const network: ObjectType<NetworkDoc> = {
         if (network === name && ipaddress !== undefined)
           checkDeviceAddress(tx, name, ipaddress, `network ${name}: field "network": ${ownerText(owner)}`)
     }
+  }
+}
+
+/** A router has to be reached without another one, and a destination has one (rules 3.20). */
+function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void {
+  const seen = new Set<string>()
+  for (const route of routes) {
+    const [to = '', gateway = ''] = route.split(' via ')
+    const where = `${title}: field "routes": ${route}`
+    const [range, address] = [parsePrefix(network), toAddress(gateway)]
+    if (range && (address < hostsOf(range).first || address > hostsOf(range).last))
+      throw badRequest(`${where}: ${gateway} is no address of a machine in ${network}`)
+    if (to === '0.0.0.0/0') throw badRequest(`${where}: the default route is told by field "gateway"`)
+    if (seen.has(to)) throw badRequest(`${where}: there is another route to ${to}`)
+    seen.add(to)
+  }
+}
+
+/** So many names of its own a network may have. */
+export const MOST_RECORDS = 1000
+
+/** The names of a network's own are not those of its devices, and lead somewhere (rules 10.15). */
+function checkRecords(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
+  const { name, dns_records: records = [] } = network
+  const count = records.length
+  if (count > MOST_RECORDS)
+    throw badRequest(`${title}: ${count} DNS records, and ${MOST_RECORDS} are the most`)
+  const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
+  const range = parsePrefix(network.network)
+  const controllers = [...controllerAddresses(cluster)].flatMap(([address, controller]) =>
+    range && contains(range, address) ? controller.toLowerCase() : []
+  )
+  for (const { host, ipaddress, alias } of records) {
+    const where = `${title}: DNS record ${host}`
+    if ((ipaddress === undefined) === (alias === undefined))
+      throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`)
+    for (const type of ['node', 'switch', 'otherdev'] as const) {
+      const there = view.index.connectionsOf({ type, name: host }, view.get(type, host))
+      const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
+      if (one)
+        throw badRequest(`${where}: that is the name of ${one.owner.title} ${host}: choose another one`)
+    }
+    if (controllers.includes(host))
+      throw badRequest(`${where}: that is the name of a controller: choose another one`)
+    if (alias === host || (alias !== undefined && aliases.has(alias)))
+      throw badRequest(`${where}: field "alias": ${alias} is an alias: name what that one stands for`)
   }
 }
 

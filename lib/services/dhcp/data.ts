@@ -10,7 +10,7 @@ import {
 } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
 import { isGuid } from '../../model/names.js'
-import { dynamicRange, nameServerOf } from '../../model/networks.js'
+import { dynamicRange, nameServersOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
 import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, type Device, domainName, ownName } from '../capture.js'
@@ -74,7 +74,7 @@ function subnet(
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
   const own = without(ranges, inside)
   const lent = without(own, taken)
-  const server = nameServerOf(
+  const servers = nameServersOf(
     networks.find(({ ns_ip }) => ns_ip !== undefined),
     cluster
   )
@@ -93,7 +93,8 @@ function subnet(
     ranges: standby ? [] : lent.map(asText),
     nodes_only: networks.some(network => network.dhcp && network.dhcp_nodes_only),
     router: set('gateway'),
-    name_servers: server === '' ? [] : [server],
+    route_option: routeOption(networks.find(({ routes }) => routes)?.routes ?? [], set('gateway')),
+    name_servers: [...servers],
     ntp_servers: [...new Set(ntp.flatMap(name => addressOf(name) ?? []))],
     domain: domains[0] ?? '',
     search: searchList([...domains, ...others]),
@@ -109,6 +110,21 @@ function subnet(
         .map(name => `NTP server ${name} is left out: no address, and no name of the cluster's.`)
     ]
   }
+}
+
+/**
+ * Option 121 in hexadecimal, '' without routes. Who reads it does not look at the option of routers (RFC 3442), so the
+ * gateway is in it.
+ */
+function routeOption(routes: readonly string[], gateway: string): string {
+  if (routes.length === 0) return ''
+  const all = gateway === '' ? routes : [...routes, `0.0.0.0/0 via ${gateway}`]
+  const bytes = all.flatMap(route => {
+    const [to = '', via = ''] = route.split(' via ')
+    const [first = '', length = ''] = to.split('/')
+    return [length, ...first.split('.').slice(0, Math.ceil(Number(length) / 8)), ...via.split('.')]
+  })
+  return bytes.map(byte => Number(byte).toString(16).padStart(2, '0')).join(':')
 }
 
 /** The domains of the networks, as many as a search list may need. */
@@ -159,9 +175,10 @@ class Hosts {
       if (other !== undefined && other !== controller) this.#controller(name, other)
     }
     for (const { name, gateway, ns_ip, ns_hostname } of networks) {
-      for (const address of [gateway, ns_ip]) if (address !== undefined) this.#taken.push(toAddress(address))
-      if (ns_ip !== undefined && ns_hostname !== undefined)
-        this.#name(ns_hostname.includes('.') ? ns_hostname : `${ns_hostname}.${name}`, ns_ip)
+      const servers = ns_ip?.split(',') ?? []
+      for (const address of [gateway ?? [], servers].flat()) this.#taken.push(toAddress(address))
+      if (servers[0] !== undefined && ns_hostname !== undefined)
+        this.#name(ns_hostname.includes('.') ? ns_hostname : `${ns_hostname}.${name}`, servers[0])
     }
   }
 

@@ -51,6 +51,7 @@ const subnet = {
     ranges: maps(range, 'the dynamic ranges; empty: none'),
     nodes_only: flag('whether the ranges are for the machines in `hosts` alone'),
     router: text("the gateway, '' without one"),
+    route_option: text("static routes as option 121 in hexadecimal, with the gateway; '' without any"),
     name_servers: texts('addresses of name servers'),
     ntp_servers: texts('addresses of NTP servers'),
     domain: text("the domain of its machines, '' without one"),

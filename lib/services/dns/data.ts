@@ -19,6 +19,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     yield
   }
   for (const device of captured.devices) names.device(device)
+  for (const network of captured.networks) names.records(network)
   names.aliases()
   const servers = new NameServers(captured, names)
   // Made before the zones are written: a name server may have its address in another zone.
@@ -28,9 +29,14 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     yield
   }
   const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
-  for (const [full, { address }] of names.all) {
+  for (const [full, { target }] of names.all) {
     const { zone, label } = names.placeOf(full) ?? { zone: '', label: '' }
-    records.get(zone)?.push({ name: label, type: address.includes(':') ? 'AAAA' : 'A', data: address })
+    // A name alone is a zone of its own, which cannot be an alias: it gets what that stands for.
+    const address = names.addressOf(full)
+    if (target !== undefined && !names.partial.has(zone))
+      records.get(zone)?.push({ name: label, type: 'CNAME', data: `${target}.` })
+    else if (address !== '')
+      records.get(zone)?.push({ name: label, type: address.includes(':') ? 'AAAA' : 'A', data: address })
     yield
   }
   const forward = [...names.zones].sort(byName).flatMap(([zone, notes]) => {
@@ -38,8 +44,8 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
     return names.partial.has(zone) ? ofNames(whole) : [whole]
   })
   const reverse = yield* reverseOf(captured, names, serverOf, servers)
-  const hosts = yield* hostsOf(names)
-  return { variables: captured.cluster.variables, zones: [...forward, ...reverse], hosts }
+  const { hosts, notes } = yield* hostsOf(names)
+  return { variables: captured.cluster.variables, zones: [...forward, ...reverse], hosts, notes }
 }
 
 const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]) => (a < b ? -1 : 1)
@@ -85,7 +91,7 @@ class NameServers {
     const network = this.#networks.get(zone)
     const given = network?.ns_hostname?.toLowerCase()
     const host = given === undefined || parseAddress(given) !== undefined ? undefined : given
-    const address = network?.ns_ip ?? (host === undefined ? given : undefined)
+    const address = network?.ns_ip?.split(',')[0] ?? (host === undefined ? given : undefined)
     const known = address === undefined ? undefined : this.names.called.get(parseAddress(address) ?? -1)
     const fallback = address === undefined ? nameOf(controller.name) : 'ns'
     const name = host?.includes('.')
@@ -167,19 +173,22 @@ function* reverseOf(
   return [...whole, ...single]
 }
 
-function* hostsOf(names: Names): Generator<undefined, DnsData['hosts']> {
+function* hostsOf(names: Names): Generator<undefined, Pick<DnsData, 'hosts' | 'notes'>> {
+  const notes: string[] = []
   const hosts = new Map<string, string[]>()
   for (const [address, name] of names.called) {
     hosts.set(formatAddress(address), [name])
     yield
   }
-  for (const [full, { address }] of names.all) {
-    const list = hosts.get(address) ?? []
-    if (!list.includes(full)) list.push(full)
-    hosts.set(address, list)
+  for (const [full, { target }] of names.all) {
     yield
+    const address = names.addressOf(full)
+    const list = hosts.get(address) ?? []
+    if (address === '')
+      notes.push(`${full}: dnsmasq gives no alias of ${target}, whose address svcd does not know`)
+    else if (!list.includes(full)) hosts.set(address, [...list, full])
   }
-  return [...hosts].map(([address, list]) => ({ address, names: list }))
+  return { hosts: [...hosts].map(([address, list]) => ({ address, names: list })), notes }
 }
 
 // Every name server has these zones in its own configuration already.

@@ -8,6 +8,7 @@ import {
 } from '../../model/address.js'
 import { isBmc } from '../../model/index.js'
 import type { InterfaceDoc } from '../../model/types/interface.js'
+import type { NetworkDoc } from '../../model/types/network.js'
 import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, type Device, domainName, ownName } from '../capture.js'
 
@@ -15,6 +16,8 @@ interface Named {
   readonly address: string
   /** "node node001": for notes. */
   readonly of: string
+  /** The full name that it is an alias of; its own `address` is ''. */
+  readonly target?: string
 }
 
 /** A name that is given after all others. */
@@ -110,6 +113,25 @@ export class Names {
 
   device({ title, name, network, ipaddress }: Device): void {
     if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, title)
+  }
+
+  /** The names that an admin gives in the zone of a network, after those of devices (rules 10.15). */
+  records({ name: network, dns_records = [] }: NetworkDoc): void {
+    const zone = this.zoneOf(network)
+    for (const { host, ipaddress, alias = '' } of zone === undefined ? [] : dns_records) {
+      const [full, of] = [`${host}.${zone}`, `DNS record ${host}`]
+      if (ipaddress !== undefined) this.#add(zone, host, ipaddress, of)
+      // A zone cannot be an alias.
+      else if (this.all.has(full) || this.zones.has(full))
+        this.#zone(zone ?? '').push(`${of}: the name is that of ${this.all.get(full)?.of ?? `zone ${full}`}`)
+      else this.all.set(full, { address: '', of, target: alias.includes('.') ? alias : `${alias}.${zone}` })
+    }
+  }
+
+  /** The address of a full name, of an alias that of its target; '' where it is not known. */
+  addressOf(full: string): string {
+    const { address = '', target } = this.all.get(full) ?? {}
+    return target === undefined ? address : (this.all.get(target)?.address ?? '')
   }
 
   /** Gives the names of further interfaces, after all others, so that no device loses its own name to one. */

@@ -57,7 +57,7 @@ export const dnsmasq: Backend<DnsData> = {
     leaseFile: ''
   },
   reload: 'reload',
-  render: ({ zones, hosts }, { config, directory }, render) => {
+  render: ({ zones, hosts, notes }, { config, directory }, render) => {
     const file = join(directory, `cluster${hostsSuffix}`)
     // Names that are not in the file are forwarded, unless they lie in one of these.
     const whole = zones.flatMap(({ name, single }) => (single ? [] : [name]))
@@ -67,7 +67,7 @@ export const dnsmasq: Backend<DnsData> = {
         { path: config, text: main, mode: readable, needs: 'restart' },
         {
           path: file,
-          text: render('dns/templ_dnsmasq_hosts.cfg', { hosts }),
+          text: render('dns/templ_dnsmasq_hosts.cfg', { hosts, notes }),
           mode: readable,
           needs: 'reload'
         }

@@ -7,7 +7,7 @@ const record = {
   meaning: 'A resource record of a zone.',
   variables: {
     name: text('relative to the zone'),
-    type: text<'A' | 'AAAA' | 'PTR'>('`A`, `AAAA` or `PTR`'),
+    type: text<'A' | 'AAAA' | 'CNAME' | 'PTR'>('`A`, `AAAA`, `CNAME` or `PTR`'),
     data: text('an address, or a full name')
   }
 } as const
@@ -52,7 +52,11 @@ export const dnsTemplates = {
     zones: texts('names of the zones, forward and reverse'),
     hosts_file: text('path of the file with all names')
   },
-  'dns/templ_dnsmasq_hosts.cfg': { variables, hosts: maps(hostLine, 'an entry for each address') }
+  'dns/templ_dnsmasq_hosts.cfg': {
+    variables,
+    hosts: maps(hostLine, 'an entry for each address'),
+    notes: texts('for comments: aliases that could not be written, a sentence for each')
+  }
 } as const satisfies Record<string, Variables>
 
 /** What can be written of a zone. Full names end in a dot. */
@@ -65,4 +69,6 @@ export interface DnsData {
   readonly zones: readonly DnsZone[]
   /** The same as lines of a hosts file. */
   readonly hosts: readonly DataOf<typeof hostLine.variables>[]
+  /** What these lines cannot say, a sentence for each. */
+  readonly notes: readonly string[]
 }

@@ -61,12 +61,16 @@ ifupdown_interface() {
     none) printf 'iface %s inet manual\n' "$ifupdown_name" ;;
   esac
   given '    mtu %s\n' "$IF_MTU"
+  if [ "$IF_METHOD" != none ]; then
+    ifupdown_more
+  fi
   ifupdown_links
 }
 
 ifupdown_static() {
   printf 'iface %s inet static\n    address %s/%s\n' "$ifupdown_name" "$IF_ADDRESS" "$IF_PREFIXLEN"
   given '    gateway %s\n' "$IF_GATEWAY"
+  given '    metric %s\n' "$IF_METRIC"
   given '    dns-nameservers %s\n' "$IF_NAMESERVER"
   given '    dns-search %s\n' "$IF_DOMAIN"
 }
@@ -76,7 +80,17 @@ ifupdown_dhcp() {
   # The default route of another interface comes first.
   if [ -z "$IF_DEFAULT" ]; then
     printf '    metric 1000\n'
+  else
+    given '    metric %s\n' "$IF_METRIC"
   fi
+}
+
+# shellcheck disable=SC2016 # ifupdown knows $IFACE
+ifupdown_more() {
+  for further in $(related "$_FURTHER" "$IF_NAME"); do
+    printf '    up ip address replace %s dev $IFACE\n' "$further"
+  done
+  interface_routes "    up ip route replace %s via %s dev \$IFACE${IF_METRIC:+ metric $IF_METRIC}\n"
 }
 
 # shellcheck disable=SC2016 # ifupdown knows $IFACE

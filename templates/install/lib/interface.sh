@@ -1,6 +1,6 @@
 # Prepares one interface of the node for the network files: its values as words, its options, and what lies on it.
 # Options are words: mtu=N, defaultroute=yes|no, dhcp=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,... mode=MODE,
-# bridge=INTERFACE,...
+# bridge=INTERFACE,... metric=N, and on=INTERFACE of an entry that is a further address of that interface.
 
 # each_interface calls this when the IF_ variables of an entry are set.
 interface_ready() {
@@ -8,7 +8,8 @@ interface_ready() {
   IF_NETWORK=$(word "$IF_NETWORK")
   IF_ADDRESS=$(word "$IF_ADDRESS")
   IF_GATEWAY=$(word "$IF_GATEWAY")
-  IF_NAMESERVER=$(word "$IF_NAMESERVER")
+  # shellcheck disable=SC2086 # a list of words
+  IF_NAMESERVER=$(unique $IF_NAMESERVER)
   IF_DOMAIN=$(word "$IF_DOMAIN")
   IF_MAC=$(word "$IF_MAC")
   # The kernel's name for the interface. Only svcd calls it BOOTIF. It may be a member of the bond that has the node's MAC.
@@ -22,7 +23,7 @@ interface_ready() {
   interface_options
   interface_kind
   interface_master
-  if [ -n "$IF_MASTER" ] || [ -z "$IF_NETWORK$IF_PROVISION" ]; then
+  if [ -n "$IF_MASTER" ] || [ -z "$IF_NETWORK$IF_PROVISION" ] || { [ -n "$IF_ON" ] && [ -z "$IF_ADDRESS" ]; }; then
     IF_METHOD=none IF_ADDRESS='' IF_GATEWAY='' IF_NAMESERVER='' IF_DOMAIN=''
   elif [ -n "$IF_ADDRESS" ] && [ "$IF_DHCP" != yes ]; then
     IF_METHOD=static
@@ -30,29 +31,40 @@ interface_ready() {
     # The route comes from the DHCP server.
     IF_METHOD=dhcp IF_ADDRESS='' IF_GATEWAY=''
   fi
-  # There is one default route: through the interface that the survey chose, if it chose one.
+  # There is one default route: through the interface that the survey chose, if it chose one. Others are asked for with a
+  # metric, which says which of them is taken.
   IF_DEFAULT=''
-  case $IF_ROUTE:$_ROUTE_INTERFACE in
-    no:*) IF_GATEWAY='' ;;
-    *: | *:"$IF_NAME") IF_DEFAULT=yes ;;
+  case ${IF_ON:+no}$IF_ROUTE:${IF_METRIC:+metric}:$_ROUTE_INTERFACE in
+    no*) IF_GATEWAY='' ;;
+    yes:metric:* | *: | *:"$IF_NAME") IF_DEFAULT=yes ;;
     *) IF_GATEWAY='' ;;
   esac
 }
 
+# Prints a format for each static route of the interface, with its destination and its gateway.
+interface_routes() {
+  for route in $(related "$_ROUTES" "$IF_NAME"); do
+    # shellcheck disable=SC2059 # the format is ours
+    printf "$1" "${route%>*}" "${route#*>}"
+  done
+}
+
 interface_options() {
-  IF_MTU='' IF_VLAN='' IF_LINK='' IF_BOND='' IF_BRIDGE='' IF_MODE=active-backup IF_ROUTE='' IF_DHCP='' IF_UNKNOWN=''
+  IF_MTU='' IF_VLAN='' IF_LINK='' IF_BOND='' IF_BRIDGE='' IF_MODE=active-backup IF_ROUTE='' IF_DHCP='' IF_UNKNOWN='' IF_METRIC='' IF_ON=''
   set -f
   # shellcheck disable=SC2086 # options are words
   for option in $IF_OPTIONS; do
     option_value=${option#*=}
     case $option in
-      *[!A-Za-z0-9._:,=-]* | *= | mtu=*[!0-9]* | vlan=*[!0-9]* | vlan=?????*)
+      *[!A-Za-z0-9._:,=-]* | *= | mtu=*[!0-9]* | vlan=*[!0-9]* | vlan=?????* | metric=*[!0-9]* | metric=??????????* | on="$IF_NAME")
         IF_UNKNOWN="$IF_UNKNOWN $option"
         ;;
       mtu=*) IF_MTU=$option_value ;;
       vlan=409[5-9] | vlan=4[1-9]?? | vlan=[5-9]??? | vlan=0*) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
       vlan=*) IF_VLAN=$option_value ;;
       link=*) IF_LINK=$option_value ;;
+      metric=*) IF_METRIC=$option_value ;;
+      on=*) IF_ON=$option_value ;;
       bond=*) IF_BOND=$(printf '%s' "$option_value" | tr ',' ' ') ;;
       bridge=*) IF_BRIDGE=$(printf '%s' "$option_value" | tr ',' ' ') ;;
       mode=balance-rr | mode=active-backup | mode=balance-xor | mode=broadcast | mode=802.3ad | \
@@ -76,7 +88,9 @@ interface_kind() {
   if [ -n "$IF_VLAN" ] && [ "$IF_LINK" = "$IF_NAME" ]; then
     IF_UNKNOWN="$IF_UNKNOWN vlan=$IF_VLAN without link" IF_VLAN=''
   fi
-  if [ -n "$IF_VLAN" ]; then
+  if [ -n "$IF_ON" ]; then
+    IF_KIND=further
+  elif [ -n "$IF_VLAN" ]; then
     IF_KIND=vlan IF_MAC=''
   elif [ -n "$IF_BOND" ]; then
     IF_KIND=bond IF_MEMBERS=$IF_BOND
@@ -123,7 +137,7 @@ related() {
 
 # Looks at all interfaces to see which lies on which.
 interface_relations() {
-  _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS=''
+  _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS='' _ROUTES='' _FURTHER=''
   # The installer of a kickstart does not say over which card it was booted: it is the one with the node's MAC.
   _BOOT_MAC=$(word "${SVC_MAC:-}")
   each_interface interface_related || return 1
@@ -146,6 +160,14 @@ interface_related() {
   if [ "$IF_KIND:${IF_MAC:+known}" = ethernet:known ]; then
     _MACS="$_MACS $IF_NAME>$IF_MAC"
   fi
+  if [ "$IF_METHOD" != none ]; then
+    for route in $IF_ROUTES; do
+      _ROUTES="$_ROUTES ${IF_ON:-$IF_NAME}>$(word "${route%>*}")>$(word "${route#*>}")"
+    done
+  fi
+  if [ "$IF_KIND:$IF_METHOD" = further:static ]; then
+    _FURTHER="$_FURTHER $IF_ON>$IF_ADDRESS/$IF_PREFIXLEN"
+  fi
   for member in $IF_MEMBERS; do
     _LOWER="$_LOWER $member"
     _MASTERS="$_MASTERS $member>$IF_NAME>$IF_KIND>$IF_MODE"
@@ -164,7 +186,7 @@ other_interfaces() {
   for other in $_OTHERS; do
     IF_NAME=$other
     IF_NETWORK='' IF_ADDRESS='' IF_PREFIXLEN='' IF_GATEWAY='' IF_NAMESERVER='' IF_DOMAIN='' IF_NTP='' IF_MAC=''
-    IF_OPTIONS='' IF_PROVISION=''
+    IF_OPTIONS='' IF_PROVISION='' IF_ROUTES=''
     interface_ready
     "$1" || return 1
   done

@@ -15,6 +15,7 @@ kickstart_bridge() {
 
 kickstart_interface() {
   case $IF_KIND:$IF_MASTER:" $kickstart_bridges " in
+    further:*) return 0 ;;
     ethernet::* | infiniband::* | bond::* | bridge::*) ;;
     vlan::*" $IF_LINK "*) kickstart_cannot || return 1 ;;
     vlan::*) ;;
@@ -37,6 +38,9 @@ kickstart_interface() {
       ;;
     *) printf 'network --device=%s' "${IF_MAC:-${IF_PROVISION:+bootif}}" && given '%s' "$(kickstart_name)" ;;
   esac
+  if [ -n "$(related "$_FURTHER$_ROUTES" "$IF_NAME")$IF_METRIC" ]; then
+    log "warning: a kickstart tells no metric, no further address and no static route of interface $IF_NAME" >&2
+  fi
   printf ' --onboot=yes'
   if [ -n "$IF_PROVISION" ]; then
     printf ' --activate'
@@ -46,7 +50,7 @@ kickstart_interface() {
     static)
       printf ' --bootproto=static --ip=%s --netmask=%s' "$IF_ADDRESS" "$(word "$IF_NETMASK")"
       given ' --gateway=%s' "$IF_GATEWAY"
-      given ' --nameserver=%s' "$IF_NAMESERVER"
+      given ' --nameserver=%s' "$(printf '%s' "$IF_NAMESERVER" | tr ' ' ',')"
       ;;
     dhcp) printf ' --bootproto=dhcp' ;;
     none) printf ' --noipv4 --noipv6' ;;

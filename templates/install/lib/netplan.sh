@@ -55,17 +55,40 @@ netplan_match() {
 netplan_dhcp() {
   # The lease belongs to the MAC, not to an identifier that each new system makes up.
   printf '      dhcp4: true\n      dhcp-identifier: mac\n'
-  if [ -z "$IF_DEFAULT" ]; then
-    printf '      dhcp4-overrides:\n        use-routes: false\n'
+  if [ -z "$IF_DEFAULT" ] || [ -n "$IF_METRIC" ]; then
+    printf '      dhcp4-overrides:\n'
+    given '        route-metric: %s\n' "$IF_METRIC"
+    if [ -z "$IF_DEFAULT" ]; then
+      printf '        use-routes: false\n'
+    fi
   fi
+  netplan_routes
 }
 
 netplan_static() {
-  printf '      dhcp4: false\n      addresses:\n        - "%s/%s"\n' "$IF_ADDRESS" "$IF_PREFIXLEN"
-  given '      routes:\n        - to: "0.0.0.0/0"\n          via: "%s"\n' "$IF_GATEWAY"
+  printf '      dhcp4: false\n'
+  netplan_routes
   if [ -n "$IF_NAMESERVER$IF_DOMAIN" ]; then
     printf '      nameservers:\n'
   fi
-  given '        addresses:\n          - "%s"\n' "$IF_NAMESERVER"
+  netplan_list '        addresses:\n' '          - "%s"\n' "$IF_NAMESERVER"
   given '        search:\n          - "%s"\n' "$IF_DOMAIN"
+}
+
+# Prints a heading and the words below it, a format for each; nothing where there are none.
+netplan_list() {
+  # shellcheck disable=SC2059 # the formats are ours
+  for netplan_word in $3; do
+    printf "$1$2" "$netplan_word"
+    set -- '' "$2" "$3"
+  done
+}
+
+netplan_routes() {
+  netplan_list '      addresses:\n' '        - "%s"\n' "${IF_ADDRESS:+$IF_ADDRESS/$IF_PREFIXLEN} $(related "$_FURTHER" "$IF_NAME")"
+  netplan_metric=${IF_METRIC:+"          metric: $IF_METRIC\n"}
+  given '      routes:\n%s\n' "$(
+    given "        - to: \"0.0.0.0/0\"\n          via: \"%s\"\n$netplan_metric" "$IF_GATEWAY"
+    interface_routes "        - to: \"%s\"\n          via: \"%s\"\n$netplan_metric"
+  )"
 }

@@ -6,6 +6,9 @@ manager_files() {
 }
 
 manager_interface() {
+  if [ "$IF_KIND" = further ]; then
+    return 0
+  fi
   manager_keyfile | image_place "/etc/NetworkManager/system-connections/svc-$IF_NAME.nmconnection" 600
 }
 
@@ -52,7 +55,7 @@ manager_address() {
   case $IF_METHOD in
     static)
       printf 'method=manual\naddress1=%s/%s%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN" "${IF_GATEWAY:+,$IF_GATEWAY}"
-      given 'dns=%s;\n' "$IF_NAMESERVER"
+      given 'dns=%s;\n' "$(printf '%s' "$IF_NAMESERVER" | tr ' ' ';')"
       given 'dns-search=%s;\n' "$IF_DOMAIN"
       ;;
     dhcp)
@@ -61,6 +64,17 @@ manager_address() {
       ;;
     none) printf 'method=disabled\n\n[ipv6]\nmethod=ignore\n' && return 0 ;;
   esac
+  manager_number=$((0${IF_ADDRESS:+1}))
+  for further in $(related "$_FURTHER" "$IF_NAME"); do
+    manager_number=$((manager_number + 1))
+    printf 'address%s=%s\n' "$manager_number" "$further"
+  done
+  given 'route-metric=%s\n' "$IF_METRIC"
+  manager_number=0
+  for route in $(related "$_ROUTES" "$IF_NAME"); do
+    manager_number=$((manager_number + 1))
+    printf 'route%s=%s,%s%s\n' "$manager_number" "${route%>*}" "${route#*>}" "${IF_METRIC:+,$IF_METRIC}"
+  done
   if [ -z "$IF_DEFAULT" ]; then
     printf 'never-default=true\n'
   fi

@@ -20,6 +20,9 @@ networkd_enable() {
 }
 
 networkd_interface() {
+  if [ "$IF_KIND" = further ]; then
+    return 0
+  fi
   case $IF_KIND in
     bond | bridge | vlan) networkd_device | image_place "/etc/systemd/network/05-svc-$IF_NAME.netdev" 644 || return 1 ;;
   esac
@@ -61,16 +64,31 @@ networkd_file() {
   for vlan in $(related "$_VLANS" "$IF_NAME"); do
     printf 'VLAN=%s\n' "${vlan%>*}"
   done
+  given "Address=%s/$IF_PREFIXLEN\n" "$IF_ADDRESS"
+  if [ "$IF_METHOD" != none ]; then
+    for further in $(related "$_FURTHER" "$IF_NAME"); do
+      printf 'Address=%s\n' "$further"
+    done
+  fi
   case $IF_METHOD in
     none) printf 'LinkLocalAddressing=no\n' ;;
     dhcp) networkd_dhcp ;;
     static)
-      printf 'Address=%s/%s\n' "$IF_ADDRESS" "$IF_PREFIXLEN"
-      given 'Gateway=%s\n' "$IF_GATEWAY"
-      given 'DNS=%s\n' "$IF_NAMESERVER"
+      if [ -z "$IF_METRIC" ]; then
+        given 'Gateway=%s\n' "$IF_GATEWAY"
+      fi
+      for server in $IF_NAMESERVER; do
+        printf 'DNS=%s\n' "$server"
+      done
       given 'Domains=%s\n' "$IF_DOMAIN"
+      if [ -n "$IF_METRIC" ]; then
+        given "\n[Route]\nGateway=%s\nMetric=$IF_METRIC\n" "$IF_GATEWAY"
+      fi
       ;;
   esac
+  if [ "$IF_METHOD" != none ]; then
+    interface_routes "\n[Route]\nDestination=%s\nGateway=%s\n${IF_METRIC:+Metric=$IF_METRIC\n}"
+  fi
 }
 
 networkd_dhcp() {
@@ -80,7 +98,9 @@ networkd_dhcp() {
   else
     printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
   fi
+  given 'RouteMetric=%s\n' "$IF_METRIC"
+  # The gateway may be among the routes that the server tells.
   if [ -z "$IF_DEFAULT" ]; then
-    printf 'UseGateway=no\n'
+    printf 'UseGateway=no\nUseRoutes=no\n'
   fi
 }

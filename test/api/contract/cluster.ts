@@ -9,6 +9,23 @@ const missing = (path: string, body?: unknown): Step => ({
   says: /network none does not exist/
 })
 const one = '/config/network/cluster'
+const removeRecord: readonly Step[] = [
+  {
+    what: 'one of it',
+    before: [['/config/dns/idle', [{ host: 'www', ipaddress: '10.9.9.9' }]]],
+    ask: ['/config/dns/idle/www/_delete'],
+    status: 204,
+    files: { 'network/idle.json': { name: 'idle', network: '10.8.0.0/24' } }
+  },
+  {
+    what: 'one that is not there',
+    ask: ['/config/dns/idle/www/_delete'],
+    status: 404,
+    says: /no DNS record www/
+  },
+  missing('/config/dns/none/www/_delete')
+]
+
 const removeNetwork: readonly Step[] = [
   {
     what: 'one that nobody uses',
@@ -344,6 +361,45 @@ export const cluster: Cases = {
     { what: 'no prefix', ask: ['/config/network/full/_renumber', {}], status: 400, says: /field "network"/ },
     missing('/config/network/none/_renumber', { network: '10.10.0.0/30' })
   ],
+  'GET /config/dns/{network}': [
+    { what: 'none so far', ask: ['/config/dns/full'], status: 200, body: { config: { dns: { full: [] } } } },
+    missing('/config/dns/none')
+  ],
+  'POST /config/dns/{network}': [
+    {
+      what: 'a new one',
+      ask: ['/config/dns/full', [{ host: 'www', alias: 'pdu' }]],
+      status: 201,
+      body: { message: 'DNS records of network full created' },
+      files: {
+        'network/full.json': {
+          ...{ name: 'full', network: '10.9.0.0/30', gateway: '10.9.0.1' },
+          dns_records: [{ host: 'www', alias: 'pdu' }]
+        }
+      }
+    },
+    {
+      what: 'another address',
+      before: [['/config/dns/full', [{ host: 'www', alias: 'pdu' }]]],
+      ask: ['/config/dns/full', [{ host: 'www', ipaddress: '10.9.9.9' }]],
+      status: 204,
+      files: {
+        'network/full.json': {
+          ...{ name: 'full', network: '10.9.0.0/30', gateway: '10.9.0.1' },
+          dns_records: [{ host: 'www', ipaddress: '10.9.9.9' }]
+        }
+      }
+    },
+    {
+      what: 'the name of a device',
+      ask: ['/config/dns/full', [{ host: 'pdu', alias: 'x' }]],
+      status: 400,
+      says: /other device pdu/
+    },
+    missing('/config/dns/none', [{ host: 'www', alias: 'pdu' }])
+  ],
+  'GET /config/dns/{network}/{host}/_delete': removeRecord,
+  'POST /config/dns/{network}/{host}/_delete': removeRecord,
   'GET /config/network/{networkname}/_delete': removeNetwork,
   'POST /config/network/{networkname}/_delete': removeNetwork,
   'GET /config/network/{networkname}/{ipaddress}': [
