@@ -106,7 +106,10 @@ export async function startDaemon(
     }
     const { front_files, listen, tls_certificate, tls_key: key } = config.http
     const certificate = tls_certificate
-      ? await Certificate.open({ certificate: tls_certificate, key }, { log, now })
+      ? await Certificate.open(
+          { certificate: tls_certificate, key, authorities: config.store.ca },
+          { log, now, forNodes: config.http.urls.some(url => url.startsWith('https:')) }
+        )
       : undefined
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
