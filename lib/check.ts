@@ -10,7 +10,7 @@ import { frontWarnings, reachability, userWarnings } from './config/reachability
 import type { Config } from './config/types.js'
 import { isWildcard } from './config/values.js'
 import { hasDirectory, hasFile } from './disk/file.js'
-import { expiry, isFor, PairError, readPair } from './http/certificate.js'
+import { expiry, isFor, lacksRoot, PairError, readPair } from './http/certificate.js'
 import { imageFindings } from './image/findings.js'
 import { ownerText } from './model/index.js'
 import { stateWarnings } from './model/limits.js'
@@ -69,7 +69,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     found.map(({ type, name, message }) => ({ file: place(type, name), message }))
   let model: Model | undefined
   const firmware = missingFirmware(config)
-  const tls = await tlsFindings(config.http, now)
+  const tls = await tlsFindings(config, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
   const placed = (message: string): Problem => ({ ...placeOf(config, message), message })
   const problems = [...told.map(placed), ...damaged]
@@ -249,20 +249,25 @@ function missingFirmware({ boot }: Config): { problems: string[]; warnings: stri
 
 /** Whether the certificate and its key can be used now, will be soon no more, and are for the name that nodes use. */
 async function tlsFindings(
-  { tls_certificate, tls_key, tls_port, url }: Config['http'],
+  { http: { tls_certificate, tls_key, tls_port, url }, store }: Config,
   now: number
 ): Promise<{ problems: string[]; warnings: string[] }> {
   if (tls_certificate === '') return { problems: [], warnings: [] }
   try {
-    const pair = await readPair({ certificate: tls_certificate, key: tls_key })
+    const files = { certificate: tls_certificate, key: tls_key, authorities: store.ca }
+    const pair = await readPair(files)
     const warnings: string[] = []
     const end = expiry(pair, now)
     const text = `[http] tls_certificate: ${tls_certificate} ${end?.text}`
     if (end && !end.over) warnings.push(text)
     const { protocol, hostname, port } = new URL(url)
     const host = hostname.replace(/^\[|\]$/g, '')
-    if (protocol === 'https:' && Number(port || 443) === tls_port && !isFor(pair, host))
-      warnings.push(`[http] url ${url}: ${tls_certificate} is not for ${host}; nodes refuse it`)
+    if (protocol === 'https:' && Number(port || 443) === tls_port) {
+      if (!isFor(pair, host))
+        warnings.push(`[http] url ${url}: ${tls_certificate} is not for ${host}; nodes refuse it`)
+      const lacks = lacksRoot(pair, files)
+      if (lacks) warnings.push(`[http] url ${url}: ${lacks}`)
+    }
     return { problems: end?.over ? [text] : [], warnings }
   } catch (error) {
     if (!(error instanceof PairError)) throw error

@@ -21,6 +21,7 @@ import { NodeFiles } from './boot/node-files.js'
 import { PackBefore } from './boot/pack-before.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
+import { ownFirst } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/steps.js'
@@ -105,7 +106,10 @@ export async function startDaemon(
     }
     const { front_files, listen, tls_certificate, tls_key: key } = config.http
     const certificate = tls_certificate
-      ? await Certificate.open({ certificate: tls_certificate, key }, { log, now })
+      ? await Certificate.open(
+          { certificate: tls_certificate, key, authorities: config.store.ca },
+          { log, now, forNodes: config.http.urls.some(url => url.startsWith('https:')) }
+        )
       : undefined
     if (certificate) closers.push(() => certificate.close())
     const server = new HttpServer<Caller>({
@@ -327,8 +331,7 @@ async function buildParts(
   const packBefore = etcd && new PackBefore({ model, hasFile, mayBeElsewhere })
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
-    url: http.url,
-    urls: http.urls,
+    urls: ownFirst(config),
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})

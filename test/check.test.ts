@@ -9,7 +9,7 @@ import { loadConfig, readConfig } from '../lib/config/load.js'
 import { problemText } from '../lib/config/problem.js'
 import { programsOf } from '../lib/services/services.js'
 import { cheapHash } from './support/callers.js'
-import { makeCertificate } from './support/certificate.js'
+import { makeCertificate, makeIssued } from './support/certificate.js'
 import { Controller } from './support/controller.js'
 import { scratch } from './support/scratch.js'
 
@@ -260,6 +260,14 @@ t.test('the certificate and its key', async t => {
   t.strictSame((await check(state, 'http.url=https://two:7443', ...pair(one.key))).warnings, [
     `[http] url https://two:7443: ${one.certificate} is not for two; nodes refuse it`
   ])
+  const issued = await makeIssued(directory, 'leaf', one)
+  const leaf = [`http.tls_certificate=${issued.certificate}`, `http.tls_key=${issued.key}`]
+  const https = 'http.url=https://leaf:7443'
+  t.strictSame((await check(state, https, ...leaf)).warnings, [
+    `[http] url https://leaf:7443: iPXE with TRUST= takes a certificate whose root it is sent: append CN=one to ${issued.certificate}, or name its file in [store] ca`
+  ])
+  t.strictSame(await check(state, https, ...leaf, `store.ca=${one.certificate}`), none)
+  t.strictSame(await check(state, ...leaf), none, 'nodes do not use it')
   t.match((await check(state, ...pair(two.key))).problems, [
     /^\[http\] tls_key: .*two\.key is not the key of .*one\.crt: put both files of one certificate there$/
   ])

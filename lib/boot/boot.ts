@@ -47,9 +47,7 @@ export interface BootOptions {
   readonly mayBeElsewhere: (file: string) => boolean
   /** Absent: there is this controller alone. */
   readonly packBefore: PackBefore | undefined
-  /** Node-facing URL. */
-  readonly url: string
-  /** That one, and those of other controllers (rules 4.28). */
+  /** Node-facing URLs: this controller's, and those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
   readonly handover: Handover
@@ -426,7 +424,8 @@ export class Boot {
       readonly variables?: VariableMap
     }
   ): string {
-    const { url, urls, model, templates } = this.o
+    const { urls, model, templates } = this.o
+    const [url = ''] = urls
     return render(templates, template, { variables: model.cluster.variables, ...data, url, urls })
   }
 }

@@ -79,6 +79,15 @@ function some(networks: readonly string[]): string {
   return networks.length > 3 ? `${shown} and ${networks.length - 3} more networks` : shown
 }
 
+/** The URLs with this controller's own first, where one names its address, or its name: who asks it has seen that it is there. */
+export function ownFirst({ http, controller }: Pick<Config, 'http' | 'controller'>): readonly string[] {
+  const isOwn = (url: string) => {
+    const host = hostOf(url)
+    return host === controller.address || host === controller.name || host.startsWith(`${controller.name}.`)
+  }
+  return [...http.urls.filter(isOwn), ...http.urls.filter(url => !isOwn(url))]
+}
+
 /** What controllers that share objects need alike, by its words for an admin: a section of the ini, or a key of one. */
 function sameEverywhere(config: Config): Record<string, unknown> {
   const { http, store, users, cluster, dhcp, dns, kickstart, image } = config

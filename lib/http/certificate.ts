@@ -2,7 +2,7 @@ import { constants, createPrivateKey, type KeyObject, X509Certificate } from 'no
 import { realpath, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
-import { createSecureContext, type SecureContext } from 'node:tls'
+import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { Background } from '../background.js'
 import { readRegularFile, refuseOthers } from '../disk/file.js'
 import type { Log } from '../log.js'
@@ -23,17 +23,21 @@ const CIPHERS = [
 export interface PairFiles {
   readonly certificate: string
   readonly key: string
+  /** A PEM file with authorities, one of which may have signed it. */
+  readonly authorities?: string
 }
 
 /** A certificate and its key, ready for handshakes. */
 export interface Pair {
   readonly context: SecureContext
   readonly certificate: X509Certificate
+  /** Who signed the last certificate that is sent, where that is no root and the root is not known; undefined else. */
+  readonly unknownRoot: string | undefined
 }
 
 /** What is wrong with a pair, each with its file and what to do. */
 export class PairError extends Error {
-  constructor(readonly reasons: readonly { readonly of: keyof PairFiles; readonly message: string }[]) {
+  constructor(readonly reasons: readonly { readonly of: 'certificate' | 'key'; readonly message: string }[]) {
     super(reasons.map(({ message }) => message).join('; '))
   }
 }
@@ -46,17 +50,53 @@ export async function readPair(files: PairFiles): Promise<Pair> {
   const [certificate, key] = await Promise.allSettled([readCertificate(files), readKey(files)])
   const reasons = Object.entries({ certificate, key }).flatMap(([of, found]) =>
     found.status === 'rejected'
-      ? [{ of: of as keyof PairFiles, message: (found.reason as Error).message }]
+      ? [{ of: of as 'certificate' | 'key', message: (found.reason as Error).message }]
       : []
   )
   if (certificate.status === 'rejected' || key.status === 'rejected') throw new PairError(reasons)
   return paired(files, certificate.value, key.value)
 }
 
-async function readCertificate({ certificate: file }: PairFiles) {
+async function readCertificate({ certificate: file, authorities = '' }: PairFiles) {
   const bytes = await read(file)
   await refuseReplacement(file, 'certificate')
-  return { bytes, certificate: parsed(file, 'certificate', () => new X509Certificate(bytes)) }
+  const certificate = parsed(file, 'certificate', () => new X509Certificate(bytes))
+  // What is wrong with this file is told by those who need it.
+  const known = authorities === '' ? '' : await readRegularFile(authorities).then(String, () => '')
+  return { certificate, ...withRoot(String(bytes), known) }
+}
+
+const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
+
+function certificatesIn(text: string): X509Certificate[] {
+  return (text.match(pem) ?? []).flatMap(one => {
+    try {
+      return [new X509Certificate(one)]
+    } catch {
+      return []
+    }
+  })
+}
+
+/**
+ * The certificates of a file, with those of its authorities behind them that are missing up to the root: an iPXE that was built with
+ * `TRUST=` has the fingerprint of the root alone, and looks for it in what it is sent (rules 4.36).
+ */
+function withRoot(text: string, authorities: string): { bytes: string; unknownRoot: string | undefined } {
+  const own = certificatesIn(text)
+  const added: string[] = []
+  let last = own[0]
+  // A ring of authorities that have signed one another has no end.
+  for (let i = 0; last && !last.checkIssued(last) && i < 10; i++) {
+    const signer = (one: X509Certificate) =>
+      one.fingerprint256 !== last?.fingerprint256 && last?.checkIssued(one) && last.verify(one.publicKey)
+    const next =
+      own.find(signer) ?? certificatesIn([authorities, ...rootCertificates].join('\n')).find(signer)
+    if (!next) return { bytes: [text, ...added].join('\n'), unknownRoot: last.issuer.replaceAll('\n', ', ') }
+    if (!own.includes(next)) added.push(String(next))
+    last = next
+  }
+  return { bytes: [text, ...added].join('\n'), unknownRoot: undefined }
 }
 
 async function readKey({ key: file }: PairFiles) {
@@ -75,7 +115,7 @@ async function refuseReplacement(file: string, what: string): Promise<void> {
 
 function paired(
   files: PairFiles,
-  { bytes: cert, certificate }: Awaited<ReturnType<typeof readCertificate>>,
+  { bytes: cert, certificate, unknownRoot }: Awaited<ReturnType<typeof readCertificate>>,
   { bytes, key }: Awaited<ReturnType<typeof readKey>>
 ): Pair {
   if (!certificate.checkPrivateKey(key))
@@ -90,7 +130,7 @@ function paired(
       ...{ cert, key: bytes, ciphers: CIPHERS, minVersion: 'TLSv1.2', honorCipherOrder: true },
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION
     })
-    return { context, certificate }
+    return { context, certificate, unknownRoot }
   } catch (error) {
     const message = `${files.certificate} cannot be used for TLS: ${reasonOf(error)}; have it issued anew`
     throw new PairError([{ of: 'certificate', message }])
@@ -143,6 +183,16 @@ const day = (ms: number) =>
     .replace(/:\d\d\..*/, ' UTC')
     .replace('T', ' ')
 
+/** Why iPXE may refuse the certificate; undefined where it has the root, or does not ask here. */
+export function lacksRoot(
+  { unknownRoot }: Pick<Pair, 'unknownRoot'>,
+  { certificate }: PairFiles
+): string | undefined {
+  return unknownRoot === undefined
+    ? undefined
+    : `iPXE with TRUST= takes a certificate whose root it is sent: append ${unknownRoot} to ${certificate}, or name its file in [store] ca`
+}
+
 /** Whether the certificate is for this host name or address. */
 export function isFor({ certificate }: Pick<Pair, 'certificate'>, host: string): boolean {
   return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined
@@ -150,6 +200,8 @@ export function isFor({ certificate }: Pick<Pair, 'certificate'>, host: string):
 
 export interface CertificateOptions {
   readonly log: Log
+  /** Whether nodes use it: their URL is https. */
+  readonly forNodes?: boolean
   /** Milliseconds since 1970. */
   readonly now: () => number
   /** How often the files are looked at. */
@@ -179,6 +231,8 @@ export class Certificate {
       failed: reason => options.log.error(`TLS goes on with the certificate that was read before: ${reason}`)
     })
     this.#tellExpiry()
+    const lacks = options.forNodes ? lacksRoot(pair, files) : undefined
+    if (lacks) options.log.warn(lacks)
     this.#watch.wake()
   }
 

@@ -261,9 +261,25 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
 
 /** A limit of kernel options: no disk, which would be that of another machine, nor svcd's own argument (rules 4.2). */
 export const noRoot = (value: string) => {
-  const word = value.split(' ').find(word => /^(?:root|resume)=/.test(word))
+  const words = value.split(' ')
+  const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
+  if (word)
+    return `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
+  const awaited = words.find(word =>
+    /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)
+  )
+  if (awaited)
+    return `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image does not have it yet; take it out`
+  const init = words.find(word => /^(?:rdinit=|init=(?!\/))/.test(word))
+  return init && `holds ${init}: it starts no image; take it out`
+}
+
+/** The same for a group or a node: whether an image has its own "init" its pack looks, and of another one nobody does. */
+export const noInit = (value: string) => {
+  const init = /(?:^| )(init=(?!\/(?:usr\/)?(?:sbin\/init|lib\/systemd\/systemd)(?: |$))\S*)/.exec(value)?.[1]
   return (
-    word && `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
+    noRoot(value) ??
+    (init && `holds ${init}: set it in "kerneloptions" of the image, whose pack looks whether it is there`)
   )
 }
 

@@ -28,8 +28,11 @@ async function scripts(url: string): Promise<Record<keyof typeof pages, string>>
 /** A script for several controllers as it would be for the first of them alone. */
 const forOne = (script: string) =>
   script
-    .replace(/(chain|imgfetch) --timeout 15000 /g, '$1 ')
-    .replace(/^((?:chain|imgfetch) .*?) \|\| .* \|\| ([^|]*)$/gm, '$1 || $2')
+    .replace(/(chain|imgfetch) --timeout \d+ /g, '$1 ')
+    .replace(
+      /^((?:chain|imgfetch) .*?)(?: && goto (\w+))? \|\|\n(?:(?:echo|chain|imgfetch) .*\n){5}(.*)(?:\n:\2$)?/gm,
+      '$1 || $3'
+    )
     .replace(/ svc\.urls=\S+/, '')
     .replace(/^echo svcd: .* do not answer, or refuse$/m, `echo svcd: ${a} does not answer, or refuses`)
 
@@ -41,15 +44,49 @@ t.test('each command that fetches is tried with one URL after the other', async 
     t.notMatch(alone, /(chain|imgfetch) --timeout|svc\.urls/, `${page}: and has nothing of the others`)
     if (page !== 'disk') t.not(script, alone)
   }
-  const tries = (command: string, path: string) =>
-    [a, b, c].map(url => `${command.replace(' ', ' --timeout 15000 ')} ${url}${path}`).join(' || ')
-  t.match(several.menu, `\n${tries('chain --replace', '/boot/search/mac/${netX/mac}')} || goto failed\n`)
+  // A full controller sends a machine away for up to 30 s, and iPXE counts that as silence.
+  const tries = (command: string, path: string, patience: number, then = '') =>
+    [
+      [a, `: trying ${b}`],
+      [b, `: trying ${c}`],
+      [c, '']
+    ]
+      .map(
+        ([url, next]) =>
+          `${command.replace(' ', ` --timeout ${patience} `)} ${url}${path}${then} ||\necho svcd: ${url} does not answer, or refuses${next}`
+      )
+      .join('\n')
+  t.match(several.menu, `\n${tries('chain --replace', '/boot/search/mac/${netX/mac}', 45000)}\ngoto failed\n`)
   t.match(several.menu, `\necho svcd: ${a} and ${b} and ${c} do not answer, or refuse\n`)
-  t.match(several.kernel, `\n${tries('imgfetch --name kernel', '/boot/vmlinuz')} || goto failed\n`)
-  t.match(several.kernel, `\n${tries('imgfetch --name initrd.img', '/boot/initrd.img')} || goto failed\n`)
-  t.match(several.kernel, `\n${tries('chain --replace', '/boot/short')} || sleep 10\n`)
+  t.match(
+    several.kernel,
+    `\n${tries('imgfetch --name kernel', '/boot/vmlinuz', 120000, ' && goto kernel_there')}\ngoto failed\n:kernel_there\nimgload kernel `
+  )
+  t.match(
+    several.kernel,
+    `\n${tries('imgfetch --name initrd.img', '/boot/initrd.img', 120000, ' && goto initrd_there')}\ngoto failed\n:initrd_there\nimgexec kernel `
+  )
+  t.match(several.kernel, `\n${tries('chain --replace', '/boot/short', 45000)}\nsleep 10\n`)
   t.match(several.kernel, ` svc.url=${a} svc.urls=${b},${c} svc.node=node001 `)
-  t.match(several.error, `\n${tries('chain --replace', '/boot')} || goto failed\n`)
+  t.match(several.error, `\n${tries('chain --replace', '/boot', 45000)}\ngoto failed\n`)
+})
+
+t.test('the controller that renders a script names itself first, wherever it stands in the list', async t => {
+  for (const [overrides, first] of [
+    [['controller.address=10.141.255.253'], b],
+    [['controller.address=10.141.255.254'], a],
+    [['controller.address=10.141.9.9'], a],
+    [['controller.name=c9', 'controller.address=10.141.9.9'], 'http://c9.cluster:7050']
+  ] as const) {
+    const controller = await Controller.start(t, `http.url=${a},${b},http://c9.cluster:7050`, ...overrides)
+    await controller.cluster()
+    await controller.post('/config/node/node001', { group: 'compute', macaddr: mac })
+    const { text } = await controller.get(pages.kernel, none)
+    t.equal(/^imgfetch --timeout \d+ --name kernel (\S+)\/boot\/vmlinuz /m.exec(text)?.[1], first)
+    const others = [a, b, 'http://c9.cluster:7050'].filter(url => url !== first).join(',')
+    t.match(text, ` svc.url=${first} svc.urls=${others} svc.node=`)
+    t.match((await controller.get('/boot', none)).text, `--replace ${first}/boot/search/mac/`)
+  }
 })
 
 t.test('the install script and the kickstart name all of them, the image comes from the first', async t => {

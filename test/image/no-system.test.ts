@@ -80,6 +80,33 @@ t.test('kernel options that name a disk are refused', async t => {
       t.match(body.message, /"kerneloptions" holds r\w+=\S*: svcd tells the kernel root=svc/)
       t.same(c.state(), before)
     }
+  for (const [options, says] of [
+    ['nfsroot=10.0.0.1:/x', /holds nfsroot=\S*: svcd tells the kernel root=svc/],
+    ['quiet netroot=iscsi:x', /holds netroot=/],
+    ['quiet rd.lvm.lv=rl/root ro', /holds rd\.lvm\.lv=rl\/root: the initramfs waits for that disk/],
+    ['rd.luks.uuid=luks-1f', /holds rd\.luks\.uuid=/],
+    ['a  rd.md.uuid=f00', /holds rd\.md\.uuid=f00/],
+    ['rd.luks.name=x=y', /holds rd\.luks\.name=/],
+    ['init=', /holds init=/],
+    ['rdinit=/bin/sh', /holds rdinit=/]
+  ] as const)
+    for (const path of ['osimage/compute', 'group/g', 'node/n']) {
+      const { status, body } = await c.post(`/config/${path}`, { kerneloptions: options })
+      t.equal(status, 400, `${path} ${options}`)
+      t.match(body.message, says)
+    }
+  for (const path of ['group/g', 'node/n'])
+    for (const options of ['init=/bin/bash', 'quiet init=/sbin/initx', 'init=/opt/init ro']) {
+      const { status, body } = await c.post(`/config/${path}`, { kerneloptions: options })
+      t.equal(status, 400, `${path} ${options}`)
+      t.match(body.message, /holds init=\/\S+: set it in "kerneloptions" of the image/)
+    }
+  for (const options of [
+    'init=/lib/systemd/systemd rd.lvm=0 rd.luks=0 rd.md=0',
+    'init=/usr/lib/systemd/systemd rd.lvm.conf=0',
+    'init=/sbin/init systemd.default_timeout=1 myinit=/x'
+  ])
+    t.ok((await c.post('/config/node/n', { kerneloptions: options })).status < 300, options)
   for (const options of ['rootdelay=5 rd.root=x noresume', 'systemd.volatile=overlay noroot=1', ''])
     t.ok((await c.post('/config/node/n', { kerneloptions: options })).status < 300, options)
 })

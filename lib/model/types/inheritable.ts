@@ -5,7 +5,7 @@ import {
   domain,
   kernelOptions,
   nameList,
-  noRoot,
+  noInit,
   objectName,
   oneOf,
   provisionMethod,
@@ -90,7 +90,7 @@ export const ownKernelOptions = {
   name: 'kerneloptions',
   also: ['kernopts'],
   type: kernelOptions,
-  limit: noRoot,
+  limit: noInit,
   meaning: "kernel options that follow those of the image; a node's follow its group's"
 } as const
 

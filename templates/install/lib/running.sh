@@ -21,7 +21,7 @@ running_script() {
 # Tells svcd that this system is up, and which of its units have failed. Written by svcd at the installation.
 query=''
 if command -v systemctl > /dev/null; then
-  tries=0
+  tries=${SVC_WAITED:-0}
   while
     state=$(systemctl is-system-running 2> /dev/null)
     case $state in
@@ -42,6 +42,11 @@ if command -v systemctl > /dev/null; then
   units=$(printf '%s\n' "$units" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
     sed -e 's/\\/%5C/g' -e 's/@/%40/g' | tr '\n' ',')
   query="?state=$state&units=${units%,}"
+  # A boot that goes on is told of again: with this status the unit starts it anew.
+  if [ "$state" = starting ] && [ -z "$SVC_WAITED" ]; then
+    SVC_WAITED=300 /bin/sh "$0" && exit 75
+    exit 1
+  fi
 fi
 END
   cat << END
