@@ -86,6 +86,11 @@ const commands = new Map(
       process.stdout.write(await joinControllers(config, source))
       return 0
     },
+    async osimage(options, words) {
+      const config = await configOf(options)
+      const { osimageShell } = await import('./cli/image-shell.js')
+      return osimageShell(config, words)
+    },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
@@ -101,6 +106,7 @@ const commands = new Map(
 /** What the commands that take operands take. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
+  osimage: 'shell NAME',
   import: 'FILE',
   backup: 'FILE',
   restore: 'FILE',

@@ -14,6 +14,7 @@ drivers=$4
 omitted_drivers=$5
 shared=/tmp/svc/dracut/90svc
 built=/tmp/svc/initrd
+config=''
 
 exec 3>&1 1>&2
 trap 'exit 143' TERM
@@ -126,6 +127,14 @@ with_initramfs_tools() {
   printf 'MODULES=most\nRESUME=none\n' > "$configuration/conf.d/zz-svc"
   SVC_KERNELMODULES=$drivers
   export SVC_KERNELMODULES
+  # mkinitramfs looks there for what the kernel can unpack. An image that was made from a container may have it beside the modules, or
+  # not at all: each kernel of a distribution knows gzip.
+  if ! [ -e "/boot/config-$kernel" ]; then
+    config=/boot/config-$kernel
+    mkdir -p /boot
+    trap 'rm -f "$config"' EXIT
+    cp "/lib/modules/$kernel/config" "$config" 2>/dev/null || echo CONFIG_RD_GZIP=y > "$config"
+  fi
   mkinitramfs -d "$configuration" -o "$built" "$kernel"
 }
 
@@ -152,6 +161,7 @@ fi
 result=$(result_path)
 mkdir -p /boot
 rm -rf /boot/.svc-initrd.new
+rm -f ${config:+"$config"}
 trap 'rm -rf /boot/.svc-initrd.new' EXIT
 cp "$built" /boot/.svc-initrd.new
 chmod 600 /boot/.svc-initrd.new

@@ -1,5 +1,5 @@
 #!/bin/sh
-# enter-image.sh USERS CAPABILITIES ARGUMENT...: runs build-initramfs.sh with the arguments inside an image. Started by
+# enter-image.sh USERS CAPABILITIES PROGRAM ARGUMENT...: runs a program of an image inside it. Started by
 # lib/image/packer/sandbox.ts in the namespaces that hold-image.sh made, with the image as the working directory and this
 # machine's root, which no program of the image gets to see. USERS is a user namespace's file, or ''; CAPABILITIES is
 # what is left to the image's programs, as setpriv takes it.
@@ -19,7 +19,7 @@ setpriv=$(command -v setpriv)
 chroot=$(command -v chroot)
 set -- "$setpriv" --no-new-privs --inh-caps=-all --bounding-set="$capabilities" -- \
   "$env" -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TMPDIR=/tmp DRACUT_NO_MKNOD=1 \
-  "$chroot" . /bin/sh /tmp/svc/libexec/build-initramfs.sh "$@"
+  TERM="${TERM:-dumb}" "$chroot" . "$@"
 if [ -n "$users" ]; then
   set -- nsenter --no-fork --user="$users" -- "$@"
 fi

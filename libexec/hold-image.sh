@@ -1,7 +1,7 @@
 #!/bin/sh
-# hold-image.sh SHIPPED USERS: makes the image in which it was started the root of the namespaces that it was started in, and
+# hold-image.sh SHIPPED USERS KIND: makes the image in which it was started the root of the namespaces that it was started in, and
 # holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/, initramfs-tools/ and libexec/;
-# USERS is the file of the user namespace of the image's programs, '' where there is none.
+# USERS is the file of the user namespace of the image's programs, '' where there is none. KIND is `shell` for an admin's shell.
 #
 # The working directory is the image: it was opened by who started this, and no path leads here. Names in the image may change
 # at any time. So the root is a file system of our own. Each directory at the image's top is entered once, found to lie in the
@@ -141,6 +141,26 @@ mount --no-canonicalize -o remount,ro,nosuid,noexec /sys/root/dev
 mkdir tmp/svc
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 chown -R "$owner:$owner" tmp/svc
+
+# An admin's shell finds names, and no package starts a service, which would have this machine's network.
+cover() (
+  cd -P -- "$1" 2>/dev/null || exit 0
+  case $(pwd -P) in /sys/root/*) ;; *) exit 0 ;; esac
+  if [ -f "$2" ] && ! [ -L "$2" ]; then mount --no-canonicalize --bind "/sys/root/run/svc/$2" "./$2"; fi
+)
+if [ "${3:-}" = shell ]; then
+  mkdir run/svc
+  printf '#!/bin/sh\nexit 101\n' >run/svc/policy-rc.d
+  chmod 755 run/svc/policy-rc.d
+  cat /etc/resolv.conf >run/svc/resolv.conf
+  # The image's own may be a link to one of these.
+  for directory in systemd/resolve NetworkManager resolvconf; do
+    mkdir -p "run/$directory"
+    for name in resolv.conf stub-resolv.conf; do cp run/svc/resolv.conf "run/$directory/$name"; done
+  done
+  if ! [ -x usr/sbin/policy-rc.d ]; then cover usr/sbin policy-rc.d; fi
+  cover etc resolv.conf
+fi
 
 # All that the programs of the image may have, by number: these mounts are held, so that no other one gets their numbers.
 inner=' '

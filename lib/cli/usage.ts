@@ -18,6 +18,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   join HOST|/DIRECTORY       copy the keys of a controller whose objects are in etcd to this one, which is a new one beside it, by
                              ssh: [USER@]HOST[:/STATE-DIRECTORY], or from a directory here with the files (svcd join /media/keys);
                              refuses what does not fit
+  osimage shell NAME         a shell in the directory of an image, for root on the controller: packages that are installed in it
+                             find the network and start no service here; no pack of the image begins meanwhile
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
   version, --version         print version, interface version and source commit

@@ -24,6 +24,7 @@ const tool = `#!/bin/sh
   [ "$1" != -d ] || (cd "$2" && find . -type f | sort | sed 's/^/configuration:/' && cat conf.d/zz-svc)
   echo "drivers:$SVC_KERNELMODULES"
   ls /sys/class/net | sed 's/^/interface:/'
+  cat /boot/config-* 2>/dev/null | sed 's/^/config:/'
   ls /dev | sed 's/^/device:/'
   (echo 1 >/proc/sys/vm/drop_caches) 2>/dev/null && echo 'writes settings'
   ls -d /proc/[0-9]* | wc -l | sed 's/^/processes:/'

@@ -277,6 +277,26 @@ t.test('a version whose kernel is gone does not stay in force', async t => {
 })
 
 // rules 9.3
+t.test('a version that is set before there is a kernel stays, however often the image is packed', async t => {
+  for (const files of [{}, modules('6.1.2')]) {
+    const { c, name, tree, image, pack, lines } = await (await site(t))(files)
+    t.equal((await c.post(`/config/osimage/${name}`, { kernelversion: '6.1.2' })).status, 204)
+    for (const _ of [1, 2, 3]) {
+      t.equal((await pack()).status, 204)
+      t.equal((await image()).kernelversion, '6.1.2')
+    }
+    t.notOk((await lines()).some(line => line.includes('it is unset')))
+    makeTree(tree, { ...whole('6.1.2'), ...whole('6.1.3') })
+    t.equal((await pack()).status, 204)
+    t.match(await image(), { kernelversion: '6.1.2' })
+    rmSync(join(tree, 'boot/vmlinuz-6.1.2'))
+    rmSync(join(tree, 'boot/vmlinuz-6.1.3'))
+    t.equal((await pack()).status, 204)
+    t.equal((await image()).kernelversion, null, 'it went with its kernel')
+  }
+})
+
+// rules 9.3
 t.test('links of kernels do not lead out of the image, nor to other files of it', async t => {
   const make = await site(t)
   for (const target of [

@@ -539,6 +539,12 @@ t.test('under EFI each disk below the root gets the boot loader on its own EFI s
   t.equal(done.machine.text('other/EFI/BOOT/BOOTX64.EFI'), 'loader\n')
   t.match(done.run.output, /the boot loader is on \/dev\/nvme0n1p1 too/)
   t.notMatch(done.run.mounts, 'svcrun/esp')
+  // rules 4.31
+  t.match(
+    done.machine.read('etc/fstab'),
+    /^\/dev\/sda1 \/boot\/efi tmpfs defaults,nofail,x-systemd\.device-timeout=10s 0 2$/m,
+    'the system starts without that disk'
+  )
 
   const unformatted = await install(t, {
     ...usual,

@@ -16,7 +16,7 @@ export function documented(...rows: readonly string[]): string[] {
   return rows.flatMap(row => {
     const cell = table
       .split('\n')
-      .find(line => line.startsWith(`| ${row} |`))
+      .find(line => line.replaceAll('`', '').startsWith(`| ${row} |`))
       ?.split('|')[2]
       ?.replace(/\([^)]*\)| or `[^`]*`/g, '')
     if (!cell) throw new Error(`${nodeSide} has no row ${row}`)

@@ -89,7 +89,7 @@ t.test('images that others make', async t => {
     await controller.create('osimage', name, { distribution, kerneloptions: systemOptions })
     const start = Date.now()
     const { status, body } = await controller.request('GET', `/config/osimage/${name}/_pack`, undefined, 1800)
-    t.equal(status, 204, 'packed', { body })
+    if (status !== 204) throw new Error(`${name} was not packed: ${JSON.stringify(body)}`)
     t.comment(`${name}: packed in ${((Date.now() - start) / 1000).toFixed(0)} s`)
     const { body: listed } = await controller.request('GET', '/monitor/request')
     const [id = ''] = Object.keys((listed as Listed).monitor.request)

@@ -1,9 +1,13 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
+import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import { Held } from '../../program/held.js'
-import { type ProgramError, run, searchPath } from '../../program/program.js'
+import { type ProgramError, run, searchPath, withoutInherited } from '../../program/program.js'
 
-export interface SandboxRequest {
+/** Of the programs of an image that run in a place of their own. */
+interface PlaceRequest {
   /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */
   readonly tree: string
   /** Whether who asks has root's rights anyway: then the image's programs may run without a user namespace of their own. */
@@ -12,6 +16,9 @@ export interface SandboxRequest {
   readonly timeLimitMs: number
   /** For the record: what of the sandbox this machine cannot give. */
   line(text: string): unknown
+}
+
+export interface SandboxRequest extends PlaceRequest {
   readonly onLine: (text: string) => unknown
   readonly onErrorLine: (text: string) => unknown
 }
@@ -21,7 +28,7 @@ export const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 const script = (name: string) => `${shipped}libexec/${name}`
 
 const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child'].concat([
-  ...['--net', '--ipc', '--uts']
+  ...['--ipc', '--uts']
 ])
 
 /**
@@ -30,6 +37,9 @@ const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '-
  * a /boot that is not writable.
  */
 const capabilities = '-all,+chown,+dac_override,+fowner,+sys_chroot'
+
+/** What packages need beside these while they are installed. */
+const ofPackages = '+fsetid,+kill,+setgid,+setuid,+setfcap'
 
 /**
  * Root of the image's programs is this user of the controller, and the users after it are the others: none of them is anybody
@@ -47,12 +57,53 @@ const BEGIN_MS = 60_000
  * new privileges, and few capabilities. All that they started has ended when this resolves. Throws ProgramError.
  */
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
-  const { tree, byRoot, signal, timeLimitMs, line, onLine, onErrorLine } = request
+  const { signal, timeLimitMs, onLine, onErrorLine } = request
+  const script = ['/bin/sh', '/tmp/svc/libexec/build-initramfs.sh', ...args]
+  await inPlace(request, '', capabilities, script, async (words, env) => {
+    await run('nsenter', words, { signal, timeLimitMs, onLine, onErrorLine, env })
+  })
+}
+
+/**
+ * A shell in an image, at this process's terminal or by its standard input; gives its exit status. It is shut in as a build is, but
+ * for the network, which is this machine's. `/etc/resolv.conf` is this machine's too, and packages start no service: these two are
+ * mounted over files of the image, if it has files there (hold-image.sh). Throws ProgramError.
+ */
+export function shellInImage(request: PlaceRequest): Promise<number> {
+  const shell = ['/bin/sh', '-c', '[ ! -x /bin/bash ] || exec /bin/bash -l; exec /bin/sh -l']
+  return inPlace(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
+    const isTerminal = [0, 1, 2].some(isatty)
+    // A program with the admin's own terminal could type into the admin's shell. script(1) gives it another one.
+    const [program, args] = isTerminal
+      ? ['script', ['-qec', "set -f; IFS='\x1f'; exec $SVC_WORDS", '/dev/null']]
+      : ['nsenter', words]
+    const more = { SVC_WORDS: ['nsenter', ...words].join('\x1f'), SHELL: '/bin/sh', TERM: process.env.TERM }
+    const stdio = withoutInherited(['inherit', 'inherit', 'inherit'])
+    const child = spawn(program, args, { stdio, env: { ...env, ...more }, detached: !isTerminal })
+    // It ends first, so that what was put into the image for it goes.
+    const end = (signal: NodeJS.Signals) =>
+      child.pid && process.kill(isTerminal ? child.pid : -child.pid, signal)
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end)
+    const [code] = await once(child, 'exit')
+    return Number(code ?? 1)
+  })
+}
+
+/** Makes an image the root of namespaces, and gives `work` the words of nsenter that run a program in them. */
+async function inPlace<T>(
+  request: PlaceRequest,
+  kind: '' | 'shell',
+  left: string,
+  program: readonly string[],
+  work: (words: string[], env: NodeJS.ProcessEnv) => Promise<T>
+): Promise<T> {
+  const { tree, byRoot, signal, timeLimitMs, line } = request
   const limits = { signal, timeLimitMs: Math.min(BEGIN_MS, timeLimitMs) }
   const held = [await Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
   try {
     const usersFile = (await mapUsers(held[0] as Held, byRoot, line)) ? `/proc/${held[0]?.pid}/ns/user` : ''
-    const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile]
+    const apart = kind === 'shell' ? namespaces : [...namespaces, '--net']
+    const words = [...apart, 'sh', script('hold-image.sh'), shipped, usersFile, kind]
     const image = await Held.start('unshare', words, { ...limits, cwd: tree })
     held.push(image)
     for (let said = await image.line(); said !== 'moved'; said = await image.line()) line(said)
@@ -70,14 +121,8 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
       ...['--no-fork', `--pid=${of('ns/pid_for_children')}`, ...place],
       ...['net', 'ipc', 'uts'].map(name => `--${name}=${of(`ns/${name}`)}`)
     ]
-    const enter = ['sh', script('enter-image.sh'), usersFile, capabilities]
-    await run('nsenter', [...entered, '--', ...enter, ...args], {
-      signal,
-      timeLimitMs,
-      onLine,
-      onErrorLine,
-      env
-    })
+    const enter = ['env', `PWD=${of('root')}`, 'sh', script('enter-image.sh'), usersFile, left]
+    return await work([...entered, '--', ...enter, ...program], env)
   } finally {
     // With the first process of the process namespace, all others in it end.
     await Promise.all(held.map(one => one.end()))

@@ -1,9 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exists, makeDirectory, readRegularFile, replaceFile } from '../../disk/file.js'
+import { flock } from '../../disk/lock.js'
 import { type DiskStep, type FileLayer, identityIn, realFiles } from '../../disk/steps.js'
 import { refuseForeignLinks } from '../../disk/trusted-path.js'
 import { LockedError } from '../errors.js'
@@ -133,17 +132,6 @@ export async function acquireLock(directory: string): Promise<Lock> {
   }
 }
 
-/**
- * Holds a state directory for a command, so that no daemon starts on it meanwhile; it writes nothing. Gives what ends it;
- * undefined where a daemon, or another command, has it.
- */
-export async function holdDirectory(directory: string): Promise<(() => Promise<void>) | undefined> {
-  const handle = await open(directory, 'r')
-  if (await flock(handle.fd)) return () => handle.close()
-  await handle.close()
-  return undefined
-}
-
 /** Takes the lock on an open directory, or throws the LockedError. */
 async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
   for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
@@ -157,18 +145,6 @@ async function take({ fd }: FileHandle, directory: string, holderFile: string): 
     // Whoever has the lock has not written its name yet.
     if (performance.now() > giveUp)
       throw new Error(`${directory}: another process has locked it and does not say which it is`)
-  }
-}
-
-/** Whether the lock is ours now. flock(1) takes it on our open file and leaves it there. */
-async function flock(fd: number): Promise<boolean> {
-  try {
-    const program = spawn('flock', ['--nonblock', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] })
-    const [code] = await once(program, 'exit')
-    return code === 0
-  } catch (error) {
-    const missing = error instanceof Error && 'code' in error && error.code === 'ENOENT'
-    throw missing ? new Error('the program flock (package util-linux) is missing') : error
   }
 }
 

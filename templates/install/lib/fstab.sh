@@ -122,8 +122,15 @@ fstab_new() {
       *) fstab_pass=2 ;;
     esac
     printf '%s %s %s %s 0 %s\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$fstab_source}" "$fstab_path" \
-      "$fstab_type" "defaults$(subvolume "$fstab_options")" "$fstab_pass"
+      "$fstab_type" "defaults$(subvolume "$fstab_options")$(fstab_spare "$fstab_path")" "$fstab_pass"
   done
+}
+
+# Firmware knows no RAID: /boot/efi lies on one of the disks that hold /boot. The system starts without that one too.
+fstab_spare() {
+  case $1:$(root_disks) in
+    */efi:*/dev/*/dev/*) printf ',nofail,x-systemd.device-timeout=10s' ;;
+  esac
 }
 
 # The swap of the partscript: what is on, and what was made on the disks that hold the image.

@@ -95,6 +95,31 @@ t.test('an initramfs does not wait for the disk of another machine to resume fro
   t.equal(tree.read('etc/initramfs-tools/conf.d/resume'), 'RESUME=UUID=1\n', 'the image’s own is as it was')
 })
 
+// rules 9.4
+t.test(
+  'mkinitramfs finds a configuration of the kernel, as the image of a container may have none in /boot',
+  async t => {
+    for (const behaviour of ['', 'fail'] as const)
+      for (const [files, seen] of [
+        [{}, 'CONFIG_RD_GZIP=y'],
+        [{ [`lib/modules/${kernel}/config`]: 'CONFIG_RD_XZ=y\n' }, 'CONFIG_RD_XZ=y'],
+        [{ [`boot/config-${kernel}`]: 'CONFIG_OWN=y\n' }, 'CONFIG_OWN=y']
+      ] as const) {
+        const tree = new Tree(t, 'mkinitramfs')
+        tree.write('etc/debian_version', '12\n')
+        for (const [path, text] of Object.entries(files)) tree.write(path, text)
+        const before = tree.list('boot')
+        tree.behave(behaviour)
+        await build(tree).catch(() => {})
+        t.strictSame(tree.seen('config'), [seen])
+        t.strictSame(
+          tree.list('boot').filter(name => !name.startsWith('initrd')),
+          before
+        )
+      }
+  }
+)
+
 t.test('an image with neither tool', async t => {
   t.equal(await build(new Tree(t, 'none')), undefined)
 })

@@ -1,0 +1,26 @@
+import type { Config } from '../config/types.js'
+import { imageShell } from '../helper/image-shell.js'
+import { askDaemon } from './transfer.js'
+import { UsageError } from './usage.js'
+
+/**
+ * Opens a shell in the directory of an image, which the running daemon tells; gives its exit status. It is a command of root on
+ * the controller, not a request: nobody who has a token gets a shell there. Throws Error where it cannot.
+ */
+export async function osimageShell(config: Config, [what, name = '']: readonly string[]): Promise<number> {
+  if (what !== 'shell') throw new UsageError(`osimage has no ${what}: type svcd osimage shell NAME`)
+  if (process.getuid?.() !== 0)
+    throw new Error(
+      `a shell in OS image ${name} takes root on the controller: type sudo svcd osimage shell ${name}`
+    )
+  const answer = await askDaemon(config, 'GET', `/config/osimage/${encodeURIComponent(name)}`)
+  const { config: told } = JSON.parse(String(answer)) as Told
+  const path = told.osimage[name]?.path ?? `${config.image.directory}/${name}`
+  const line = (text: string) => process.stderr.write(`${text}\n`)
+  line(`OS image ${name}, ${path}: what is installed here stays, and starts no service; exit ends it`)
+  return imageShell(config, name, path, line)
+}
+
+interface Told {
+  readonly config: { readonly osimage: Readonly<Record<string, { readonly path: string | null }>> }
+}
