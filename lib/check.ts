@@ -4,6 +4,7 @@ import { clocksApart, SLACK_MS } from './ask-controller.js'
 import { refuseHalfRestored } from './backup/state-names.js'
 import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
+import { inSlices } from './concurrency.js'
 import { keys } from './config/keys.js'
 import { type Problem, placeOf } from './config/problem.js'
 import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
@@ -23,6 +24,8 @@ import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/se
 import type { ClusterSettings, View } from './model/stored.js'
 import type { SwitchDoc } from './model/types/switch.js'
 import { locate } from './program/program.js'
+import { capture } from './services/capture.js'
+import { hiding, wholeZones } from './services/dns/hidden.js'
 import { programsOf } from './services/services.js'
 import { LoadError, type Problem as StoredProblem } from './store/errors.js'
 import type { Etcd } from './store/etcd/medium.js'
@@ -134,6 +137,8 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     return [{ file: directory, message: `cannot be read: ${error.message}` }]
   })
   if (model) problems.push(...inState(await fileFindings(model, config.http.url)))
+  if (model && config.dns.server !== 'none')
+    warnings.push(...(await hiding(await inSlices(wholeZones(capture(model.view, model.cluster))))))
   return {
     problems: [
       ...problems,

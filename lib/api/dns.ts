@@ -21,8 +21,10 @@ const body: Body<readonly Partial<DnsRecordDoc>[]> = {
     const given = open(request, place)
     const about = `network ${param(request, 'network')}: DNS record`
     const all = Array.isArray(given) ? given : [given]
-    if (all.length > MOST_RECORDS)
-      throw badRequest(`${about}: ${all.length} are given, and ${MOST_RECORDS} are the most`)
+    if (all.length === 0 || all.length > MOST_RECORDS)
+      throw badRequest(
+        `${about}: ${all.length} are given: give at least one, and ${MOST_RECORDS} at the most`
+      )
     return all.map(entry => {
       if (!isObject(entry)) throw badRequest(`${about}: the body must be a list of objects with "host"`)
       return Object.fromEntries(readFields(about, recordFields, entry)) as Partial<DnsRecordDoc>

@@ -2,11 +2,14 @@ import { inTurns } from '../concurrency.js'
 import type { Answer } from '../http/route.js'
 import type { RemovedDirectory } from '../image/removals.js'
 import { type Difference, differences } from '../model/differences.js'
+import type { Docs } from '../model/docs.js'
 import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
 import type { Change } from '../model/stored.js'
 import { numberOf, objectTypes, participles } from '../model/types.js'
 import { fold } from '../node-set/fold.js'
+import { type Captured, capture } from '../services/capture.js'
+import { hiding, wholeZones } from '../services/dns/hidden.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
@@ -41,7 +44,7 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
 /** The route with a dry run: with `dryrun=yes` its transaction is taken back, and what it would have changed is told. */
 export function withDryRun(
   route: ApiRoute,
-  { services, model, images }: Pick<Parts, 'services' | 'model' | 'images'>
+  { services, model, images, config }: Pick<Parts, 'services' | 'model' | 'images' | 'config'>
 ): ApiRoute {
   return {
     ...route,
@@ -55,13 +58,20 @@ export function withDryRun(
           changes,
           services.differing(changes, view, cluster),
           feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
-          images.removals.foretold(changes, view)
+          images.removals.foretold(changes, view),
+          config.dns.server !== 'none' && changes.some(touchesZones) ? capture(view, cluster) : undefined
         )
       try {
         await route.handler(replaced(request, { dryRun, warnings }))
       } catch (error) {
         if (!(error instanceof DryRun)) throw error
         const felt = await inTurns(error.felt(), request)
+        if (error.names) {
+          const zones = await inTurns(wholeZones(error.names), request)
+          const before = await inTurns(wholeZones(capture(model.view, model.cluster)), request)
+          for (const zone of before.keys()) zones.delete(zone)
+          warnings.push(...(await hiding(zones)))
+        }
         return warned(told(error, await error.files(), felt), warnings)
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
@@ -75,11 +85,16 @@ class DryRun extends Error {
     readonly changes: readonly Change[],
     readonly files: () => Promise<DifferingFile[]>,
     readonly felt: () => Generator<void, Felt>,
-    readonly directories: readonly RemovedDirectory[]
+    readonly directories: readonly RemovedDirectory[],
+    /** What names are made of then, where zones may differ. */
+    readonly names: Captured | undefined
   ) {
     super('a dry run')
   }
 }
+
+const touchesZones = ({ type, before, after }: Change) =>
+  type === 'network' || (before as Docs['node'])?.domain !== (after as Docs['node'])?.domain
 
 /** Types of the store that an admin knows. */
 const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])

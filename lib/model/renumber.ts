@@ -1,5 +1,5 @@
 import { badRequest } from '../errors.js'
-import { type Address, contains, formatAddress, parseAddress, parsePrefix } from './address.js'
+import { type Address, contains, formatAddress, parseAddress, parsePrefix, toAddress } from './address.js'
 import { isBmc } from './index.js'
 import { looseOf } from './loose-names.js'
 import { type Actor, type Model, write } from './model.js'
@@ -49,29 +49,24 @@ export function renumber(
     const loose = looseOf(tx, 'network', name, cluster)
     const moved = (address: Address): Address => now.first + (address - old.first)
     const devices = yield* moveDevices(changing, name, moved)
-    yield* write(
-      changing,
-      'network',
-      name,
-      follow(before, one => (contains(old, one) ? moved(one) : one)),
-      given
-    )
+    const own = follow(before, one => (contains(old, one) ? moved(one) : one))
+    yield* write(changing, 'network', name, own, given)
     // A name server or a time server of another network may be a machine of this one.
     for (const other of [...tx.names('network')]) {
       yield
-      const doc = tx.get('network', other)
-      if (doc && other !== name)
-        tx.put(
-          'network',
-          other,
-          follow(doc, one => devices.to.get(one) ?? one)
-        )
+      const doc = other === name ? undefined : tx.get('network', other)
+      const followed = doc && follow(doc, one => devices.to.get(one) ?? one)
+      if (followed) tx.put('network', other, followed)
     }
     yield* check(changing, name, `${name} cannot become ${to}`)
-    for (const [address, controller] of controllerAddresses(cluster))
+    const urls = cluster.urlAddresses.map(text => [toAddress(text), '[http] url'] as const)
+    const controllers = [...controllerAddresses(cluster)].map(
+      ([at, one]) => [at, `controller ${one}`] as const
+    )
+    for (const [address, who] of new Map([...urls, ...controllers]))
       if (contains(old, address) && !contains(now, address))
         warnings.push(
-          `controller ${controller} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
+          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
             `${formatAddress(moved(address))}, then change [controller] address and [http] url, and restart svcd`
         )
     if (devices.bmcs > 0)

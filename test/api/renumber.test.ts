@@ -1,8 +1,12 @@
+import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
 import { stored } from '../support/state.js'
+import { svcctlFor } from '../support/svcctl.js'
 import { longestTurn, usage } from '../support/turns.js'
 import { until } from '../support/until.js'
 
@@ -79,6 +83,17 @@ t.test('a dry run tells all of it, with what is to be done by hand, and changes 
     '10.150.4.4'
   ])
   t.same(await objects(), before)
+})
+
+// rules 3.19, 14.7
+t.test('svcctl network renumber', async t => {
+  const env = svcctlFor(scratch(t), c)
+  const typed = (...words: string[]) =>
+    promisify(execFile)('svcctl', ['network', 'renumber', ...words], { env })
+  const { stdout, stderr } = await typed('cluster', '10.150.0.0/16', 'gateway=10.150.9.9', '--dryrun')
+  t.match(stdout, /gateway: 10\.141\.255\.253 -> 10\.150\.9\.9/)
+  t.match(stderr, /^warning: controller controller has 10\.141\.255\.254: /)
+  await t.rejects(typed('cluster', '10.150.0.0/24'), /cannot become 10\.150\.0\.0\/24, nothing was changed/)
 })
 
 // rules 3.19

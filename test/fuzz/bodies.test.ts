@@ -61,15 +61,25 @@ function ofPath(path: string): { type: TypeName; name: string } | undefined {
 function bodyFor(route: ApiRoute, path: string): unknown {
   const about = route.path.startsWith('/config/secrets') ? undefined : ofPath(path)
   if (path === '/config/cluster/import') return importBody()
+  if (route.path === '/config/dns/{network}' && random.is(0.7)) return [1, 2].map(recordBody)
   if (!about) return changed(bodyOf(route))
   const { fields, newName } = objectTypes[about.type]
   const object: Record<string, unknown> = fieldsOf(random, fields, random.is(0.7) ? 1 : 0.7)
   if (/_clone$/.test(path) || random.is(0.1)) object[newName[0]] = random.pick(names[about.type] ?? ['x'])
+  if (/_renumber$/.test(path)) object.network = random.pick(['10.150.0.0/16', '10.141.0.0/16', '10.7.0.0/12'])
   if (random.is(0.15)) object.interfaces = random.pick(pool.filter(value => Array.isArray(value)))
   if (random.is(0.05))
     object[random.pick(['_override', '_x', 'nonsense', 'constructor', ''])] = random.pick(pool)
   return random.is(0.5) ? object : { config: { [about.type]: { [about.name]: object } } }
 }
+
+/** A DNS record, mostly one that is taken. */
+const recordBody = () => ({
+  host: random.is(0.9) ? random.pick(['www', 'ldap', 'db.lab', 'n1']) : random.pick(pool),
+  ...(random.is(0.5)
+    ? { ipaddress: '10.141.9.9' }
+    : { alias: random.pick(['n2', 'ldap', 'mirror.example.org']) })
+})
 
 /** An export with a few values of it exchanged. */
 function importBody(): unknown {
