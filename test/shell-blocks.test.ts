@@ -24,6 +24,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/howto.md#How to': 'test/api/pages.test.ts',
   'docs/howto.md#Install with the Red Hat installer': 'test/api/pages.test.ts',
   'docs/howto.md#Place a secret on nodes': 'test/api/pages.test.ts',
+  'docs/howto.md#A munge key': 'test/api/pages.test.ts',
   'docs/howto.md#Replace a broken machine': 'test/api/pages.test.ts',
   'docs/howto.md#Run scripts of your own while a node is installed': 'test/api/pages.test.ts',
   'docs/interfaces.md': 'test/api/pages.test.ts',

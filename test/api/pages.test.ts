@@ -104,6 +104,7 @@ t.test('docs/howto.md', async t => {
   await typed('docs/howto.md', ['Install a node again', 'Replace a broken machine'])
   t.match((await c.get('/config/node/node001')).body.config.node.node001, { netboot: true })
   t.match(await typed('docs/howto.md', ['Place a secret on nodes']), /rootkey/)
+  await typed('docs/howto.md', ['A munge key'])
   await c.post('/config/osimage/rocky', {})
   const kickstart = await typed('docs/howto.md', ['Install with the Red Hat installer'])
   t.match(kickstart, /^#!ipxe$[\s\S]*^rootpw --lock$/m)

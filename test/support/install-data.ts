@@ -91,6 +91,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     roles: [],
     missing_roles: [],
     secrets: [],
+    secret_access: {},
     ntp_server: '',
     variables: {},
     files: false,
