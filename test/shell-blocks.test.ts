@@ -15,6 +15,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/day.md': 'test/api/day.test.ts',
   'docs/day-two.md': 'test/api/pages.test.ts',
   'docs/files.md#A file': 'test/api/pages.test.ts',
+  'docs/files.md#Files that see the whole cluster': 'test/api/pages.test.ts',
   'docs/getting-started.md': 'test/long/getting-started.test.ts',
   'docs/howto.md#Go back to an earlier image': 'test/api/pages.test.ts',
   'docs/howto.md#Install onto a disk': 'test/long/localinstall.test.ts',

@@ -9,14 +9,14 @@ import type { Secret } from '../model/secrets.js'
 import { type FileDoc, type FileInForce, filesInForce } from '../model/types/file.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { type DataOf, flag, maps, text, textMap, texts } from '../variables.js'
+import { ClusterData, clusterVariables, seesCluster } from './cluster-data.js'
 import { FileRenderer } from './file-renderer.js'
 import { interfaceData, nodeData, secretsInForce } from './install.js'
 import { installInterface, installVariables, nodeVariables } from './install-data.js'
 
 const { node, hostname, domain, group, comment, vendor, assettag, url } = installVariables
 
-/** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
-export const fileVariables = {
+const ownVariables = {
   ...{ node, hostname, domain, group, comment, vendor, assettag, url },
   osimage: text("name of the OS image, '' without one"),
   osimagetag: installVariables.osimagetag,
@@ -32,8 +32,11 @@ export const fileVariables = {
   masked: flag('true when the caller is not the node itself: secrets are `********`')
 } as const
 
-/** What the template of a file sees. */
-type FileData = DataOf<typeof fileVariables>
+/** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
+export const fileVariables = { ...ownVariables, ...clusterVariables } as const
+
+/** What the template of a file sees of the node. */
+type FileData = DataOf<typeof ownVariables>
 
 /** Bytes of one file and of a tar. */
 const mostFileBytes = 1_048_576
@@ -63,7 +66,19 @@ export class NodeFiles {
   /** The thread renders for one node at a time; those that wait come in turn. */
   readonly #turns = new Semaphore(1)
 
-  constructor(private readonly o: NodeFilesOptions) {}
+  readonly #cluster: ClusterData
+  /** Texts that all nodes have, and the version of the cluster that they were made of. */
+  #shared = new WeakMap<FileDoc, { readonly version: number; readonly text: string }>()
+  #sharedBytes = 0
+
+  constructor(private readonly o: NodeFilesOptions) {
+    this.#cluster = new ClusterData(o.model)
+  }
+
+  /** Objects have changed, which templates may see. */
+  changed(changes: Parameters<ClusterData['changed']>[0]): void {
+    this.#cluster.changed(changes)
+  }
 
   close(): Promise<void> {
     return this.#renderer.close()
@@ -152,14 +167,30 @@ export class NodeFiles {
     await this.#turns.run(name, () =>
       work(async (file, masked) => {
         const { name: fileName, template = '' } = file
+        const shared = this.#shared.get(file)
+        if (shared && this.#cluster.isNow(shared.version)) return { text: shared.text }
+        const cluster = seesCluster(template)
+          ? await this.#cluster.text(mostTarBytes).catch((error: Error) => error)
+          : undefined
+        if (cluster instanceof Error) return { problem: `${fileName}: ${cluster.message}` }
         const data = { ...this.#data(name, file, masked) }
-        const answer = await this.#renderer.render({ name: fileName, template, data })
+        const answer = await this.#renderer.render({ name: fileName, template, data, cluster })
         if ('problem' in answer) return { problem: this.#explained(name, answer.problem, data.secret) }
         const bytes = Buffer.byteLength(answer.text)
-        if (bytes <= mostFileBytes) return answer
+        if (bytes <= mostFileBytes && cluster && answer.isShared)
+          this.#keep(file, cluster.version, answer.text)
+        if (bytes <= mostFileBytes) return { text: answer.text }
         return { problem: `${fileName}: it has ${bytes} bytes: ${mostFileBytes} at most` }
       })
     )
+  }
+
+  /** Keeps a text for all nodes. All together have the bytes of a tar; where there are more, they are made anew. */
+  #keep(file: FileDoc, version: number, text: string): void {
+    const isFull = this.#sharedBytes + text.length > mostTarBytes
+    if (isFull) this.#shared = new WeakMap()
+    this.#sharedBytes = isFull ? text.length : this.#sharedBytes + text.length
+    this.#shared.set(file, { version, text })
   }
 
   /** The texts among the secrets of a node; `masked`: all are `********`, and where they cannot be decrypted each is there. */
