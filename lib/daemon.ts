@@ -387,6 +387,7 @@ async function buildParts(
   copied = copies?.copies
   if (copies) closers.push(() => copies.close())
   const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
+  store.subscribe(changes => nodeFiles.changed(changes))
   const library = new Library({ templates, log })
   const install = new Install({
     ...{ model, templates, library, grants, trace, hasFile, packBefore },

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import type { ClusterText } from './cluster-data.js'
 
 /** A template of a file and its data, which go to the thread. */
 export interface RenderOrder {
@@ -6,10 +7,17 @@ export interface RenderOrder {
   readonly name: string
   readonly template: string
   readonly data: Readonly<Record<string, unknown>>
+  /** What the template may see of the whole cluster. */
+  readonly cluster?: ClusterText | undefined
 }
 
-/** The text, or why there is none: `motd:3:9: the map has no item 'x'`. */
-export type RenderAnswer = { readonly text: string } | { readonly problem: string }
+/**
+ * The text, or why there is none: `motd:3:9: the map has no item 'x'`. `isShared`: it was made of the cluster, the name and
+ * the path of the file alone.
+ */
+export type RenderAnswer =
+  | { readonly text: string; readonly isShared?: boolean }
+  | { readonly problem: string }
 
 /** The longest time and the most memory for one file: whoever may post a template may post one that never ends. */
 const longestMs = 5_000
@@ -22,6 +30,8 @@ const idleMs = 60_000
 /** Renders templates in a thread of its own, which is ended and started anew where one takes too much. */
 export class FileRenderer {
   #worker: Worker | undefined
+  /** The cluster that the thread has. */
+  #sent: number | undefined
   #idle: NodeJS.Timeout | undefined
   #isClosed = false
 
@@ -53,7 +63,12 @@ export class FileRenderer {
       })
       // An error ends the thread as well.
       worker.once('exit', () => fail(`it takes more than ${mostMegabytes} MB of memory`))
-      worker.postMessage(order)
+      const { cluster } = order
+      // It may be megabytes, which the thread keeps.
+      worker.postMessage(
+        cluster && cluster.version === this.#sent ? { ...order, cluster: { parts: [] } } : order
+      )
+      if (cluster) this.#sent = cluster.version
     })
   }
 
@@ -82,6 +97,7 @@ export class FileRenderer {
   #drop(): void {
     const worker = this.#worker
     this.#worker = undefined
+    this.#sent = undefined
     void worker?.terminate()
   }
 }

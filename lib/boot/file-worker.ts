@@ -9,8 +9,25 @@ import type { RenderAnswer, RenderOrder } from './file-renderer.js'
 const compiled = new Map<string, Template>()
 const mostCompiled = 256
 
-function render({ name, template: text, data }: RenderOrder): RenderAnswer {
+/** What was sent of the cluster last. */
+let kept: object = {}
+/** What a text may be made of that all nodes have. */
+const common = ['name', 'path']
+
+function render({ name, template: text, data, cluster }: RenderOrder): RenderAnswer {
+  let isShared = cluster !== undefined
+  const seen = {}
+  // Each value of the node's own tells that it was looked at.
+  for (const [key, value] of Object.entries(data))
+    Object.defineProperty(seen, key, {
+      get: () => {
+        isShared &&= common.includes(key)
+        return value
+      }
+    })
   try {
+    if (cluster && cluster.parts.length > 0) kept = JSON.parse(cluster.parts.join(''))
+    if (cluster) Object.assign(seen, kept)
     let template = compiled.get(text)
     if (template === undefined) {
       if (compiled.size >= mostCompiled) compiled.clear()
@@ -18,7 +35,8 @@ function render({ name, template: text, data }: RenderOrder): RenderAnswer {
       template = compileTemplate(text, 'template', () => undefined)
       compiled.set(text, template)
     }
-    return { text: template.render(data) }
+    const made = template.render(seen)
+    return isShared ? { text: made, isShared } : { text: made }
   } catch (error) {
     const said = error instanceof Error ? error.message : String(error)
     return { problem: said.replace(/^template:/, `${name}:`) }

@@ -52,7 +52,9 @@ const secret = {
   meaning: 'A secret of the group or of the node.',
   variables: {
     name: text('its name'),
-    path: text('where it is placed in the image, with mode 0600'),
+    path: text(
+      'where it is placed in the image, with mode 0600 for root unless `secret_access` says otherwise'
+    ),
     content: text('in base64')
   }
 } as const
@@ -116,6 +118,7 @@ export const installVariables = {
   roles: texts('names of roles, which the node fetches at /boot/roles/{role}'),
   missing_roles: texts('in a preview: the roles that have no file'),
   secrets: maps(secret, "the group's secrets and the node's own"),
+  secret_access: textMap('mode, owner and group of those that set one of them, by name: `0400 munge munge`'),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
   files: flag('whether svcd renders files for the node'),

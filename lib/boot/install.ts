@@ -156,6 +156,7 @@ export class Install {
     const who = nodeData(target, url)
     // A file may be a unit or an fstab, which mounts a disk.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
+    const secrets = secretsInForce(model, node, masked)
     // Each by its name: with a spread it would be a table for V8, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -204,7 +205,12 @@ export class Install {
       roles: rolesOf(settings),
       // A node that installs learns of a missing file when it asks for the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
-      secrets: secretsInForce(model, node, masked),
+      secrets,
+      secret_access: Object.fromEntries(
+        secrets.flatMap(({ name, mode = '', owner = '', group = '' }) =>
+          mode || owner || group ? [[name, `${mode || '0600'} ${owner || 0} ${group || 0}`]] : []
+        )
+      ),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,

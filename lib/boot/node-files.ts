@@ -1,20 +1,22 @@
 import { Header } from 'tar'
 import { Semaphore } from '../concurrency.js'
-import { tryLater, unavailable } from '../errors.js'
+import { ServiceError, tryLater, unavailable } from '../errors.js'
 import { utf8 } from '../json.js'
 import { rolesOf } from '../model/effective.js'
 import { hidden } from '../model/field.js'
 import type { Model } from '../model/model.js'
+import type { Secret } from '../model/secrets.js'
 import { type FileDoc, type FileInForce, filesInForce } from '../model/types/file.js'
+import type { NodeDoc } from '../model/types/node.js'
 import { type DataOf, flag, maps, text, textMap, texts } from '../variables.js'
+import { ClusterData, clusterVariables, seesCluster } from './cluster-data.js'
 import { FileRenderer } from './file-renderer.js'
 import { interfaceData, nodeData, secretsInForce } from './install.js'
 import { installInterface, installVariables, nodeVariables } from './install-data.js'
 
 const { node, hostname, domain, group, comment, vendor, assettag, url } = installVariables
 
-/** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
-export const fileVariables = {
+const ownVariables = {
   ...{ node, hostname, domain, group, comment, vendor, assettag, url },
   osimage: text("name of the OS image, '' without one"),
   osimagetag: installVariables.osimagetag,
@@ -30,8 +32,11 @@ export const fileVariables = {
   masked: flag('true when the caller is not the node itself: secrets are `********`')
 } as const
 
-/** What the template of a file sees. */
-type FileData = DataOf<typeof fileVariables>
+/** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
+export const fileVariables = { ...ownVariables, ...clusterVariables } as const
+
+/** What the template of a file sees of the node. */
+type FileData = DataOf<typeof ownVariables>
 
 /** Bytes of one file and of a tar. */
 const mostFileBytes = 1_048_576
@@ -61,7 +66,19 @@ export class NodeFiles {
   /** The thread renders for one node at a time; those that wait come in turn. */
   readonly #turns = new Semaphore(1)
 
-  constructor(private readonly o: NodeFilesOptions) {}
+  readonly #cluster: ClusterData
+  /** Texts that all nodes have, and the version of the cluster that they were made of. */
+  #shared = new WeakMap<FileDoc, { readonly version: number; readonly text: string }>()
+  #sharedBytes = 0
+
+  constructor(private readonly o: NodeFilesOptions) {
+    this.#cluster = new ClusterData(o.model)
+  }
+
+  /** Objects have changed, which templates may see. */
+  changed(changes: Parameters<ClusterData['changed']>[0]): void {
+    this.#cluster.changed(changes)
+  }
 
   close(): Promise<void> {
     return this.#renderer.close()
@@ -83,11 +100,12 @@ export class NodeFiles {
     await this.#inTurn(name, async render => {
       check()
       for (const { file } of this.#filesOf(name)) {
-        const { text = '', problem } = await render(file, masked)
+        const isText = file.kind === undefined && file.content === undefined
+        const { text = '', problem } = isText ? await render(file, masked) : {}
         check()
         if (problem !== undefined)
           throw unavailable(`node ${name}: file ${file.name} cannot be rendered: ${problem}`)
-        const member = memberOf(file, Buffer.from(text))
+        const member = memberOf(file, Buffer.from(file.content ?? text, file.content ? 'base64' : 'utf8'))
         bytes += member.length
         if (bytes > mostTarBytes)
           throw unavailable(`node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`)
@@ -102,9 +120,13 @@ export class NodeFiles {
     const shown: ShownFile[] = []
     await this.#inTurn(name, async render => {
       for (const { file, source } of this.#filesOf(name)) {
-        const { path, owner = 'root', group = 'root', mode = '0644' } = file
-        const about = { name: file.name, ...(path === undefined ? {} : { path }), owner, group, mode, source }
-        shown.push({ ...about, ...(await render(file, true)) })
+        const {
+          template,
+          comment: _,
+          ...about
+        } = { owner: 'root', group: 'root', mode: modeOf(file), ...file }
+        const isPlain = about.kind !== undefined || about.content !== undefined
+        shown.push({ ...about, source, ...(isPlain ? {} : await shownAs(file, render)) })
       }
     })
     return shown
@@ -134,15 +156,7 @@ export class NodeFiles {
     return filesInForce(model.view, node, group)
   }
 
-  async #inTurn(
-    name: string,
-    work: (
-      render: (
-        file: FileDoc,
-        masked: boolean
-      ) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
-    ) => Promise<void>
-  ): Promise<void> {
+  async #inTurn(name: string, work: (render: Render) => Promise<void>): Promise<void> {
     this.o.model.get('node', name)
     const isOften = this.#turns.waiting(0, name) >= mostWaiting.node
     if (isOften || this.#turns.waiting(0) >= mostWaiting.all)
@@ -153,14 +167,55 @@ export class NodeFiles {
     await this.#turns.run(name, () =>
       work(async (file, masked) => {
         const { name: fileName, template = '' } = file
+        const shared = this.#shared.get(file)
+        if (shared && this.#cluster.isNow(shared.version)) return { text: shared.text }
+        const cluster = seesCluster(template)
+          ? await this.#cluster.text(mostTarBytes).catch((error: Error) => error)
+          : undefined
+        if (cluster instanceof Error) return { problem: `${fileName}: ${cluster.message}` }
         const data = { ...this.#data(name, file, masked) }
-        const answer = await this.#renderer.render({ name: fileName, template, data })
-        if ('problem' in answer) return answer
+        const answer = await this.#renderer.render({ name: fileName, template, data, cluster })
+        if ('problem' in answer) return { problem: this.#explained(name, answer.problem, data.secret) }
         const bytes = Buffer.byteLength(answer.text)
-        if (bytes <= mostFileBytes) return answer
+        if (bytes <= mostFileBytes && cluster && answer.isShared)
+          this.#keep(file, cluster.version, answer.text)
+        if (bytes <= mostFileBytes) return { text: answer.text }
         return { problem: `${fileName}: it has ${bytes} bytes: ${mostFileBytes} at most` }
       })
     )
+  }
+
+  /** Keeps a text for all nodes. All together have the bytes of a tar; where there are more, they are made anew. */
+  #keep(file: FileDoc, version: number, text: string): void {
+    const isFull = this.#sharedBytes + text.length > mostTarBytes
+    if (isFull) this.#shared = new WeakMap()
+    this.#sharedBytes = isFull ? text.length : this.#sharedBytes + text.length
+    this.#shared.set(file, { version, text })
+  }
+
+  /** The texts among the secrets of a node; `masked`: all are `********`, and where they cannot be decrypted each is there. */
+  #secrets(node: NodeDoc, masked: boolean): Record<string, string> {
+    const texts = (secrets: readonly Secret[]) =>
+      secrets.flatMap(({ name, content }) => {
+        const text = utf8(Buffer.from(content, 'base64'))
+        return text === undefined ? [] : [[name, masked ? hidden : text]]
+      })
+    const { model } = this.o
+    try {
+      return Object.fromEntries(texts(secretsInForce(model, node, false)))
+    } catch (error) {
+      if (!masked || !(error instanceof ServiceError)) throw error
+      return Object.fromEntries(secretsInForce(model, node, true).map(({ name }) => [name, hidden]))
+    }
+  }
+
+  /** Why a file has no text, with what to do where a secret is missing that is no text. */
+  #explained(node: string, problem: string, texts: Readonly<Record<string, string>>): string {
+    const { model } = this.o
+    const wanted = /the map has no item '([^']*)'$/.exec(problem)?.[1] ?? ''
+    const has = secretsInForce(model, model.get('node', node), true).some(({ name }) => name === wanted)
+    if (!has || Object.hasOwn(texts, wanted)) return problem
+    return `${problem}: secret ${wanted} is no text in UTF-8; give the secret itself the path of the file, its owner and mode`
   }
 
   #data(name: string, file: FileDoc, masked: boolean): FileData {
@@ -177,12 +232,7 @@ export class NodeFiles {
       roles: rolesOf(settings),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
-      secret: Object.fromEntries(
-        secretsInForce(model, node, masked).flatMap(({ name, content }) => {
-          const text = masked ? hidden : utf8(Buffer.from(content, 'base64'))
-          return text === undefined ? [] : [[name, text]]
-        })
-      ),
+      secret: this.#secrets(node, masked),
       name: file.name,
       path: file.path ?? '',
       masked
@@ -190,17 +240,50 @@ export class NodeFiles {
   }
 }
 
-/** A file in a tar: its head, its bytes, and zeros up to a whole block. */
-function memberOf(
-  { path = '', owner = 'root', group = 'root', mode = '0644' }: FileDoc,
-  text: Buffer
-): Buffer {
+/** Renders a file of the node whose turn it is. */
+type Render = (
+  file: FileDoc,
+  masked: boolean
+) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
+
+/**
+ * What a preview shows of a file: its text with secrets masked, where the node gets one; else why not. What fails with the
+ * node's secrets alone is told by its place, because the message may hold a part of one.
+ */
+async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
+  const masked = await render(file, true)
+  if (!file.template?.includes('secret')) return masked
+  const { problem } = await render(file, false).catch((error: Error) => ({ problem: error.message }))
+  if (problem === undefined)
+    return masked.problem === undefined
+      ? masked
+      : { problem: `the node gets it, but with masked secrets it cannot be shown: ${masked.problem}` }
+  if (problem === masked.problem) return masked
+  const [place = file.name] = /^[^:]*:\d+:\d+/.exec(problem) ?? []
+  return { problem: `${place}: it cannot be rendered with the node's own secrets` }
+}
+
+const modeOf = ({ kind, mode = kind === 'directory' ? '0755' : '0644' }: FileDoc) => mode
+
+/**
+ * A file in a tar: its head, its bytes, and zeros up to a whole block. A directory is a file in it, whose owner and mode are
+ * those of the directory, and a link is one with its target: so a tar unpacks to nothing that leads elsewhere, and svc-files
+ * of an earlier version takes the rest.
+ */
+function memberOf(file: FileDoc, content: Buffer): Buffer {
+  const { path = '', owner = 'root', group = 'root', kind, target = '' } = file
+  const at = path.lastIndexOf('/')
+  const names = {
+    directory: `${path}/.svc-directory`,
+    link: `${path.slice(0, at)}/.svc-link.${path.slice(at + 1)}`
+  }
+  const text = kind === 'link' ? Buffer.from(target) : content
   const [uid, uname] = account(owner)
   const [gid, gname] = account(group)
   const header = new Header({
-    path: path.slice(1),
+    path: (kind === 'directory' || kind === 'link' ? names[kind] : path).slice(1),
     type: 'File',
-    mode: Number.parseInt(mode, 8),
+    mode: Number.parseInt(modeOf(file), 8),
     size: text.length,
     // The same files give the same tar.
     mtime: new Date(0),

@@ -119,7 +119,7 @@ const only = ['node', 'group'] as const
 const described = {
   title: 'secret',
   fields: secretEntry
-    .filter(({ name }) => name === 'path' || name === 'content')
+    .filter(({ name }) => name !== 'name' && name !== 'newsecretname')
     .map(field => (field.name === 'content' ? { ...field, type: base64 } : field)),
   newName: ['newsecretname']
 }

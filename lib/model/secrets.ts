@@ -18,6 +18,7 @@ import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
 import type { AttachedType, Tx, View } from './stored.js'
 import { listOf } from './table.js'
+import { account, fileMode } from './types/file.js'
 
 export type SecretOwner = 'node' | 'group'
 
@@ -26,6 +27,12 @@ export interface Secret {
   readonly name: string
   readonly path: string
   readonly content: string
+  /** Absent: root. */
+  readonly owner?: string
+  /** Absent: root. */
+  readonly group?: string
+  /** Absent: 0600. */
+  readonly mode?: string
 }
 
 /** What a request gives for one secret; absent fields are left as they are. */
@@ -34,6 +41,10 @@ export interface GivenSecret {
   readonly newName?: string
   readonly path?: string
   readonly content?: string
+  /** null: the default again. */
+  readonly owner?: string | null
+  readonly group?: string | null
+  readonly mode?: string | null
   /** Its content is the mask of an answer, and none is given. */
   readonly masked?: true
 }
@@ -145,11 +156,23 @@ const filePath: FieldType<string> = {
   }
 }
 
+/** Whose the file is, and who may read it. */
+const accessFields = [
+  { name: 'owner', type: account, meaning: 'its user on the node, by name or number; root if it is not set' },
+  {
+    name: 'group',
+    type: account,
+    meaning: 'its group on the node, by name or number; root if it is not set'
+  },
+  { name: 'mode', type: fileMode, meaning: 'who may read and write it; 0600 if it is not set' }
+] as const satisfies Table
+
 /** The fields of a secret in a body (rules 5.5). An empty file is a file. */
 export const secretEntry: readonly BodyField[] = [
   { name: 'name', type: objectName, required: true, meaning: 'name' },
   { name: 'path', type: filePath, meaning: 'where the file is put' },
   { name: 'content', type: { ...base64, keepsEmpty: true }, secret: true, meaning: 'the file, in base64' },
+  ...accessFields,
   {
     name: 'newsecretname',
     type: objectName,
@@ -167,7 +190,8 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
     const where = typeof entry.name === 'string' ? `${owner}: secret ${entry.name}` : at
     const values = readFields(where, secretEntry, entry)
     for (const [key, value] of values)
-      if (value === null) throw badRequest(`${where}: field "${key}" must not be empty`)
+      if (value === null && !accessFields.some(({ name }) => name === key))
+        throw badRequest(`${where}: field "${key}" must not be empty`)
     const { newsecretname, ...given } = Object.fromEntries(values) as Record<string, string>
     if (seen.has(given.name as string)) throw badRequest(`${where} is given twice`)
     seen.add(given.name as string)
@@ -209,7 +233,13 @@ export function putSecrets(
         `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
       )
     const position = positions.get(wanted.name) ?? secrets.length
-    secrets[position] = { name, path: at, content }
+    const access = accessFields.flatMap(({ name: field, type }) => {
+      const value = wanted[field] === undefined ? old?.[field] : wanted[field]
+      const isDefault =
+        value === null || value === undefined || value === (type === fileMode ? '0600' : 'root')
+      return isDefault ? [] : [[field, value] as const]
+    })
+    secrets[position] = { name, path: at, content, ...Object.fromEntries(access) }
     positions.delete(wanted.name)
     positions.set(name, position)
   }
@@ -266,7 +296,8 @@ const secretFields = [
     type: listOf<Secret>('secret', [
       { name: 'name', type: objectName, required: true, meaning: 'name' },
       { name: 'path', type: path, required: true, meaning: 'where the file is put' },
-      { name: 'content', type: base64, required: true, meaning: 'the file, encrypted' }
+      { name: 'content', type: base64, required: true, meaning: 'the file, encrypted' },
+      ...accessFields
     ]),
     required: true,
     meaning: 'secrets of the owner'

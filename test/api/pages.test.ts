@@ -76,6 +76,10 @@ t.test('the pages on nodes and groups', async t => {
     await c.post(`/config/network/${name}`, { network })
   t.match(await typed('docs/interfaces.md', ['The interfaces of nodes', 'Options']), /"options":"mtu=9000"/)
   t.match(await typed('docs/files.md', ['A file']), /server ntp1\.example\.org iburst/)
+  const cluster = await typed('docs/files.md', ['Files that see the whole cluster'])
+  t.match(cluster, /\\n\d[0-9.]+ node001[a-z.]* node001\\n/)
+  t.match(cluster, /\\nNodeName=node001 NodeAddr=\d[0-9.]+ CPUs=64 RealMemory=256000\\n/)
+  t.match(cluster, /\\nPartitionName=compute Nodes=node001\S* Default=YES State=UP\\n/)
   t.match(await typed('docs/templates.md', ['Variables of your own']), /"ntp":"group"/)
   await typed('docs/switches-and-bmcs.md', [
     'Unknown machines: found by their switch port',
@@ -104,6 +108,7 @@ t.test('docs/howto.md', async t => {
   await typed('docs/howto.md', ['Install a node again', 'Replace a broken machine'])
   t.match((await c.get('/config/node/node001')).body.config.node.node001, { netboot: true })
   t.match(await typed('docs/howto.md', ['Place a secret on nodes']), /rootkey/)
+  await typed('docs/howto.md', ['A munge key'])
   await c.post('/config/osimage/rocky', {})
   const kickstart = await typed('docs/howto.md', ['Install with the Red Hat installer'])
   t.match(kickstart, /^#!ipxe$[\s\S]*^rootpw --lock$/m)

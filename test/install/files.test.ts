@@ -109,6 +109,51 @@ for (const shell of shells) {
     )
   })
 
+  // rules 5.5
+  t.test(
+    `a secret with an owner and a mode, and one whose owner the image does not know, ${shell}`,
+    async t => {
+      const passwd = 'root:x:0:0::/root:/bin/sh\nxmunge:x:7:7::/:/bin/sh\nmunge:x:64100:64101::/:/bin/sh\n'
+      const files = {
+        ...{
+          'etc/passwd': passwd,
+          'etc/group': 'root:x:0:\nmunge:x:64101:\n',
+          'etc/munge': '-> ../opt/munge'
+        },
+        'opt/munge/.keep': ''
+      }
+      const chown = base64(`mount -t tmpfs image /sysroot
+mkdir -p /sysroot/usr/bin
+cp /usr/bin/busybox /sysroot/usr/bin/busybox
+ln -s busybox /sysroot/usr/bin/chown
+`)
+      const munge = { name: 'munge', path: '/etc/munge/munge.key', content: base64('bytes') }
+      const place = (secret_access: Record<string, string>, partscript = chown) =>
+        install(t, {
+          shell,
+          answers: { '/files/rocky9.tar.gz': packImage(files) },
+          data: { partscript, secrets: [munge, secret('/etc/open.key')], secret_access }
+        })
+      const done = await place({ munge: '0400 munge munge' })
+      completed(t, done)
+      const of = (path: string) => {
+        const { mode, uid, gid } = statSync(done.machine.image(path))
+        return [(mode & 0o7777).toString(8), uid, gid]
+      }
+      t.same(of('opt/munge/munge.key'), ['400', 64100, 64101])
+      t.same(of('etc/open.key'), ['600', 0, 0])
+      const numbers = await place({ munge: '2640 12 13' })
+      t.same([numbers.machine.read('opt/munge/munge.key'), numbers.run.status], ['bytes', 0])
+      const unknown = await place({ munge: '0400 nobody 0' })
+      failed(t, unknown, 'secrets', /cannot write \/etc\/munge\/munge\.key in the image: .*nobody/)
+      t.notOk(
+        unknown.machine.has('opt/munge/munge.key') || unknown.machine.has('opt/munge/munge.key.svc-new')
+      )
+      const without = await place({ munge: '0400 munge 0' }, base64('mount -t tmpfs image /sysroot\n'))
+      failed(t, without, 'secrets', /the image holds no chown/)
+    }
+  )
+
   t.test(`a secret that does not fit leaves nothing of itself, ${shell}`, async t => {
     const small = { partscript: base64('mount -t tmpfs -o size=1m small /sysroot') }
     const data = { ...small, secrets: [secret('/etc/key', 'x'.repeat(2_000_000))] }

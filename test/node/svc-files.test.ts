@@ -8,6 +8,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   statSync,
   symlinkSync,
   writeFileSync
@@ -293,3 +294,61 @@ t.test('of several controllers the first that gives the files', async t => {
     )
   }
 })
+
+for (const shell of shells) {
+  // rules 4.25
+  t.test(`directories, links and modes of four digits, ${shell.join(' ')}`, async t => {
+    const root = scratch(t)
+    const path = (name: string) => join(root, name)
+    const outside = scratch(t)
+    const was = mode(outside)
+    mkdirSync(path('etc/there'), { recursive: true })
+    writeFileSync(path('etc/there/kept'), 'kept')
+    writeFileSync(path('etc/old'), 'a file')
+    symlinkSync('/elsewhere', path('etc/moved'))
+    mkdirSync(path('etc/full'))
+    mkdirSync(path('home/user'), { recursive: true })
+    chownSync(path('home/user'), 1234, 1234)
+    symlinkSync(outside, path('home/user/way'))
+    const tar = tarOf(t, {
+      'var/spool/x/.svc-directory': ['', 0o2775],
+      'var/spool/x/y/.svc-directory': ['', 0o1777],
+      'etc/there/.svc-directory': ['', 0o700],
+      'etc/.svc-link.old': ['../usr/lib/old', 0o644],
+      'etc/.svc-link.moved': ['/new place/$(id)', 0o644],
+      'var/spool/x/tool': ['tool', 0o4755],
+      '.svc-link.top': ['etc', 0o644]
+    })
+    const { status, output } = await run(shell, '--root', root, tar)
+    t.equal(status, 0, output)
+    t.same(
+      [mode(path('var/spool/x')), mode(path('var/spool/x/y')), mode(path('etc/there'))],
+      ['2775', '1777', '700']
+    )
+    t.equal(mode(path('var/spool/x/tool')), '4755')
+    t.equal(readFileSync(path('etc/there/kept'), 'utf8'), 'kept')
+    t.equal(readlinkSync(path('etc/old')), '../usr/lib/old')
+    t.equal(readlinkSync(path('etc/moved')), '/new place/$(id)')
+    t.equal(readlinkSync(path('top')), 'etc')
+    t.notOk(readdirSync(root, { recursive: true }).some(name => String(name).includes('.svc-')))
+    t.match(output, /svc-files: \/etc\/old is new\n/)
+    const again = await run(shell, '--root', root, tar)
+    t.same(again, { status: 0, output: '' }, 'what is as it should be is left alone')
+    // What cannot be placed, or would lead elsewhere, is told; the rest is placed.
+    const bad = tarOf(t, {
+      'etc/.svc-link.full': ['x', 0o644],
+      'etc/old2/.svc-directory': ['', 0o755],
+      'home/user/way/.svc-directory': ['', 0o777],
+      'home/user/way/.svc-link.in': ['x', 0o644],
+      'etc/there/kept/.svc-directory': ['', 0o755]
+    })
+    const refused = await run(shell, '--root', root, bad)
+    t.equal(refused.status, 1)
+    t.match(refused.output, /\/etc\/full is a directory/)
+    t.match(refused.output, /\/etc\/there\/kept cannot be made a directory/)
+    t.match(refused.output, /\/home\/user\/way is a link that somebody other than root may have made/)
+    t.same(readdirSync(outside), [])
+    t.equal(mode(outside), was)
+    t.equal(mode(path('etc/old2')), '755')
+  })
+}

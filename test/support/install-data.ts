@@ -93,6 +93,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     roles: [],
     missing_roles: [],
     secrets: [],
+    secret_access: {},
     ntp_server: '',
     variables: {},
     files: false,

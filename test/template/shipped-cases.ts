@@ -100,6 +100,10 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   identity: [{ identity: ['/etc/machine-id', '/etc/ssh/ssh_host_*'] }, { identity: hostile }],
   secrets: [
     { secrets: [{ name: 'key', path: '/etc/munge/munge.key', content: base64('k\0y') }] },
+    {
+      secrets: [{ name: 'key', path: '/etc/munge/munge.key', content: base64('k\0y') }],
+      secret_access: { key: '0400 munge munge' }
+    },
     { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
   ],
   prescript: [{ prescript: script }, { prescript: longScript }],

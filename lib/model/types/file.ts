@@ -2,10 +2,12 @@ import { badRequest } from '../../errors.js'
 import { compileTemplate } from '../../template/compiler.js'
 import { TemplateError } from '../../template/errors.js'
 import {
+  base64,
   comment,
   type FieldType,
   freeText,
   names,
+  oneOf,
   path,
   type Stored,
   type Table,
@@ -16,6 +18,9 @@ import type { View } from '../stored.js'
 
 /** Bytes of a template: it is compiled on the event loop when it is posted. */
 const mostTemplateBytes = 65_536
+/** Bytes of a content that is no template: one object, and what stores it, hold it as a whole. */
+const mostContentBytes = 524_288
+const mostTargetBytes = 1024
 /** Files that one group or node names. */
 const mostAttached = 32
 /** What a tar holds without an extension that not every tar reads. */
@@ -49,7 +54,7 @@ const nodePath: FieldType<string> = {
 }
 
 /** A user or a group of the node. */
-const account: FieldType<string> = {
+export const account: FieldType<string> = {
   expected: 'a name of 1 to 31 letters, digits, dots, underscores and hyphens, or a number below 2097151',
   json: 'string',
   read: value => {
@@ -60,14 +65,34 @@ const account: FieldType<string> = {
   }
 }
 
-const fileMode: FieldType<string> = {
-  expected: 'three octal digits, such as "0644"',
+export const fileMode: FieldType<string> = {
+  expected: 'three or four octal digits, such as "0644" or "2755"',
   json: 'string',
   read: value => {
-    const digits = /^0?([0-7]{3})$/.exec(freeText.read(value))?.[1]
-    if (digits === undefined) throw new ValueError('')
-    return `0${digits}`
+    const digits = freeText.read(value)
+    if (!/^[0-7]{3,4}$/.test(digits)) throw new ValueError('')
+    const bits = Number.parseInt(digits, 8)
+    if ((bits & 0o4100) === 0o4000 || (bits & 0o2010) === 0o2000)
+      throw new ValueError(`is ${digits}: setuid and setgid mean nothing where nobody may run the file`)
+    return digits.padStart(4, '0')
   }
+}
+
+/** Where a link leads. */
+const linkTarget: FieldType<string> = {
+  expected: `a path of 1 to ${mostTargetBytes} bytes, without control characters`,
+  json: 'string',
+  read: value => {
+    const read = freeText.read(value)
+    if (read === '' || Buffer.byteLength(read) > mostTargetBytes || /[\u0000-\u001f\u007f]/.test(read))
+      throw new ValueError('')
+    return read
+  }
+}
+
+function contentLimit(text: string): string | undefined {
+  const { length } = Buffer.from(text, 'base64')
+  return length > mostContentBytes ? `has ${length} bytes: ${mostContentBytes} at most` : undefined
 }
 
 /** A template that compiles, and is not too long. */
@@ -84,7 +109,14 @@ function templateLimit(text: string): string | undefined {
 }
 
 const fields = [
-  { name: 'path', type: nodePath, meaning: 'where it stands on a node' },
+  {
+    name: 'path',
+    type: nodePath,
+    // In a tar of svcd's, such names stand for directories and links (lib/boot/node-files.ts).
+    limit: path =>
+      path.includes('/.svc-') ? "has a name that begins with .svc-, which is svcd's own" : undefined,
+    meaning: 'where it stands on a node'
+  },
   { name: 'owner', type: account, default: 'root', meaning: 'its user on the node, by name or number' },
   { name: 'group', type: account, default: 'root', meaning: 'its group on the node, by name or number' },
   { name: 'mode', type: fileMode, default: '0644', meaning: 'who may read, write and run it' },
@@ -95,7 +127,20 @@ const fields = [
     limit: templateLimit,
     meaning: 'its text, a template (docs/files.md)'
   },
-  comment
+  comment,
+  {
+    name: 'kind',
+    type: oneOf('file', 'directory', 'link'),
+    default: 'file',
+    meaning: 'what stands there: a directory may hold more, a link leads to its target'
+  },
+  { name: 'target', type: linkTarget, meaning: 'where a link leads' },
+  {
+    name: 'content',
+    type: base64,
+    limit: contentLimit,
+    meaning: 'its bytes in base64, in the place of a template'
+  }
 ] as const satisfies Table
 
 export type FileDoc = { readonly name: string } & Stored<typeof fields>
@@ -113,10 +158,23 @@ export const file: ObjectType<FileDoc> = {
   parameter: 'filename',
   fields,
   newName: ['newfilename'],
+  leavesOut: doc => (['kind', 'target', 'content'] as const).filter(name => doc[name] === undefined),
   ...named,
   *checks(_view, doc, title) {
     yield () => {
-      if (doc.path === undefined) throw badRequest(`${title}: field "path" is missing`)
+      const { path, kind = 'file', target, template = '', content } = doc
+      if (path === undefined) throw badRequest(`${title}: field "path" is missing`)
+      const no = (field: string, why: string) => badRequest(`${title}: field "${field}" ${why}`)
+      if (kind === 'link' && target === undefined) throw no('target', 'is missing: a link needs it')
+      if (kind !== 'link' && target !== undefined) throw no('target', `belongs to a link, not to a ${kind}`)
+      if (kind !== 'file' && template !== '') throw no('template', `belongs to a file, not to a ${kind}`)
+      if (kind !== 'file' && content !== undefined) throw no('content', `belongs to a file, not to a ${kind}`)
+      if (template !== '' && content !== undefined) throw no('content', 'and "template" do not go together')
+      // The names by which directories and links stand in a tar are longer.
+      const [name = ''] = path.split('/').slice(-1)
+      const over = kind === 'link' ? Buffer.byteLength(name) + 10 - mostNameBytes : 0
+      const deep = kind === 'directory' ? Buffer.byteLength(path) - 1 - mostDirectoryBytes : 0
+      if (over > 0 || deep > 0) throw no('path', `is too long by ${over + deep} bytes for a ${kind}`)
     }
   },
   /** Another path must not be that of a file beside it. */

@@ -40,8 +40,8 @@ image_path() (
   printf '%s' "$_SYSTEMROOT$resolved"
 )
 
-# Writes standard input to the file $1 of the image, with mode $2. The file is replaced as a whole. A link of that name
-# is replaced, not followed. At no moment does the file have a wider mode.
+# Writes standard input to the file $1 of the image, with mode $2 and, where $3 is given, for that OWNER:GROUP of the image.
+# The file is replaced as a whole. A link of that name is replaced, not followed. At no moment does the file have a wider mode.
 image_place() {
   place_path=$(image_path "$1")
   if [ -z "$place_path" ] || { [ -d "$place_path" ] && ! [ -L "$place_path" ]; }; then
@@ -49,7 +49,8 @@ image_place() {
     return 1
   fi
   if mkdir -p "${place_path%/*}" && rm -f "$place_path.svc-new" &&
-    (umask 077 && cat > "$place_path.svc-new") && chmod "$2" "$place_path.svc-new"; then
+    (umask 077 && cat > "$place_path.svc-new") && { [ -z "${3:-}" ] || place_owner "$3"; } &&
+    chmod "$2" "$place_path.svc-new"; then
     if [ -L "$place_path" ]; then
       rm -f "$place_path"
     fi
@@ -57,7 +58,14 @@ image_place() {
   fi
   # Half a file must not stay, and half a secret least of all.
   rm -f "$place_path.svc-new"
-  complain "cannot write $1 in the image"
+  complain "cannot write $1 in the image${place_why:-}"
+  return 1
+}
+
+# Gives the new file to the OWNER:GROUP $1, which the image knows.
+place_owner() {
+  place_why=$(in_image chown "$1" "${place_path#"$_SYSTEMROOT"}.svc-new" 2>&1 >/dev/null) && place_why='' && return 0
+  place_why=": $(last_words "$place_why")"
   return 1
 }
 
@@ -114,15 +122,20 @@ image_program() {
   return 1
 }
 
-# Writes a secret: content in base64, always with mode 0600.
+# Writes a secret: content in base64, for root with mode 0600, or with mode, owner and group in the words of $3.
 place_secret() {
   secret_file=$_TMP/secret
+  secret_mode=600 secret_owner=''
+  if [ -n "${3:-}" ]; then
+    secret_mode=${3%% *} secret_owner=${3#* }
+    secret_owner=${secret_owner% *}:${3##* }
+  fi
   if ! (umask 077 && decode "$2" > "$secret_file"); then
     rm -f "$secret_file"
     complain "the content of the secret for $1 cannot be decoded"
     return 1
   fi
-  image_place "$1" 600 < "$secret_file"
+  image_place "$1" "$secret_mode" "$secret_owner" < "$secret_file"
   secret_status=$?
   rm -f "$secret_file"
   return "$secret_status"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md).
 #
+# In the tar a file .svc-directory stands for its directory, and .svc-link.NAME for a link NAME whose target it holds.
 # Without TAR it fetches them from the controller, with the node's own token, as /etc/svc/files.conf says. Each file is
 # replaced as a whole, or not at all. A link among the directories of a path is followed inside the root alone, and only
 # where nobody but root can have made it; a link in the place of the file is replaced.
@@ -105,6 +106,14 @@ trusted() {
   esac
 }
 
+# Whether root alone can come into the present directory. It may have the group of the one that it is in, and hand it on.
+private() {
+  case $(stat -c '%u %a' .) in
+    '0 700' | '0 2700') ;;
+    *) return 1 ;;
+  esac
+}
+
 # Goes to the directory $1, a path below the root, and makes what is missing of it. The place that was reached is asked for
 # after each step, because somebody may exchange a directory for a link meanwhile.
 enter() {
@@ -159,36 +168,74 @@ enter() {
   done
 }
 
-# Puts the file $1 of the tar in its place. In a directory of its own, where nobody else can write, it gets its text, its
-# owner and its mode; then it is renamed.
-put() (
-  name=${1##*/}
-  case $1 in
-    */*) enter "${1%/*}" ;;
-    *) enter '' ;;
-  esac || exit 1
-  if [ -d "./$name" ] && ! [ -L "./$name" ]; then
-    say "/$1 is a directory" >&2
-    exit 1
-  fi
-  wanted=$(stat -c '%u %g %a' "$tree/$1") || exit 1
+# Reads owner, group and mode of the file $1 of the tar, which is $2 on this system.
+access_of() {
+  wanted=$(stat -c '%u %g %a' "$tree/$1") || return 1
   mode=${wanted##* }
   owner=${wanted%% *}
   group=${wanted#* }
   group=${group% *}
   if [ "$owner" = "$unknown" ] || [ "$group" = "$unknown" ]; then
-    say "/$1: this system does not know its owner or its group" >&2
+    say "/$2: this system does not know its owner or its group" >&2
+    return 1
+  fi
+}
+
+# Makes the directory that the file $1 of the tar stands for, with the owner and the mode of that file; what is in it stays.
+put_directory() (
+  path=${1%/.svc-directory}
+  access_of "$1" "$path" || exit 1
+  if ! enter "$path"; then
+    say "/$path cannot be made a directory" >&2
     exit 1
   fi
-  if [ -f "./$name" ] && ! [ -L "./$name" ] && [ "$(stat -c '%u %g %a' "./$name")" = "$wanted" ] &&
+  if [ "$(stat -c '%u %g %a' .)" = "$wanted" ]; then
+    exit 0
+  fi
+  # A mode in digits alone leaves these bits to a directory.
+  if chown "$owner:$group" . && chmod ug-s . && chmod "$mode" .; then
+    say "/$path is new"
+    exit 0
+  fi
+  say "/$path cannot be given to its owner" >&2
+  exit 1
+)
+
+# Puts the file $1 of the tar in its place, or the link that it stands for. In a directory of its own, where nobody else can write, it gets its text, its
+# owner and its mode; then it is renamed.
+put() (
+  name=${1##*/}
+  case $1 in
+    */*) directory=${1%/*} ;;
+    *) directory='' ;;
+  esac
+  leads=''
+  case $name in
+    .svc-link.*)
+      name=${name#.svc-link.}
+      leads=$(cat "$tree/$1") || exit 1
+      ;;
+  esac
+  path=${directory:+$directory/}$name
+  enter "$directory" || exit 1
+  if [ -d "./$name" ] && ! [ -L "./$name" ]; then
+    say "/$path is a directory" >&2
+    exit 1
+  fi
+  access_of "$1" "$path" || exit 1
+  if [ -n "$leads" ]; then
+    if [ -L "./$name" ] && [ "$(readlink "./$name")" = "$leads" ] &&
+      [ "$(stat -c '%u %g' "./$name")" = "$owner $group" ]; then
+      exit 0
+    fi
+  elif [ -f "./$name" ] && ! [ -L "./$name" ] && [ "$(stat -c '%u %g %a' "./$name")" = "$wanted" ] &&
     cmp -s "$tree/$1" "./$name"; then
     exit 0
   fi
   here=$(pwd -P)
   made=$(mktemp -d ./.svc-files.XXXXXX) || exit 1
-  if cd -P "$made" && [ "$(pwd -P)" = "${here%/}/${made#./}" ] && [ "$(stat -c '%u %a' .)" = '0 700' ]; then
-    if cat "$tree/$1" > new && chown "$owner:$group" new && chmod "$mode" new &&
-      { sync new || sync; } 2>/dev/null && mv -fT new "../$name"; then
+  if cd -P "$made" && [ "$(pwd -P)" = "${here%/}/${made#./}" ] && private; then
+    if fill "$1" "$leads" && mv -fT new "../$name"; then
       written=yes
     else
       rm -f new
@@ -196,13 +243,22 @@ put() (
     fi
     cd .. && rmdir "$made"
     if [ -n "$written" ]; then
-      say "/$1 is new"
+      say "/$path is new"
       exit 0
     fi
   fi
-  say "/$1 cannot be written" >&2
+  say "/$path cannot be written" >&2
   exit 1
 )
+
+# Makes the file $1 of the tar in the present directory, under the name new, or a link to $2.
+fill() {
+  if [ -n "$2" ]; then
+    ln -s -- "$2" new && chown -h "$owner:$group" new
+  else
+    cat "$tree/$1" > new && chown "$owner:$group" new && chmod "$mode" new && { sync new || sync; } 2>/dev/null
+  fi
+}
 
 root=/
 archive=''
@@ -240,12 +296,21 @@ fi
 if [ -n "$(find "$tree" ! -type d ! -type f)" ]; then
   die 'the tar holds something that is neither a file nor a directory'
 fi
-find "$tree" -type f > "$stage/list"
+# Directories come first, each after the one that it is in: what is in them then finds them as they are to be.
+find "$tree" -type f -name .svc-directory | sort > "$stage/list"
+find "$tree" -type f ! -name .svc-directory >> "$stage/list"
 failed=0
 while IFS= read -r found; do
-  if put "${found#"$tree"/}"; then
+  member=${found#"$tree"/}
+  case ${member##*/} in
+    .svc-directory) placed=${member%/.svc-directory} && put_directory "$member" ;;
+    .svc-link.*) placed=${member%.svc-link.*}${member##*.svc-link.} && put "$member" ;;
+    *) placed=$member && put "$member" ;;
+  esac
+  # shellcheck disable=SC2181 # that of one of these
+  if [ "$?" -eq 0 ]; then
     if [ -z "$root" ] && command -v restorecon >/dev/null; then
-      restorecon "${found#"$tree"}" 2>/dev/null
+      restorecon "/$placed" 2>/dev/null
     fi
   else
     failed=1

@@ -1,0 +1,158 @@
+import { isDeepStrictEqual } from 'node:util'
+import { inTurns } from '../concurrency.js'
+import type { Model } from '../model/model.js'
+import type { Change } from '../model/stored.js'
+import { maps, text, textMap, texts } from '../variables.js'
+
+const clusterInterface = {
+  title: 'interface of a node of the cluster',
+  meaning: 'One interface of a node; one of the BMC is called BMC.',
+  variables: {
+    interface: text('its name'),
+    network: text("the name of its network, '' without one"),
+    ipaddress: text("'' without a fixed address")
+  }
+} as const
+const clusterNode = {
+  title: 'node of the cluster',
+  meaning: 'A node, as the files of all nodes may see it.',
+  variables: {
+    name: text('its name'),
+    hostname: text('`<node>.<domain>`, the bare name without a domain'),
+    group: text("name of its group, '' without one"),
+    ipaddress: text("address of its provision interface, '' without one"),
+    interfaces: maps(clusterInterface, 'its interfaces'),
+    variables: textMap('its variables in force')
+  }
+} as const
+const clusterGroup = {
+  title: 'group of the cluster',
+  meaning: 'A group, as the files of all nodes may see it.',
+  variables: {
+    name: text('its name'),
+    nodes: texts('names of its nodes'),
+    variables: textMap('its variables in force')
+  }
+} as const
+const clusterNetwork = {
+  title: 'network of the cluster',
+  meaning: 'A network, as the files of all nodes may see it.',
+  variables: {
+    name: text('its name'),
+    network: text('such as 10.141.0.0/16'),
+    gateway: text("'' without one"),
+    nameserver: text("address of its name server, '' without one"),
+    ntp_server: text("its NTP servers, '' without any")
+  }
+} as const
+
+/** What the templates of files see of the whole cluster (rules 4.25). */
+export const clusterVariables = {
+  nodes: maps(clusterNode, 'all nodes, by name'),
+  groups: maps(clusterGroup, 'all groups, by name'),
+  networks: maps(clusterNetwork, 'all networks, by name')
+} as const
+
+/** Whether a template may see any of it. */
+export const seesCluster = (template: string): boolean => /\b(?:nodes|groups|networks)\b/.test(template)
+
+/** The fields that it is made of. */
+const held: Readonly<Record<string, readonly string[]>> = {
+  node: ['name', 'group', 'domain', 'provision_interface', 'interfaces', 'variables'],
+  group: ['name', 'domain', 'provision_interface', 'variables'],
+  network: ['name', 'network', 'gateway', 'ns_ip', 'ntp_server']
+}
+
+/** The cluster as JSON text in parts, and a number that another state of it does not have. */
+export interface ClusterText {
+  readonly version: number
+  readonly parts: readonly string[]
+}
+
+const PART_CHARACTERS = 65_536
+
+/** Keeps the cluster as text: it is made when it is asked for, in turns, and made anew after a change. */
+export class ClusterData {
+  #version = 0
+  #kept: Promise<ClusterText> | undefined
+
+  constructor(private readonly model: Model) {}
+
+  /** Objects have changed: the text is made anew if it holds something of them, and not for what a node reports of itself. */
+  changed(changes: readonly Pick<Change, 'type' | 'before' | 'after'>[]): void {
+    const isHeld = changes.some(({ type, before = {}, after = {} }) => {
+      const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[]
+      return type === 'cluster' || held[type]?.some(field => !isDeepStrictEqual(was?.[field], is?.[field]))
+    })
+    if (!isHeld) return
+    this.#version++
+    this.#kept = undefined
+  }
+
+  /** Whether a version is that of now. */
+  isNow = (version: number): boolean => version === this.#version
+
+  /** The text of now. It rejects with an Error where the cluster has more than `most` characters. */
+  text(most: number): Promise<ClusterText> {
+    const version = this.#version
+    this.#kept ??= inTurns(this.#make(most)).then(parts => ({ version, parts }))
+    return this.#kept
+  }
+
+  *#make(most: number): Generator<void, string[]> {
+    const { model } = this
+    const { view } = model
+    // In parts, because one long text would be put together, and copied, in one turn of the event loop.
+    const parts: string[] = []
+    let part = ''
+    let separator = '{"nodes":['
+    let characters = 0
+    const add = (entry: object) => {
+      const json = JSON.stringify(entry)
+      part += separator + json
+      separator = ','
+      characters += json.length
+      if (characters > most)
+        throw new Error(`the nodes, groups and networks have more than ${most} characters`)
+      if (part.length < PART_CHARACTERS) return
+      parts.push(part)
+      part = ''
+    }
+    for (const name of [...view.names('node')]) {
+      yield
+      const node = view.get('node', name)
+      if (!node) continue
+      const { hostname, provision, interfaces, variables } = model.effective(node)
+      const shown = interfaces.map(({ interface: of, network = '', ipaddress = '' }) => ({
+        ...{ interface: of, network, ipaddress }
+      }))
+      const ipaddress = provision?.ipaddress ?? ''
+      add({ name, hostname, group: node.group ?? '', ipaddress, interfaces: shown, variables })
+    }
+    const list = (name: string) => {
+      // One that is empty has not begun yet.
+      part += `${separator === ',' ? '' : separator}]`
+      separator = `,"${name}":[`
+    }
+    list('groups')
+    for (const name of [...view.names('group')]) {
+      yield
+      const nodes = [...(view.index.members(name)?.all.values ?? [])]
+      const variables = { ...model.cluster.variables, ...view.get('group', name)?.variables }
+      add({ name, nodes, variables })
+    }
+    list('networks')
+    for (const name of [...view.names('network')]) {
+      yield
+      const {
+        network = '',
+        gateway = '',
+        ns_ip: nameserver = '',
+        ntp_server = ''
+      } = view.get('network', name) ?? {}
+      add({ name, network, gateway, nameserver, ntp_server })
+    }
+    list('')
+    return [...parts, `${part}}`]
+  }
+}
