@@ -15,5 +15,12 @@ process.exit(await ctl(process.argv.slice(3)).catch(error => {
 buildSync({
   stdin: { contents, resolveDir: join(root, 'dist') },
   outfile: join(root, 'dist', 'svcctl.js'),
-  ...{ bundle: true, minify: true, platform: 'node', format: 'esm', target: 'es2022', logLevel: 'warning' }
+  ...{
+    absWorkingDir: root,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'es2022',
+    logLevel: 'warning'
+  }
 })

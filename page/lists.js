@@ -461,7 +461,7 @@ export function auditView(place, { isAdmin, events }) {
     fill(place, h('h1', {}, 'Audit log'), empty('An admin can read it.'))
     return () => {}
   }
-  let by = 'users'
+  let by = location.hash.endsWith('?by=machines') ? 'machines' : 'users'
   const list = loaded(
     place,
     'Audit log',
@@ -504,11 +504,11 @@ export function auditView(place, { isAdmin, events }) {
           {
             onchange: event => {
               by = event.target.value
+              history.replaceState(null, '', by === 'users' ? '#/audit' : `#/audit?by=${by}`)
               list.again()
             }
           },
-          h('option', { value: 'users' }, 'users'),
-          h('option', { value: 'machines' }, 'machines')
+          ['users', 'machines'].map(value => h('option', { value, selected: value === by }, value))
         )
       )
     )

@@ -16,7 +16,7 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines
  */
 export async function edited(session: Session, type: Described, path: string, object: JsonObject) {
   const { terminal, controller, options, paint } = session
-  const first = head + [...linesOf(type, object)].join('\n')
+  const first = head + [...linesOf(type, object), ''].join('\n')
   const before = valuesIn(first)
   if (!options.yes && !options.dryrun && !terminal.shows.in)
     throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')

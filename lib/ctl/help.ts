@@ -24,17 +24,9 @@ export const optionTexts = [
 const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
 
+const login = ['login', 'logout', 'token', 'completion', 'import']
 /** The first words of a command line. */
-export const commands = [
-  'login',
-  'logout',
-  'token',
-  'completion',
-  'import',
-  ...Object.keys(plainVerbs),
-  'cluster',
-  ...typeNames
-]
+export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', ...typeNames]
 
 const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
 

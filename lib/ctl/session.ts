@@ -7,7 +7,7 @@ import { yamlLines } from './yaml.js'
 
 /** What `-o` may say. */
 export const formats = ['text', 'json', 'csv', 'yaml'] as const
-/** YAML is JSON in other clothes: what is shown as YAML is asked for, and made, as JSON. */
+/** The form that is asked for: a value that is shown as YAML is asked for as JSON. */
 export type Format = Exclude<(typeof formats)[number], 'yaml'>
 
 /** The options of a command line, as they were given. */

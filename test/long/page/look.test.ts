@@ -49,6 +49,8 @@ t.test('what is looked for is found, and nothing else', async t => {
     ['rack row 12 b outdated', ['node005']],
     ['outdated rack 112', ['node003']],
     ['rack 2', []],
+    ['rack node003', []],
+    ['node003 rack', ['node003']],
     ['10.141.0.1', ['node001']],
     ['10.141.0.77', ['node007']],
     [mac(2).toUpperCase(), ['node003']],
@@ -95,6 +97,12 @@ t.test('the address says what is shown, and shows it to somebody else', async t 
   await other.page.getByRole('link', { name: '4 nodes' }).click()
   await other.page.getByText('4 of 13 nodes').waitFor()
   t.equal(new URL(other.page.url()).hash, '#/cluster?find=login')
+  const audit = await window(t, desktop, '/#/audit')
+  await audit.page.getByLabel('Changes by').selectOption('machines')
+  t.equal(new URL(audit.page.url()).hash, '#/audit?by=machines')
+  await audit.page.reload()
+  await audit.page.getByRole('heading', { name: 'Audit log' }).waitFor()
+  t.equal(await audit.page.getByLabel('Changes by').inputValue(), 'machines')
   // What nobody made by a click.
   const odd = '/#/cluster?find=%00%3Cimg%3E&only=up,constructor&by=__proto__&as=x&sort=toString&page=-7'
   const { page: third, problems } = await window(t, desktop, odd)
