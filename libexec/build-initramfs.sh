@@ -131,7 +131,6 @@ with_initramfs_tools() {
   # not at all: each kernel of a distribution knows gzip.
   if ! [ -e "/boot/config-$kernel" ]; then
     config=/boot/config-$kernel
-    mkdir -p /boot
     trap 'rm -f "$config"' EXIT
     cp "/lib/modules/$kernel/config" "$config" 2>/dev/null || echo CONFIG_RD_GZIP=y > "$config"
   fi
@@ -147,6 +146,8 @@ else
   exit 0
 fi
 tell "tool $tool"
+# Directories that are made here at the top of the image are not the image's (hold-image.sh).
+[ -d /boot ] || fail 'the image has no directory /boot, where its initramfs lies: make it, with mode 0755'
 check_programs
 check_kernel
 known_drivers
@@ -159,7 +160,6 @@ if ! [ -s "$built" ]; then
 fi
 
 result=$(result_path)
-mkdir -p /boot
 rm -rf /boot/.svc-initrd.new
 rm -f ${config:+"$config"}
 trap 'rm -rf /boot/.svc-initrd.new' EXIT

@@ -152,7 +152,7 @@ if [ "${3:-}" = shell ]; then
   mkdir run/svc
   printf '#!/bin/sh\nexit 101\n' >run/svc/policy-rc.d
   chmod 755 run/svc/policy-rc.d
-  cat /etc/resolv.conf >run/svc/resolv.conf
+  cat /etc/resolv.conf >run/svc/resolv.conf || : # A machine may have none.
   # The image's own may be a link to one of these.
   for directory in systemd/resolve NetworkManager resolvconf; do
     mkdir -p "run/$directory"

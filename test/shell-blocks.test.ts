@@ -42,7 +42,7 @@ const packages = 'it installs packages and changes the set-up of the machine'
 /** What no test types, and why. */
 const notRun: Readonly<Record<string, string>> = {
   'README.md#Make an image':
-    'debootstrap takes minutes; docs/getting-started.md has the same, which test/long/getting-started.test.ts runs',
+    'debootstrap takes minutes; test/long/elsewhere.test.ts runs its command, and packs the image',
   'docs/backup.md#A backup': 'it writes below /root; test/backup/backup.test.ts runs the command',
   'docs/backup.md#Restoring it': `${systemd}; test/long/move.test.ts moves a controller`,
   'docs/backup.md#A whole copy': systemd,

@@ -30,10 +30,10 @@ svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfa
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv drivers/net/usb
   drivers/net/vmxnet3 drivers/char/ipmi'
 
-# Drivers that did not come with the kernel (DKMS, kmod-…, weak-updates): their names, in the kernel's directory $1. Those
-# of displays, and what needs them, are large, and no installation needs them.
+# Drivers that did not come with the kernel (updates/, extra/, weak-updates/, misc/: all that lies beside its own): their names, in
+# the kernel's directory $1. Those of displays, and what needs them, are large, and no installation needs them.
 svc_added_modules() {
-  added=$(find "$1/updates" "$1/extra" "$1/extramodules" "$1/weak-updates" -name '*.ko*' 2>/dev/null | sort)
+  added=$(cd "$1" 2>/dev/null && find . -type d \( -path ./kernel -o -path ./build -o -path ./source \) -prune -o -name '*.ko*' -print | sed "s|^\.|$1|" | sort)
   # PCI's class of displays.
   displays=' '
   for file in $added; do

@@ -366,6 +366,23 @@ t.test("the settings of Debian's cloud image do not name another machine's disk"
   )
 })
 
+t.test('options that name a disk are taken out, and no other ones that end so', async t => {
+  const options =
+    'root=/dev/vda1 quiet rd.luks.root=a my-root=b systemd.root=c resume=UUID=1  rd.lvm.lv=x/y no.rd.lvm.lv=z rootflags=q'
+  const kept = ' quiet rd.luks.root=a my-root=b systemd.root=c    no.rd.lvm.lv=z '
+  const image = grubImage('grub', '', {
+    'etc/default/grub': `GRUB_CMDLINE_LINUX_DEFAULT="${options}"\nGRUB_CMDLINE_LINUX=root=/dev/sda1\n# root=/dev/sdb\n`,
+    'etc/default/grub.d/50-site.cfg': `GRUB_CMDLINE_LINUX='${options}'\n`
+  })
+  const done = await install(t, plan('ash', image))
+  completed(t, done)
+  t.equal(
+    done.machine.read('etc/default/grub'),
+    `GRUB_CMDLINE_LINUX_DEFAULT="${kept}"\nGRUB_CMDLINE_LINUX=\n# root=/dev/sdb\n`
+  )
+  t.equal(done.machine.read('etc/default/grub.d/50-site.cfg'), `GRUB_CMDLINE_LINUX='${kept}'\n`)
+})
+
 t.test('what cannot get a boot loader', async t => {
   const grub = grubImage('grub')
   const memory = await install(t, { ...plan('ash', grub), data: { localinstall: true } })
@@ -478,6 +495,11 @@ const roots: Readonly<
     '/dev/mapper/mpatha',
     { sdb: {}, sdc: {}, 'dm-0': mapping('mpatha', 'mpath-3600', 'sdb', 'sdc') },
     ['dm-0']
+  ],
+  'a disk whose name has a slash': [
+    '/dev/cciss/c0d0p2',
+    { 'cciss!c0d0': {}, 'cciss!c0d0p2': { of: 'cciss!c0d0' } },
+    ['cciss/c0d0']
   ],
   'btrfs of two partitions': ['/dev/sda2', twoDisks, ['nvme0n1', 'sda']]
 }

@@ -219,6 +219,23 @@ t.test('svc_wipe empties real disks, and refuses all where one is in use', async
     'kept',
     'what lies between is not written over: that would take hours'
   )
+  // Old controllers of RAID have a slash in the names of their disks, which is ! in sysfs.
+  const [odd, devices, sys] = [join(directory, 'odd'), '/dev/cciss-of-svcd', join(directory, 'sys')]
+  closeSync(openSync(odd, 'w'))
+  truncateSync(odd, 4 << 20)
+  execFileSync('mkfs.ext4', ['-q', odd])
+  const loop = execFileSync('losetup', ['--find', '--show', odd], { encoding: 'utf8' }).trim()
+  t.teardown(() => execFileSync('losetup', ['--detach', loop]))
+  t.teardown(() => rmSync(devices, { recursive: true }))
+  for (const path of [devices, sys]) mkdirSync(path)
+  const real = `/sys/class/block/${loop.slice(5)}`
+  symlinkSync(real, join(sys, 'cciss-of-svcd!c0d0'))
+  const number = readFileSync(`${real}/dev`, 'utf8').trim().split(':')
+  execFileSync('mknod', [`${devices}/c0d0`, 'b', ...number])
+  const edited = readFileSync(wiping, 'utf8').replace('sys=/sys/class/block', `sys=${sys}`)
+  execFileSync('sh', ['-c', edited, 'svc_wipe', `${devices}/c0d0`])
+  t.ok(bytes(odd, 0, 1 << 20).every(byte => byte === 0))
+
   t.throws(() =>
     execFileSync('ls', [`/sys/class/block/${one.slice(5)}/${one.slice(5)}p1`], { stdio: 'pipe' })
   )

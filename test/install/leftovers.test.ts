@@ -93,6 +93,25 @@ for (const shell of ['bash', 'ash'] as const) {
   })
 }
 
+t.test('what a killed run has left is ended before its disks are', async t => {
+  const controller = await startFakeController(t)
+  controller.files.set('/files/rocky9.tar.gz', packImage())
+  // Disks are worked on: what of the script runs then?
+  const swapoff =
+    'for pid in $(cat /pids); do ! grep -q sleep "/proc/$pid/cmdline" || echo "$pid" >> /busy; done'
+  const machine = new InstallingNode(t, { shell: 'bash', programs: { swapoff } })
+  machine.write('pids', '')
+  const partscript = base64('mount -t tmpfs /dev/fake1 /sysroot')
+  const killed = `${stays['with a session of its own']}\nsleep 0.3; kill -9 $PPID; sleep 1`
+  const script = (postscript: string) =>
+    installScript(installData({ ...controller.place, partscript, postscript: base64(postscript) }))
+  const runs = await machine.run(script(killed), script('true'))
+  exits(t, runs, [137, 0])
+  t.match(machine.text('pids'), /^\d+\n$/, 'it had been started')
+  t.notOk(machine.has('busy'))
+  t.strictSame(left(machine), [])
+})
+
 t.test('a kernel without cgroups: what has the environment or the root directory of a script', async t => {
   const mount = 'case $* in *cgroup2*) exit 1 ;; esac; exec /usr/bin/mount "$@"'
   const few = ['in the background', 'with a session of its own', 'whose parent is gone'].map(

@@ -13,7 +13,9 @@ const said: Record<string, [alias: string, depends: string]> = {
   ixgbe: ['pci:v00008086d000010B6sv*sd*bc*sc*i*', 'dca'],
   r8125: ['pci:v000010ECd00008125sv*sd*bc02sc00i*', ''],
   mlx5_core: ['pci:v000015B3d00001019sv*sd*bc*sc*i*', 'mlx_compat'],
-  'mpt3sas-vendor': ['', '']
+  'mpt3sas-vendor': ['', ''],
+  r8168: ['', ''],
+  hfi: ['', '']
 }
 
 // rules 9.4
@@ -35,7 +37,10 @@ t.test(
       'extra/nvidia/nvidia-modeset.ko': 'nvidia-modeset',
       'extra/mlnx-ofa_kernel/drivers/net/mlx5_core.ko.gz': 'mlx5_core',
       'extra/mpt3sas-vendor.ko': 'mpt3sas-vendor',
-      'kernel/drivers/net/in-tree.ko': 'no'
+      'misc/r8168.ko': 'r8168',
+      'site-drivers/net/hfi.ko': 'hfi',
+      'kernel/drivers/net/in-tree.ko': 'no',
+      'build/drivers/net/in-tree.ko': 'no'
     }
     for (const path of Object.keys(files)) write(`lib/modules/6.1.0-9/${path}`)
     write('lib/modules/6.1.0-9/extra/README.txt')
@@ -49,7 +54,7 @@ t.test(
     )
     write('bin/modinfo', `#!/bin/sh\ncase $2:$3 in\n${answers.join('\n')}\nesac\n`, 0o755)
     const env = [`PATH=${root}/bin:/usr/sbin:/usr/bin:/sbin:/bin`, 'LC_ALL=C']
-    const wanted = ['ixgbe', 'mlx5_core', 'mpt3sas_vendor', 'r8125']
+    const wanted = ['hfi', 'ixgbe', 'mlx5_core', 'mpt3sas_vendor', 'r8125', 'r8168']
     const taken = (text: string) => {
       const names = text.split(/\s+/)
       t.ok(names.includes('virtio_net'), 'those of the kernel')

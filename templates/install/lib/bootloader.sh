@@ -117,9 +117,9 @@ bootloader_copies() {
       *" $copies_disk "*) continue ;;
     esac
     copies_made=''
-    for copies_part in "/sys/class/block/${copies_disk##*/}"/*/partition; do
+    for copies_part in "/sys/class/block/$(block_name "$copies_disk")"/*/partition; do
       copies_part=${copies_part%/partition}
-      copies_part=/dev/${copies_part##*/}
+      copies_part=$(block_node "${copies_part##*/}")
       case $(in_image blkid -p -s PART_ENTRY_TYPE -o value "$copies_part" </dev/null 2>/dev/null) in
         c12a7328-f81f-11d2-ba4b-00a0c93ec93b | 0xef) ;;
         *) continue ;;
@@ -165,6 +165,15 @@ bootloader_bios() {
   fi
 }
 
+# A device has / in sysfs as ! (cciss!c0d0).
+block_name() {
+  printf '%s' "${1#/dev/}" | tr / '!'
+}
+
+block_node() {
+  printf '/dev/%s' "$1" | tr '!' /
+}
+
 # Names what the block device at $1 in sysfs lies on: each disk, as "disk NAME", and the programs that what lies between needs.
 # Partitions, arrays, volume groups and encryption are looked through; a disk with several paths is the mapping of them.
 layers() (
@@ -185,7 +194,7 @@ layers() (
     layers "$path/slaves/$each"
   done
   if [ -z "$lower" ]; then
-    printf 'disk %s\n' "${path##*/}" | tr '!' /
+    printf 'disk %s\n' "$(block_node "${path##*/}")"
   fi
 )
 
@@ -193,7 +202,7 @@ layers() (
 layers_of() (
   source=$(mount_source "$_SYSTEMROOT$1") || exit 1
   name=$(readlink -f "$source") || name=$source
-  name=${name##*/}
+  name=$(block_name "$name")
   if ! [ -e "/sys/class/block/$name" ]; then
     name=$(grep -lxF "${source#/dev/mapper/}" /sys/class/block/*/dm/name 2>/dev/null)
     name=${name%/dm/name}
@@ -212,7 +221,7 @@ layers_of() (
 
 # The disks that hold the file system at $1 of the image.
 disks_of() {
-  layers_of "$1" | sed -n 's|^disk |/dev/|p'
+  layers_of "$1" | sed -n 's|^disk ||p'
 }
 
 # The disks that hold /boot: each gets a boot loader, so that the node starts without the others too.

@@ -144,8 +144,8 @@ fstab_swaps() {
   done < /proc/swaps
   fstab_disks=$(disks_of '')
   for fstab_block in /sys/class/block/*; do
-    fstab_swap=/dev/${fstab_block##*/}
-    for fstab_disk in $(layers "$fstab_block" | sed -n 's|^disk |/dev/|p'); do
+    fstab_swap=$(block_node "${fstab_block##*/}")
+    for fstab_disk in $(layers "$fstab_block" | sed -n 's|^disk ||p'); do
       case " $(printf '%s' "$fstab_disks" | tr '\n' ' ') " in
         *" $fstab_disk "*) ;;
         *) continue ;;

@@ -22,12 +22,13 @@ grub_settings() {
 }
 
 # Options of the image that name disks of another machine: the kernel would wait for them.
-_DISK_OPTIONS='\<\(resume\|resume_offset\|root\|rootflags\|rd\.lvm\.[lv][vg]\|rd\.luks\.uuid\|rd\.md\.uuid\)=[^ "'"'"']*'
+# What stands before them is kept: an option of another name may end so (rd.luks.root=).
+_DISK_OPTIONS='\([[:blank:]"'"'"'=]\)\(resume\|resume_offset\|root\|rootflags\|rd\.lvm\.[lv][vg]\|rd\.luks\.uuid\|rd\.md\.uuid\)=[^ "'"'"']*'
 
 grub_forget() {
   grub_found=$(image_file "$1") && grep -q "^[[:blank:]]*GRUB_CMDLINE.*$_DISK_OPTIONS" "$grub_found" || return 0
   log "options that name disks of another machine are taken out of $1"
-  sed "/^[[:blank:]]*GRUB_CMDLINE/s/$_DISK_OPTIONS//g" "$grub_found" | image_place "${grub_found#"$_SYSTEMROOT"}" 644
+  sed "/^[[:blank:]]*GRUB_CMDLINE/s/$_DISK_OPTIONS/\\1/g" "$grub_found" | image_place "${grub_found#"$_SYSTEMROOT"}" 644
 }
 
 grub_variables() {

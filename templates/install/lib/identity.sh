@@ -1,69 +1,70 @@
 # Files that must differ from node to node: those of the image are removed before the node's own are written.
 
-# Removes the files of the image that match the patterns. Only the last part of a pattern holds wildcards. Links stay:
-# what a link points to has a name of its own.
-forget_identity() (
+# Calls $1 with the pattern $2 and a file, for each file of the image that matches it. Only its last part holds wildcards.
+each_match() (
   IFS=''
-  for identity_pattern; do
-    identity_directory=$_SYSTEMROOT
-    if [ -n "${identity_pattern%/*}" ]; then
-      identity_directory=$(image_path "${identity_pattern%/*}" whole) || continue
-    fi
-    # shellcheck disable=SC2231 # the pattern is to be expanded
-    for identity_file in "$identity_directory"/${identity_pattern##*/}; do
-      if [ -f "$identity_file" ] && ! [ -L "$identity_file" ] && ! forget_file "$identity_pattern" "$identity_file"; then
-        complain "cannot remove ${identity_file#"$_SYSTEMROOT"} from the image"
-        exit 1
-      fi
-    done
+  match_directory=$_SYSTEMROOT
+  if [ -n "${2%/*}" ]; then
+    match_directory=$(image_path "${2%/*}" whole) || exit 0
+  fi
+  # shellcheck disable=SC2231 # the pattern is to be expanded
+  for match_file in "$match_directory"/${2##*/}; do
+    "$1" "$2" "$match_file" || exit 1
   done
 )
+
+# Links stay: what a link points to has a name of its own.
+forget_identity() {
+  for identity_pattern; do
+    each_match forget_file "$identity_pattern" || return 1
+  done
+}
 
 # systemd writes a new machine id into an empty file. When the file is missing, or holds the word uninitialized, systemd
 # takes the boot for the very first one, and enables and disables units as the distribution presets them.
 forget_file() {
+  if ! [ -f "$2" ] || [ -L "$2" ]; then
+    return 0
+  fi
   case $1 in
     /etc/machine-id)
       read -r identity_word < "$2"
-      if [ "$identity_word" != uninitialized ]; then
-        : > "$2"
-      fi
+      [ "$identity_word" = uninitialized ] || : > "$2"
       ;;
     *) rm -f "$2" ;;
-  esac
+  esac || {
+    complain "cannot remove ${2#"$_SYSTEMROOT"} from the image"
+    return 1
+  }
 }
 
 # Moves what the image holds of another machine out of the way: network files would give a node two addresses, and names
 # for storage would give two nodes one. They are kept in /etc/svc/aside. A link to /dev/null is nobody's.
-forget_machine() (
-  IFS=''
+forget_machine() {
   machine_names=''
   for machine_pattern; do
-    machine_directory=$_SYSTEMROOT
-    if [ -n "${machine_pattern%/*}" ]; then
-      machine_directory=$(image_path "${machine_pattern%/*}" whole) || continue
-    fi
-    # shellcheck disable=SC2231 # the pattern is to be expanded
-    for machine_file in "$machine_directory"/${machine_pattern##*/}; do
-      if ! machine_owns "$machine_file"; then
-        continue
-      fi
-      if ! machine_aside=$(image_path "/etc/svc/aside$machine_pattern") || ! mkdir -p "${machine_aside%/*}" ||
-        ! mv -f "$machine_file" "${machine_aside%/*}/"; then
-        complain "cannot move ${machine_file#"$_SYSTEMROOT"} of the image to /etc/svc/aside"
-        exit 1
-      fi
-      machine_names="$machine_names ${machine_file#"$_SYSTEMROOT"}"
-      # The start scripts of Debian make a name only where the file says so.
-      if [ "$machine_pattern" = /etc/iscsi/initiatorname.iscsi ] && [ -e "$_SYSTEMROOT/etc/debian_version" ]; then
-        echo GenerateName=yes | image_place /etc/iscsi/initiatorname.iscsi 600 || exit 1
-      fi
-    done
+    machine_names=$machine_names$(each_match forget_aside "$machine_pattern" 3>&1 >&2) || return 1
   done
   if [ -n "$machine_names" ]; then
     log "of another machine, moved to /etc/svc/aside:$(printf '%.1000s' "$machine_names" | tr -d '\000-\037\177')"
   fi
-)
+}
+
+forget_aside() {
+  if ! machine_owns "$2"; then
+    return 0
+  fi
+  if ! machine_aside=$(image_path "/etc/svc/aside$1") || ! mkdir -p "${machine_aside%/*}" ||
+    ! mv -f "$2" "${machine_aside%/*}/"; then
+    complain "cannot move ${2#"$_SYSTEMROOT"} of the image to /etc/svc/aside"
+    return 1
+  fi
+  printf ' %s' "${2#"$_SYSTEMROOT"}" >&3
+  # The start scripts of Debian make a name only where the file says so.
+  if [ "$1" = /etc/iscsi/initiatorname.iscsi ] && [ -e "$_SYSTEMROOT/etc/debian_version" ]; then
+    echo GenerateName=yes | image_place /etc/iscsi/initiatorname.iscsi 600
+  fi
+}
 
 # Whether a system would read the file. Other files in its directories are the image's.
 machine_owns() {

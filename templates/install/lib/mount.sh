@@ -59,6 +59,8 @@ partition_default() {
 }
 
 partition_script() {
+  # What a killed run has left would keep its disks busy.
+  script_end
   release_disks || return 1
   run_script partscript "$1" || return 1
   if ! mount_source "$_SYSTEMROOT" >/dev/null; then

@@ -119,6 +119,10 @@ script_group() {
 
 script_end() {
   script_group=$(cat "$_RUN/group" 2>/dev/null)
+  # After a run that was killed its mounts are gone.
+  if [ -n "$script_group" ] && ! [ -d "$script_group" ]; then
+    mount -t cgroup2 svcscript "$_RUN/cgroup" 2>/dev/null
+  fi
   script_tries=0
   while [ "$script_tries" -lt 100 ] && script_kill; do
     script_tries=$((script_tries + 1))

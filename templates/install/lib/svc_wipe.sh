@@ -13,6 +13,11 @@ say() {
   printf 'svc_wipe: %s\n' "$*" >&2
 }
 
+# The device of a name in sysfs, which has ! for / (cciss!c0d0).
+node() {
+  printf '/dev/%s' "$1" | tr '!' /
+}
+
 has() {
   command -v "$1" >/dev/null 2>&1
 }
@@ -53,7 +58,7 @@ mounted() {
     # A file system of several devices, such as btrfs, has a number of its own: there the source says which one.
     while read -r _ _ mount_number _ mount_point mount_rest; do
       case $mount_number:${mount_rest##* - } in
-        "$device_number":* | *" /dev/$device "*) printf '%s' "$mount_point" && return 0 ;;
+        "$device_number":* | *" $(node "$device") "*) printf '%s' "$mount_point" && return 0 ;;
       esac
     done < /proc/self/mountinfo
   done
@@ -62,8 +67,8 @@ mounted() {
 
 # Ends the swap on one device, and the device itself if it is an array or a mapping.
 end_one() {
-  if grep -q "^/dev/$1 " /proc/swaps 2>/dev/null; then
-    swap_off "/dev/$1"
+  if grep -q "^$(node "$1") " /proc/swaps 2>/dev/null; then
+    swap_off "$(node "$1")"
   fi
   if [ -d "$sys/$1/md" ]; then
     # The kernel stops it too, where the image has no mdadm.
@@ -98,7 +103,7 @@ release_all() {
 
 # The kernel's name of a disk that may be emptied.
 usable() {
-  usable_name=$(readlink -f "$1") && usable_name=${usable_name##*/}
+  usable_name=$(readlink -f "$1") && usable_name=$(printf '%s' "${usable_name#/dev/}" | tr / '!')
   if ! [ -b "$1" ] || ! [ -e "$sys/$usable_name/dev" ]; then
     say "$1 is no block device of this machine"
     return 1
@@ -111,16 +116,17 @@ usable() {
 }
 
 erase() {
-  [ -b "/dev/$1" ] && erase_sectors=$(cat "$sys/$1/size") || return 1
+  erase_node=$(node "$1")
+  [ -b "$erase_node" ] && erase_sectors=$(cat "$sys/$1/size") || return 1
   if has mdadm; then
-    mdadm --zero-superblock "/dev/$1" >/dev/null 2>&1
+    mdadm --zero-superblock "$erase_node" >/dev/null 2>&1
   fi
-  if has wipefs && ! wipefs -a -q "/dev/$1" >/dev/null; then
+  if has wipefs && ! wipefs -a -q "$erase_node" >/dev/null; then
     return 1
   fi
   erase_count=$((erase_sectors < 2048 ? erase_sectors : 2048))
   for erase_from in 0 $((erase_sectors - erase_count)); do
-    dd if=/dev/zero of="/dev/$1" bs=512 seek="$erase_from" count="$erase_count" conv=notrunc,fsync 2>/dev/null ||
+    dd if=/dev/zero of="$erase_node" bs=512 seek="$erase_from" count="$erase_count" conv=notrunc,fsync 2>/dev/null ||
       return 1
   done
 }
@@ -140,16 +146,16 @@ wipe() {
     done
     settle
     if ! [ -e "$sys/$1/partition" ]; then
-      { has blockdev && blockdev --rereadpt "/dev/$1"; } 2>/dev/null ||
-        { has partprobe && partprobe "/dev/$1"; } 2>/dev/null ||
-        { has partx && partx -d "/dev/$1"; } 2>/dev/null
+      { has blockdev && blockdev --rereadpt "$(node "$1")"; } 2>/dev/null ||
+        { has partprobe && partprobe "$(node "$1")"; } 2>/dev/null ||
+        { has partx && partx -d "$(node "$1")"; } 2>/dev/null
       settle
     fi
     if [ -z "$wipe_failed" ] && [ "$(stack "$1")" = "$1" ]; then
       return 0
     fi
   done
-  say "/dev/$1 cannot be emptied: ${wipe_failed:+/dev/$wipe_failed cannot be erased; }it holds $(stack "$1" | tr '\n' ' ')"
+  say "$(node "$1") cannot be emptied: ${wipe_failed:+$(node "$wipe_failed") cannot be erased; }it holds $(stack "$1" | tr '\n' ' ')"
   return 1
 }
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, renameSync, rmdirSync, statSync, symlinkSync } from 'node:fs'
+import { mkdirSync, readdirSync, renameSync, rmdirSync, rmSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { mountsBelow } from '../../../lib/disk/open-directory.js'
@@ -119,6 +119,12 @@ t.test(
       }
   }
 )
+
+t.test('an image without /boot is told so', async t => {
+  const tree = new Tree(t, 'mkinitramfs')
+  rmSync(join(tree.path, 'boot'), { recursive: true })
+  await t.rejects(build(tree), /the image has no directory \/boot, where its initramfs lies: make it/)
+})
 
 t.test('an image with neither tool', async t => {
   t.equal(await build(new Tree(t, 'none')), undefined)
