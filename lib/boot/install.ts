@@ -30,9 +30,7 @@ export interface InstallOptions {
   readonly hasFile: (name: string) => boolean
   /** Absent: there is this controller alone. */
   readonly packBefore: PackBefore | undefined
-  /** Node-facing URL. */
-  readonly url: string
-  /** That one, and those of other controllers (rules 4.28). */
+  /** Node-facing URLs: this controller's, and those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly tracker: string
   readonly insecure: boolean
@@ -57,7 +55,7 @@ export class Install {
   readonly #port: number
 
   constructor(private readonly o: InstallOptions) {
-    const { protocol, hostname, port } = new URL(o.url)
+    const { protocol, hostname, port } = new URL(o.urls[0] as string)
     this.#protocol = protocol.slice(0, -1)
     this.#address = hostname.replace(/^\[|\]$/g, '')
     this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
@@ -145,7 +143,8 @@ export class Install {
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
-    const { model, url, urls, tracker, hasFile, library } = this.o
+    const { model, urls, tracker, hasFile, library } = this.o
+    const [url = ''] = urls
     const asked = model.effective(node)
     const target = this.o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target

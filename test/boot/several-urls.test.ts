@@ -86,6 +86,9 @@ t.test('the controller that renders a script names itself first, wherever it sta
     const others = [a, b, 'http://c9.cluster:7050'].filter(url => url !== first).join(',')
     t.match(text, ` svc.url=${first} svc.urls=${others} svc.node=`)
     t.match((await controller.get('/boot', none)).text, `--replace ${first}/boot/search/mac/`)
+    const install = (await controller.get('/config/node/node001/_render/install')).text
+    t.match(install, `\nSVC_API_ADDRESS='${new URL(first).hostname}'\n`)
+    t.match(install, `\n_URLS='${others.replaceAll(',', ' ')}'\n`)
   }
 })
 
