@@ -1,4 +1,4 @@
-import { isObject } from '../json.js'
+import { isObject, type JsonObject } from '../json.js'
 import { changed } from './change.js'
 import { change, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -35,11 +35,17 @@ export const rescue: Verb = {
 
 /** The OS images of nodes, and whether one of them is installed onto a disk at each boot. */
 async function settingsOf({ controller }: Session, set: string) {
-  const query = { nodes: set, fields: 'osimage,netboot,partscript,localinstall' }
+  const query = { nodes: set, fields: `osimage,${installing}` }
   const { config } = await controller.json('GET', '/config/node', query)
   const { node } = isObject(config) ? config : {}
   const found = Object.values(isObject(node) ? node : {}).filter(isObject)
   const images = found.map(({ osimage }) => osimage).filter(name => typeof name === 'string')
-  const isWritten = found.some(one => one.netboot && (one.localinstall || (one.partscript ?? '') !== ''))
-  return { images: [...new Set(images)], isWritten }
+  return { images: [...new Set(images)], isWritten: found.some(isInstalled) }
 }
+
+/** The fields by which `isInstalled` goes. */
+export const installing = 'netboot,partscript,localinstall,rescue'
+
+/** Whether a node is installed onto its disk at its next boot from the network, or the one after its rescue. */
+export const isInstalled = ({ netboot, partscript, localinstall }: JsonObject) =>
+  netboot === true && (localinstall === true || (partscript ?? '') !== '')

@@ -9,7 +9,7 @@ import { changed, follow, reader, secretVerbs } from './change.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
-import { rescue } from './rescue.js'
+import { installing, isInstalled, rescue } from './rescue.js'
 import { change, chosen, pathOf, type Session, type Verb } from './session.js'
 import { clean, cleanLines, Failure, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
@@ -273,9 +273,12 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
   }
 }
 
-/** Tells of which nodes the BMCs would be asked, and which have none; no BMC is asked anything. */
+/** Actions after which a machine boots. */
+const booting = /^power (?:on|boot|cycle|reset)$|^chassis netboot$/
+
+/** Tells of which nodes the BMCs would be asked, which have none, and whose disk is written then; no BMC is asked anything. */
 async function wouldAsk(session: Session, set: string, command: string): Promise<void> {
-  const query = { nodes: set, fields: 'name,BMC.ipaddress' }
+  const query = { nodes: set, fields: `name,BMC.ipaddress,${installing}` }
   const all = Object.entries(
     within(await session.controller.json('GET', '/config/node', query), 'config', 'node')
   )
@@ -284,7 +287,14 @@ async function wouldAsk(session: Session, set: string, command: string): Promise
   const [nodes, without] = [withBmc(true), withBmc(false)]
   const told = (names: string[]) => `${countOf(names)}${names.length > 0 ? `: ${fold(names)}` : ''}`
   const more = without.length > 0 ? `; no address of a BMC, so that it would fail: ${told(without)}` : ''
-  const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}`
+  const written = all.flatMap(([name, node]) =>
+    isObject(node) && node.rescue === null && isInstalled(node) && nodes.includes(name) ? [name] : []
+  )
+  const disks =
+    booting.test(command) && written.length > 0
+      ? `; a boot from the network writes to the disk of ${told(written)}`
+      : ''
+  const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}${disks}`
   await session.changed({ message, nodes, without }, '')
 }
 

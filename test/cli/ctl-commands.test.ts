@@ -353,6 +353,16 @@ t.test(
       await ok(t, 'node', 'power', '@compute', 'reset', '--dryrun'),
       'dry run, nothing was done: power reset of 2 nodes: b[1-2]; no address of a BMC, so that it would fail: 3 nodes: node[001-003]\n'
     )
+    // rules 12.7
+    await ok(t, 'node', 'set', 'b2', 'partscript=mount /dev/vda /sysroot', 'netboot=yes')
+    for (const action of ['on', 'boot', 'cycle', 'reset'])
+      t.match(
+        await ok(t, 'node', 'power', 'b[1-2]', action, '--dryrun'),
+        /; a boot from the network writes to the disk of 1 node: b2\n$/
+      )
+    t.notMatch(await ok(t, 'node', 'power', 'b2', 'off', '--dryrun'), /disk/)
+    await ok(t, 'node', 'set', 'b2', 'netboot=no')
+    t.notMatch(await ok(t, 'node', 'power', 'b2', 'boot', '--dryrun'), /disk/)
     t.match(JSON.parse(await ok(t, 'node', 'sel', 'b*', 'clear', '--dryrun', '-o', 'json')), {
       nodes: ['b1', 'b2']
     })
