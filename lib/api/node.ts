@@ -6,6 +6,7 @@ import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, 
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { acknowledge, acknowledgement } from './jobs.js'
+import { MOST_LOOKED_AT, warned, warnings } from './objects.js'
 import { type Body, bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
@@ -51,7 +52,8 @@ const transfer = (
   })
 
 /** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
-export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }: Parts): ApiRoute[] {
+export function nodeRoutes(parts: Parts): ApiRoute[] {
+  const { model, boot, handover, install, nodeFiles, images } = parts
   const nodeOf = (request: ApiRequest) => param(request, 'node')
   return [
     post('/config/node', {
@@ -73,9 +75,12 @@ export function nodeRoutes({ model, boot, handover, install, nodeFiles, images }
         const refused = ({ line }: Line, why: string) => refusals.add(line, why)
         const expected = request.query.get('expect') ?? undefined
         const refuse = () => refusals.check()
+        const names = request.dryRun ? [] : lines.map(({ name }) => name)
+        const fields = lines.slice(0, MOST_LOOKED_AT).flatMap(({ given }) => [...given.values.keys()])
+        const found = warnings(parts, 'node', names, new Set(fields))
         const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)
         const { created, changed } = saved
-        return done(200, `${numberOf('node', created)} created, ${changed} changed`)
+        return warned(done(200, `${numberOf('node', created)} created, ${changed} changed`), await found())
       }
     }),
     ...(['boot', 'install', 'kickstart'] as const).map(what =>

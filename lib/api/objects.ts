@@ -9,7 +9,7 @@ import { type EffectiveNode, findingMembers } from '../model/effective.js'
 import { anObject, array, freeText } from '../model/field.js'
 import { looseOf } from '../model/loose-names.js'
 import { removeAll, saveAll } from '../model/many.js'
-import type { Actor, Model } from '../model/model.js'
+import type { Actor } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import { type Reader, type Seen, see, show, showInterfaces, showText } from '../model/output.js'
 import { readInterfaces, readObject } from '../model/request.js'
@@ -60,6 +60,57 @@ const a = (title: string) =>
 function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string): string[] {
   const doc = type === 'group' || type === 'node' ? model.view.get(type, name) : undefined
   return doc ? missingRoles(config.paths.roles, [['it', doc]]) : []
+}
+
+/** So many of many nodes are looked at for warnings: their slips are alike. */
+export const MOST_LOOKED_AT = 50
+
+/**
+ * What may be a slip in objects of one type before a change; the function that it gives, called after it, tells what is new
+ * (rules 3.17). `fields`: those that the change names. Of files, those of the first node that has them are rendered.
+ */
+export function warnings(
+  parts: Parts,
+  type: TypeName,
+  names: readonly string[],
+  fields: ReadonlySet<string>
+): (now?: readonly string[]) => Promise<string[]> {
+  const { model, nodeFiles } = parts
+  // Files of roles are looked for where a request names some alone.
+  const looseNow = (name: string) => [
+    ...looseOf(model.view, type, name, model.cluster),
+    ...(fields.has('roles') ? rolesWithoutFile(parts, type, name) : [])
+  ]
+  const before = names.slice(0, MOST_LOOKED_AT).map(looseNow)
+  return async (now = names) => {
+    const found = new Map<string, string[]>()
+    for (const [i, told] of before.entries())
+      for (const sentence of looseNow(now[i] as string).filter(one => !told.includes(one)))
+        found.set(sentence, [...(found.get(sentence) ?? []), now[i] as string])
+    const loose = [...found].map(([sentence, of]) =>
+      names.length === 1
+        ? sentence
+        : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
+    )
+    const [first = ''] = now
+    const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
+    const isOfNodes = type === 'file' || type === 'group' || type === 'node'
+    if (!rendered || !isOfNodes || !model.view.get(type, first)) return loose
+    const members =
+      type === 'node'
+        ? [first]
+        : type === 'group'
+          ? (model.view.index.members(first)?.all.values ?? [])
+          : await inTurns(findingMembers(model.view, type, first))
+    const [node] = members
+    // A queue that is full, or a secret that cannot be opened, is told elsewhere.
+    const isWanted = (file: string) => type !== 'file' || file === first
+    const failed = node ? await nodeFiles.problems(node, isWanted, true).catch(() => []) : []
+    return [
+      ...loose,
+      ...failed.map(({ name, problem }) => `file ${name} cannot be rendered for node ${node}: ${problem}`)
+    ]
+  }
 }
 
 /** Bytes of all warnings of an answer. */
@@ -140,27 +191,20 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         const pick = picked(request, 'changed')
         if (pick) {
           if (given.newName !== undefined) throw badRequest(`${title} set ${name}: a set cannot be renamed`)
-          const count = await saveAll(model, type, pick, given, actorOf(request))
-          return done(200, `${plural(title, count)} updated`)
+          return saveSet(parts, type, pick, given, request)
         }
         if (request.caller.kind === 'node') {
           checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
           parts.status.changes(request.caller.node)
         }
         const { newName: now = name } = given
-        // Files are looked for where a request names some alone.
-        const namesRoles = given.values.has('roles')
-        const looseNow = (name: string) => [
-          ...looseOf(model.view, type, name, model.cluster),
-          ...(namesRoles ? rolesWithoutFile(parts, type, name) : [])
-        ]
-        const before = looseNow(name)
+        const found = warnings(parts, type, [name], new Set(given.values.keys()))
         const { created } = await save(name, given, actorOf(request))
-        const warnings = looseNow(now).filter(warning => !before.includes(warning))
         const how = now === name ? 'updated' : `renamed to ${now}`
-        return created
-          ? warned(done(201, `${title} ${name} created`), warnings)
-          : warned(done(updated, `${title} ${name} ${how}`), warnings)
+        return warned(
+          created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
+          request.dryRun ? [] : await found([now])
+        )
       }
     }),
     ...deletion(one, {
@@ -192,7 +236,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         }
       })
     )
-  if (sets) routes.push(...setRoutes(model, type, sets))
+  if (sets) routes.push(...setRoutes(parts, type, sets))
   if (particular.members)
     routes.push(
       ...members(one, {
@@ -209,8 +253,24 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   return routes
 }
 
+/** Changes all objects of a set in the same way, or none. */
+async function saveSet(
+  parts: Parts,
+  type: TypeName,
+  pick: (view: View) => Generator<unknown, readonly string[]>,
+  given: Given,
+  request: ApiRequest
+): Promise<Answer> {
+  const { model } = parts
+  const names = request.dryRun ? [] : await inTurns(pick(model.view), request)
+  const found = warnings(parts, type, names, new Set(given.values.keys()))
+  const count = await saveAll(model, type, pick, given, actorOf(request))
+  return warned(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
+}
+
 /** A change and a delete of a set that stands in the body: one that folds badly is too long for a path (rules 12.9). */
-function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
+function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
+  const { model } = parts
   const { title } = objectTypes[type]
   const base = `/config/${type}`
   const pick = (set: string) => (view: View) => sets.changed(set, view)
@@ -232,8 +292,7 @@ function setRoutes(model: Model, type: TypeName, sets: NodeSets): ApiRoute[] {
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
           throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`)
-        const count = await saveAll(model, type, pick(set), given, actorOf(request))
-        return done(200, `${plural(title, count)} updated`)
+        return saveSet(parts, type, pick(set), given, request)
       }
     }),
     post(`${base}/_delete`, {
