@@ -73,7 +73,7 @@ t.test('the power of a node goes while it is installed', async t => {
   const steps: Record<string, (since: { sent: number; written: number }) => boolean> = {
     download: ({ sent }) => sentTo(tap, pid) - sent > size / 3,
     unpack: ({ written }) => disk.written - written > size / 2,
-    bootloader: ({ written }) => disk.written - written > 2 ** 20
+    bootloader: ({ written }) => disk.written - written > 2 ** 24
   }
   for (const [step, isHalfDone] of Object.entries(steps))
     await t.test(`in the middle of the step ${step}`, async t => {
