@@ -50,7 +50,7 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
     for (const name of expand(pattern, longest, reason => notASet(text, reason))) {
       yield
       if (name === undefined) continue
-      const isPattern = !isGroup && /[*?]/.test(name)
+      const isPattern = !isGroup && name.includes('*')
       if (!isGroup && !isPattern) add(name)
       else for (const member of yield* membersOf(name, isPattern)) yield add(member)
     }
@@ -67,9 +67,9 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
 }
 
 /** Whether a text in a path is a set: no name has one of these characters. */
-export const isNodeSet = (text: string): boolean => /[[@,!&^*?]/.test(text)
+export const isNodeSet = (text: string): boolean => /[[@,!&^*]/.test(text)
 
-/** The names that a pattern stands for; `*` is any characters, `?` is one. Throws 404 where there are none. */
+/** The names that a pattern stands for; `*` is any characters. Throws 404 where there are none. */
 function* matching(pattern: string, names: Iterable<string>): Generator<void, string[]> {
   const found: string[] = []
   for (const name of names) yield void (isLike(pattern, name) && found.push(name))
@@ -79,14 +79,15 @@ function* matching(pattern: string, names: Iterable<string>): Generator<void, st
 
 /** No regular expression: one made of many `*` takes hours for a name that it does not match. */
 function isLike(pattern: string, name: string): boolean {
-  let [at, star, from] = [0, -1, 0]
-  for (let i = 0; i < name.length; ) {
-    if (pattern[at] === '*') [star, from] = [at++, i]
-    else if (pattern[at] === '?' || pattern[at] === name[i]) [at, i] = [at + 1, i + 1]
-    else if (star < 0) return false
-    else [at, i] = [star + 1, ++from]
+  const [first = '', ...inner] = pattern.split('*')
+  const last = inner.pop() ?? ''
+  let at = name.startsWith(first) ? first.length : -1
+  for (const part of inner) {
+    if (at < 0) return false
+    const found = name.indexOf(part, at)
+    at = found < 0 ? found : found + part.length
   }
-  return /^\**$/.test(pattern.slice(at))
+  return at >= 0 && name.length - last.length >= at && name.endsWith(last)
 }
 
 interface Operation {

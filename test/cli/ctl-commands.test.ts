@@ -68,7 +68,7 @@ t.test('the same verbs by the names that other programs have, and fields as opti
   t.equal(await ok(t, 'network', 'delete', 'other'), 'network other deleted\n')
   await ok(t, 'node', 'set', 'node00*', '--variables.rack=8', '--BOOTIF.options=mtu=9000')
   t.match(await node('node003'), { variables: { rack: '8' }, interfaces: [{ options: 'mtu=9000' }] })
-  await ok(t, 'node', 'set', 'node00?', 'variables.rack=', 'BOOTIF.options=')
+  await ok(t, 'node', 'set', 'node00*', 'variables.rack=', 'BOOTIF.options=')
   const wrong: [string[], RegExp][] = [
     [
       ['node', 'set', 'node001', '--commet=x'],
