@@ -142,7 +142,7 @@ mkdir tmp/svc
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 chown -R "$owner:$owner" tmp/svc
 
-# An admin's shell finds names, and no package starts a service, which would have this machine's network.
+# An admin's shell finds names by the way out of its network, and no package starts a service.
 cover() (
   cd -P -- "$1" 2>/dev/null || exit 0
   case $(pwd -P) in /sys/root/*) ;; *) exit 0 ;; esac
@@ -152,7 +152,8 @@ if [ "${3:-}" = shell ]; then
   mkdir run/svc
   printf '#!/bin/sh\nexit 101\n' >run/svc/policy-rc.d
   chmod 755 run/svc/policy-rc.d
-  cat /etc/resolv.conf >run/svc/resolv.conf || : # A machine may have none.
+  echo 'nameserver 10.0.2.3' >run/svc/resolv.conf
+  grep -E '^(search|domain)' /etc/resolv.conf >>run/svc/resolv.conf || : # A machine may have none.
   # The image's own may be a link to one of these.
   for directory in systemd/resolve NetworkManager resolvconf; do
     mkdir -p "run/$directory"

@@ -29,7 +29,7 @@ function commandOf(pid: string): string {
 // A shell in the directory of an image, for root on the controller. rules 9.13
 
 requireRoot()
-requirePrograms('busybox', 'unshare', 'script')
+requirePrograms('busybox', 'unshare', 'script', 'slirp4netns')
 
 const policy = 'usr/sbin/policy-rc.d'
 const resolv = 'etc/resolv.conf'
@@ -83,8 +83,11 @@ t.test('svcd osimage shell', async t => {
     const told = (word: string) =>
       stdout.split('\n').flatMap(line => (line.startsWith(`${word} `) ? [line.slice(word.length + 1)] : []))
     t.strictSame(told('policy'), ['101'])
-    t.equal(told('resolv').join('\n'), readFileSync('/etc/resolv.conf', 'utf8').trimEnd())
-    t.equal(told('net').length, readFileSync('/proc/net/dev', 'utf8').trimEnd().split('\n').length)
+    t.equal(told('resolv')[0], 'nameserver 10.0.2.3')
+    t.strictSame(
+      told('net').flatMap(line => /^ *(\w+):/.exec(line)?.[1] ?? []),
+      ['lo', 'tap0']
+    )
     t.ok(Number(told('processes')[0]) < 12, stdout)
     t.strictSame(told('user'), ['0'])
     t.match(told('map').join(), /^ +0 +2147483648 +2147483647$/, 'it is nobody on the controller')
@@ -97,6 +100,18 @@ t.test('svcd osimage shell', async t => {
     t.equal(execFileSync('stat', ['-c', '%u %g', join(tree, 'etc/new')]).toString(), '33 44\n')
     for (const path of [policy, resolv]) t.notOk(existsSync(join(tree, path)), `${path} is not left`)
     t.equal((await pack()).status, 204)
+  })
+
+  // A program of the image that had the controller's loopback could take svcd's place there, and be asked with an admin's token.
+  await t.test('it reaches nobody on the loopback of the controller, and cannot listen there', async t => {
+    const { shell } = await image(t)
+    const url = `${client.address}:${client.port}`
+    const { stdout } = await shell(`
+      for at in ${url} 10.0.2.2:${client.port}; do busybox wget -q -T 3 -O - http://$at/version && echo reached; done
+      (busybox nc -l -p 9 -s 127.0.0.1 -w 1; echo "listens $?") 2>&1 | sed 's/^/end /'
+      cat /proc/net/tcp | wc -l | sed 's/^/sockets /'`)
+    t.notMatch(stdout, /reached/)
+    t.match(stdout, /^sockets 1$/m, 'no socket of the controller is seen')
   })
 
   await t.test('what the image has of these stays', async t => {
@@ -119,7 +134,7 @@ t.test('svcd osimage shell', async t => {
   for (const target of ['../run/systemd/resolve/stub-resolv.conf', '/run/NetworkManager/resolv.conf'])
     await t.test(`resolv.conf is a link, ${target}`, async t => {
       const { tree, shell } = await image(t, `ln -s ${target} ${resolv}`)
-      t.equal((await shell(`cat /${resolv}`)).stdout, readFileSync('/etc/resolv.conf', 'utf8'))
+      t.match((await shell(`cat /${resolv}`)).stdout, /^nameserver 10\.0\.2\.3\n/)
       t.strictSame(readdirSync(join(tree, 'run')), [])
     })
 

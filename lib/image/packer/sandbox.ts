@@ -28,7 +28,7 @@ export const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 const script = (name: string) => `${shipped}libexec/${name}`
 
 const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child'].concat([
-  ...['--ipc', '--uts']
+  ...['--net', '--ipc', '--uts']
 ])
 
 /**
@@ -66,7 +66,7 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
 
 /**
  * A shell in an image, at this process's terminal or by its standard input; gives its exit status. It is shut in as a build is, but
- * for the network, which is this machine's. `/etc/resolv.conf` is this machine's too, and packages start no service: these two are
+ * its network has a way out (hold-network.sh). It has an `/etc/resolv.conf` for that, and packages start no service: these two are
  * mounted over files of the image, if it has files there (hold-image.sh). Throws ProgramError.
  */
 export function shellInImage(request: PlaceRequest): Promise<number> {
@@ -102,8 +102,7 @@ async function inPlace<T>(
   const held = [await Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
   try {
     const usersFile = (await mapUsers(held[0] as Held, byRoot, line)) ? `/proc/${held[0]?.pid}/ns/user` : ''
-    const apart = kind === 'shell' ? namespaces : [...namespaces, '--net']
-    const words = [...apart, 'sh', script('hold-image.sh'), shipped, usersFile, kind]
+    const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile, kind]
     const image = await Held.start('unshare', words, { ...limits, cwd: tree })
     held.push(image)
     for (let said = await image.line(); said !== 'moved'; said = await image.line()) line(said)
@@ -117,6 +116,11 @@ async function inPlace<T>(
     await run('nsenter', [...place, '--', ...umount], { ...limits, env })
     image.tell()
     await image.line()
+    if (kind === 'shell') {
+      const network = await Held.start('sh', [script('hold-network.sh'), String(image.pid)], limits)
+      held.push(network)
+      await network.line()
+    }
     const entered = [
       ...['--no-fork', `--pid=${of('ns/pid_for_children')}`, ...place],
       ...['net', 'ipc', 'uts'].map(name => `--${name}=${of(`ns/${name}`)}`)
