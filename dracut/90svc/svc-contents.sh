@@ -15,7 +15,7 @@ svc_fetchers='curl wget'
 svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon swapoff
   mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat mkfs.fat
-  mkfs.btrfs btrfs fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
+  mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
   mdadm lvm pvcreate vgcreate lvcreate vgchange dmsetup nvme udevadm modprobe
   dmidecode ipmitool dhclient dhcpcd udhcpc setsid hostname awk date df env expr find id kill more ping ps ss
   test tee uniq xargs basename dirname'
