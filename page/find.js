@@ -4,6 +4,8 @@ import { wordOf } from './cluster.js'
 /** So long what was asked for counts: sets come to hold others, and comments change. */
 const keptMs = 60_000
 const asked = new Map()
+/** Sets of a text: each is a request, and what was answered has to be kept until all have been. */
+const mostSets = 20
 
 /** What was read for a key lately; undefined while it is on its way: then `again` is called when it has come. */
 function lately(key, path, taken, again) {
@@ -11,7 +13,7 @@ function lately(key, path, taken, again) {
   if (known && Date.now() - known.at < keptMs) return known.value
   // What was known before is shown until the answer comes.
   const entry = { at: Date.now(), value: known?.value }
-  if (asked.size > 50) asked.clear()
+  if (asked.size > 2 * mostSets) asked.delete(asked.keys().next().value)
   asked.set(key, entry)
   const refused = ({ message }) => ({ problem: message })
   read(path)
@@ -39,7 +41,7 @@ const detailsOf = nodes => ({
 
 const small = text => text.toLowerCase()
 const bare = mac => small(mac).replace(/[:.-]/g, '')
-const isSet = /[[@,!&^*?]/
+const isSet = /[[@,!&^*]/
 const isAddress = /^\d+(\.\d+){3}$/
 const isMac = /^([\da-f]{2}[:-]){2,}[\da-f]{0,2}$|^([\da-f]{4}\.){2}[\da-f]{4}$|^[\da-f]{12}$/
 
@@ -57,11 +59,12 @@ export function search(text, nodes, again) {
   const words = `${before} ${rest?.slice(rack.length) ?? ''}`.split(/\s+/).filter(Boolean)
   const fields = 'fields=name,comment,interfaces'
   const details = words.length > 0 ? lately('', `/config/node?${fields}`, detailsOf, again) : undefined
-  let problem
+  let problem =
+    words.filter(word => isSet.test(word)).length > mostSets ? `more than ${mostSets} node sets` : undefined
   const tests = words.map(word => {
     const path = `/config/node?fields=name&nodes=${encodeURIComponent(word)}`
     const namesOf = found => ({ names: new Set(found.map(({ name }) => name)) })
-    const set = isSet.test(word) ? lately(word, path, namesOf, again) : undefined
+    const set = isSet.test(word) && problem === undefined ? lately(word, path, namesOf, again) : undefined
     problem ??= set?.problem
     if (set?.names) return ({ name }) => set.names.has(name)
     return node => {

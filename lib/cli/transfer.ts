@@ -5,6 +5,7 @@ import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import { escapeControls } from '../log.js'
 import { fromLuna2 } from '../model/luna2.js'
 import { numberOf, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
@@ -44,7 +45,7 @@ export async function importFrom(config: Config, file: string, yes: boolean, lun
 function ofLuna2(file: string, given: Buffer): Buffer {
   try {
     const { config, leftOut } = fromLuna2(JSON.parse(given.toString('utf8')))
-    for (const line of leftOut) process.stderr.write(`left out: ${line}\n`)
+    for (const line of leftOut) process.stderr.write(`left out: ${escapeControls(line)}\n`)
     return Buffer.from(JSON.stringify({ config }))
   } catch (error) {
     throw new Error(`${file}: ${(error as Error).message}`)

@@ -22,6 +22,8 @@ const otherNames: Readonly<Record<string, string>> = { shared: 'shared_with', na
 const passedOver = ['id', 'name', 'status', 'changed', 'network', 'subnet', 'non_authoritative', 'user']
 const carried = ['ipaddress', 'nodeinterface', 'groupinterface', 'nodesecrets', 'groupsecrets', 'osimagetag']
 
+const own = <T>(table: Readonly<Record<string, T>>, key: string) =>
+  Object.hasOwn(table, key) ? table[key] : undefined
 const isSet = (value: JsonValue | undefined) => value !== undefined && value !== null && value !== ''
 
 /**
@@ -39,13 +41,21 @@ export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: s
     Object.entries(document).map(([table, rows]) => {
       // The first entries of a table tell how it was made.
       const isRow = (row: JsonObject) => !('STRUCTURE' in row || 'SQLITE_SEQUENCE' in row)
-      return [table, (Array.isArray(rows) ? rows.filter(isObject) : []).filter(isRow)] as const
+      const flat = (row: JsonObject): JsonObject =>
+        Object.fromEntries(
+          Object.entries(row).filter(([, value]) => value === null || typeof value !== 'object')
+        )
+      return [table, (Array.isArray(rows) ? rows.filter(isObject) : []).filter(isRow).map(flat)] as const
     })
   )
   const rowsOf = (table: string) => all.get(table) ?? []
   const keyed = (table: string, key: (row: JsonObject) => string) => {
     const found = new Map<string, JsonObject[]>()
-    for (const row of rowsOf(table)) found.set(key(row), [...(found.get(key(row)) ?? []), row])
+    for (const row of rowsOf(table)) {
+      const rows = found.get(key(row))
+      if (rows) rows.push(row)
+      else found.set(key(row), [row])
+    }
     return found
   }
   const ids = new Map([...all.keys()].map(table => [table, keyed(table, ({ id }) => String(id))]))
@@ -59,7 +69,7 @@ export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: s
     const fields: Record<string, JsonValue> = {}
     for (const [column, value] of Object.entries(row)) {
       if (!isSet(value) || passedOver.includes(column)) continue
-      const [other, name = otherNames[column] ?? column] = references[column] ?? []
+      const [other, name = own(otherNames, column) ?? column] = own(references, column) ?? []
       const text = other === undefined ? String(value) : (nameOf(other, value) ?? '')
       const field = fieldFor(known, name, text)
       const plain = /^(?:comment|kerneloptions)$/.test(column) ? decoded(text) : text

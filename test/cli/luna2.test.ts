@@ -100,6 +100,21 @@ t.test('a file that is no such export is refused, and nothing is changed', async
   }
 })
 
+t.test(
+  'a hostile export has no columns that are parts of objects, and writes nothing to the terminal',
+  async t => {
+    const c = await Controller.start(t)
+    writeFileSync(
+      file,
+      '{"network":[],"node":[{"id":1,"name":"n1","__proto__":"x","constructor":"y","groupid":{"a":{}},"\\u001b[2J":"z"}]}'
+    )
+    const { stdout, stderr } = await import_(c, file)
+    t.match(stderr, /left out: node, column constructor: 1/)
+    t.match(stderr, /left out: node, column \S+\[2J: 1/)
+    t.notMatch(stdout + stderr, /\u001b|object Object|iterable/)
+  }
+)
+
 t.test('an export of 10,000 nodes is read in a time that grows with it alone', async t => {
   const { fromLuna2 } = await import('../../lib/model/luna2.js')
   const of = (count: number) => {
