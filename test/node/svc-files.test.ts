@@ -340,13 +340,21 @@ for (const shell of shells) {
       'etc/old2/.svc-directory': ['', 0o755],
       'home/user/way/.svc-directory': ['', 0o777],
       'home/user/way/.svc-link.in': ['x', 0o644],
+      'home/user/moved/.svc-directory': ['', 0o755],
+      'home/user/empty/.svc-directory': ['', 0o755],
       'etc/there/kept/.svc-directory': ['', 0o755]
     })
+    // A user can give a directory of root's another place in the user's own.
+    mkdirSync(path('home/user/moved'), { mode: 0o700 })
+    writeFileSync(path('home/user/moved/key'), 'secret')
+    mkdirSync(path('home/user/empty'), { mode: 0o700 })
     const refused = await run(shell, '--root', root, bad)
     t.equal(refused.status, 1)
     t.match(refused.output, /\/etc\/full is a directory/)
     t.match(refused.output, /\/etc\/there\/kept cannot be made a directory/)
     t.match(refused.output, /\/home\/user\/way is a link that somebody other than root may have made/)
+    t.match(refused.output, /\/home\/user\/moved has another owner or mode, and somebody other than root/)
+    t.same([mode(path('home/user/moved')), mode(path('home/user/empty'))], ['700', '755'])
     t.same(readdirSync(outside), [])
     t.equal(mode(outside), was)
     t.equal(mode(path('etc/old2')), '755')

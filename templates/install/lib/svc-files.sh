@@ -192,6 +192,11 @@ put_directory() (
   if [ "$(stat -c '%u %g %a' .)" = "$wanted" ]; then
     exit 0
   fi
+  # Somebody who can change the directory above may have moved another one here: what is in it is not handed on.
+  if [ -n "$(ls -A .)" ] && ! (cd -P .. && trusted); then
+    say "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner" >&2
+    exit 1
+  fi
   # A mode in digits alone leaves these bits to a directory.
   if chown "$owner:$group" . && chmod ug-s . && chmod "$mode" .; then
     say "/$path is new"
