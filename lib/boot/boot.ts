@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { badRequest, forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
-import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import { asBooted, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
@@ -298,7 +298,7 @@ export class Boot {
   /** As it is booted here: with the pack before the present one where that cannot be had. */
   #inForce(node: NodeDoc): EffectiveNode {
     const { model, packBefore } = this.o
-    const target = model.effective(node)
+    const target = asBooted(model.view, model.effective(node))
     return packBefore?.inForce(target) ?? target
   }
 

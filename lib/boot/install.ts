@@ -1,6 +1,6 @@
 import { notFound, unauthorized } from '../errors.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
-import { type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import { asBooted, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import { hidden } from '../model/field.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
@@ -145,7 +145,7 @@ export class Install {
   #data(node: NodeDoc, masked: boolean): InstallData {
     const { model, urls, tracker, hasFile, library } = this.o
     const [url = ''] = urls
-    const asked = model.effective(node)
+    const asked = asBooted(model.view, model.effective(node))
     const target = this.o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`)

@@ -1,5 +1,5 @@
 import { type Address, contains, parseAddress } from '../model/address.js'
-import type { EffectiveNode } from '../model/effective.js'
+import { asBooted, type EffectiveNode } from '../model/effective.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
@@ -170,7 +170,7 @@ export class Trace {
 
   /** A file of the image that the node has now, or had when it got its script. */
   #kindOf(node: NodeDoc, file: string): 'kernel' | 'initramfs' | 'file' {
-    const { image } = this.model.effective(node)
+    const { image } = asBooted(this.model.view, this.model.effective(node))
     const [kernel, initramfs] = this.boots.lastStep(node.name, 'script')?.about.split(' ') ?? []
     if (file === image?.kernelfile || file === kernel) return 'kernel'
     return file === image?.initrdfile || file === initramfs ? 'initramfs' : 'file'

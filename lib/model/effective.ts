@@ -30,7 +30,7 @@ export type Sources = Readonly<Record<keyof Settings, Source>>
 /** Who sets each of the variables. */
 export type VariableSources = Readonly<Record<string, Source>>
 
-/** A node with everything that follows from its group, its network, its image and the cluster, as its next boot has it. */
+/** A node with everything that follows from its group, its network, its image and the cluster. */
 export interface EffectiveNode {
   readonly node: NodeDoc
   readonly group: GroupDoc | undefined
@@ -130,11 +130,13 @@ const inMemory = {
   ...{ prescript: '', partscript: '', postscript: '' }
 } satisfies Partial<Settings>
 
-/** What a node with these settings boots with: its own, or those of its rescue (rules 6.15). */
-function bootedWith(settings: Settings, { rescue }: NodeDoc): Settings {
-  if (rescue === undefined) return settings
-  const osimagetag = rescue === settings.osimage ? settings.osimagetag : untagged
-  return { ...settings, ...inMemory, osimage: rescue, osimagetag }
+/** The node as its next boot from the network has it: with the settings and the image of its rescue, if any (rules 6.15). */
+export function asBooted(view: View, target: EffectiveNode): EffectiveNode {
+  const { rescue } = target.node
+  if (rescue === undefined) return target
+  const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : untagged
+  const settings = { ...target.settings, ...inMemory, osimage: rescue, osimagetag }
+  return { ...target, settings, image: imageOf(view, settings) }
 }
 
 /** Who sets each setting of a node whose group is `group`. */
@@ -225,10 +227,7 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
   const inherited = groupInForce(group, cluster)
-  const settings = bootedWith(
-    withOwn(inherited.settings, node, field => node[field as keyof NodeDoc]),
-    node
-  )
+  const settings = withOwn(inherited.settings, node, field => node[field as keyof NodeDoc])
   const interfaces = interfacesInForce(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
@@ -278,8 +277,16 @@ export function imageOf(
 export const members = (view: View, type: TypeName, name: string): string[] =>
   atOnce(findingMembers(view, type, name))
 
-/** Finds the same in short steps; what changes meanwhile may be in it or not. */
-export function* findingMembers(view: View, type: TypeName, name: string): Generator<void, string[]> {
+/**
+ * Finds the same in short steps; what changes meanwhile may be in it or not. With `booting`, of an image, also the nodes
+ * whose rescue it is.
+ */
+export function* findingMembers(
+  view: View,
+  type: TypeName,
+  name: string,
+  booting = false
+): Generator<void, string[]> {
   const field = inheritedFields.find(({ refers }) => refers === type)?.name as keyof NodeDoc | undefined
   const path = type === 'file' ? view.get('file', name)?.path : undefined
   const hasOwn = (node: NodeDoc | undefined) =>
@@ -289,7 +296,8 @@ export function* findingMembers(view: View, type: TypeName, name: string): Gener
   const nodes = new Set<string>()
   for (const user of [...view.index.users({ type, name })]) {
     yield
-    if (user.type === 'node') nodes.add(user.name)
+    if (user.type === 'node' && (booting || !field || view.get('node', user.name)?.[field] === name))
+      nodes.add(user.name)
     if (user.type === 'group' && (field || type === 'file'))
       for (const member of [...(view.index.members(user.name)?.all.values ?? [])]) {
         yield

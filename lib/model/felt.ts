@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
-import { type EffectiveNode, effectiveNode, findingMembers, kernelOptionsOf } from './effective.js'
+import { asBooted, type EffectiveNode, effectiveNode, findingMembers, kernelOptionsOf } from './effective.js'
 import { hidden } from './field.js'
 import type { Change, ClusterSettings, View } from './stored.js'
 import { filesInForce } from './types/file.js'
@@ -83,7 +83,7 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
     if (!before) continue
     if (type === 'group') add(view.index.members(name)?.all.values ?? [])
     else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
-      add(yield* findingMembers(view, type, name))
+      add(yield* findingMembers(view, type, name, true))
     else if (type === 'osimagetag')
       add(yield* findingMembers(view, 'osimage', (before as { osimage: string }).osimage))
     else if (type === 'network')
@@ -95,14 +95,15 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
 /** The values in force that a node boots, is installed and runs with, by the names that answers give them. */
 function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> {
   const target = effectiveNode(view as View, node, cluster)
-  const { image, settings, variables, interfaces } = target
+  const { settings, variables, interfaces } = target
+  const booted = asBooted(view as View, target)
   const values = new Map<string, unknown>(Object.entries(settings))
   values.set('hostname', target.hostname)
   values.set('rescue', node.rescue)
-  values.set('_kerneloptions', kernelOptionsOf(target))
+  values.set('_kerneloptions', kernelOptionsOf(booted))
   for (const [name, value] of Object.entries(variables)) values.set(`variables.${name}`, value)
   for (const field of ['kernelfile', 'initrdfile', 'imagefile', 'distribution'] as const)
-    values.set(`osimage.${field}`, image?.[field])
+    values.set(`osimage.${field}`, booted.image?.[field])
   for (const { interface: name, own: _, ...entry } of interfaces)
     for (const [field, value] of Object.entries(entry)) values.set(`${name}.${field}`, value)
   values.set('files', fileNames(view as View, target).join(','))
@@ -115,7 +116,9 @@ const installing =
 
 /** Whether a node with these values is installed onto a disk at its next boot from the network. */
 const isWritten = (values: ReadonlyMap<string, unknown>) =>
-  values.get('netboot') === true && (values.get('partscript') !== '' || values.get('localinstall') === true)
+  values.get('rescue') === undefined &&
+  values.get('netboot') === true &&
+  (values.get('partscript') !== '' || values.get('localinstall') === true)
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]

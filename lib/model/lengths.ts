@@ -1,5 +1,5 @@
 import { badRequest } from '../errors.js'
-import { effectiveNode, findingMembers, kernelOptionsInForce } from './effective.js'
+import { asBooted, effectiveNode, findingMembers, kernelOptionsInForce } from './effective.js'
 import { isBmc } from './index.js'
 import type { Change, ClusterSettings, Tx, View } from './stored.js'
 import type { GroupDoc } from './types/group.js'
@@ -30,8 +30,9 @@ const lostEnd = (bytes: number) =>
 
 /** Why Linux would cut the host name of a node, and the arguments that its kernel gets (rules 3.18); undefined for each that fits. */
 function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
-  const { image, group, provision, prefix, hostname, domain } = effectiveNode(view, node, cluster)
-  const { text } = kernelOptionsInForce(image, group, node)
+  const target = effectiveNode(view, node, cluster)
+  const { group, provision, prefix, hostname, domain } = target
+  const { text } = kernelOptionsInForce(asBooted(view, target).image, group, node)
   const ip = provision?.ipaddress === undefined ? '' : `${provision.ipaddress}/${prefix?.length ?? 0}`
   return {
     hostName:
@@ -75,7 +76,7 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
   const nodes =
     type === 'group'
       ? [...(tx.index.members(name)?.all.values ?? [])]
-      : yield* findingMembers(tx, 'osimage', name)
+      : yield* findingMembers(tx, 'osimage', name, true)
   for (const member of nodes) {
     yield
     const node = tx.get('node', member)

@@ -295,6 +295,11 @@ t.test('a grab or a push without a word is a dry run; bare is dropped', async t 
     await c.post(`/config/osimage/${osimage}`, { grab_exclude })
     makeTree(join(c.directory, 'images', osimage), { 'etc/motd': 'of the image\n', 'usr/it': '' })
     await c.post('/config/group/loop', { osimage })
+    for (const name of ['r-vmlinuz', 'r-initrd', 'r.tar.gz']) c.file(name)
+    const packed = { kernelfile: 'r-vmlinuz', initrdfile: 'r-initrd', imagefile: 'r.tar.gz' }
+    await c.post('/config/osimage/tools', packed)
+    // Its next boot is for a rescue: what it runs now, and is copied, is of its own image.
+    t.equal((await c.post('/config/node/l1', { rescue: 'tools' })).status, 204)
   }
   const [push, group, grab] = [
     '/config/node/l1/_ospush',

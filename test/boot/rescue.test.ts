@@ -95,6 +95,25 @@ t.test('the image of a rescue has to be there and packed, and stays while it is 
   t.match((await c.get('/config/node/n1/_render/install')).text, "SVC_OSIMAGE='kit'")
 })
 
+// rules 3.10, 6.15
+t.test('a rescue is none of what the node is besides: its members, its files and its tag stay', async t => {
+  const c = await diskNode(t)
+  await c.post('/config/file/fstab', { template: '{{ osimage }} {{ osimagetag }} {{ roles | length }}\n' })
+  for (const osimage of ['compute', 'tools']) await c.post(`/config/osimage/${osimage}/tag`, { tag: 'v1' })
+  await c.post('/config/group/compute', { osimagetag: 'v1' })
+  const all = async () => ({
+    file: (await c.get('/config/node/n1/_render/files')).body.config.node.n1.files[0].text,
+    tagged: (await c.get('/config/osimagetag/compute/_member')).body.config.osimagetag.compute.members,
+    ofRescue: (await c.get('/config/osimagetag/tools/_member')).body,
+    members: (await c.get('/config/osimage/tools/_member')).body,
+    set: (await c.post('/config/node/_set', { nodes: '@osimage:tools', fields: { comment: 'x' } })).status
+  })
+  const before = await all()
+  t.match(before, { file: 'compute v1 1\n', tagged: ['n1'] })
+  t.equal((await c.post('/config/node/n1', { rescue: 'tools' })).status, 204)
+  t.same(await all(), before)
+})
+
 // rules 12.7
 t.test('a dry run says whose disk is written at the next boot', async t => {
   const c = await diskNode(t)
@@ -133,4 +152,10 @@ t.test('a dry run says whose disk is written at the next boot', async t => {
   t.match(await says('/config/node/n1', { comment: 'x' }), /1 node would be changed$/)
   await c.post('/config/node/n1', { rescue: 'tools' })
   t.match(await says('/config/node/n1', { rescue: null }), one, 'the end of a rescue')
+  t.notMatch(
+    await says('/config/group/compute', { osimage: 'tools' }),
+    /: n1$/,
+    'its next boot is the rescue'
+  )
+  t.match(await says('/config/osimage/tools', { kerneloptions: 'quiet' }), /; 1 node would get other values$/)
 })
