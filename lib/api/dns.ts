@@ -14,7 +14,7 @@ const place = 'config.dns.{network}'
 const fields = Object.fromEntries(recordFields.map(field => [field.name, property(field)]))
 const schema = at(place, list(object(fields, ['host'])))
 
-/** A record, or a list of them; null takes a field away. */
+/** A record, or a list of them, each host once. */
 const body: Body<readonly Partial<DnsRecordDoc>[]> = {
   schema,
   read: request => {
@@ -25,9 +25,13 @@ const body: Body<readonly Partial<DnsRecordDoc>[]> = {
       throw badRequest(
         `${about}: ${all.length} are given: give at least one, and ${MOST_RECORDS} at the most`
       )
+    const seen = new Set<string>()
     return all.map(entry => {
       if (!isObject(entry)) throw badRequest(`${about}: the body must be a list of objects with "host"`)
-      return Object.fromEntries(readFields(about, recordFields, entry)) as Partial<DnsRecordDoc>
+      const record: Partial<DnsRecordDoc> = Object.fromEntries(readFields(about, recordFields, entry))
+      if (record.host && seen.has(record.host)) throw badRequest(`${about} ${record.host} is given twice`)
+      seen.add(record.host ?? '')
+      return record
     })
   }
 }

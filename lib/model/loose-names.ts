@@ -95,13 +95,12 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
 
 /** Aliases of what was renamed or deleted. */
 function* lostAliases(view: View, { dns_records = [] }: Docs['network']): Generator<string> {
-  const hosts = new Set(dns_records.map(({ host }) => host))
+  const devices = (['switch', 'otherdev'] as const).flatMap(type => view.names(type))
+  const named = new Set([...dns_records.map(({ host }) => host), ...devices.map(name => name.toLowerCase())])
   for (const { host, alias = '.' } of dns_records)
-    if (!/\./.test(alias) && !hosts.has(alias) && !devices.some(type => view.get(type, alias)))
+    if (!/\./.test(alias) && !named.has(alias) && !view.get('node', alias))
       yield `its DNS record ${host} is an alias of ${alias}, and there is no such name`
 }
-
-const devices = ['node', 'switch', 'otherdev'] as const
 
 function* overlaps(view: View, { name, network }: Docs['network']): Generator<string> {
   const prefix = parsePrefix(network ?? '')

@@ -375,6 +375,13 @@ export function renaming(given: readonly GivenInterface[]): [readonly GivenInter
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
 }
 
+/** Options of an interface with the new names of those that they name. */
+const optionsAfter = (options: string | undefined, renames: Renames) =>
+  options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, (_, key: string, names: string) => {
+    const now = names.split(',').map(name => renames.get(name) ?? name)
+    return key + now.join(',')
+  })
+
 /**
  * A node or a group whose interfaces have other names, also where options name them, and `over`, its provision interface.
  * Throws 404 where it has no such interface, 400 where the new name is taken.
@@ -393,25 +400,29 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
     names.add(to)
   }
   const now = (name: string) => renames.get(name) ?? name
-  const rename = (_: string, key: string, names: string) => key + names.split(',').map(now).join(',')
-  const interfaces = (doc.interfaces ?? []).map(one => {
-    const options = one.options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, rename)
-    return entry({ ...one, interface: now(one.interface), options })
-  })
+  const interfaces = (doc.interfaces ?? []).map(one =>
+    entry({ ...one, interface: now(one.interface), options: optionsAfter(one.options, renames) })
+  )
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
 }
 
-/** The same of a node alone: an interface of its group is its own then, and counts as removed under the old name. */
+/**
+ * The same of a node alone: an interface of its group is its own then, and counts as removed under the old name. Options of
+ * the group that name it, or are those of it, become the node's own.
+ */
 export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
   if (renames.size === 0) return node
   const groups = byName(groupOf(tx, node))
-  const was = new Map([...renames].map(([from, to]) => [to, groups.get(from)]))
-  const renamed = withRenamed(node, `node ${node.name}`, renames, over)
-  const interfaces = (renamed.interfaces ?? []).map(one => {
-    if (!was.has(one.interface)) return one
-    const own = groups.has(one.interface) ? undefined : true
-    return entry({ ...one, options: one.options ?? was.get(one.interface)?.options, own })
+  const was = new Set(renames.values())
+  const inherited = (node.interfaces ?? []).map(one => {
+    const options = one.options ?? groups.get(one.interface)?.options
+    const follows = renames.has(one.interface) || options !== optionsAfter(options, renames)
+    return follows ? entry({ ...one, options }) : one
   })
+  const renamed = withRenamed({ ...node, interfaces: inherited }, `node ${node.name}`, renames, over)
+  const interfaces = (renamed.interfaces ?? []).map(one =>
+    was.has(one.interface) ? entry({ ...one, own: groups.has(one.interface) ? undefined : true }) : one
+  )
   const removed = [...(node.removed ?? []), ...[...renames.keys()].filter(name => groups.has(name))]
   return withInterfaces(
     renamed,

@@ -81,7 +81,7 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
   if (!Array.isArray(value))
     throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`)
   const seen = new Set<string>()
-  return value.map((entry, i) => {
+  const all = value.map((entry, i) => {
     const at = `${object}: field "interfaces[${i}]"`
     if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`)
     const { interface: name } = entry
@@ -95,6 +95,11 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
     seen.add(given.interface)
     return given
   })
+  const renamed = all.filter(({ interface: from, newinterfacename: to }) => to && to !== from)
+  for (const { interface: from, newinterfacename: to = '' } of renamed)
+    if (all.some(one => one.interface === to && !renamed.includes(one)))
+      throw badRequest(`${object}: interface ${to} is given twice: ${from} gets that name, too`)
+  return all
 }
 
 /**

@@ -176,7 +176,7 @@ function checkConnection(
   // Another check says so where the network does not exist.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
-  if (view.index.listed(`record/${name}`).includes(network))
+  if (view.index.listed(`record/${name.toLowerCase()}`).includes(network))
     throw badRequest(
       `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`
     )

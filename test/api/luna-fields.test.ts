@@ -172,6 +172,24 @@ t.test('an interface gets another name, with its address and wherever it is name
     })
     t.equal(await one(c, 'n1', 'vlan5'), undefined)
     t.equal((await one(c, 'n2', 'vlan5')).network, 'ib')
+    // Options that are the group's become the node's own where they name it, and where it has them itself.
+    t.equal((await one(c, 'n2', 'vlan5')).options, 'vlan=5 link=port5')
+    await ok(c, groups, {
+      interfaces: [
+        { interface: 'bond0', network: 'ib', options: 'bond=m1,m2' },
+        { interface: 'm1', network: 'ib' },
+        { interface: 'further', network: 'ib', options: 'on=m1' }
+      ]
+    })
+    await ok(c, '/config/node/n1', {
+      interfaces: [...entry('m1', 'm9').interfaces, ...entry('further', 'more').interfaces]
+    })
+    t.equal((await one(c, 'n1', 'bond0')).options, 'bond=m9,m2')
+    t.equal((await one(c, 'n1', 'more')).options, 'on=m9')
+    t.equal((await one(c, 'n2', 'bond0')).options, 'bond=m1,m2', 'other nodes have those of the group')
+    for (const name of ['bond0', 'm1', 'further'])
+      t.equal((await c.post(`${groups}/${name}/_delete`, {})).status, 204)
+    for (const name of ['m9', 'more', 'bond0']) await c.post(`/config/node/n1/interfaces/${name}/_delete`, {})
     // The interface that a group is provisioned over by default has another name: the group says so.
     await ok(c, '/config/group/own', { interfaces: [{ interface: 'BOOTIF', network: 'net' }] })
     await ok(c, '/config/node/n3', { group: 'own' })
@@ -192,7 +210,13 @@ t.test('an interface gets another name, with its address and wherever it is name
         { interfaces: [...entry('br0', 'x').interfaces, ...entry('port5', 'x').interfaces] },
         400,
         'the new name x is taken'
-      ]
+      ],
+      ...[groups, '/config/node/n2'].flatMap(path =>
+        [{ interface: 'x', network: 'net' }, entry('x', 'x').interfaces[0]].map(
+          twice =>
+            [path, { interfaces: [...entry('br0', 'x').interfaces, twice] }, 400, 'x is given twice'] as const
+        )
+      )
     ] as const) {
       const answer = await c.post(path, body)
       t.equal(answer.status, status, said)

@@ -121,6 +121,7 @@ t.test('over http: added, changed, deleted, all of a request or none', async t =
     const { status, body: told } = await c.post(url, body)
     return [status, told?.message]
   }
+  await c.post('/config/switch/SW9', { network: 'cluster', ipaddress: '10.141.9.5' })
   const enveloped = (list: object) => ({ config: { dns: { cluster: list } } })
   t.equal((await c.get(`${url}/www/_delete`)).status, 204)
   t.same(await records(), [])
@@ -150,6 +151,23 @@ t.test('over http: added, changed, deleted, all of a request or none', async t =
     [{ host: 'x', ipaddress: '10.1.1.1', alias: 'n1' }, /one of them/],
     [{ host: 'x', alias: 'x' }, /field "alias": x is an alias/],
     [{ host: 'x', alias: 'www' }, /field "alias": www is an alias/],
+    [{ host: 'x', alias: 'x.cluster' }, /field "alias": x\.cluster is an alias/],
+    [{ host: 'x', alias: 'WWW.cluster.' }, /field "alias": www\.cluster is an alias/],
+    [
+      [
+        { host: 'x', alias: 'y.cluster' },
+        { host: 'y', alias: 'x.cluster' }
+      ],
+      /is an alias/
+    ],
+    [
+      [
+        { host: 'x', ipaddress: '10.1.1.1' },
+        { host: 'X.', alias: 'n1' }
+      ],
+      /DNS record x is given twice/
+    ],
+    [{ host: 'sw9', ipaddress: '10.141.9.3' }, /DNS record sw9: that is the name of switch SW9/],
     [{ host: 'a b', ipaddress: '10.1.1.1' }, /field "host" must be a name of letters/],
     [{ host: '10.1.1.1', ipaddress: '10.1.1.1' }, /field "host" must be/],
     [{ host: 'x', ipaddress: '10.1.1' }, /field "ipaddress" must be an IPv4 address/],
@@ -165,7 +183,11 @@ t.test('over http: added, changed, deleted, all of a request or none', async t =
   }
   const lost = await c.post(url, { host: 'www', alias: 'n9' })
   t.match(lost.headers['x-svcd-warning'], /DNS record www is an alias of n9, and there is no such name/)
+  const found = await c.post(url, { host: 'www', alias: 'sw9' })
+  t.equal(found.headers['x-svcd-warning'], undefined, 'SW9 is the same name')
   t.same(await put(kept), [204, undefined])
+  const capital = await c.post('/config/otherdev/LDAP', { network: 'cluster', ipaddress: '10.141.9.4' })
+  t.match([capital.status, capital.body.message], [400, /LDAP is a DNS record of network cluster/])
   const taken = await c.post('/config/node/ldap', { group: 'compute' })
   t.match([taken.status, taken.body.message], [400, /ldap is a DNS record of network cluster: delete that/])
   t.equal((await c.post('/config/node/www', {})).status, 201, 'without an address there it takes no name')

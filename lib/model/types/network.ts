@@ -141,6 +141,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
     throw badRequest(`${title}: ${count} DNS records, and ${MOST_RECORDS} are the most`)
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
+  const zone = `.${name.toLowerCase()}`
   const controllers = [...controllerAddresses(cluster)].flatMap(([address, controller]) =>
     range && contains(range, address) ? controller.toLowerCase() : []
   )
@@ -148,17 +149,25 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
     const where = `${title}: DNS record ${host}`
     if ((ipaddress === undefined) === (alias === undefined))
       throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`)
-    for (const type of ['node', 'switch', 'otherdev'] as const) {
-      const there = view.index.connectionsOf({ type, name: host }, view.get(type, host))
-      const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
-      if (one)
-        throw badRequest(`${where}: that is the name of ${one.owner.title} ${host}: choose another one`)
-    }
     if (controllers.includes(host))
       throw badRequest(`${where}: that is the name of a controller: choose another one`)
-    if (alias === host || (alias !== undefined && aliases.has(alias)))
+    const target = alias?.endsWith(zone) ? alias.slice(0, -zone.length) : alias
+    if (target !== undefined && aliases.has(target))
       throw badRequest(`${where}: field "alias": ${alias} is an alias: name what that one stands for`)
   }
+  const hosts = new Set(records.map(({ host }) => host))
+  // Names of nodes are in lower case, as those of records are.
+  for (const type of ['node', 'switch', 'otherdev'] as const)
+    for (const device of type === 'node' ? hosts : view.names(type)) {
+      const host = device.toLowerCase()
+      if (!hosts.has(host)) continue
+      const there = view.index.connectionsOf({ type, name: device }, view.get(type, device))
+      const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
+      if (one)
+        throw badRequest(
+          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: choose another one`
+        )
+    }
 }
 
 /** What a network keeps (rules 3.13). */
