@@ -38,6 +38,24 @@ const objects: Objects = {
   node: { n1: { interfaces: [on('cluster', '10.141.0.1'), on('cluster', '10.141.0.2', 'ib0')] } }
 }
 
+// Its zone would be loaded by no server. Requests are refused; a state may hold one.
+t.test('a name server is no alias', async t => {
+  for (const [host, more] of [
+    ['ns', { ns_ip: '10.143.0.53' }],
+    ['controller', {}]
+  ] as const) {
+    const other = { network: '10.143.0.0/24', ...more, dns_records: [{ host, alias: 'deb.example.org' }] }
+    const { zones } = (await dataOf('dns', { ...objects, network: { ...objects.network, other } })) as DnsData
+    const zone = zones.find(({ name }) => name === 'other')
+    t.match(
+      zone?.records.filter(({ name }) => name === host),
+      [{ type: 'A' }],
+      host
+    )
+    t.equal(zone?.records.filter(({ name }) => name === host).length, 1)
+  }
+})
+
 // rules 10.15
 t.test('the zones hold the records, and named and dnsmasq take them', async t => {
   const { zones, hosts, notes } = (await dataOf('dns', objects)) as DnsData
@@ -147,6 +165,7 @@ t.test('over http: added, changed, deleted, all of a request or none', async t =
       { host: 'controller', ipaddress: '10.141.9.3' },
       /DNS record controller: that is the name of a controller/
     ],
+    [{ host: 'ns', alias: 'n1' }, /DNS record ns: a name server has that name, and cannot be an alias/],
     [{ host: 'x' }, /DNS record x: give it field "ipaddress" or field "alias"/],
     [{ host: 'x', ipaddress: '10.1.1.1', alias: 'n1' }, /one of them/],
     [{ host: 'x', alias: 'x' }, /field "alias": x is an alias/],

@@ -142,6 +142,11 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
   const zone = `.${name.toLowerCase()}`
+  const servers = [
+    'ns',
+    network.ns_hostname?.toLowerCase(),
+    ...[...controllerAddresses(cluster).values()].map(one => one.toLowerCase())
+  ]
   const controllers = [...controllerAddresses(cluster)].flatMap(([address, controller]) =>
     range && contains(range, address) ? controller.toLowerCase() : []
   )
@@ -151,6 +156,10 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
       throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`)
     if (controllers.includes(host))
       throw badRequest(`${where}: that is the name of a controller: choose another one`)
+    if (alias !== undefined && servers.includes(host))
+      throw badRequest(
+        `${where}: a name server has that name, and cannot be an alias: give field "ipaddress"`
+      )
     const target = alias?.endsWith(zone) ? alias.slice(0, -zone.length) : alias
     if (target !== undefined && aliases.has(target))
       throw badRequest(`${where}: field "alias": ${alias} is an alias: name what that one stands for`)

@@ -123,7 +123,8 @@ class NameServers {
   #address(name: string, address: string): void {
     const place = this.names.placeOf(name)
     // In a zone of somebody else, too, a name that svcd makes up could hide a name of theirs.
-    if (place && !this.names.partial.has(place.zone) && !this.names.all.has(name))
+    // An alias cannot be a name server: BIND would load no zone with it.
+    if (place && !this.names.partial.has(place.zone) && !this.names.all.get(name)?.address)
       this.names.all.set(name, { address, of: 'the name server' })
   }
 }
