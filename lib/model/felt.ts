@@ -126,6 +126,9 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
     .map(field => ({ field, before: shown(was.get(field)), after: shown(is.get(field)) }))
 }
 
+/** What no node gets of a network, a BMC set-up or a file. */
+const unfelt = /^(?:comment|dns_records|type|zone)$/
+
 /** What changes in the networks, the BMC set-up and the files of a node: `network cluster: gateway`. */
 function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
   const target = effectiveNode(side.view as View, node, side.cluster)
@@ -138,7 +141,7 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
   return names.flatMap(key => {
     const change = changed.get(key)
     if (!change?.before || !change.after) return []
-    const fields = differences(change).filter(({ field }) => field !== 'comment')
+    const fields = differences(change).filter(({ field }) => !unfelt.test(field))
     return fields.map(({ field, before, after }) => ({
       field: `${change.type} ${change.name}: ${field}`,
       before: shown(before),

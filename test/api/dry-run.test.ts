@@ -85,6 +85,10 @@ t.test('what nodes will feel of a change of something else', async t => {
   const image = await felt('/config/osimage/compute', { kerneloptions: 'quiet' })
   t.same(fieldsOf(image).own, [{ field: '_kerneloptions', before: '', after: 'quiet' }])
   t.equal((await felt('/config/osimage/compute', { comment: 'x' })).nodes.count, 0)
+  for (const body of [{ comment: 'x' }, { type: 'ethernet' }, { zone: 'internal' }])
+    t.equal((await felt('/config/network/cluster', body)).nodes.count, 0)
+  const dns = await felt('/config/dns/cluster', [{ host: 'git', ipaddress: '10.141.0.77' }])
+  t.same([dns.changes?.length, dns.nodes?.count], [1, 0], JSON.stringify(dns))
   t.equal((await felt('/config/bmcsetup/b', { userid: 3 })).nodes.count, 0)
   t.same((await felt('/config/cluster', { provision_fallback: 'torrent' })).nodes.count, 2)
   // A node's own file takes the place of its group's (rules 4.25): it feels nothing of that one.
