@@ -8,7 +8,7 @@ import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
 import { folding } from '../node-set/fold.js'
 import { type Bmc, bmcOf } from './bmc.js'
-import { allCommands, type Command, isReading, type Part, switchesOn } from './commands.js'
+import { type Command, isReading, type Part, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
 import { Programs } from './programs.js'
 import { redfish } from './redfish/redfish.js'
@@ -19,7 +19,7 @@ interface ControlOptions {
   readonly jobs: Pick<Jobs, 'submit'>
   readonly config: Config['control']
   readonly log: Log
-  /** Is told what changes a machine, before it is done or answered. */
+  /** Is told what changes a machine, before its BMC is asked. */
   readonly acted: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
   /** Milliseconds that only grow. */
   readonly ticks: () => number
@@ -75,10 +75,13 @@ export class Control {
     const told = (end: string) => {
       if (!isReading(command)) this.#o.log.info(`node ${node}: ${command}, by ${who}: ${end}`)
     }
-    await this.#acted(actor, [node], command)
     try {
       const { signal } = this.#closing
-      const text = await places.run(who, () => this.#ask(bmc, command, signal))
+      // From the check to the place nothing waits: requests that came meanwhile would pass the check too.
+      const text = await places.run(who, async () => {
+        await this.#acted(actor, [node], command)
+        return this.#ask(bmc, command, signal)
+      })
       if (command === 'power soft')
         await this.#untilOff(bmc, signal, work => this.#single.reading.run(who, work))
       told('done')
@@ -92,22 +95,21 @@ export class Control {
 
   /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
   async submit(nodes: readonly string[], command: Command, actor: Actor): Promise<SubmittedJob> {
-    const job = await this.#o.jobs.submit({
+    return this.#o.jobs.submit({
       kind: command,
       object: await inTurns(named(nodes), { source: { address: actor.from } }),
       by: actor.who,
       lanes: [],
       elsewhere: true,
       ...(isReading(command) ? { reads: true } : {}),
-      run: job => (isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command))
+      run: job =>
+        isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command, actor)
     })
-    await this.#acted(actor, nodes, command)
-    return job
   }
 
   async #acted(actor: Actor, nodes: readonly string[], command: Command): Promise<void> {
-    const asked = allCommands.find(one => one.command === command)
-    if (asked && !isReading(command)) await this.#o.acted(actor, nodes, asked.part, asked.action)
+    const [part, action] = command.split(' ') as [Part, string]
+    if (!isReading(command)) await this.#o.acted(actor, nodes, part, action)
   }
 
   /** Stops what is asked of BMCs for one node; jobs are stopped by their own signals. */
@@ -117,12 +119,13 @@ export class Control {
   }
 
   /** After the batches that came before it and change a node of it too. */
-  async #inTurn(job: JobContext, nodes: readonly string[], command: Command): Promise<void> {
+  async #inTurn(job: JobContext, nodes: readonly string[], command: Command, actor: Actor): Promise<void> {
     const before = [...this.#changing].filter(other => nodes.some(node => other.nodes.has(node)))
     const stopped = new Promise<never>((_, reject) => {
       job.signal.addEventListener('abort', () => reject(job.signal.reason))
     })
     const ended = Promise.race([stopped, Promise.all(before.map(other => other.ended))])
+      .then(() => this.#acted(actor, nodes, command))
       .then(() => this.#all(job, nodes, command))
       .finally(() => this.#changing.delete(mine))
     const mine = { nodes: new Set(nodes), ended: ended.catch(() => {}) }

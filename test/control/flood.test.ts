@@ -1,9 +1,13 @@
 import { createServer, type Socket } from 'node:net'
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { Control } from '../../lib/control/control.js'
+import { createLog } from '../../lib/log.js'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller, type Reply } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
+import { openJobs, settled } from '../support/jobs.js'
+import { admin, MemoryCluster } from '../support/memory-cluster.js'
 import { RedfishService } from '../support/redfish-service.js'
 import { until } from '../support/until.js'
 
@@ -69,4 +73,68 @@ t.test('a viewer who asks BMCs that say nothing keeps nobody from switching a ma
   // Whoever still waits is told so by the end of the daemon.
   await c.daemon.close(1000)
   await asked
+})
+
+/** Control with two places, whose audit lines wait until they are let on. */
+async function slowAudit(t: Test) {
+  const port = await freePort()
+  const bmc = await RedfishService.start(t, '127.0.0.1', port)
+  let letOn = () => {}
+  const isOn = new Promise<void>(resolve => {
+    letOn = resolve
+  })
+  const told: string[] = []
+  const { jobs } = await openJobs(t)
+  const { model } = new MemoryCluster({
+    'network/loop': { network: '127.0.0.0/8' },
+    'bmcsetup/boards': {
+      ...{ username: 'admin', password: 'secret', protocol: 'redfish', verify_certificate: false, port }
+    },
+    'group/compute': { bmcsetupname: 'boards' },
+    'node/n1': {
+      group: 'compute',
+      interfaces: [{ interface: 'BMC', network: 'loop', ipaddress: '127.0.0.1' }]
+    }
+  })
+  const config = { parallel: 2, delay: 0, time_limit: 5000, soft_limit: 5000, ipmi_port: 623 }
+  const control = new Control({
+    ...{ model, jobs, log: createLog('error', () => {}), ticks: () => performance.now() },
+    config: { ...config, redfish_port: port, ca_file: '' },
+    acted: async (_, nodes, part, action) => {
+      await isOn
+      told.push(`${part} ${action} of ${nodes.join()}: ${bmc.asked.length} asked before`)
+    }
+  })
+  t.teardown(() => control.close())
+  return { control, bmc, told, letOn: () => letOn() }
+}
+
+// rules 11.4, 13.1
+t.test('requests whose audit line is slow wait in the bounded queue', async t => {
+  const { control, letOn } = await slowAudit(t)
+  const outcomes: string[] = []
+  const all = Array.from({ length: 130 }, () =>
+    control.act('n1', 'power on', admin).then(
+      () => outcomes.push('done'),
+      error => outcomes.push(error.message)
+    )
+  )
+  for (let i = 0; i < 50 && outcomes.length < 28; i++) await settled()
+  t.equal(outcomes.length, 28, '2 are asked and 100 wait')
+  for (const outcome of outcomes) t.match(outcome, /^100 requests of user admin to BMCs wait already/)
+  control.close()
+  letOn()
+  await Promise.all(all)
+})
+
+// rules 11.4, 13.2
+t.test('the audit line of a set is there before a BMC is asked', async t => {
+  const { control, bmc, told, letOn } = await slowAudit(t)
+  const submitted = control.submit(['n1'], 'power on', admin)
+  for (let i = 0; i < 50 && bmc.asked.length === 0; i++) await settled()
+  t.same(bmc.asked, [])
+  letOn()
+  await (await submitted).done
+  t.same(told, ['power on of n1: 0 asked before'])
+  t.ok(bmc.asked.length > 0)
 })
