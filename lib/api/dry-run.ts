@@ -71,8 +71,8 @@ export function withDryRun(
           for (const zone of before.keys()) zones.delete(zone)
           warnings.push(...(await hiding(zones)))
         }
-        const disks = await inTurns(onDisks(felt), request)
-        return warned(told(error, await error.files(), felt, disks), warnings)
+        const files = await error.files()
+        return warned(told(error, files, felt, await inTurns(onDisks(felt), request)), warnings)
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }
