@@ -23,7 +23,7 @@ import { objectTypes } from '../model/types.js'
 import { FollowingError } from '../store/errors.js'
 import type { Controller } from '../store/medium.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { nothingChanged } from './dry-run.js'
+import { nothingChanged, onDisks } from './dry-run.js'
 import { type Body, deletion, get, open, post } from './row.js'
 import { at, list, map, object, ref, string, word } from './schema.js'
 
@@ -116,8 +116,9 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       }),
       handler: async (request, given) => {
         if (isDryRun(request)) {
-          const { changes, mark } = await previewImport(model, given)
-          return ok({ message: wouldChange(changes), changes, mark })
+          const { changes, mark, felt } = await previewImport(model, given)
+          const disks = await inTurns(onDisks(await inTurns(felt(), request)), request)
+          return ok({ message: `${wouldChange(changes)}${disks}`, changes, mark })
         }
         const expected = request.query.get('expect') ?? undefined
         const changes = await importDocument(model, given, actorOf(request), expected)

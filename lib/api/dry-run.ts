@@ -1,5 +1,4 @@
 import { inTurns } from '../concurrency.js'
-import type { Answer } from '../http/route.js'
 import type { RemovedDirectory } from '../image/removals.js'
 import { type Difference, differences } from '../model/differences.js'
 import type { Docs } from '../model/docs.js'
@@ -7,7 +6,7 @@ import { type Felt, feltBy } from '../model/felt.js'
 import { Mark } from '../model/mark.js'
 import type { Change } from '../model/stored.js'
 import { numberOf, objectTypes, participles } from '../model/types.js'
-import { fold } from '../node-set/fold.js'
+import { folding } from '../node-set/fold.js'
 import { type Captured, capture } from '../services/capture.js'
 import { hiding, wholeZones } from '../services/dns/hidden.js'
 import type { DifferingFile } from '../services/services.js'
@@ -72,7 +71,8 @@ export function withDryRun(
           for (const zone of before.keys()) zones.delete(zone)
           warnings.push(...(await hiding(zones)))
         }
-        return warned(told(error, await error.files(), felt), warnings)
+        const files = await error.files()
+        return warned(told(error, files, felt, await inTurns(onDisks(felt), request)), warnings)
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }
@@ -110,7 +110,7 @@ function inJson(directories: readonly RemovedDirectory[]): string {
   return `,"directories":${JSON.stringify(directories.map(({ path }) => path))}${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
 }
 
-function told({ changes: all, directories }: DryRun, files: readonly DifferingFile[], felt: Felt): Answer {
+function told({ changes: all, directories }: DryRun, files: DifferingFile[], felt: Felt, disks: string) {
   const removed = directories
     .map(({ path, controller }) => `; the directory ${path} would be removed${on(controller)}`)
     .join('')
@@ -121,7 +121,7 @@ function told({ changes: all, directories }: DryRun, files: readonly DifferingFi
       yield ''
       mark.add(change)
     }
-    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${onDisks(felt)}${removed}`)},"changes":[`
+    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${disks}${removed}`)},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
       const { type, name } = change
@@ -155,9 +155,9 @@ function others(changes: readonly Change[], { count }: Felt): string {
 const mostOfNames = 500
 
 /** What nobody expects of a change of a few words has to be said before it is made (rules 12.7). */
-function onDisks({ written }: Felt): string {
+export function* onDisks({ written }: Pick<Felt, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
-  const names = fold([...written])
+  const names = yield* folding(written)
   const named = names.length > mostOfNames ? `${names.slice(0, mostOfNames)}…` : names
   const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
   return `; ${whose} would be written at the next boot from the network: ${named}`

@@ -2,6 +2,7 @@ import { badRequest } from '../errors.js'
 import { asBooted, effectiveNode, findingMembers, kernelOptionsInForce } from './effective.js'
 import { isBmc } from './index.js'
 import type { Change, ClusterSettings, Tx, View } from './stored.js'
+import { untagged } from './tags.js'
 import type { GroupDoc } from './types/group.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { NodeDoc } from './types/node.js'
@@ -28,13 +29,25 @@ const lostEnd = (bytes: number) =>
     ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
     : undefined
 
-/** Why Linux would cut the host name of a node, and the arguments that its kernel gets (rules 3.18); undefined for each that fits. */
+const packedFiles = ['kernelfile', 'initrdfile', 'imagefile'] as const
+
+/** Why the rescue of a node cannot be booted: a machine that needs it is in trouble already (rules 6.15). */
+export function badRescue(view: View, node: NodeDoc, cluster: ClusterSettings): string | undefined {
+  if (node.rescue === undefined) return undefined
+  const { image, settings } = asBooted(view, effectiveNode(view, node, cluster))
+  if (!image || packedFiles.every(file => image[file])) return undefined
+  const tag = settings.osimagetag === untagged ? '' : settings.osimagetag
+  return `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
+}
+
+/** Why Linux would cut a node's host name or kernel arguments (rules 3.18), or its rescue cannot be booted; undefined if not. */
 function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
   const target = effectiveNode(view, node, cluster)
   const { group, provision, prefix, hostname, domain } = target
   const { text } = kernelOptionsInForce(asBooted(view, target).image, group, node)
   const ip = provision?.ipaddress === undefined ? '' : `${provision.ipaddress}/${prefix?.length ?? 0}`
   return {
+    rescue: badRescue(view, node, cluster),
     hostName:
       hostname.length > most.hostName
         ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
@@ -45,7 +58,7 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
   }
 }
 
-/** A sentence for each value of a stored node that is too long for Linux. */
+/** A sentence for each value of a stored node that is too long for Linux, or cannot be booted. */
 export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
   Object.values(tooLong(view, node, cluster)).filter(why => why !== undefined)
 
@@ -95,13 +108,13 @@ function renamed(tx: Tx, before: object | undefined, after: object): object | un
   return was
 }
 
-/** Whether a change of a group or an image may make something of its nodes longer. */
+/** Whether a change of a group or an image may make something of its nodes longer, or take their rescue's files. */
 const concerns = (before: object | undefined, after: object) =>
   (['kerneloptions', 'domain', 'provision_interface', 'osimage', 'osimagetag'] as const).some(
     field => (before as GroupDoc | undefined)?.[field] !== (after as GroupDoc)[field]
-  )
+  ) || packedFiles.some(file => (before as OsimageDoc | undefined)?.[file] && !(after as OsimageDoc)[file])
 
-/** Refuses what is too long of a node now, and was not before. */
+/** Refuses what is wrong with a node now, and was not before. */
 function refuseNew(
   was: View,
   is: View,
@@ -111,7 +124,7 @@ function refuseNew(
   where: string
 ): void {
   const now = tooLong(is, after, cluster)
-  for (const what of ['hostName', 'kernel'] as const)
+  for (const what of ['hostName', 'kernel', 'rescue'] as const)
     if (now[what] !== undefined && (!before || tooLong(was, before, cluster)[what] === undefined))
       throw badRequest(`${where}node ${after.name}: ${now[what]}`)
 }

@@ -5,13 +5,15 @@ import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
 import type { Docs, TypeName } from './docs.js'
+import { feltBy } from './felt.js'
 import { hidden, objectName, type Table } from './field.js'
+import { badRescue } from './lengths.js'
 import { marked } from './mark.js'
 import { type Actor, type Model, removeObjects } from './model.js'
 import type { Changing } from './object-type.js'
 import { checkingState } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf, shownSecrets } from './secrets.js'
-import { putSettings, readSettings, type SettingName, settingNames } from './settings.js'
+import { putSettings, readSettings, type SettingName, settingNames, settingsInForce } from './settings.js'
 import { readStored } from './stored.js'
 import { fieldFor, readTable, storedFields } from './table.js'
 import { allTags, tagKey, untagged } from './tags.js'
@@ -168,17 +170,15 @@ export async function importDocument(
   })
 }
 
-/**
- * What `importDocument` would do, with a mark of what it would replace, or the error it would throw; nothing is changed.
- */
-export async function previewImport(
-  model: Model,
-  document: JsonValue
-): Promise<{ readonly changes: ImportResult; readonly mark: string }> {
+/** What `importDocument` would do, what finds who feels it, and a mark of what it would replace; throws as that does. */
+export async function previewImport(model: Model, document: JsonValue) {
   const replace = await inTurns(parsing(model, document))
   return model.preview(function* (changing) {
     const changes = yield* replace(changing)
-    return { changes: touched(changes), mark: (yield* marked(changes)).text }
+    const before = { view: model.view, cluster: model.cluster }
+    const after = { view: changing.tx, cluster: settingsInForce(changing.tx, model.ini) }
+    const felt = feltBy(changes, before, after)
+    return { changes: touched(changes), mark: (yield* marked(changes)).text, felt }
   })
 }
 
@@ -219,6 +219,12 @@ function* parsing(
     const inState = yield* checkingState(tx, cluster, mostProblems)
     const broken = [...inState, ...treeProblems(tx, cluster.imageDirectory)]
     for (const { type, name, message } of broken) problems.add(['config', type, name], message)
+    for (const name of tx.names('node')) {
+      yield
+      const node = tx.get('node', name)
+      const why = node && badRescue(tx, node, cluster)
+      if (why !== undefined) problems.add(['config', 'node', name], why)
+    }
     problems.throwAs(notFound)
     return changing.tx.changes()
   }

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { onDisks } from '../../lib/api/dry-run.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 
@@ -86,6 +87,28 @@ t.test('the image of a rescue has to be there and packed, and stays while it is 
     /node n1: field "rescue": OS image empty has no packed files: svcctl osimage pack empty/
   )
   t.match(await nodeOf(c), { rescue: null })
+  const whole = (await c.get('/config/cluster/export')).body
+  whole.config.node.n1.rescue = 'empty'
+  const refused = await c.post('/config/cluster/import', whole)
+  t.equal(refused.status, 404, 'an import')
+  t.match(refused.body.message, /config\.node\.n1: field "rescue": OS image empty has no packed files/)
+  t.match((await c.post('/config/node/n3', { group: 'compute', rescue: 'empty' })).status, 400, 'a new node')
+  t.match((await c.post('/config/node/_set', { nodes: 'n1', fields: { rescue: 'empty' } })).status, 400)
+  await c.post('/config/osimage/empty/tag', { tag: 'bare' })
+  for (const name of ['r-vmlinuz', 'r-initrd.img', 'r.tar.gz']) c.file(name)
+  await c.post('/config/osimage/empty', {
+    ...{ kernelfile: 'r-vmlinuz', initrdfile: 'r-initrd.img', imagefile: 'r.tar.gz' }
+  })
+  await c.post('/config/node/n1', { osimage: 'empty', osimagetag: 'bare' })
+  t.match(await set('empty'), /OS image empty has no packed files in its tag bare: .*pack empty, and tag it/)
+  await c.post('/config/node/n1', { osimage: null, osimagetag: null })
+  await set('empty')
+  for (const [path, body] of [
+    ['/config/node/n1', { osimage: 'empty', osimagetag: 'bare' }],
+    ['/config/group/compute', { osimage: 'empty', osimagetag: 'bare' }],
+    ['/config/osimage/empty', { kernelfile: '' }]
+  ] as const)
+    t.match(await c.post(path, body), { status: 400, body: { message: /node n1: field "rescue"/ } }, path)
   await set('tools')
   t.match((await c.get('/config/osimage/tools/_delete')).body.message, /n1/)
   await c.post('/config/osimage/tools', { newosimage: 'kit' })
@@ -112,6 +135,16 @@ t.test('a rescue is none of what the node is besides: its members, its files and
   t.match(before, { file: 'compute v1 1\n', tagged: ['n1'] })
   t.equal((await c.post('/config/node/n1', { rescue: 'tools' })).status, 204)
   t.same(await all(), before)
+})
+
+t.test('the disks of very many nodes are told in short steps', t => {
+  const written = Array.from({ length: 10_000 }, (_, i) => `n${i * 2}`)
+  const steps = onDisks({ written })
+  let [count, step] = [0, steps.next()]
+  for (; !step.done; step = steps.next()) count++
+  t.ok(count > written.length, `${count} steps`)
+  t.match(step.value, /^; the disks of 10000 nodes would be written .*: n\[0,2,.*…$/)
+  t.end()
 })
 
 // rules 12.7
@@ -150,6 +183,12 @@ t.test('a dry run says whose disk is written at the next boot', async t => {
   t.match(await says('/config/osimage/compute', { imagefile: 'r.tar.gz' }), both)
   t.match(await says('/config/node/n1', { macaddr: '52:54:00:00:00:09' }), one)
   t.match(await says('/config/node/n1', { comment: 'x' }), /1 node would be changed$/)
+  const { config } = (await c.get('/config/cluster/export')).body
+  Object.assign(config.node.m1, { group: 'compute', partscript: base64('part') })
+  t.match(
+    await says('/config/cluster/import', { node: config.node }),
+    /1 node would be changed; the disk of 1 node .*: m1$/
+  )
   await c.post('/config/node/n1', { rescue: 'tools' })
   t.match(await says('/config/node/n1', { rescue: null }), one, 'the end of a rescue')
   t.notMatch(

@@ -180,7 +180,6 @@ export const node: ObjectType<NodeDoc> = {
     const given = { ...wanted, interfaces }
     const over = settingsOf(asked, groupOf(tx, asked), cluster).provision_interface
     const after = withNodeRenamed(tx, asked, renames, over)
-    if (before?.rescue !== after.rescue) checkRescue(tx, after)
     const moved = before?.group !== after.group
     const group = groupOf(tx, after)
     // On a new node, what the request names of its group comes before the rest of the group: in the list, and for an address.
@@ -227,15 +226,6 @@ export const node: ObjectType<NodeDoc> = {
         )
       }
   }
-}
-
-/** Refuses an image that cannot be booted as it is: a machine that needs it is in trouble already (rules 6.15). */
-function checkRescue(view: View, { name, rescue }: NodeDoc): void {
-  const image = rescue === undefined ? undefined : view.get('osimage', rescue)
-  if (!image || (image.kernelfile && image.initrdfile && image.imagefile)) return
-  throw badRequest(
-    `node ${name}: field "rescue": OS image ${rescue} has no packed files: svcctl osimage pack ${rescue}`
-  )
 }
 
 /**
