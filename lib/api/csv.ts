@@ -30,9 +30,11 @@ const ALIKE = 3
 /** Values that may differ in them: those in quotes, names of nodes, MACs and addresses. */
 const DIFFERING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
 
+type Told = readonly [line: number, text: string]
+
 /** Collects what is wrong with a table, so that all of it is told at once. */
 export class Refusals {
-  readonly #kinds = new Map<string, { count: number; readonly lines: string[]; readonly folded: string }>()
+  readonly #kinds = new Map<string, { count: number; readonly lines: Told[]; readonly folded: string }>()
   #more = 0
 
   /** `column`: `column 2 (macaddr)`. */
@@ -50,41 +52,44 @@ export class Refusals {
     }
     this.#kinds.set(name, kind)
     kind.count++
-    if (kind.count < ALIKE) kind.lines.push(`line ${line}${column === '' ? '' : ', '}${column}: ${why}`)
+    if (kind.count < ALIKE)
+      kind.lines.push([line, `line ${line}${column === '' ? '' : ', '}${column}: ${why}`])
   }
 
   /** Throws 400 that names them, if there are any. */
   check(): void {
     if (this.#kinds.size === 0) return
-    const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }) =>
-      count < ALIKE ? lines : [`${count} lines: ${folded}`]
+    const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }): Told[] =>
+      count < ALIKE ? lines : lines.slice(0, 1).map(([line]) => [line, `${count} lines: ${folded}`])
     )
+    // Lines that break a rule of several objects are found last.
+    const texts = told.sort(([one], [other]) => one - other).map(([, text]) => text)
     const more = this.#more + Math.max(0, told.length - MOST_TOLD)
     const rest = more > 0 ? `; and ${more} more` : ''
     throw badRequest(
-      `the table is refused, nothing was changed: ${visible(told.slice(0, MOST_TOLD).join('; '))}${rest}`
+      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_TOLD).join('; '))}${rest}`
     )
   }
 }
 
 /**
- * Reads a table (RFC 4180) of objects of one type, a line each. Its first line names the fields, `name` among them;
- * `BOOTIF.ipaddress` is a field of an interface. An empty cell leaves its field as it is. What is wrong goes to `refusals`;
- * throws 400 where the table as such cannot be read.
+ * Reads a table (RFC 4180, its cells maybe separated by `;`) of objects of one type, a line each. Its first line names the
+ * fields, `name` among them; `BOOTIF.ipaddress` is a field of an interface. An empty cell leaves its field as it is. What is
+ * wrong goes to `refusals`; throws 400 where the table as such cannot be read.
  */
 export async function readTable(text: string, type: ObjectType, refusals: Refusals): Promise<Line[]> {
   const [first = ''] = text.slice(0, 10_000).split('\n', 1)
   const separators = first.replace(/"[^"]*"/g, '')
-  const [separator] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
-  if (separator !== undefined)
+  const [delimiter = ','] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
+  if (delimiter !== ',' && delimiter !== ';')
     throw badRequest(
-      `the table is refused, nothing was changed: its cells are separated by ${separator === '\t' ? 'tabs' : `"${separator}"`}: separate them by commas`
+      `the table is refused, nothing was changed: its cells are separated by ${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`
     )
   const lines: Line[] = []
   const seen = new Map<string, number>()
   let head: readonly Column[] | undefined
   let line = 1
-  for await (const { record, end } of records(text)) {
+  for await (const { record, end } of records(text, delimiter)) {
     if (head === undefined) head = readHead(record, type)
     else {
       const read = readLine(record, head, line, type, refusals)
@@ -106,9 +111,9 @@ interface CsvRecord {
   readonly info: { readonly lines: number }
 }
 
-async function* records(text: string): AsyncGenerator<{ record: readonly string[]; end: number }> {
+async function* records(text: string, delimiter: string) {
   const parser = Readable.from(piecesOf(text)).pipe(
-    parse({ info: true, relax_column_count: true, skip_empty_lines: false, max_record_size: 1_000_000 })
+    parse({ delimiter, info: true, relax_column_count: true, max_record_size: 1_000_000 })
   )
   try {
     for await (const { record, info } of parser as AsyncIterable<CsvRecord>) yield { record, end: info.lines }
@@ -144,6 +149,8 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
   const add = (i: number, why: string) => refusals.add(1, why, `column ${i + 1}`)
   for (const [i, name] of names.entries()) {
     const before = names.indexOf(name)
+    // A spreadsheet writes columns that are empty, too; a cell in one is refused.
+    if (name === '') continue
     if (before < i)
       add(
         i,
@@ -203,7 +210,7 @@ function readLine(
   type: ObjectType,
   refusals: Refusals
 ): Line | undefined {
-  if (record.length === 1 && record[0] === '') return undefined
+  if (record.every(cell => cell.trim() === '')) return undefined
   if (record.length !== head.length) {
     refusals.add(line, `${record.length} cells stand below ${head.length} columns`)
     return undefined
@@ -226,7 +233,8 @@ function readLine(
     // Each by itself, to name its column.
     for (const cell of cells) {
       const why = reasonOf(() => readObject(type, name, bodyOf(type, [cell])))
-      if (why !== undefined) refusals.add(line, why, columnAt(cell.i))
+      if (why !== undefined)
+        refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(cell.i))
     }
     if (cells.every(cell => reasonOf(() => readObject(type, name, bodyOf(type, [cell]))) === undefined))
       refusals.add(line, error.message)

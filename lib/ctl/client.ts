@@ -30,7 +30,11 @@ export async function client(words: readonly string[], terminal: Terminal): Prom
   } catch (error) {
     if (!(error instanceof Failure)) throw error
     const lead = paintFor(terminal, 'err')('red', 'svcctl:')
-    terminal.err(`${lead} ${clean(error.message)}\n`)
+    // Each line of a table that is wrong stands on a line of its own.
+    const ends = error.message.startsWith('the table is refused')
+      ? /(?<=[:;]) (?=line \d|\d+ lines: )/g
+      : /$^/
+    terminal.err(`${lead} ${clean(error.message).replace(ends, '\n  ')}\n`)
     if (error.code === 2) terminal.err('Type `svcctl --help` for the commands and options.\n')
     return error.code
   }

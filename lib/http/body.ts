@@ -105,6 +105,9 @@ export function readBody(
 
 /** A body in UTF-8, without a byte order mark; throws 400 for any other. */
 export function textOf(body: Buffer): string {
-  if (!isUtf8(body)) throw badRequest('the body is not valid UTF-8')
+  if (!isUtf8(body))
+    throw badRequest(
+      'the body is not valid UTF-8: save the table as "CSV UTF-8", or convert it: iconv -f CP1252 -t UTF-8 FILE'
+    )
   return body.toString('utf8').replace(/^\ufeff/, '')
 }

@@ -1,3 +1,4 @@
+import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
 import {
   type Address,
@@ -278,7 +279,9 @@ export function mergeNodeInterfaces(
     if (network !== undefined && !tx.get('network', network))
       throw badRequest(`${where}: network ${network} does not exist`)
     if (network === undefined && wanted.ipaddress)
-      throw badRequest(`${where}: an address needs a network, and ${lacking(node, ofGroup !== undefined)}`)
+      throw badRequest(
+        `${where}: an address needs a network, and ${lacking(tx, node, ofGroup !== undefined)}`
+      )
     const stays = has !== undefined && has.network === network
     const open = network !== undefined && wanted.ipaddress === undefined
     const kept = wanted.ipaddress === undefined ? has?.ipaddress : wanted.ipaddress
@@ -456,9 +459,11 @@ export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
 }
 
 /** Why an interface of a node has no network, in words. */
-const lacking = ({ group }: NodeDoc, isOfGroup: boolean) =>
+const lacking = (view: View, { group }: NodeDoc, isOfGroup: boolean) =>
   isOfGroup
     ? 'this interface has none'
     : group === undefined
       ? 'neither this interface nor a group of the node names one'
-      : `its group ${group} has no such interface`
+      : view.get('group', group)
+        ? `its group ${group} has no such interface`
+        : `its group ${group} does not exist${didYouMean(group, view.names('group'))}`

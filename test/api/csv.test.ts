@@ -75,13 +75,10 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
   const refused: [text: string, ...says: RegExp[]][] = [
     ['', /^the table is empty/],
     [
-      'name;group\na;b',
-      /^the table is refused, nothing was changed: its cells are separated by ";": separate them by commas$/
+      'name|group\na|b',
+      /^the table is refused, nothing was changed: its cells are separated by "\|": separate them by commas$/
     ],
-    ['"name";"group"\n"a";"b"', /separated by ";": separate them by commas$/],
-    ['Host name;group\na;b', /separated by ";": separate them by commas$/],
     ['name\tgroup\na\tb', /separated by tabs: separate them by commas$/],
-    ['BOOTIF.macaddress;name\n52:54:00:00:00:09;b', /separated by ";": separate them by commas$/],
     ['group,comment\na,b', /line 1: no column is called "name"/],
     ['name,colour', /line 1, column 2: a node has no field "colour"/],
     ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
@@ -92,7 +89,7 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
     ['name,comment\nn5,"open', /cannot be read.*(?:quote|Quote)/],
     [
       'name,service,macaddr,group\nn5,maybe,zz,compute\n\nn6,yes,,none\nn7,yes,52:54:00:00:00:01,compute',
-      /line 2, column 2 \(service\): .*must be true or false, not "maybe"/,
+      /line 2, column 2 \(service\): .*must be yes or no, not "maybe"/,
       /line 2, column 3 \(macaddr\): .*must be a MAC address/
     ],
     [
@@ -115,7 +112,10 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
   t.match(await c.post('/config/node', 'name\nx'), { status: 400, body: { message: /takes a table/ } })
   t.match(await c.post(path, Buffer.from([0x6e, 0xff])), {
     status: 400,
-    body: { message: /not valid UTF-8/ }
+    body: {
+      message:
+        /^the body is not valid UTF-8: save the table as "CSV UTF-8", or .* iconv -f CP1252 -t UTF-8 FILE$/
+    }
   })
   t.same(await documents(c), before)
 })
@@ -184,6 +184,31 @@ t.test('a table from a spreadsheet', async t => {
     ['name,variables.\nm11,abc', /column 2 \(variables\.\): /]
   ] as const)
     t.match(await c.post(path, text), { status: 400, body: { message: why } }, text)
+})
+
+// rules 12.8
+t.test('a table from a German spreadsheet', async t => {
+  const text = table(
+    'name;"GROUP";netboot;comment;;',
+    'g1;compute;no;"a;b, c";;',
+    'g2;compute;YES;;;',
+    ';;;;;',
+    ' ; ;;;;'
+  )
+  t.match(await c.post(path, text), { status: 200, body: { message: '2 nodes created, 0 changed' } })
+  t.match(await read(c, 'node', 'g1'), { netboot: false, comment: 'a;b, c' })
+  t.match(await read(c, 'node', 'g2'), { netboot: true })
+  const refused = [
+    ['"a,b";name\n1;2', /line 1, column 1: a node has no field "a,b"/],
+    ['name,,comment\ng1,,x\ng2,lost,y', /: line 3, column 2 \(\): [^;]*""[^;]*$/],
+    ['name,netboot\ng1,ja', /line 2, column 2 \(netboot\): .* must be yes or no, not "ja"$/],
+    [
+      'name,group,ip\ng4,,10.9.9.9\ng5,nowhere,\ng6,Compute,10.141.0.99\ng1,,10.9.9.9',
+      /: line 2: .*; line 3: .*; line 4: .*its group Compute does not exist \(did you mean "compute"\?\); line 5: /
+    ]
+  ] as const
+  for (const [text, message] of refused)
+    t.match(await c.post(path, text), { status: 400, body: { message } }, text)
 })
 
 t.test('what a list shows can be read back, all of it', async t => {

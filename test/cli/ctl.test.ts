@@ -687,6 +687,11 @@ t.test('a table of nodes is imported after a question, or with --yes', async t =
   })
   writeFileSync(table, 'name,group\nnode004,nowhere\n')
   t.match(await here(['import', table, '--yes']), { code: 1, stderr: /line 2: .*nowhere does not exist/ })
+  writeFileSync(table, 'name,macaddr,service\nnode001,zz,\nnode002,,maybe\n')
+  t.match(await here(['import', table, '--yes']), {
+    code: 1,
+    stderr: /nothing was changed:\n {2}line 2, column 2 .*\n {2}line 3, column 3 .* not "maybe"\n$/
+  })
   await ok(t, ['node', 'rm', 'node003'])
 })
 
