@@ -21,7 +21,7 @@ import { controllerAddresses } from './model/networks.js'
 import { SecretBox } from './model/secret-box.js'
 import { missingKey, secretBoxOf, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/settings.js'
-import type { ClusterSettings, View } from './model/stored.js'
+import type { ClusterSettings, NamedController, View } from './model/stored.js'
 import type { SwitchDoc } from './model/types/switch.js'
 import { locate } from './program/program.js'
 import { capture } from './services/capture.js'
@@ -71,6 +71,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const inState = (found: readonly { type: string; name: string; message: string }[]) =>
     found.map(({ type, name, message }) => ({ file: place(type, name), message }))
   let model: Model | undefined
+  let others: readonly NamedController[] = []
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
@@ -93,6 +94,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
         ? [placed(`[store] endpoints: nothing can be written: ${full.endpoint} has no room; ${full.reason}`)]
         : []
       const { controllers } = await etcd.site(now)
+      others = controllers
       const far = controllers.filter(
         ({ name, aheadMs = 0 }) => name !== config.controller.name && Math.abs(aheadMs) > SLACK_MS
       )
@@ -120,7 +122,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     if (key) problems.push(key)
     else if (box.hasKey) problems.push(...inState([...unreadableSecrets(view, box)]))
     notes.push(...changedSettings(view, ini))
-    model = modelOf(view, ini, box, now)
+    model = modelOf(view, ini, box, now, () => others)
     const images = imageFindings(config, view, model.cluster)
     problems.push(...images.onMachine.map(placed), ...inState(images.problems))
     warnings.push(...images.warnings, ...looseNames(view, model.cluster))
@@ -194,10 +196,16 @@ async function keyFindings(etcd: Etcd, state: string): Promise<Problem[]> {
 }
 
 /** The state as it was read, for those who ask a model; nobody changes it. */
-function modelOf(current: View, ini: ClusterSettings, box: SecretBox, now: number): Model {
+function modelOf(
+  current: View,
+  ini: ClusterSettings,
+  box: SecretBox,
+  now: number,
+  controllers: () => readonly NamedController[]
+): Model {
   const refuse = () => Promise.reject(new Error('svcd check changes nothing'))
   const store = { current, change: refuse, changeInSteps: refuse }
-  return new Model({ store, ini, now: () => now, box, audit: async () => {} })
+  return new Model({ store, ini, now: () => now, box, audit: async () => {}, controllers })
 }
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { inTurns } from '../concurrency.js'
 import type { Model } from '../model/model.js'
+import { nameServersOf } from '../model/networks.js'
 import type { Change } from '../model/stored.js'
 import { maps, text, textMap, texts } from '../variables.js'
 
@@ -41,7 +42,7 @@ const clusterNetwork = {
     name: text('its name'),
     network: text('such as 10.141.0.0/16'),
     gateway: text("'' without one"),
-    nameserver: text("address of its name server, '' without one"),
+    nameserver: text("addresses of its name servers, with blanks between them; '' without one"),
     ntp_server: text("its NTP servers, '' without any")
   }
 } as const
@@ -144,12 +145,9 @@ export class ClusterData {
     list('networks')
     for (const name of [...view.names('network')]) {
       yield
-      const {
-        network = '',
-        gateway = '',
-        ns_ip: nameserver = '',
-        ntp_server = ''
-      } = view.get('network', name) ?? {}
+      const stored = view.get('network', name)
+      const { network = '', gateway = '', ntp_server = '' } = stored ?? {}
+      const nameserver = nameServersOf(stored, model.cluster).join(' ')
       add({ name, network, gateway, nameserver, ntp_server })
     }
     list('')

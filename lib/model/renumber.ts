@@ -12,11 +12,9 @@ import type { NetworkDoc } from './types/network.js'
 /** So many addresses that cannot be kept are named in a refusal. */
 const MOST_NAMED = 5
 
-/** The fields of a network whose addresses go with it. */
-const addressed = [
-  ...(['gateway', 'ns_hostname', 'ns_ip', 'ntp_server', 'dhcp_range_begin', 'dhcp_range_end'] as const),
-  ...(['routes', 'dns_records'] as const)
-] as const
+/** The fields of a network that may hold an address of any machine, and those that hold addresses of its own alone. */
+const ofMachines = ['ns_hostname', 'ns_ip', 'ntp_server', 'dns_records'] as const
+const inside = ['gateway', 'dhcp_range_begin', 'dhcp_range_end', 'routes'] as const
 
 /** An address that stands alone in a text: not a part of a name or of a prefix. */
 const ADDRESS = /(?<![\w./-])\d+(?:\.\d+){3}(?![\w./-])/g
@@ -49,13 +47,13 @@ export function renumber(
     const loose = looseOf(tx, 'network', name, cluster)
     const moved = (address: Address): Address => now.first + (address - old.first)
     const devices = yield* moveDevices(changing, name, moved)
-    const own = follow(before, one => (contains(old, one) ? moved(one) : one))
+    const own = follow(before, [...ofMachines, ...inside], one => (contains(old, one) ? moved(one) : one))
     yield* write(changing, 'network', name, own, given)
     // A name server or a time server of another network may be a machine of this one.
     for (const other of [...tx.names('network')]) {
       yield
       const doc = other === name ? undefined : tx.get('network', other)
-      const followed = doc && follow(doc, one => devices.to.get(one) ?? one)
+      const followed = doc && follow(doc, ofMachines, one => devices.to.get(one) ?? one)
       if (followed) tx.put('network', other, followed)
     }
     yield* check(changing, name, `${name} cannot become ${to}`)
@@ -69,6 +67,13 @@ export function renumber(
           `${who} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
             `${formatAddress(moved(address))}, then change [controller] address and [http] url, and restart svcd`
         )
+    for (const text of cluster.ntp_server.match(ADDRESS) ?? []) {
+      const address = parseAddress(text)
+      if (address !== undefined && contains(old, address) && !contains(now, address))
+        warnings.push(
+          `cluster: field "ntp_server" has ${text}: if that machine moves too, give it ${formatAddress(moved(address))}`
+        )
+    }
     if (devices.bmcs > 0)
       warnings.push(
         `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set (setupbmc at an installation, or by hand)`
@@ -84,7 +89,7 @@ function* moveDevices({ tx }: Changing, network: string, moved: (address: Addres
   let bmcs = 0
   const entryOf = <E extends Partial<InterfaceDoc>>(entry: E): E => {
     const address = entry.network === network ? parseAddress(entry.ipaddress ?? '') : undefined
-    if (address === undefined) return entry
+    if (address === undefined || moved(address) === address) return entry
     to.set(address, moved(address))
     if (isBmc(entry)) bmcs++
     return { ...entry, ipaddress: formatAddress(moved(address)) }
@@ -99,13 +104,17 @@ function* moveDevices({ tx }: Changing, network: string, moved: (address: Addres
   return { to, bmcs }
 }
 
-/** A network with its own addresses moved. */
-function follow(network: NetworkDoc, moved: (address: Address) => Address): NetworkDoc {
+/** A network with the addresses in these fields moved. */
+function follow(
+  network: NetworkDoc,
+  where: readonly (typeof ofMachines | typeof inside)[number][],
+  moved: (address: Address) => Address
+): NetworkDoc {
   const text = (found: string) => {
     const address = parseAddress(found)
     return address === undefined ? found : formatAddress(moved(address))
   }
-  const fields = addressed.flatMap(field => {
+  const fields = where.flatMap(field => {
     const value = network[field]
     return value === undefined ? [] : [[field, JSON.parse(JSON.stringify(value).replace(ADDRESS, text))]]
   })

@@ -35,7 +35,7 @@ export interface Device extends Connection {
 export function capture(
   view: View,
   cluster: ClusterSettings,
-  controllers: Captured['controllers'] = [cluster.controller]
+  controllers: Captured['controllers'] = [cluster.controller, ...cluster.otherControllers]
 ): Captured {
   const all = <K extends TypeName>(type: K) => view.names(type).flatMap(name => view.get(type, name) ?? [])
   const devices = (type: TypeName) =>

@@ -211,6 +211,37 @@ t.test('old and new may overlap, and the prefix may grow or shrink', async t => 
 })
 
 // rules 3.19
+t.test('what another network has inside itself stays; the time server of the cluster is told', async t => {
+  await c.post('/config/network/lab', { network: '10.20.0.0/24' })
+  const near = {
+    ...{ network: '10.20.0.0/25', routes: ['10.99.0.0/16 via 10.20.0.1'], ntp_server: '10.20.0.1' },
+    ...{ dhcp: true, dhcp_range_begin: '10.20.0.2', dhcp_range_end: '10.20.0.9' }
+  }
+  await c.post('/config/network/near', near)
+  await c.post('/config/dns/near', { host: 'router', ipaddress: '10.20.0.1' })
+  const on = (name: string, ipaddress: string) => ({
+    interface: name,
+    network: 'lab',
+    ipaddress,
+    force: true
+  })
+  const interfaces = [on('BOOTIF', '10.20.0.1'), on('eth2', '10.20.0.2')]
+  t.equal((await c.post('/config/node/r1', { interfaces })).status, 201)
+  await c.post('/config/cluster', { ntp_server: 'time.example.org,10.20.0.7' })
+  const { status, headers, text } = await c.post('/config/network/lab/_renumber', { network: '10.21.0.0/24' })
+  t.equal(status, 200, text)
+  t.match(headers['x-svcd-warning'], /cluster: field "ntp_server" has 10\.20\.0\.7: .*10\.21\.0\.7/)
+  t.match(await shown('network/near'), { ...near, ntp_server: '10.21.0.1' })
+  t.match((await c.get('/config/dns/near')).text, '10.21.0.1')
+  const again = await c.post('/config/network/lab/_renumber', { network: '10.21.0.0/24' })
+  t.match(again.body.message, / 0 addresses of nodes and devices moved$/)
+  t.notMatch(again.headers['x-svcd-warning'], /ntp_server|BMC/)
+  await c.post('/config/node/r1/_delete', {})
+  for (const name of ['near', 'lab']) await c.post(`/config/network/${name}/_delete`, {})
+  await c.post('/config/cluster', { ntp_server: null })
+})
+
+// rules 3.19
 t.test('another method, and nobody', async t => {
   t.equal((await c.get(url)).status, 405)
   t.equal((await c.post(url, { network: '10.150.0.0/16' }, { token: null })).status, 401)

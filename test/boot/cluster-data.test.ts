@@ -51,6 +51,9 @@ compute node001,node002 1
   t.ok((await text()).startsWith(`node001\n${rest}`), await text())
   t.ok((await text('node002')).startsWith(`node002\n${rest}`), 'what a node has of its own is not shared')
   t.match(await text(), /\ncluster 10\.141\.0\.0\/16\n/)
+  await post('file/f', { template: '{% for n in networks %}{{ n.name }}={{ n.nameserver }};{% endfor %}' })
+  await post('network/cluster', { ns_ip: '10.141.3.3,10.141.3.4' })
+  t.match(await text(), 'cluster=10.141.3.3 10.141.3.4;', 'as an installation has them')
 })
 
 // rules 4.25

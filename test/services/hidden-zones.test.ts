@@ -5,9 +5,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../../lib/check.js'
+import { atOnce } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
-import { hiding } from '../../lib/services/dns/hidden.js'
+import { capture } from '../../lib/services/capture.js'
+import { hiding, wholeZones } from '../../lib/services/dns/hidden.js'
 import { Controller } from '../support/controller.js'
+import { MemoryCluster, settings } from '../support/memory-cluster.js'
 import { scratch } from '../support/scratch.js'
 
 /** The labels of a name as DNS has them. */
@@ -76,6 +79,32 @@ t.test('a zone in which others have names is told, one that is ours or nobody’
   t.ok(asked.length < 50, 'a few are asked for')
   close()
   t.same(await hiding(zones, ['127.0.0.1:9']), [], 'where nobody answers, nothing is told')
+})
+
+// rules 10.14
+t.test('empty zones of a resolver are not told, nor those of svcd on another controller', async t => {
+  const { resolveSoa } = Resolver.prototype
+  t.teardown(() => Object.assign(Resolver.prototype, { resolveSoa }))
+  const sources: Record<string, string> = {
+    ...{ '10.in-addr.arpa': '10.IN-ADDR.ARPA', '168.192.in-addr.arpa': 'localhost' },
+    ...{ '16.172.in-addr.arpa': '16.172.in-addr.arpa', '20.10.in-addr.arpa': 'ns1.example.org' },
+    ...{ cluster: 'ctl1.cluster', '141.10.in-addr.arpa': 'ctl2.cluster' }
+  }
+  Object.assign(Resolver.prototype, {
+    resolveSoa: async (zone: string) => ({ nsname: sources[zone] ?? '' })
+  })
+  const told = await hiding(new Map(Object.keys(sources).map(zone => [zone, 'ctl2.cluster. ctl1.cluster.'])))
+  t.match(told, [/^DNS zone 20\.10\.in-addr\.arpa: /])
+  t.equal(told.length, 1)
+  const { view } = new MemoryCluster({ 'network/cluster': { network: '10.141.0.0/16' } }).model
+  const cluster = {
+    ...settings,
+    controller: { name: 'ctl2', address: '10.141.255.253' },
+    otherControllers: [{ name: 'ctl1', address: '10.141.255.254' }]
+  }
+  const zones = atOnce(wholeZones(capture(view, cluster)))
+  t.same([...zones.keys()], ['cluster', '141.10.in-addr.arpa'])
+  t.same(await hiding(zones), [], 'the name of each controller is ours')
 })
 
 // rules 10.14, 12.7

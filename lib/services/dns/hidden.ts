@@ -6,10 +6,17 @@ import { dnsData } from './data.js'
 const MOST_ASKED = 20
 const ANSWER_MS = 1000
 
-/** The zones that svcd answers for as a whole, with the name server that it names for each. Yields as `dnsData` does. */
+/** The zones that svcd answers for as a whole, with the name servers of each, blanks between them. Yields as `dnsData` does. */
 export function* wholeZones(captured: Captured): Generator<undefined, Map<string, string>> {
   const { zones } = yield* dnsData(captured)
-  return new Map(zones.flatMap(({ name, single, name_server }) => (single ? [] : [[name, name_server]])))
+  return new Map(
+    zones
+      .filter(({ single }) => !single)
+      .map(({ name, name_server, other_name_servers }) => [
+        name,
+        [name_server, ...other_name_servers].join(' ')
+      ])
+  )
 }
 
 /**
@@ -28,7 +35,12 @@ export async function hiding(
       ({ nsname }) => nsname,
       ({ code }: NodeJS.ErrnoException) => (code === 'ENODATA' ? 'a zone around it' : undefined)
     )
-    if (server === undefined || `${server.toLowerCase()}.` === own) return []
+    // An empty zone, as a resolver has it of private addresses by itself, has its own name as that of its server (RFC 6303).
+    if (
+      server === undefined ||
+      [...own.split(' '), `${zone}.`, 'localhost.'].includes(`${server.toLowerCase()}.`)
+    )
+      return []
     return [
       `DNS zone ${zone}: others have names there today (${server}), and svcd's server would hide those that svcd does not ` +
         'know: give the network "dns": "hosts", or choose a domain of the cluster\'s own'
