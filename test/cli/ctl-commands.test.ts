@@ -104,7 +104,19 @@ t.test('short tables, interfaces, previews, the audit log', async t => {
   t.match(await run(['node', 'rminterface', 'node001', 'nothing']), { code: 1, stderr: /nothing/ })
   t.match(await ok(t, 'node', 'preview', 'node001', 'boot'), /^#!ipxe/)
   t.match(JSON.parse(await ok(t, 'node', 'preview', 'node001', 'boot', '-o', 'json')), { boot: /^#!ipxe/ })
-  t.match(JSON.parse(await ok(t, 'node', 'preview', 'node001', 'files')), { config: { node: {} } })
+  t.match(JSON.parse(await ok(t, 'node', 'preview', 'node001', 'files', '-o', 'json')), {
+    config: { node: {} }
+  })
+  await c.post('/config/file/motd', { path: '/etc/motd', mode: '0640', template: 'node {{ node }}\n' })
+  await c.post('/config/file/wrong', { path: '/etc/wrong', template: '{{ variables.nothing }}\n' })
+  await c.post('/config/node/node001', { files: ['motd', 'wrong'] })
+  const files = await run(['node', 'preview', 'node001', 'files'])
+  t.match(files, { code: 1, stderr: /1 of 2 files of node node001 cannot be rendered/ })
+  t.match(
+    files.stdout,
+    /^\/etc\/wrong {2}root:root {2}0644\ncannot be rendered: .*nothing.*\n\/etc\/motd {2}root:root {2}0640\nnode node001\n$/
+  )
+  await c.post('/config/node/node001', { files: [] })
   await ok(t, 'node', 'set', 'node002', 'comment=heard')
   const [first = ''] = (await ok(t, 'audit')).split('\n')
   t.match(first, /^20\S+Z {2}user admin {2}127\.0\.0\.1 {2}update {2}node {2}node002 {2}comment: heard$/)
@@ -395,8 +407,13 @@ t.test('grab and push are followed; a group is asked about', async t => {
       json({ request_id: '7', state: 'done', progress: 1, message: 'new /etc/a;;deleted /etc/\u001bb' })
     else if (request.method === 'POST')
       json({ request_id: '7', state: 'queued', progress: 0, message: 'queued' })
-    else json({ config: { node: { node001: {}, node002: {} } } })
+    else
+      json({
+        config: { node: { node001: {}, node002: {}, ...(grows && seen++ > 0 ? { node003: {} } : {}) } }
+      })
   })
+  let grows = false
+  let seen = 0
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())
   const on = ['--url', `http://127.0.0.1:${(server.address() as AddressInfo).port}`]
@@ -414,6 +431,11 @@ t.test('grab and push are followed; a group is asked about', async t => {
   })
   t.match(await run([...push, ...on]), { code: 2, stderr: /nothing was pushed: .* use --yes/ })
   t.match(await run([...push, ...on], { types: ['y'] }), { code: 0, stdout: 'push of group compute: done\n' })
+  grows = true
+  t.match(await run([...push, ...on], { types: ['y'] }), {
+    ...{ code: 1, stdout: '' },
+    stderr: /group compute has other nodes than those of the question: nothing was pushed/
+  })
   t.same(
     asked.filter(one => one.startsWith('POST')),
     [
@@ -422,6 +444,17 @@ t.test('grab and push are followed; a group is asked about', async t => {
       'POST /config/group/compute/_ospush'
     ]
   )
+  // rules 14.5
+  for (const args of [
+    ['node', 'rescue', '@failed', '--dryrun'],
+    ['node', 'reinstall', '@stale:yes', '--yes'],
+    ['node', 'rm', '@failed', '--yes'],
+    ['node', 'power', '@failed', 'off', '--yes']
+  ])
+    t.match(await run(args), {
+      ...{ code: 1, stdout: '' },
+      stderr: `svcctl: ${args[2]} names no node: nothing was done\n`
+    })
   t.match(await run(['node', 'grab', 'node001', 'none']), { code: 1, stdout: '', stderr: /none/ })
 })
 
