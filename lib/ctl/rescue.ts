@@ -12,7 +12,8 @@ export const rescue: Verb = {
   async run(session, _type, [set = '']) {
     const { end, image, dryrun } = session.options
     if (end && image !== undefined) throw wrongUsage('--end takes no --image')
-    const { images, isWritten } = await settingsOf(session, set)
+    const { images, isWritten, isEmpty } = await settingsOf(session, set)
+    if (isEmpty) throw namesNone(set)
     if (!end && image === undefined && images.length !== 1) {
       const has = images.length === 0 ? 'no OS image' : `the OS images ${images.join(', ')}`
       throw refused(`${set} has ${has}: name one, --image IMAGE`)
@@ -40,8 +41,11 @@ async function settingsOf({ controller }: Session, set: string) {
   const { node } = isObject(config) ? config : {}
   const found = Object.values(isObject(node) ? node : {}).filter(isObject)
   const images = found.map(({ osimage }) => osimage).filter(name => typeof name === 'string')
-  return { images: [...new Set(images)], isWritten: found.some(isInstalled) }
+  return { images: [...new Set(images)], isWritten: found.some(isInstalled), isEmpty: found.length === 0 }
 }
+
+/** The refusal of a set without a node. */
+export const namesNone = (set: string) => refused(`${clean(set)} names no node: nothing was done`)
 
 /** The fields by which `isInstalled` goes. */
 export const installing = 'netboot,partscript,localinstall,rescue'

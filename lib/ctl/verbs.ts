@@ -9,7 +9,7 @@ import { changed, follow, reader, secretVerbs } from './change.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
-import { installing, isInstalled, rescue } from './rescue.js'
+import { installing, isInstalled, namesNone, rescue } from './rescue.js'
 import { change, chosen, pathOf, type Session, type Verb } from './session.js'
 import { clean, cleanLines, Failure, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
@@ -121,8 +121,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
     options: [...change, 'yes'],
     async run(session, type, [name = '']) {
-      const asks = type === 'node' && !session.options.dryrun
-      const wanted = asks ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
+      const wanted = type === 'node' ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
       if (type === 'osimage') return removeImage(session, name)
       const done = `${type} ${wanted} deleted`
       if (type === 'node' && isNodeSet(wanted))
@@ -160,7 +159,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     actions: ['boot', 'install', 'kickstart', 'files'],
     async run(session, type, [name = '', what = '']) {
       const path = `${pathOf(type, name)}/_render/${encodeURIComponent(what)}`
-      if (what === 'files') return session.json(await session.controller.json('GET', path))
+      if (what === 'files') return showFiles(session, name, await session.controller.json('GET', path))
       const text = await (await session.controller.send('GET', path)).text()
       if (session.format !== 'text') return session.json({ [what]: text })
       await session.terminal.out(session.terminal.shows.out ? cleanLines(text) : text)
@@ -210,7 +209,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       const question = 'Have the next boot write to the disks of'
       // Whatever had them boot from their disks before: they are not to be installed at each boot from now on.
       const fields = { netboot: true, netboot_once: true }
-      const nodes = session.options.dryrun ? set : await agreed(session, set, question, 'nothing was changed')
+      const nodes = await agreed(session, set, question, 'nothing was changed')
       await changed(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
       if (session.format !== 'text') return
       await session.lines([
@@ -247,8 +246,10 @@ function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: str
     ...{ summary, only, options: [...change, 'yes'] },
     async run(session, type, [name = '', osimage = '']) {
       const question = `Make the same as OS image ${osimage}, and delete what it does not hold, on`
-      if (type === 'group' && !session.options.dryrun)
-        await agreed(session, `@${name}`, question, 'nothing was pushed')
+      const set = `@${name}`
+      const agreedTo = type === 'group' ? await agreed(session, set, question, 'nothing was pushed') : set
+      if (agreedTo !== set && agreedTo !== fold(await session.nodes(set)))
+        throw refused(`group ${name} has other nodes than those of the question: nothing was pushed`)
       const done = `${verb} of ${type} ${name}: done`
       await changed(session, `${pathOf(type, name)}/_os${verb}`, { osimage }, done)
     }
@@ -402,6 +403,21 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   }
 }
 
+/** Shows the files of a node, those first that it cannot get. Throws Failure 1 where there is one. */
+async function showFiles(session: Session, name: string, answer: JsonObject): Promise<void> {
+  if (session.format !== 'text') return session.json(answer)
+  const { files } = within(answer, 'config', 'node', name)
+  const all = (Array.isArray(files) ? files : []).filter(isObject)
+  const bad = all.filter(file => file.problem !== undefined)
+  for (const { path, owner, group, mode, problem, kind, content, text } of [...new Set([...bad, ...all])]) {
+    const head = `${path}  ${owner}:${group}  ${mode}${kind === undefined ? '' : `  ${kind}`}`
+    const shown = problem === undefined ? (text ?? content ?? '') : `cannot be rendered: ${problem}`
+    const end = shown === '' || String(shown).endsWith('\n') ? '' : '\n'
+    await session.terminal.out(`${session.paint('bold', clean(head))}\n${cleanLines(String(shown))}${end}`)
+  }
+  if (bad.length > 0) throw refused(`${bad.length} of ${all.length} files of node ${name} cannot be rendered`)
+}
+
 /** What came of one node. */
 interface Outcome {
   readonly failed: boolean
@@ -420,7 +436,7 @@ async function act(session: Session, part: Part, set: string, action: string): P
   const first = await asked.catch((error: Error) => {
     // The controller speaks of a field that nobody has typed here.
     const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
-    throw isEmpty ? refused(`${clean(set)} names no node: nothing was done`) : error
+    throw isEmpty ? namesNone(set) : error
   })
   const { request_id: id } = first
   if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
@@ -461,15 +477,16 @@ function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
 
 /**
  * Asks before something is done to a node set that cannot be taken back (rules 14.5); gives the nodes to do it to, as a
- * name or a set. A plain name, and `--yes`, need no question. `what` begins it: `Delete`; `nothing` says that it was not
+ * name or a set. A plain name, `--yes` and a dry run need no question. `what` begins it: `Delete`; `nothing` says that it was not
  * done: `nothing was deleted`.
  * @throws Failure 1 where the answer is no or the set is empty, 2 where there is no terminal to ask on
  */
 async function agreed(session: Session, set: string, what: string, nothing: string): Promise<string> {
   const { terminal, options } = session
-  if (!isNodeSet(set) || options.yes) return set
+  if (!isNodeSet(set)) return set
   const nodes = await session.nodes(set)
-  if (nodes.length === 0) throw refused(`node set ${set} has no nodes`)
+  if (nodes.length === 0) throw namesNone(set)
+  if (options.yes || options.dryrun) return set
   // What is asked about is what it is done to, whatever the set stands for by then.
   const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
   const many = countOf(nodes)

@@ -30,7 +30,7 @@ import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
-import { TreeLocks } from './tree-locks.js'
+import { heldTrees, TreeLocks } from './tree-locks.js'
 import { checkHere, elsewhere, here, isMovedHere, keepTree, noteFound, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
@@ -91,7 +91,7 @@ export class Images {
     this.removals = new Removals({
       ...{ context: this.#context, jobs: o.jobs, elsewhere: this.#elsewhere },
       lane: name => this.#laneOfTree(name),
-      locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
+      locked: (lanes, signal, work) => this.#locked(lanes, signal, () => heldTrees(lanes, work))
     })
     this.#background = new Background({
       work: async () => {
@@ -274,9 +274,9 @@ export class Images {
   ): Promise<JsonValue> {
     if (task.kind === 'removal') {
       const { tree } = task
-      const lanes = [await this.#laneOfTree(tree)]
-      const removed = await this.#locked(lanes, job.signal, () =>
-        removeAbandoned(this.#context, tree, job, true)
+      const lanes = [`osimage ${task.osimage}`, await this.#laneOfTree(tree)]
+      const removed = await this.#locked(lanes.slice(1), job.signal, () =>
+        heldTrees(lanes, () => removeAbandoned(this.#context, tree, job, true))
       )
       return { removed }
     }
@@ -287,7 +287,7 @@ export class Images {
       await (task.check
         ? this.#checkPush(image, task, to, job.signal)
         : this.#locks.run([...lanes, ...to.map(laneOfNode)], job.signal, () =>
-            pushImage(this.#context, to, image.name, task.dryrun, { id: '', ...job })
+            heldTrees(lanes, () => pushImage(this.#context, to, image.name, task.dryrun, { id: '', ...job }))
           ))
       return {}
     }
@@ -303,7 +303,7 @@ export class Images {
       return undefined
     }
     await this.#locks.run(lanes, job.signal, () =>
-      packImage(this.#context, image.name, task.wish, store, { id: '', ...job })
+      heldTrees(lanes, () => packImage(this.#context, image.name, task.wish, store, { id: '', ...job }))
     )
     return JSON.parse(JSON.stringify(outcome))
   }
@@ -438,7 +438,11 @@ export class Images {
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
-        return this.#locked([...own, ...lanes], job.signal, () => run(job))
+        // The controller that does the work holds the directory: both may see the same one.
+        const isHere = (await elsewhere(this.#context, now)) === undefined
+        return this.#locked([...own, ...lanes], job.signal, () =>
+          isHere ? heldTrees([...own, ...lanes], () => run(job)) : run(job)
+        )
       }
     })
   }

@@ -1,12 +1,11 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { exists, isFile, sameBytes, syncFile } from '../disk/file.js'
-import { holdDirectory } from '../disk/lock.js'
 import { unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
-import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import type { PackDoc } from '../model/types/osimage.js'
 import { StoreError } from '../store/errors.js'
 import { bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
@@ -68,25 +67,8 @@ export async function packImage(
   const image = context.model.get('osimage', name)
   const tree = await treeOf(context, image)
   await checkSystem(image, tree)
-  const release = await holdDirectory(tree)
-  if (release === undefined)
-    throw unavailable(
-      `OS image ${name}: a shell is open in its directory ${tree} (svcd osimage shell ${name}): end it, and ask again; nothing was packed`
-    )
-  await packTree(context, image, tree, wish, store, job).finally(release)
-}
-
-async function packTree(
-  context: ImageContext,
-  image: OsimageDoc,
-  tree: string,
-  wish: KernelWish,
-  store: Storing,
-  job: JobContext
-): Promise<void> {
   const { config, intents, log, now, work } = context
   const { signal } = job
-  const { name } = image
   const files = await bootFiles(context, image, tree, wish, job)
   const whats = ['kernel', 'initrd'] as const
   const copies = whats.flatMap(what => {

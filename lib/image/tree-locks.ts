@@ -1,3 +1,5 @@
+import { holdDirectory } from '../disk/lock.js'
+import { unavailable } from '../errors.js'
 import { meet } from '../jobs/lanes.js'
 
 interface Holder {
@@ -37,4 +39,32 @@ async function ended(before: readonly Promise<void>[], signal: AbortSignal): Pro
     signal.addEventListener('abort', stop)
   })
   await Promise.race([Promise.all(before), aborted]).finally(() => signal.removeEventListener('abort', stop))
+}
+
+/**
+ * Holds the directories of these lanes while `work` runs: no shell of root begins there meanwhile. Throws 503 where one is open
+ * (rules 9.13).
+ */
+export async function heldTrees<R>(lanes: readonly string[], work: () => Promise<R>): Promise<R> {
+  const named = (kind: string) =>
+    lanes.flatMap(lane => (lane.startsWith(`${kind} `) ? lane.slice(kind.length + 1) : []))
+  const [image] = named('osimage')
+  const releases: (() => Promise<void>)[] = []
+  try {
+    for (const tree of new Set(named('tree'))) {
+      // One that is not there yet, or that this user may not open, is left to the work.
+      const release = await holdDirectory(tree).catch(error => {
+        if (['ENOENT', 'ENOTDIR', 'EACCES'].includes(error.code)) return async () => {}
+        throw error
+      })
+      if (release === undefined)
+        throw unavailable(
+          `OS image ${image}: a shell is open in its directory ${tree} (svcd osimage shell ${image}): end it, and ask again; nothing was done`
+        )
+      releases.push(release)
+    }
+    return await work()
+  } finally {
+    await Promise.all(releases.map(release => release()))
+  }
 }

@@ -75,6 +75,7 @@ t.test('svcd osimage shell', async t => {
       cat /proc/net/dev | sed 's/^/net /'
       echo "processes $(ls -d /proc/[0-9]* | wc -l)"
       id -u | sed 's/^/user /'
+      echo "history $HISTFILE"
       sed 's/^/map /' /proc/self/uid_map
       ls -l /proc/self/fd | sed -n 's/^.* \\([0-9]* -> .*\\)$/fd \\1/p'
       echo new >/etc/new; chown 33:44 /etc/new; umount /${policy} 2>/dev/null || echo held
@@ -90,6 +91,7 @@ t.test('svcd osimage shell', async t => {
     )
     t.ok(Number(told('processes')[0]) < 12, stdout)
     t.strictSame(told('user'), ['0'])
+    t.strictSame(told('history'), ['/dev/null'])
     t.match(told('map').join(), /^ +0 +2147483648 +2147483647$/, 'it is nobody on the controller')
     t.strictSame(
       told('fd').filter(fd => !/^[0-3] ->| -> \/dev\/null$/.test(fd)),
@@ -168,6 +170,9 @@ t.test('svcd osimage shell', async t => {
     const refused = await pack()
     t.equal(refused.status, 503)
     t.match(refused.text, `a shell is open in its directory ${tree} (svcd osimage shell ${name})`)
+    const clone = await client.post(`/config/osimage/${name}/_clone`, { newosimage: `${name}-copy` })
+    t.equal(clone.status, 503)
+    t.match(clone.text, `a shell is open in its directory ${tree} (svcd osimage shell ${name})`)
     const second = await shell('echo no')
     t.equal(second.code, 1)
     t.match(second.stderr, /is being packed, or has a shell open/)

@@ -70,7 +70,12 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
  * mounted over files of the image, if it has files there (hold-image.sh). Throws ProgramError.
  */
 export function shellInImage(request: PlaceRequest): Promise<number> {
-  const shell = ['/bin/sh', '-c', '[ ! -x /bin/bash ] || exec /bin/bash -l; exec /bin/sh -l']
+  // No history of what was typed stays in the image.
+  const shell = [
+    '/bin/sh',
+    '-c',
+    'export HISTFILE=/dev/null; [ ! -x /bin/bash ] || exec /bin/bash -l; exec /bin/sh -l'
+  ]
   return inPlace(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
     const isTerminal = [0, 1, 2].some(isatty)
     // A program with the admin's own terminal could type into the admin's shell. script(1) gives it another one.
