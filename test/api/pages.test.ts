@@ -77,9 +77,9 @@ t.test('the pages on nodes and groups', async t => {
   t.match(await typed('docs/interfaces.md', ['The interfaces of nodes', 'Options']), /"options":"mtu=9000"/)
   t.match(await typed('docs/files.md', ['A file']), /server ntp1\.example\.org iburst/)
   const cluster = await typed('docs/files.md', ['Files that see the whole cluster'])
-  t.match(cluster, /\\n\d[0-9.]+ node001[a-z.]* node001\\n/)
-  t.match(cluster, /\\nNodeName=node001 NodeAddr=\d[0-9.]+ CPUs=64 RealMemory=256000\\n/)
-  t.match(cluster, /\\nPartitionName=compute Nodes=node001\S* Default=YES State=UP\\n/)
+  t.match(cluster, /\n\d[0-9.]+ node001[a-z.]* node001\n/)
+  t.match(cluster, /\nNodeName=node001 NodeAddr=\d[0-9.]+ CPUs=64 RealMemory=256000\n/)
+  t.match(cluster, /\nPartitionName=compute Nodes=node001\S* Default=YES State=UP\n/)
   t.match(await typed('docs/templates.md', ['Variables of your own']), /"ntp":"group"/)
   await typed('docs/switches-and-bmcs.md', [
     'Unknown machines: found by their switch port',
@@ -98,7 +98,8 @@ t.test('the pages on images', async t => {
   t.equal((await c.post('/config/group/compute', { osimage: 'debian' })).status, 204)
   await typed('docs/howto.md', ['Go back to an earlier image'])
   t.match((await c.get('/config/osimage/debian')).body.config.osimage.debian.imagefile, /^debian-\w+\.tar/)
-  t.match(await typed('docs/troubleshooting.md', ['A rolling update']), /"pack"|"nodes"|\{/)
+  t.match(await typed('docs/troubleshooting.md', ['A rolling update'], /reinstall/), /"pack"|"nodes"|\{/)
+  await t.rejects(typed('docs/troubleshooting.md', ['A rolling update']), /names no node: nothing was done/)
 })
 
 t.test('docs/howto.md', async t => {
