@@ -188,7 +188,7 @@ t.test('svcd osimage shell', async t => {
       killed.process.stdin?.write('sleep 98765 & echo begun $!; wait\n')
       await killed.says('begun')
       const sleeps = () => readdirSync('/proc').filter(pid => commandOf(pid) === 'sleep\x0098765\x00')
-      t.equal(sleeps().length, 1)
+      await until(() => sleeps().length === 1)
       process.kill(killed.pid, signal)
       await killed.ended
       await until(() => sleeps().length === 0)
