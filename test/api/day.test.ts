@@ -37,7 +37,11 @@ t.test("the commands of docs/day.md, as they are typed, in the page's order", as
     change,
     /nodes node\[011-012\] would be changed:[\s\S]*2 nodes updated[\s\S]*group compute would be changed:/
   )
-  t.match(await typed('Which nodes run something else than they should'), /^name +osimage$/m)
+  // No node is stale.
+  const stale = await typed('Which nodes run something else than they should', ' || echo "code $?"')
+  t.match(stale, /^name +osimage$/m)
+  t.match(stale, /code 1\n/)
+  t.match(stale, /svcctl: @stale:yes names no node: nothing was done\n/)
   const why = await typed('Why did this one not come up')
   t.match(why, /^node011 +- +-/m)
   t.match(why, /node011/)
