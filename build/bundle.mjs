@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { buildSync } from 'esbuild'
 
 const root = process.argv[2] ?? fileURLToPath(new URL('..', import.meta.url))
-// What it reads beside itself, the commit and ../package.json, is found from dist/ as from dist/version.js.
+// The bundle finds the commit and ../package.json from dist/, as dist/version.js does.
 const contents = `import { ctl } from './cli/ctl.js'
 import { failureLines } from './cli/failure.js'
 process.exit(await ctl(process.argv.slice(3)).catch(error => {

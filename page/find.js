@@ -7,11 +7,11 @@ const asked = new Map()
 /** Sets of a text: each is a request, and what was answered has to be kept until all have been. */
 const mostSets = 20
 
-/** What was read for a key lately; undefined while it is on its way: then `again` is called when it has come. */
+/** Gives what was read for a key lately; undefined while it is on its way: `again` is called when it has come. */
 function lately(key, path, taken, again) {
   const known = asked.get(key)
   if (known && Date.now() - known.at < keptMs) return known.value
-  // What was known before is shown until the answer comes.
+  // The value of before is shown until the answer comes.
   const entry = { at: Date.now(), value: known?.value }
   if (asked.size > 2 * mostSets) asked.delete(asked.keys().next().value)
   asked.set(key, entry)
@@ -25,7 +25,7 @@ function lately(key, path, taken, again) {
   return entry.value
 }
 
-/** What the overview does not hold of nodes: addresses, MACs and comments. */
+/** Addresses, MACs and comments of nodes, which the overview does not hold. */
 const detailsOf = nodes => ({
   of: new Map(
     nodes.map(({ name, comment, interfaces }) => {

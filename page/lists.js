@@ -131,7 +131,7 @@ export function jobsView(place, { isAdmin, events }) {
   }
 }
 
-/** What is loaded when it is opened, and stays open while the list around it is drawn anew. */
+/** A part that is loaded when it is opened, and stays open while the list around it is drawn anew. */
 function details(open, key, summary, load) {
   const body = h('div', {})
   const toggled = async ({ target }) => {

@@ -17,7 +17,7 @@ import { Grid } from './grid.js'
 const wish = { by: 'group', as: 'grid', text: '', only: new Set(), page: 0, sort: 'name' }
 const perPage = 100
 
-/** What each part of the wish may be; the first one is not in the address. */
+/** The values of each part of the wish; the first one is not in the address. */
 const choices = {
   by: ['group', 'rack', 'condition', 'none'],
   as: ['grid', 'table'],

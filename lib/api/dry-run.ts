@@ -86,7 +86,7 @@ class DryRun extends Error {
     readonly files: () => Promise<DifferingFile[]>,
     readonly felt: () => Generator<void, Felt>,
     readonly directories: readonly RemovedDirectory[],
-    /** What names are made of then, where zones may differ. */
+    /** The sources of DNS names after the change, where zones may differ. */
     readonly names: Captured | undefined
   ) {
     super('a dry run')
@@ -154,7 +154,7 @@ function others(changes: readonly Change[], { count }: Felt): string {
 /** So many characters name the nodes whose disks would be written. */
 const mostOfNames = 500
 
-/** What nobody expects of a change of a few words has to be said before it is made (rules 12.7). */
+/** Tells whose disks would be written: nobody expects that of a change of a few words (rules 12.7). */
 export function* onDisks({ written }: Pick<Felt, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
   const names = yield* folding(written)

@@ -186,7 +186,7 @@ function readInterface(entry: JsonObject, before: string): JsonObject {
   const given = Object.keys(flags).filter(flag => entry[flag] !== undefined)
   const { options = before } = rest
   const isWrong = given.some(flag => isObject(entry[flag] ?? null) || Array.isArray(entry[flag]))
-  // What is wrong is told by the route.
+  // The route tells of a wrong value.
   if (given.length === 0 || isWrong || typeof options !== 'string') return rest
   for (const flag of given) delete rest[flag]
   return { ...rest, options: withFlags(options, entry) }

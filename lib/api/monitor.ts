@@ -173,7 +173,10 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** What ends with an installation: a rescue (rules 6.15), and for a node that is installed once its boot from the network (6.14). */
+/**
+ * Ends a rescue with its installation (rules 6.15), and the boots from the network of a node that is
+ * installed once (6.14).
+ */
 async function installed(model: Parts['model'], name: string, state: string, actor: Actor): Promise<void> {
   const after = (view: View): NodeDoc | undefined => {
     const node = view.get('node', name)

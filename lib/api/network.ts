@@ -45,8 +45,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       return await model.save('network', name, given, actor)
     } catch (error) {
       const isMove = before !== undefined && typeof to === 'string' && to !== before
-      if (!isMove || !(error instanceof ServiceError) || !/ (?:lies outside|is the) /.test(error.message))
-        throw error
+      if (!isMove || !(error instanceof ServiceError) || error.status !== 400) throw error
       const way = `svcctl network renumber ${name} ${to}, or POST /config/network/${name}/_renumber`
       throw badRequest(`${error.message}; to move the network with all its addresses: ${way}`)
     }

@@ -66,8 +66,9 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
 export const MOST_LOOKED_AT = 50
 
 /**
- * What may be a slip in objects of one type before a change; the function that it gives, called after it, tells what is new
- * (rules 3.17). `fields`: those that the change names. Of files, those of the first node that has them are rendered.
+ * Notes what may be a slip in objects of one type before a change; the function that it gives, called after
+ * the change, tells what is new (rules 3.17). `fields`: the fields that the change names. Files are rendered
+ * for the first node that has them.
  */
 export function warnings(
   parts: Parts,

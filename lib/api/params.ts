@@ -2,7 +2,7 @@ import { badRequest, notFound } from '../errors.js'
 import { parseAddress } from '../model/address.js'
 import type { TypeName } from '../model/docs.js'
 import {
-  isDomainName,
+  asDomainName,
   isFileName,
   isNodeName,
   isObjectName,
@@ -48,11 +48,6 @@ const parsed =
 const sentMac = (value: string) =>
   parseMac(value) ??
   (/^01(?:[:-]?[\da-f]{2}){6}$/i.test(value) ? parseMac(value.slice(2).replace(/^[:-]/, '')) : undefined)
-/** A name in DNS as it is stored. */
-const asRecordName = (value: string) => {
-  const name = value.replace(/\.$/, '').toLowerCase()
-  return isDomainName(name) ? name : undefined
-}
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
 /** How a path names an object of this type. */
@@ -75,7 +70,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   service: [plain('service'), 400, 404],
   // One that does not exist is no 404: the console gets a script that says so (rules 4.4).
   groupname: [object('group'), 400],
-  host: [parsed('a name in DNS', asRecordName), 400, 404],
+  host: [parsed('a name in DNS', asDomainName), 400, 404],
   hostname: [name('host name', nodeNameRule, isNodeName), 400],
   ipaddress: [address, 400],
   macaddress: [parsed('a MAC address', sentMac), 400],

@@ -246,8 +246,8 @@ export class Boot {
   }
 
   /**
-   * What iPXE shows of a refusal of one of its pages (rules 4.35): of a 4xx it would show the number alone, and no reason.
-   * Undefined for other clients, which get the status.
+   * Makes a script of a refusal of one of iPXE's pages (rules 4.35): of a 4xx iPXE would show the number
+   * alone, and no reason. Undefined for other clients, which get the status.
    */
   told({ status, message }: ServiceError, { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>) {
     if (![400, 403, 404].includes(status) || !/^\/boot\/(?:search|manual)(?:\/|$)/.test(url)) return undefined

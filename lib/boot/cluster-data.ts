@@ -3,6 +3,7 @@ import { inTurns } from '../concurrency.js'
 import type { Model } from '../model/model.js'
 import { nameServersOf } from '../model/networks.js'
 import type { Change } from '../model/stored.js'
+import type { InterfaceDoc } from '../model/types/interface.js'
 import { maps, text, textMap, texts } from '../variables.js'
 
 const clusterInterface = {
@@ -47,7 +48,7 @@ const clusterNetwork = {
   }
 } as const
 
-/** What the templates of files see of the whole cluster (rules 4.25). */
+/** The variables by which templates of files see the whole cluster (rules 4.25). */
 export const clusterVariables = {
   nodes: maps(clusterNode, 'all nodes, by name'),
   groups: maps(clusterGroup, 'all groups, by name'),
@@ -60,17 +61,25 @@ export const seesCluster = (template: string): boolean => /\b(?:nodes|groups|net
 /** The fields that it is made of. */
 const held: Readonly<Record<string, readonly string[]>> = {
   node: ['name', 'group', 'domain', 'provision_interface', 'interfaces', 'variables'],
-  group: ['name', 'domain', 'provision_interface', 'variables'],
+  group: ['name', 'domain', 'provision_interface', 'interfaces', 'variables'],
   network: ['name', 'network', 'gateway', 'ns_ip', 'ntp_server']
 }
+
+/** An interface as files see it: without its MAC, which may be learnt at a boot. */
+const interfaceTold = ({ interface: name, network = '', ipaddress = '' }: InterfaceDoc) => ({
+  interface: name,
+  network,
+  ipaddress
+})
+
+const heldOf = (field: string, value: unknown) =>
+  field === 'interfaces' ? ((value ?? []) as readonly InterfaceDoc[]).map(interfaceTold) : value
 
 /** The cluster as JSON text in parts, and a number that another state of it does not have. */
 export interface ClusterText {
   readonly version: number
   readonly parts: readonly string[]
 }
-
-const PART_CHARACTERS = 65_536
 
 /** Keeps the cluster as text: it is made when it is asked for, in turns, and made anew after a change. */
 export class ClusterData {
@@ -79,11 +88,15 @@ export class ClusterData {
 
   constructor(private readonly model: Model) {}
 
-  /** Objects have changed: the text is made anew if it holds something of them, and not for what a node reports of itself. */
+  /**
+   * Objects have changed: the text is made anew if it holds something of them; it holds no reports of nodes.
+   */
   changed(changes: readonly Pick<Change, 'type' | 'before' | 'after'>[]): void {
     const isHeld = changes.some(({ type, before = {}, after = {} }) => {
       const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[]
-      return type === 'cluster' || held[type]?.some(field => !isDeepStrictEqual(was?.[field], is?.[field]))
+      const differs = (field: string) =>
+        !isDeepStrictEqual(heldOf(field, was?.[field]), heldOf(field, is?.[field]))
+      return type === 'cluster' || held[type]?.some(differs)
     })
     if (!isHeld) return
     this.#version++
@@ -100,57 +113,47 @@ export class ClusterData {
     return this.#kept
   }
 
+  // In parts, because one long text would be put together, and copied, in one turn of the event loop.
   *#make(most: number): Generator<void, string[]> {
     const { model } = this
-    const { view } = model
-    // In parts, because one long text would be put together, and copied, in one turn of the event loop.
-    const parts: string[] = []
-    let part = ''
-    let separator = '{"nodes":['
-    let characters = 0
-    const add = (entry: object) => {
-      const json = JSON.stringify(entry)
-      part += separator + json
-      separator = ','
-      characters += json.length
-      if (characters > most)
-        throw new Error(`the nodes, groups and networks have more than ${most} characters`)
-      if (part.length < PART_CHARACTERS) return
-      parts.push(part)
-      part = ''
-    }
-    for (const name of [...view.names('node')]) {
-      yield
-      const node = view.get('node', name)
-      if (!node) continue
-      const { hostname, provision, interfaces, variables } = model.effective(node)
-      const shown = interfaces.map(({ interface: of, network = '', ipaddress = '' }) => ({
-        ...{ interface: of, network, ipaddress }
-      }))
+    const { view, cluster } = model
+    const node = (name: string) => {
+      const doc = view.get('node', name)
+      if (!doc) return undefined
+      const { hostname, provision, interfaces, variables } = model.effective(doc)
       const ipaddress = provision?.ipaddress ?? ''
-      add({ name, hostname, group: node.group ?? '', ipaddress, interfaces: shown, variables })
+      return {
+        ...{ name, hostname, group: doc.group ?? '', ipaddress },
+        ...{ interfaces: interfaces.map(interfaceTold), variables }
+      }
     }
-    const list = (name: string) => {
-      // One that is empty has not begun yet.
-      part += `${separator === ',' ? '' : separator}]`
-      separator = `,"${name}":[`
-    }
-    list('groups')
-    for (const name of [...view.names('group')]) {
-      yield
+    const group = (name: string) => {
       const nodes = [...(view.index.members(name)?.all.values ?? [])]
-      const variables = { ...model.cluster.variables, ...view.get('group', name)?.variables }
-      add({ name, nodes, variables })
+      return { name, nodes, variables: { ...cluster.variables, ...view.get('group', name)?.variables } }
     }
-    list('networks')
-    for (const name of [...view.names('network')]) {
-      yield
+    const network = (name: string) => {
       const stored = view.get('network', name)
       const { network = '', gateway = '', ntp_server = '' } = stored ?? {}
-      const nameserver = nameServersOf(stored, model.cluster).join(' ')
-      add({ name, network, gateway, nameserver, ntp_server })
+      return { name, network, gateway, nameserver: nameServersOf(stored, cluster).join(' '), ntp_server }
     }
-    list('')
-    return [...parts, `${part}}`]
+    const parts: string[] = []
+    let characters = 0
+    for (const [type, entryOf] of Object.entries({ node, group, network })) {
+      parts.push(`${parts.length === 0 ? '{' : ','}"${type}s":[`)
+      let separator = ''
+      for (const name of [...view.names(type as 'node')]) {
+        yield
+        const entry = entryOf(name)
+        if (!entry) continue
+        const json = JSON.stringify(entry)
+        characters += json.length
+        if (characters > most)
+          throw new Error(`the nodes, groups and networks have more than ${most} characters`)
+        parts.push(separator + json)
+        separator = ','
+      }
+      parts.push(']')
+    }
+    return [...parts, '}']
   }
 }

@@ -7,7 +7,7 @@ export interface RenderOrder {
   readonly name: string
   readonly template: string
   readonly data: Readonly<Record<string, unknown>>
-  /** What the template may see of the whole cluster. */
+  /** The whole cluster, where the template may see it. */
   readonly cluster?: ClusterText | undefined
 }
 

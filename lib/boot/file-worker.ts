@@ -9,9 +9,9 @@ import type { RenderAnswer, RenderOrder } from './file-renderer.js'
 const compiled = new Map<string, Template>()
 const mostCompiled = 256
 
-/** What was sent of the cluster last. */
+/** The cluster as it was sent last. */
 let kept: object = {}
-/** What a text may be made of that all nodes have. */
+/** Values that a text may use and still be the same for all nodes. */
 const common = ['name', 'path']
 
 function render({ name, template: text, data, cluster }: RenderOrder): RenderAnswer {

@@ -35,7 +35,7 @@ const ownVariables = {
 /** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
 export const fileVariables = { ...ownVariables, ...clusterVariables } as const
 
-/** What the template of a file sees of the node. */
+/** The node as the template of a file sees it. */
 type FileData = DataOf<typeof ownVariables>
 
 /** Bytes of one file and of a tar. */
@@ -193,7 +193,7 @@ export class NodeFiles {
     this.#shared.set(file, { version, text })
   }
 
-  /** The texts among the secrets of a node; `masked`: all are `********`, and where they cannot be decrypted each is there. */
+  /** The texts among a node's secrets; `masked`: each is `********`, also where they cannot be decrypted. */
   #secrets(node: NodeDoc, masked: boolean): Record<string, string> {
     const texts = (secrets: readonly Secret[]) =>
       secrets.flatMap(({ name, content }) => {
@@ -247,8 +247,8 @@ type Render = (
 ) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
 
 /**
- * What a preview shows of a file: its text with secrets masked, where the node gets one; else why not. What fails with the
- * node's secrets alone is told by its place, because the message may hold a part of one.
+ * Renders a file for a preview: its text with secrets masked, where the node gets one; else why not. A
+ * failure with the node's secrets alone is told by its place, because the message may hold a part of one.
  */
 async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
   const masked = await render(file, true)
@@ -266,9 +266,9 @@ async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; 
 const modeOf = ({ kind, mode = kind === 'directory' ? '0755' : '0644' }: FileDoc) => mode
 
 /**
- * A file in a tar: its head, its bytes, and zeros up to a whole block. A directory is a file in it, whose owner and mode are
- * those of the directory, and a link is one with its target: so a tar unpacks to nothing that leads elsewhere, and svc-files
- * of an earlier version takes the rest.
+ * A file in a tar: its head, its bytes, and zeros up to a whole block. A directory is a file in it with the
+ * owner and the mode of the directory, and a link is a file with its target: so a tar unpacks to nothing that
+ * leads elsewhere, and svc-files of an earlier version takes the rest.
  */
 function memberOf(file: FileDoc, content: Buffer): Buffer {
   const { path = '', owner = 'root', group = 'root', kind, target = '' } = file

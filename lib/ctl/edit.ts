@@ -29,7 +29,7 @@ export async function edited(session: Session, type: Described, path: string, ob
       )
       for (const key of before.keys()) if (!after.has(key)) words.push(`${key}=`)
       if (words.length === 0) throw refused('nothing was edited, and nothing was changed')
-      // What `-` stands for on a command line is the text of one hyphen here.
+      // A `-` is the text of one hyphen here, and not standard input.
       const body = await bodyOf(type, words, async place => Buffer.from(place))
       if (options.dryrun) return body
       const told = await controller.json('POST', path, { dryrun: 'yes' }, body)
@@ -67,7 +67,9 @@ function valuesIn(text: string): Map<string, string> {
   return values
 }
 
-/** What may be set of an object, as it is; what comes from elsewhere as a comment. */
+/**
+ * The fields of an object that may be set, with their values; those of its group or the cluster are comments.
+ */
 function* linesOf(type: Described, object: JsonObject): Generator<string> {
   const told = (field: Field, key: string, value: JsonValue = null, source: JsonValue = null) => {
     const text = shown(field, value)

@@ -179,7 +179,7 @@ _svcctl_names() {
     tail -n +2 | tr -d '\\r' | LC_ALL=C grep -xE '[A-Za-z0-9][A-Za-z0-9._-]*'
 }
 
-# What may stand for nodes: names, and behind an operator or an @ what is known of groups.
+# Completes what may stand for nodes: names, and behind an @ the groups and words of node sets.
 _svcctl_nodes() {
   local before=\${current%"\${current##*[,!&^]}"}
   case \${current#"$before"} in
@@ -258,7 +258,7 @@ ${acting.map(([name, { actions = [] }]) => `          ${name}) choices=${words(a
         esac
       fi ;;
   esac
-  # What stands before an =, an @ or a : is no part of the word that bash completes.
+  # Bash completes the part of the word behind an =, an @ or a :.
   local shown=$lead
   [[ -z $quote && $COMP_WORDBREAKS == *"\${lead: -1}"* ]] && shown=''
   COMPREPLY=($(compgen -P "$shown" -W "$choices" -- "\${current#"$lead"}"))

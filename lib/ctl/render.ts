@@ -307,7 +307,7 @@ async function cannotBoot(
   })
 }
 
-/** What stands in an answer below these keys; an empty object where there is none. */
+/** The object in an answer below these keys; an empty one where there is none. */
 export function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {
   let found = value
   for (const key of keys) found = isObject(found) ? found[key] : undefined

@@ -1,7 +1,8 @@
 import { isObject, type JsonObject } from '../json.js'
 import { changed } from './change.js'
+import { within } from './render.js'
 import { change, type Session, type Verb } from './session.js'
-import { clean, refused, wrongUsage } from './terminal.js'
+import { clean, namesNone, refused, wrongUsage } from './terminal.js'
 
 /** Has nodes boot once for a rescue, or not any more (rules 6.15). */
 export const rescue: Verb = {
@@ -12,8 +13,9 @@ export const rescue: Verb = {
   async run(session, _type, [set = '']) {
     const { end, image, dryrun } = session.options
     if (end && image !== undefined) throw wrongUsage('--end takes no --image')
-    const { images, isWritten, isEmpty } = await settingsOf(session, set)
-    if (isEmpty) throw namesNone(set)
+    const nodes = await nodesWith(session, set, `osimage,${installing}`)
+    if (nodes.length === 0) throw namesNone(set)
+    const images = [...new Set(nodes.map(({ osimage }) => osimage).filter(name => typeof name === 'string'))]
     if (!end && image === undefined && images.length !== 1) {
       const has = images.length === 0 ? 'no OS image' : `the OS images ${images.join(', ')}`
       throw refused(`${set} has ${has}: name one, --image IMAGE`)
@@ -26,7 +28,7 @@ export const rescue: Verb = {
       `at its next boot from the network: svcctl node chassis '${set}' netboot, svcctl node power '${set}' boot`,
       `the way back before that: svcctl node rescue '${set}' --end`
     ]
-    if (isWritten)
+    if (nodes.some(isInstalled))
       lines.push(
         `the boot after that one writes to the disk; if it must not: svcctl node set '${set}' netboot=no`
       )
@@ -34,18 +36,11 @@ export const rescue: Verb = {
   }
 }
 
-/** The OS images of nodes, and whether one of them is installed onto a disk at each boot. */
-async function settingsOf({ controller }: Session, set: string) {
-  const query = { nodes: set, fields: `osimage,${installing}` }
-  const { config } = await controller.json('GET', '/config/node', query)
-  const { node } = isObject(config) ? config : {}
-  const found = Object.values(isObject(node) ? node : {}).filter(isObject)
-  const images = found.map(({ osimage }) => osimage).filter(name => typeof name === 'string')
-  return { images: [...new Set(images)], isWritten: found.some(isInstalled), isEmpty: found.length === 0 }
+/** The nodes of a set, with these fields and their names. */
+export async function nodesWith({ controller }: Session, nodes: string, fields: string) {
+  const answer = await controller.json('GET', '/config/node', { nodes, fields: `name,${fields}` })
+  return Object.values(within(answer, 'config', 'node')).filter(isObject)
 }
-
-/** The refusal of a set without a node. */
-export const namesNone = (set: string) => refused(`${clean(set)} names no node: nothing was done`)
 
 /** The fields by which `isInstalled` goes. */
 export const installing = 'netboot,partscript,localinstall,rescue'

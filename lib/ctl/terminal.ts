@@ -14,6 +14,8 @@ export class Failure extends Error {
 
 /** 1: the controller refuses, or what it was asked for has failed. */
 export const refused = (message: string, status?: number) => new Failure(1, message, status)
+/** The refusal of a set without a node. */
+export const namesNone = (set: string) => refused(`${clean(set)} names no node: nothing was done`)
 /** 2: the command line is wrong. */
 export const wrongUsage = (message: string) => new Failure(2, message)
 /** 3: there is no controller, or what answers is none. */

@@ -9,9 +9,9 @@ import { changed, follow, reader, secretVerbs } from './change.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
-import { installing, isInstalled, namesNone, rescue } from './rescue.js'
+import { installing, isInstalled, nodesWith, rescue } from './rescue.js'
 import { change, chosen, pathOf, type Session, type Verb } from './session.js'
-import { clean, cleanLines, Failure, noController, refused, wrongUsage } from './terminal.js'
+import { clean, cleanLines, Failure, namesNone, noController, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type Described } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
@@ -277,24 +277,21 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
 /** Actions after which a machine boots. */
 const booting = /^power (?:on|boot|cycle|reset)$|^chassis netboot$/
 
-/** Tells of which nodes the BMCs would be asked, which have none, and whose disk is written then; no BMC is asked anything. */
+/**
+ * Tells which nodes' BMCs would be asked, which have none, and whose disk is written then; no BMC is asked
+ * anything.
+ */
 async function wouldAsk(session: Session, set: string, command: string): Promise<void> {
-  const query = { nodes: set, fields: `name,BMC.ipaddress,${installing}` }
-  const all = Object.entries(
-    within(await session.controller.json('GET', '/config/node', query), 'config', 'node')
-  )
-  const withBmc = (has: boolean) =>
-    all.flatMap(([name, node]) => (isObject(node) && (node['BMC.ipaddress'] !== null) === has ? [name] : []))
-  const [nodes, without] = [withBmc(true), withBmc(false)]
+  const all = await nodesWith(session, set, `BMC.ipaddress,${installing}`)
+  const those = (are: (node: JsonObject) => boolean) => all.filter(are).map(({ name }) => String(name))
+  const hasBmc = (node: JsonObject) => node['BMC.ipaddress'] !== null
+  const [nodes, without] = [those(hasBmc), those(node => !hasBmc(node))]
   const told = (names: string[]) => `${countOf(names)}${names.length > 0 ? `: ${fold(names)}` : ''}`
   const more = without.length > 0 ? `; no address of a BMC, so that it would fail: ${told(without)}` : ''
-  const written = all.flatMap(([name, node]) =>
-    isObject(node) && node.rescue === null && isInstalled(node) && nodes.includes(name) ? [name] : []
-  )
-  const disks =
-    booting.test(command) && written.length > 0
-      ? `; a boot from the network writes to the disk of ${told(written)}`
-      : ''
+  const written = booting.test(command)
+    ? those(node => hasBmc(node) && node.rescue === null && isInstalled(node))
+    : []
+  const disks = written.length > 0 ? `; a boot from the network writes to the disk of ${told(written)}` : ''
   const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}${disks}`
   await session.changed({ message, nodes, without }, '')
 }

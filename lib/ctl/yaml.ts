@@ -10,7 +10,7 @@ export function* yamlLines(value: JsonValue, indent = ''): Generator<string> {
   if (Array.isArray(value) && value.length > 0)
     for (const one of value) {
       let lead = `${indent}- `
-      // What an entry holds stands below its first line.
+      // The rest of an entry stands below its first line.
       for (const line of yamlLines(one, `${indent}  `)) {
         yield line === '' ? line : lead + line.slice(lead.length)
         lead = `${indent}  `

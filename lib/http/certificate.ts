@@ -4,6 +4,7 @@ import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { Background } from '../background.js'
+import { inTurns } from '../concurrency.js'
 import { readRegularFile, refuseOthers } from '../disk/file.js'
 import type { Log } from '../log.js'
 
@@ -31,7 +32,7 @@ export interface PairFiles {
 export interface Pair {
   readonly context: SecureContext
   readonly certificate: X509Certificate
-  /** Who signed the last certificate that is sent, where that is no root and the root is not known; undefined else. */
+  /** The signer of the last certificate that is sent, where that is no root and the root is not known. */
   readonly unknownRoot: string | undefined
 }
 
@@ -61,37 +62,51 @@ async function readCertificate({ certificate: file, authorities = '' }: PairFile
   const bytes = await read(file)
   await refuseReplacement(file, 'certificate')
   const certificate = parsed(file, 'certificate', () => new X509Certificate(bytes))
-  // What is wrong with this file is told by those who need it.
+  // Faults of this file are told by those who need it.
   const known = authorities === '' ? '' : await readRegularFile(authorities).then(String, () => '')
-  return { certificate, ...withRoot(String(bytes), known) }
+  return { certificate, ...(await inTurns(withRoot(String(bytes), known))) }
 }
 
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
-function certificatesIn(text: string): X509Certificate[] {
-  return (text.match(pem) ?? []).flatMap(one => {
+/** One a step: a bundle of a thousand takes half a second. */
+function* certificatesIn(text: string): Generator<void, X509Certificate[]> {
+  const found: X509Certificate[] = []
+  for (const one of text.match(pem) ?? []) {
+    yield
     try {
-      return [new X509Certificate(one)]
+      found.push(new X509Certificate(one))
     } catch {
-      return []
+      // Others may be sound.
     }
-  })
+  }
+  return found
 }
 
 /**
  * The certificates of a file, with those of its authorities behind them that are missing up to the root: an iPXE that was built with
  * `TRUST=` has the fingerprint of the root alone, and looks for it in what it is sent (rules 4.36).
  */
-function withRoot(text: string, authorities: string): { bytes: string; unknownRoot: string | undefined } {
-  const own = certificatesIn(text)
+function* withRoot(
+  text: string,
+  authorities: string
+): Generator<void, { bytes: string; unknownRoot: string | undefined }> {
+  const own = yield* certificatesIn(text)
+  // Node's roots come last: they are parsed where no other certificate is the signer.
+  const bundles = [authorities, rootCertificates.join('\n')]
+  const read: X509Certificate[][] = [own]
   const added: string[] = []
   let last = own[0]
   // A ring of authorities that have signed one another has no end.
   for (let i = 0; last && !last.checkIssued(last) && i < 10; i++) {
     const signer = (one: X509Certificate) =>
       one.fingerprint256 !== last?.fingerprint256 && last?.checkIssued(one) && last.verify(one.publicKey)
-    const next =
-      own.find(signer) ?? certificatesIn([authorities, ...rootCertificates].join('\n')).find(signer)
+    let next = read.flat().find(signer)
+    while (!next && bundles.length > 0) {
+      const bundle = yield* certificatesIn(bundles.shift() ?? '')
+      read.push(bundle)
+      next = bundle.find(signer)
+    }
     if (!next) return { bytes: [text, ...added].join('\n'), unknownRoot: last.issuer.replaceAll('\n', ', ') }
     if (!own.includes(next)) added.push(String(next))
     last = next

@@ -82,7 +82,9 @@ export interface ServerOptions<C> {
   readonly handedOnFor?: (incoming: IncomingMessage) => HandedOn | undefined
   /** Who answers in the place of this server, undefined where it answers itself; it may throw ServiceError. */
   readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
-  /** What a client gets in the place of a refusal of which it would show nothing; undefined for others. */
+  /**
+   * The answer in the place of a refusal of which a client would show nothing; undefined for other clients.
+   */
   readonly shown?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
   /** What the trusted proxies send themselves; absent: nothing. */
   readonly frontFiles?: FrontFiles | undefined

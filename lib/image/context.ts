@@ -23,7 +23,7 @@ export interface Controllers {
   readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
 }
 
-/** What all work on images uses. */
+/** The parts that all work on images uses. */
 export interface ImageContext {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent'>
   readonly model: Model

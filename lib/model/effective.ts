@@ -124,7 +124,7 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
   return withOwn(groupInForce(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
-/** What a rescue has in the place of all that may write to a disk. */
+/** The settings of a rescue in the place of all that may write to a disk. */
 const inMemory = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
   ...{ prescript: '', partscript: '', postscript: '' }
@@ -247,7 +247,7 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
   }
 }
 
-/** What an image is with a tag, by the tag: it is made once for both, so that what is kept for it stays. */
+/** Images with the files of a tag, by the tag: each is one object, because others keep things by it. */
 const pinned = new WeakMap<object, { readonly image: Docs['osimage']; readonly made: Docs['osimage'] }>()
 
 /**

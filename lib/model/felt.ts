@@ -13,7 +13,10 @@ const mostCharacters = 200
 
 /** The nodes for which other values are in force after a change: how many, and the first of them. */
 export interface Felt {
-  /** Those whose disks are written at their next boot from the network, which the change brings about or has to do with. */
+  /**
+   * The nodes whose disks are written at their next boot from the network, where the change has to do with
+   * it.
+   */
   readonly written: readonly string[]
   readonly count: number
   readonly first: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
@@ -110,7 +113,7 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
   return values
 }
 
-/** What decides whether, and with what, a node is installed at its next boot. */
+/** Values that decide whether, and with what, a node is installed at its next boot. */
 const installing =
   /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
@@ -126,7 +129,7 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
     .map(field => ({ field, before: shown(was.get(field)), after: shown(is.get(field)) }))
 }
 
-/** What no node gets of a network, a BMC set-up or a file. */
+/** Fields of a network, a BMC set-up or a file that no node gets. */
 const unfelt = /^(?:comment|dns_records|type|zone)$/
 
 /** What changes in the networks, the BMC set-up and the files of a node: `network cluster: gateway`. */

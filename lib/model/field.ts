@@ -1,7 +1,15 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import type { TypeName } from './docs.js'
-import { fileNameRule, isDomainName, isFileName, isObjectName, objectNameRule, parseMac } from './names.js'
+import {
+  asDomainName,
+  fileNameRule,
+  isDomainName,
+  isFileName,
+  isObjectName,
+  objectNameRule,
+  parseMac
+} from './names.js'
 
 /** What a caller sees in the place of a secret that it may not see. Posted back, it is no new value. */
 export const hidden = '********'
@@ -140,8 +148,8 @@ export const objectName = checked(objectNameRule, passes(isObjectName))
 export const domain = checked('a domain name', passes(isDomainName))
 /** A name in DNS, in lower case, without the dot at its end; no address. */
 export const recordName = checked('a name of letters, digits, dots, underscores and inner hyphens', given => {
-  const value = given.replace(/\.$/, '').toLowerCase()
-  return isDomainName(value) && !/^[\d.]+$/.test(value) && value.length <= 180 ? value : undefined
+  const value = asDomainName(given)
+  return value !== undefined && !/^[\d.]+$/.test(value) && value.length <= 180 ? value : undefined
 })
 /** An address or a host name. */
 export const host = checked('an address or a host name', passes(isDomainName))

@@ -1,16 +1,16 @@
 /** Luna's texts, which its client and its daemon hold in base64, and its flags of interfaces (rules 2.17). */
 
-/** What no text holds: control characters other than tabs and line breaks. */
+/** A text holds no control characters other than tabs and line breaks. */
 const control = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/
 /** A word or a number, as an admin types it. */
 const word = /^(?:[A-Za-z][a-z]*|[A-Z]+|\d+)$/
 const plainText = /^[\w .,:=/-]*$/
 
 /**
- * The text in base64, or the value as it is: where it is no base64 as encoders write it (canonical, on one line), or
- * the result is no UTF-8 or no text. One word of four or eight letters in twenty would be base64 of a text, such as
- * `disk` of `v+$`: a word stays unless its result looks as plain. What stays in base64 by mistake is shown right by
- * the client, which takes it out itself.
+ * The text in base64, or the value as it is: where it is no base64 as encoders write it (canonical, on one
+ * line), or the result is no UTF-8 or no text. One word of four or eight letters in twenty would be base64 of
+ * a text, such as `disk` of `v+$`: a word stays unless its result looks as plain. A text that stays in base64
+ * by mistake is shown right by the client, which takes it out itself.
  */
 export function decoded(value: string, before: () => unknown = () => undefined): string {
   const bytes = Buffer.from(value, 'base64')

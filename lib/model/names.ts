@@ -21,6 +21,13 @@ export const isObjectName = (name: string) => objectName.test(name)
 export const isNetworkName = (name: string) => objectName.test(name) && !quad.test(name)
 /** A host name, a domain or an address. */
 export const isDomainName = (name: string) => domainName.test(name)
+/**
+ * A name in DNS as it is stored, in lower case and without the dot at its end; undefined for what is none.
+ */
+export function asDomainName(given: string): string | undefined {
+  const name = given.replace(/\.$/, '').toLowerCase()
+  return isDomainName(name) ? name : undefined
+}
 /** Names of the files below `[paths] files`: fit for a URL, an iPXE script and a shell as they are. */
 export const isFileName = (name: string) => fileName.test(name)
 /** Four numbers with dots between them, in range or not: such a name asks for an address. */

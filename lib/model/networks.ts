@@ -371,7 +371,7 @@ export function cloneInterfaces(node: NodeDoc): NodeDoc {
 /** Old names of interfaces and their new ones. */
 export type Renames = ReadonlyMap<string, string>
 
-/** What a request gives for interfaces, under the names that it gives them, and these renames (rules 1.9). */
+/** The interfaces of a request under their new names, and its renames (rules 1.9). */
 export function renaming(given: readonly GivenInterface[]): [readonly GivenInterface[], Renames] {
   const named = given.filter(({ newinterfacename: to, interface: from }) => to && to !== from)
   const renames = new Map(named.map(({ interface: from, newinterfacename: to }) => [from, String(to)]))

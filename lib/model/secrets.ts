@@ -156,7 +156,7 @@ const filePath: FieldType<string> = {
   }
 }
 
-/** Whose the file is, and who may read it. */
+/** The owner of the file, and who may read it. */
 const accessFields = [
   { name: 'owner', type: account, meaning: 'its user on the node, by name or number; root if it is not set' },
   {

@@ -170,7 +170,10 @@ export async function importDocument(
   })
 }
 
-/** What `importDocument` would do, what finds who feels it, and a mark of what it would replace; throws as that does. */
+/**
+ * Tells what `importDocument` would do, with a mark of what it would replace; throws as that does. `felt`
+ * finds the nodes.
+ */
 export async function previewImport(model: Model, document: JsonValue) {
   const replace = await inTurns(parsing(model, document))
   return model.preview(function* (changing) {

@@ -126,7 +126,10 @@ export class Audit {
     return inSlices(lines()).then(made => trail.add(made))
   }
 
-  /** What a user has BMCs do: one line for all the nodes, as soon as it is taken. It stores nothing, and cannot be undone. */
+  /**
+   * Adds one line for what a user has BMCs of nodes do, before they are asked: no change of an object tells
+   * of it.
+   */
   async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
     const [name] = nodes
     const which =

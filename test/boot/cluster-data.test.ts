@@ -86,6 +86,17 @@ t.test('what all nodes have is rendered once, and again after a change that it s
   files.changed([{ type: 'node', before: node, after: { ...node, vendor: 'Dell', assettag: '7' } }])
   files.changed([{ type: 'osimage', before: undefined, after: { name: 'x' } }])
   t.equal(await all(), 'own own own', 'what a node reports of itself is none')
+  const onBoot = (more: object) => [{ interface: 'BOOTIF', network: 'cluster', ...more }]
+  const withInterfaces = (type: string, name: string, ...all: [object, object]) => {
+    const [before, after] = all.map(more => ({ name, interfaces: onBoot(more) }))
+    files.changed([{ type, before, after }])
+  }
+  withInterfaces('node', 'n1', {}, { macaddress: '52:54:00:00:00:01' })
+  t.equal(await all(), 'own own own', 'a MAC is none, which is learnt at a boot')
+  withInterfaces('node', 'n1', {}, { ipaddress: '10.0.0.9' })
+  t.equal(await all(), 'hosts own own own')
+  withInterfaces('group', 'g', {}, { network: 'other' })
+  t.equal(await all(), 'hosts own own own', 'the network of an interface may be that of the group')
   files.changed([{ type: 'node', before: node, after: { ...node, variables: { a: 'b' } } }])
   t.equal(await all(), 'hosts own own own')
   files.changed([{ type: 'cluster', before: undefined, after: undefined }])

@@ -100,6 +100,32 @@ t.test('the chain is sent up to the root, where the root is known', async t => {
   t.equal(lacksRoot(self, files), undefined, 'signed by itself')
 })
 
+// Each certificate of a bundle is parsed, which takes longer than a turn of the event loop may.
+t.test('a large bundle of authorities is read in short steps, and once', async t => {
+  const files = { certificate: at('chain.crt'), key: at('leaf.key'), authorities: at('many.pem') }
+  const text = (name: string) => readFileSync(at(`${name}.crt`), 'utf8')
+  writeFileSync(files.certificate, text('leaf'))
+  writeFileSync(
+    files.authorities,
+    [...Array(1500).fill(text('stranger')), text('middle'), text('root')].join('')
+  )
+  let [longest, last, isOver] = [0, performance.now(), false]
+  const tick = () => {
+    longest = Math.max(longest, performance.now() - last)
+    last = performance.now()
+    if (!isOver) setImmediate(tick)
+  }
+  tick()
+  const begun = performance.now()
+  const { unknownRoot } = await readPair(files)
+  const whole = performance.now() - begun
+  isOver = true
+  // The last turn has not ended yet.
+  tick()
+  t.equal(unknownRoot, undefined)
+  t.ok(longest < whole / 3, `${Math.round(longest)} ms of ${Math.round(whole)} in one turn`)
+})
+
 t.test('the start says so where nodes use https', async t => {
   for (const [forNodes, warnings] of [
     [true, 1],

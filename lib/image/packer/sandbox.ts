@@ -38,7 +38,7 @@ const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '-
  */
 const capabilities = '-all,+chown,+dac_override,+fowner,+sys_chroot'
 
-/** What packages need beside these while they are installed. */
+/** Packages need these, too, while they are installed. */
 const ofPackages = '+fsetid,+kill,+setgid,+setuid,+setfcap'
 
 /**
@@ -65,9 +65,10 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
 }
 
 /**
- * A shell in an image, at this process's terminal or by its standard input; gives its exit status. It is shut in as a build is, but
- * its network has a way out (hold-network.sh). It has an `/etc/resolv.conf` for that, and packages start no service: these two are
- * mounted over files of the image, if it has files there (hold-image.sh). Throws ProgramError.
+ * Opens a shell in an image, at this process's terminal or by its standard input; gives its exit status. It
+ * is shut in as a build is, but its network has a way out (hold-network.sh). It has an `/etc/resolv.conf` for
+ * that, and packages start no service: these two are mounted over files of the image, if it has files there
+ * (hold-image.sh). Throws ProgramError.
  */
 export function shellInImage(request: PlaceRequest): Promise<number> {
   // No history of what was typed stays in the image.

@@ -69,6 +69,6 @@ export interface DnsData {
   readonly zones: readonly DnsZone[]
   /** The same as lines of a hosts file. */
   readonly hosts: readonly DataOf<typeof hostLine.variables>[]
-  /** What these lines cannot say, a sentence for each. */
+  /** A sentence for each name that these lines cannot tell. */
   readonly notes: readonly string[]
 }

@@ -22,7 +22,7 @@ grub_settings() {
 }
 
 # Options of the image that name disks of another machine: the kernel would wait for them.
-# What stands before them is kept: an option of another name may end so (rd.luks.root=).
+# The character before each is kept: an option of another name may end so (rd.luks.root=).
 _DISK_OPTIONS='\([[:blank:]"'"'"'=]\)\(resume\|resume_offset\|root\|rootflags\|rd\.lvm\.[lv][vg]\|rd\.luks\.uuid\|rd\.md\.uuid\)=[^ "'"'"']*'
 
 grub_forget() {

@@ -59,7 +59,7 @@ partition_default() {
 }
 
 partition_script() {
-  # What a killed run has left would keep its disks busy.
+  # A killed run may have left processes and mounts that keep its disks busy.
   script_end
   release_disks || return 1
   run_script partscript "$1" || return 1
