@@ -187,9 +187,8 @@ t.test('what stays on the system names all, and the one that answered first', as
   t.match(machine.read('etc/svc/files.conf'), `url ${a} ${b} ${c}\nnode node001\n`)
   const path = '/boot/running/node001/rocky9.tar.gz'
   const tries = (at: string, command: string) =>
-    [`${at}${command} '${a}${path}'"$query" && exit`, `${at}${command} '${b}${path}'"$query" && exit`].join(
-      '\n'
-    ) + `\n${at}exec ${command} '${c}${path}'"$query"\n`
+    [a, b].map(url => `${at}${command} '${url}${path}'"$query" && exit\n`).join('') +
+    `${at}exec ${command} '${c}${path}'"$query"\n`
   const text = machine.read('etc/svc/running')
   t.equal(
     text.slice(text.indexOf('if command -v curl')),
