@@ -1,5 +1,6 @@
-// The yardstick of answers: node:http alone, which sends the bytes it is given and does nothing else. It is sent what
-// to answer by the beginning of the path, the first that fits; a POST is answered with 204 when its body has come.
+// The yardstick of answers: node:http alone, which sends the bytes it is given and does nothing else. It is
+// sent what to answer by the beginning of the path, the first that fits; a POST is answered with 204 when its
+// body has come.
 import { createServer } from 'node:http'
 
 process.on('message', answers => {

@@ -1,5 +1,5 @@
-// All cases, in the order of the table. A case has a name, a title, `sized` if it is run for each number of nodes that is
-// asked for, and `run({ nodes, rounds, ms })`, which gives its figures (harness.mjs).
+// All cases, in the order of the table. A case has a name, a title, `sized` if it is run for each number of
+// nodes that is asked for, and `run({ nodes, rounds, ms })`, which gives its figures (harness.mjs).
 import addresses from './cases/addresses.mjs'
 import etcd from './cases/etcd.mjs'
 import files from './cases/files.mjs'

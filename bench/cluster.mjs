@@ -1,10 +1,12 @@
-// A cluster of any size: a network, an image, a group and its nodes, as state of a daemon or as a document to import.
+// A cluster of any size: a network, an image, a group and its nodes, as state of a daemon or as a document to
+// import.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /**
- * Address of node `i` (from 0), so that a client here can be that node: of loopback, or, in a network namespace of its own
- * (own-network.mjs), of a network of nodes. Whoever asks from loopback is the controller itself, which is never told to come back.
+ * Address of node `i` (from 0), so that a client here can be that node: of loopback, or, in a network
+ * namespace of its own (own-network.mjs), of a network of nodes. Whoever asks from loopback is the controller
+ * itself, which is never told to come back.
  */
 const [first, second, network] = process.env.BENCH_OWN_NETWORK
   ? [100, 65, '100.64.0.0/10']

@@ -1,8 +1,10 @@
-// `make bench-compare`: what became slower than the spread of the rounds explains, between two files of run.mjs.
+// `make bench-compare`: what became slower than the spread of the rounds explains, between two files of
+// run.mjs.
 //   node bench/compare.mjs [--base bench/baseline.json] [--run bench/out/latest.json]
-// Where a figure has a yardstick the ratios are compared, so that another machine or a busy one matters less. It is slower
-// when the median of each run lies outside the other's spread, on the worse side. Ends with 1 if anything is. One round has no
-// spread, so nothing is said of such a figure. What only one of the two files has is named.
+// Where a figure has a yardstick the ratios are compared, so that another machine or a busy one matters less.
+// It is slower when the median of each run lies outside the other's spread, on the worse side. Ends with 1 if
+// anything is. One round has no spread, so nothing is said of such a figure. What only one of the two files
+// has is named.
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'

@@ -8,8 +8,9 @@ import { freePort, startEtcd } from './etcd.mjs'
 import { temporary } from './harness.mjs'
 
 /**
- * An etcd of so many members that holds the objects of `nodes` nodes, which are in the files of the directory of this process as
- * well: its members (each `{ url, pid }`), and the settings of a daemon for it. `bytes`: of each file that an image names.
+ * An etcd of so many members that holds the objects of `nodes` nodes, which are in the files of the directory
+ * of this process as well: its members (each `{ url, pid }`), and the settings of a daemon for it. `bytes`:
+ * of each file that an image names.
  */
 export async function etcdWith(nodes, { members: count = 1, bytes } = {}) {
   const members = await startEtcd(count)
@@ -30,8 +31,8 @@ export async function etcdWith(nodes, { members: count = 1, bytes } = {}) {
 }
 
 /**
- * Starts `count` controllers with the same nodes and files; the first of them writes. `options`: as etcdWith has them.
- * Gives the members of their etcd too.
+ * Starts `count` controllers with the same nodes and files; the first of them writes. `options`: as etcdWith
+ * has them. Gives the members of their etcd too.
  */
 export async function startControllers(count, nodes, options) {
   const { members, settings } = await etcdWith(nodes, options)

@@ -1,11 +1,15 @@
-// A daemon under measurement, with the shipped ini, so one line is logged for each request; its log is a file.
+// A daemon under measurement, with the shipped ini, so one line is logged for each request; its log is a
+// file.
 import { openSync, readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ask, here, start } from './harness.mjs'
 
-/** The checkout that is measured: this one, or the one that BENCH_CHECKOUT names (for a baseline of an older commit). */
+/**
+ * The checkout that is measured: this one, or the one that BENCH_CHECKOUT names (for a baseline of an older
+ * commit).
+ */
 export const checkout = process.env.BENCH_CHECKOUT ?? here('..')
 
 /** The environment that the unit gives svcd. */
@@ -16,8 +20,9 @@ function unitEnvironment() {
 }
 
 /**
- * A daemon on <directory>/state and <directory>/files; resolves once it listens. With `watched` it tells the longest stall
- * of its event loop, which costs it a little; with `asUnit` it has the environment that the unit gives it.
+ * A daemon on <directory>/state and <directory>/files; resolves once it listens. With `watched` it tells the
+ * longest stall of its event loop, which costs it a little; with `asUnit` it has the environment that the
+ * unit gives it.
  */
 export async function startDaemon(directory, { watched = false, asUnit = false, settings = {} } = {}) {
   const all = {

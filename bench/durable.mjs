@@ -54,7 +54,10 @@ export function reportsOf(daemon, count) {
   return Promise.all(requests)
 }
 
-/** So long creations are asked for before any is counted: V8 has compiled all that they run after some thousands only. */
+/**
+ * So long creations are asked for before any is counted: V8 has compiled all that they run after some
+ * thousands only.
+ */
 export const WARM_MS = 4000
 
 /** Requests that create `count` nodes, the first one with the number `from`. */

@@ -1,5 +1,5 @@
-// A real etcd, and the yardstick of what is kept in it: puts by gRPC, one after the other on each connection, as
-// etcd's own benchmark sends them.
+// A real etcd, and the yardstick of what is kept in it: puts by gRPC, one after the other on each connection,
+// as etcd's own benchmark sends them.
 import { once } from 'node:events'
 import { connect } from 'node:http2'
 import { createServer } from 'node:net'
@@ -16,7 +16,10 @@ export async function freePort() {
   return port
 }
 
-/** Resolves with the members of an etcd (each `{ url, pid }`), with their data below the directory of this process, once each answers. */
+/**
+ * Resolves with the members of an etcd (each `{ url, pid }`), with their data below the directory of this
+ * process, once each answers.
+ */
 export async function startEtcd(members = 1) {
   const all = []
   for (let i = 0; i < members; i++)

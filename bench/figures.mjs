@@ -1,9 +1,10 @@
 // Figures: the values of each round, beside a yardstick's, and what they say against a target.
 
 /**
- * A row of the table. `rounds`: one value of each round; `beside`: the yardstick's, by which each is divided unless it is
- * `apart`. `target` is `{ atLeast }` or `{ atMost }`, with `ratio: true` if the ratio is meant, and `always: true` if each
- * round has to meet it. `less`: the smaller value is the better one. `more`: further values of each round, for the file alone.
+ * A row of the table. `rounds`: one value of each round; `beside`: the yardstick's, by which each is divided
+ * unless it is `apart`. `target` is `{ atLeast }` or `{ atMost }`, with `ratio: true` if the ratio is meant,
+ * and `always: true` if each round has to meet it. `less`: the smaller value is the better one. `more`:
+ * further values of each round, for the file alone.
  */
 export const figure = (what, unit, rounds, { beside, target, less = false, more } = {}) => ({
   what,
@@ -26,11 +27,16 @@ export const spread = values => ({
   most: quantile(values, 1)
 })
 
-/** A figure's value in each round as a multiple of its yardstick's in that round; undefined without a yardstick. */
+/**
+ * A figure's value in each round as a multiple of its yardstick's in that round; undefined without a
+ * yardstick.
+ */
 export const ratios = ({ rounds, beside }) =>
   beside && !beside.apart ? rounds.map((value, i) => value / beside.rounds[i]) : undefined
 
-/** Whether the median meets the target, or each round where the target is for `always`; undefined without one. */
+/**
+ * Whether the median meets the target, or each round where the target is for `always`; undefined without one.
+ */
 export function met(figure) {
   if (figure.target === undefined) return undefined
   const { ratio, always, atLeast = -Infinity, atMost = Infinity } = figure.target

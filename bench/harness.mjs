@@ -31,7 +31,10 @@ export const start = (file, { args = [], execArgv = [], output = 'inherit', env 
     env
   })
 
-/** The next message of a child; it throws what the child names as `error`, and when the child ends without one. */
+/**
+ * The next message of a child; it throws what the child names as `error`, and when the child ends without
+ * one.
+ */
 export const answerOf = child =>
   new Promise((resolve, reject) => {
     const ended = code => reject(new Error(`${child.spawnargs.at(-1)} ended with ${code}`))
@@ -65,7 +68,9 @@ export async function timed(work) {
   return performance.now() - from
 }
 
-/** Runs each of `series` (functions of the round's number) in turn, `rounds` times; gives the results of each. */
+/**
+ * Runs each of `series` (functions of the round's number) in turn, `rounds` times; gives the results of each.
+ */
 export async function inTurn(rounds, series) {
   const results = series.map(() => [])
   for (let round = 0; round < rounds; round++)

@@ -1,6 +1,7 @@
-// The ratios of the everyday cases, measured in seconds, for a test: one daemon with 100 nodes, one bare node:http. Prints a JSON
-// object: for each case `cpu`, the least CPU time of an answer in microseconds, and `bare`, the bare server's; and
-// `rate`, the most per second; for durable writes `loop`, the most per second of the write loop. The best of several rounds: what else runs makes them worse.
+// The ratios of the everyday cases, measured in seconds, for a test: one daemon with 100 nodes, one bare
+// node:http. Prints a JSON object: for each case `cpu`, the least CPU time of an answer in microseconds, and
+// `bare`, the bare server's; and `rate`, the most per second; for durable writes `loop`, the most per second
+// of the write loop. The best of several rounds: what else runs makes them worse.
 import { addressOf, macOf, nameOf, writeCluster } from './cluster.mjs'
 import { startDaemon } from './daemon.mjs'
 import { appends, creations, newFiles, reportsOf } from './durable.mjs'
@@ -26,8 +27,8 @@ const least = list => Math.min(...list.map(({ cpu }) => cpu))
 const most = list => Math.max(...list.map(({ perSecond }) => perSecond))
 
 /**
- * `ours(round)` loads the daemon, from round 0, which warms up; `theirs` is the task that loads the bare server with the same
- * requests, whose answer is `text`; `loop` writes.
+ * `ours(round)` loads the daemon, from round 0, which warms up; `theirs` is the task that loads the bare
+ * server with the same requests, whose answer is `text`; `loop` writes.
  */
 async function measure(name, ours, theirs, text, loop = () => 0) {
   const { port } = await ask(bare, [['/', text]])

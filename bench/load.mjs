@@ -1,6 +1,6 @@
-// The load: asks a server for what it is sent, one request after the other on each connection, and tells how many were
-// answered, how long each took, and its own CPU time. A process of its own, because it must not share the server's.
-// Raw sockets: node:http as a client costs more than the servers that are measured.
+// The load: asks a server for what it is sent, one request after the other on each connection, and tells how
+// many were answered, how long each took, and its own CPU time. A process of its own, because it must not
+// share the server's. Raw sockets: node:http as a client costs more than the servers that are measured.
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const shared = Buffer.allocUnsafe(256 * 1024)
 
 /**
- * One connection that asks `next()` until that gives undefined, `pause` ms after each answer. `done(ms)` is called for each
- * answer; another status than 2xx, and a connection that ends, reject.
+ * One connection that asks `next()` until that gives undefined, `pause` ms after each answer. `done(ms)` is
+ * called for each answer; another status than 2xx, and a connection that ends, reject.
  */
 function converse({ port, localAddress, pause }, next, done) {
   return new Promise((resolve, reject) => {
@@ -52,8 +52,9 @@ function converse({ port, localAddress, pause }, next, done) {
 }
 
 /**
- * `requests`: whole requests, taken in turn by all connections; with `own` each connection keeps to the one of its number.
- * `sources`: the source address of each connection. It ends after `ms`, or after `count` requests.
+ * `requests`: whole requests, taken in turn by all connections; with `own` each connection keeps to the one
+ * of its number. `sources`: the source address of each connection. It ends after `ms`, or after `count`
+ * requests.
  */
 async function load({
   port,

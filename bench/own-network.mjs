@@ -1,4 +1,5 @@
-// A network namespace in which every address of 100.64.0.0/10 is this machine: so machines ask from addresses that are not loopback's.
+// A network namespace in which every address of 100.64.0.0/10 is this machine: so machines ask from addresses
+// that are not loopback's.
 
 const SETUP = 'ip link set lo up && ip route add local 100.64.0.0/10 dev lo && exec "$0" "$@"'
 

@@ -1,5 +1,5 @@
-// Reports of run.mjs: `{ commit, date, node, machine, load, loadAfter, rounds, ms, cases }`. That of a baseline may have cases of several
-// runs: `runs` then has the head of each, with the names of its cases.
+// Reports of run.mjs: `{ commit, date, node, machine, load, loadAfter, rounds, ms, cases }`. That of a
+// baseline may have cases of several runs: `runs` then has the head of each, with the names of its cases.
 
 /** The runs that the cases of a report are from, each with the names of its cases. */
 export function runsOf(report) {
@@ -7,7 +7,10 @@ export function runsOf(report) {
   return runs ?? [{ ...head, cases: cases.map(({ name }) => name) }]
 }
 
-/** A report with the cases of a further run, in place of those of the same name. Its head is that of the further run. */
+/**
+ * A report with the cases of a further run, in place of those of the same name. Its head is that of the
+ * further run.
+ */
 export function withRun(report, further) {
   const names = new Set(further.cases.map(({ name }) => name))
   const kept = runsOf(report)

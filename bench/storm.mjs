@@ -1,6 +1,8 @@
-// node bench/storm.mjs [--machines 10000] [--within 1] [--one] [--bytes 16384] [--limit 900] [--controllers 1] [--no-bare] [--out FILE]
-// So many machines are switched on within so many seconds, each with an address of its own, and boot from svcd; then the
-// same from a bare node:http that sends the same bytes. With several controllers they have as many members of a real etcd. storm/machines.mjs says what a machine asks, and when it tries again.
+// node bench/storm.mjs [--machines 10000] [--within 1] [--one] [--bytes 16384] [--limit 900] [--controllers
+// 1] [--no-bare] [--out FILE] So many machines are switched on within so many seconds, each with an address
+// of its own, and boot from svcd; then the same from a bare node:http that sends the same bytes. With several
+// controllers they have as many members of a real etcd. storm/machines.mjs says what a machine asks, and when
+// it tries again.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'

@@ -1,12 +1,15 @@
-// node bench/swarm-model.mjs [--image 1000] [--boot 50] [--controller 10] [--node 1] [--rack 40] [--uplink 10] [--cpu 4.63] [--goal 15] [--json]
-// How long an image takes to all nodes, by http and by torrent: image and boot files in MB, links in Gbit/s, racks of so many
-// nodes with a link of `uplink` each, `cpu` ms of the controller for the requests of a machine (bench/storm.mjs), and how many
-// controllers it takes to be ready in `goal` minutes. It is fitted to figures of test/image/swarm.test.ts; that the others
-// follow is a test (test/image/swarm-model.test.ts).
+// node bench/swarm-model.mjs [--image 1000] [--boot 50] [--controller 10] [--node 1] [--rack 40] [--uplink
+// 10] [--cpu 4.63] [--goal 15] [--json] How long an image takes to all nodes, by http and by torrent: image
+// and boot files in MB, links in Gbit/s, racks of so many nodes with a link of `uplink` each, `cpu` ms of the
+// controller for the requests of a machine (bench/storm.mjs), and how many controllers it takes to be ready
+// in `goal` minutes. It is fitted to figures of test/image/swarm.test.ts; that the others follow is a test
+// (test/image/swarm-model.test.ts).
 import { parseArgs } from 'node:util'
 import { columns } from './table.mjs'
 
-/** Measured with 8 nodes and links of 0.2 Gbit/s for all: MB, seconds, and images that left the controller. */
+/**
+ * Measured with 8 nodes and links of 0.2 Gbit/s for all: MB, seconds, and images that left the controller.
+ */
 export const MEASURED = [
   { mb: 25, torrent: 8.2, images: 2.27, http: 9.65 },
   { mb: 210, torrent: 22.3, images: 1.28, http: 71.9 },
@@ -40,9 +43,10 @@ function random(seed) {
 }
 
 /**
- * A swarm in steps: in each one every node can send one part and take one part, and the controller sends `seeds`. Everyone
- * offers to peers of its own in turn, and sends a part by chance of those that the other lacks. Gives how many
- * times as long it takes as one node alone from its own link, and how many images the controller has sent.
+ * A swarm in steps: in each one every node can send one part and take one part, and the controller sends
+ * `seeds`. Everyone offers to peers of its own in turn, and sends a part by chance of those that the other
+ * lacks. Gives how many times as long it takes as one node alone from its own link, and how many images the
+ * controller has sent.
  */
 export function swarm(nodes, seeds = 1) {
   const next = random(nodes)

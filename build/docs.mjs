@@ -1,5 +1,5 @@
-// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the code. Puts the
-// tables into docs/troubleshooting.md.
+// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the
+// code. Puts the tables into docs/troubleshooting.md.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

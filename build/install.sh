@@ -1,6 +1,7 @@
 #!/bin/sh
-# `make install`: the built service below DESTDIR (staging, empty for this machine) and PREFIX (/usr). An ini, or
-# a template, that the admin has edited stays as it is; the shipped templates lie in lib/svcd/templates too.
+# `make install`: the built service below DESTDIR (staging, empty for this machine) and PREFIX (/usr). An ini,
+# or a template, that the admin has edited stays as it is; the shipped templates lie in lib/svcd/templates
+# too.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -105,7 +106,8 @@ install -D -m 0644 systemd/svcd-ssh-.service.d/svcd.conf "$units/svcd-ssh-.servi
 install -D -m 0644 systemd/svcd.sysusers "$root$prefix/lib/sysusers.d/svcd.conf"
 install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
 
-# On this machine: the user that the daemon runs as, and its directories. A state of an earlier version was root's.
+# On this machine: the user that the daemon runs as, and its directories. A state of an earlier version was
+# root's.
 if test -z "$root" && test "$(id -u)" -eq 0; then
   if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers "$prefix/lib/sysusers.d/svcd.conf"

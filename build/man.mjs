@@ -1,5 +1,5 @@
-// Prints a manual page, made from the code's tables: node build/man.mjs svcd.8|svcd.ini.5|svcctl.1. Its date is that of
-// SOURCE_DATE_EPOCH, else today.
+// Prints a manual page, made from the code's tables: node build/man.mjs svcd.8|svcd.ini.5|svcctl.1. Its date
+// is that of SOURCE_DATE_EPOCH, else today.
 import { usage } from '../dist/cli/usage.js'
 import { table, usersDoc } from '../dist/config/keys.js'
 import { help } from '../dist/ctl/help.js'

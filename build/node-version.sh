@@ -1,5 +1,6 @@
 #!/bin/sh
-# Says which Node is needed, before npm or the compiler fails for want of it. The number is that of package.json.
+# Says which Node is needed, before npm or the compiler fails for want of it. The number is that of
+# package.json.
 set -eu
 cd "$(dirname "$0")/.."
 

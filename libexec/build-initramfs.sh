@@ -3,8 +3,8 @@
 # image's own dracut or initramfs-tools and the node's side. Runs inside the image (enter-image.sh); the lists
 # hold words. The image is changed in one place: /boot gets the new file, whole.
 #
-# Standard output: "tool dracut", "kernel VERSION", "initrd PATH", or nothing but "tool none"; lines "note TEXT"
-# for the record. All else goes to standard error.
+# Standard output: "tool dracut", "kernel VERSION", "initrd PATH", or nothing but "tool none"; lines "note
+# TEXT" for the record. All else goes to standard error.
 set -eu
 
 kernel=$1
@@ -127,8 +127,8 @@ with_initramfs_tools() {
   printf 'MODULES=most\nRESUME=none\n' > "$configuration/conf.d/zz-svc"
   SVC_KERNELMODULES=$drivers
   export SVC_KERNELMODULES
-  # mkinitramfs looks there for what the kernel can unpack. An image that was made from a container may have it beside the modules, or
-  # not at all: each kernel of a distribution knows gzip.
+  # mkinitramfs looks there for what the kernel can unpack. An image that was made from a container may have
+  # it beside the modules, or not at all: each kernel of a distribution knows gzip.
   if ! [ -e "/boot/config-$kernel" ]; then
     config=/boot/config-$kernel
     trap 'rm -f "$config"' EXIT

@@ -1,8 +1,8 @@
 #!/bin/sh
 # enter-image.sh USERS CAPABILITIES PROGRAM ARGUMENT...: runs a program of an image inside it. Started by
-# lib/image/packer/sandbox.ts in the namespaces that hold-image.sh made, with the image as the working directory and this
-# machine's root, which no program of the image gets to see. USERS is a user namespace's file, or ''; CAPABILITIES is
-# what is left to the image's programs, as setpriv takes it.
+# lib/image/packer/sandbox.ts in the namespaces that hold-image.sh made, with the image as the working
+# directory and this machine's root, which no program of the image gets to see. USERS is a user namespace's
+# file, or ''; CAPABILITIES is what is left to the image's programs, as setpriv takes it.
 set -eu
 
 users=$1

@@ -1,8 +1,8 @@
 #!/bin/sh
-# hand-over.sh STATE FILES IMAGES USER: gives the state and the files of a svcd that ran as root to USER, and leaves the
-# images root's. To be typed as root while svcd is stopped; again is fine. STATE, FILES and IMAGES are [paths] state,
-# [paths] files and [image] directory. No link is followed but those of root in these three paths, and no other file system
-# is entered.
+# hand-over.sh STATE FILES IMAGES USER: gives the state and the files of a svcd that ran as root to USER, and
+# leaves the images root's. To be typed as root while svcd is stopped; again is fine. STATE, FILES and IMAGES
+# are [paths] state, [paths] files and [image] directory. No link is followed but those of root in these three
+# paths, and no other file system is entered.
 set -eu
 
 if [ $# -ne 4 ]; then
@@ -41,7 +41,8 @@ files=$(realpath -m -- "$2")
 images=$(realpath -m -- "$3")
 user=$4
 group=$(id -gn -- "$user")
-# The group of svcd.service alone, which looks at the names in images: no process of svcd elsewhere reaches their devices.
+# The group of svcd.service alone, which looks at the names in images: no process of svcd elsewhere reaches
+# their devices.
 images_group=$group
 if [ "$user" = svcd ] && getent group svcd-images >/dev/null; then images_group=svcd-images; fi
 
@@ -61,12 +62,13 @@ if command -v flock >/dev/null && ! flock -n "$state" true; then
 fi
 
 mkdir -p "$files" "$images"
-# In a sticky directory of root's, svcd can put nothing else in the place of the images. First: from here on it stays so.
+# In a sticky directory of root's, svcd can put nothing else in the place of the images. First: from here on
+# it stays so.
 chown -h root:"$group" "$state"
 chown -h root:"$images_group" "$images"
 chmod 1771 "$state"
-# All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's. By -execdir: a
-# process that is left of the user cannot put a link in the place of a directory meanwhile.
+# All but the images, wherever these lie or lay before. Files keep their group: it may be the seeder's. By
+# -execdir: a process that is left of the user cannot put a link in the place of a directory meanwhile.
 find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -execdir chown -h "$user:$group" {} +
 find "$files" -xdev -path "$images" -prune -o -execdir chown -h "$user" {} +
 chmod 0710 "$images"

@@ -1,16 +1,17 @@
 #!/bin/sh
-# hold-image.sh SHIPPED USERS KIND: makes the image in which it was started the root of the namespaces that it was started in, and
-# holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/, initramfs-tools/ and libexec/;
-# USERS is the file of the user namespace of the image's programs, '' where there is none. KIND is `shell` for an admin's shell.
+# hold-image.sh SHIPPED USERS KIND: makes the image in which it was started the root of the namespaces that it
+# was started in, and holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds
+# dracut/, initramfs-tools/ and libexec/; USERS is the file of the user namespace of the image's programs, ''
+# where there is none. KIND is `shell` for an admin's shell.
 #
-# The working directory is the image: it was opened by who started this, and no path leads here. Names in the image may change
-# at any time. So the root is a file system of our own. Each directory at the image's top is entered once, found to lie in the
-# image by its mount, and mounted there from within. Nothing is mounted on a directory of the image, and no name of the image is
-# used a second time.
+# The working directory is the image: it was opened by who started this, and no path leads here. Names in the
+# image may change at any time. So the root is a file system of our own. Each directory at the image's top is
+# entered once, found to lie in the image by its mount, and mounted there from within. Nothing is mounted on a
+# directory of the image, and no name of the image is used a second time.
 #
-# Says "moved" when the new root is there; what was the root is mounted over it then. Who started this takes that away and
-# writes a line, and hears "ready" if nothing is left of it. From pivot_root on this script starts no program: it would be
-# the image's.
+# Says "moved" when the new root is there; what was the root is mounted over it then. Who started this takes
+# that away and writes a line, and hears "ready" if nothing is left of it. From pivot_root on this script
+# starts no program: it would be the image's.
 set -eu
 
 shipped=$1
@@ -25,14 +26,16 @@ if ! command -v pivot_root >/dev/null; then
   fail 'this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)'
 fi
 
-# The image's directory without what is mounted in it, at /sys/image. Its device nodes and setuid bits mean nothing here.
+# The image's directory without what is mounted in it, at /sys/image. Its device nodes and setuid bits mean
+# nothing here.
 mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0711 svc-stage /sys
 mkdir /sys/image /sys/root /sys/proc
 reason=''
 if [ -z "$users" ]; then
   mount --no-canonicalize --bind . /sys/image
 elif command -v perl >/dev/null; then
-  # open_tree, mount_setattr and move_mount have these numbers on all machines. mount(8) knows it from version 2.39 on.
+  # open_tree, mount_setattr and move_mount have these numbers on all machines. mount(8) knows it from version
+  # 2.39 on.
   # shellcheck disable=SC2016 # Perl's variables
   reason=$(perl -e '
     my ($users, $target, $here, $none) = (@ARGV, ".", "");
@@ -47,7 +50,8 @@ else
   reason=$(mount --no-canonicalize --bind -o "X-mount.idmap=$users" . /sys/image 2>&1) || :
 fi
 
-# In a user namespace of its own making, a program would have all capabilities again. This machine's own /proc may be read-only.
+# In a user namespace of its own making, a program would have all capabilities again. This machine's own /proc
+# may be read-only.
 mount --no-canonicalize -t proc -o nosuid,nodev,noexec proc /sys/proc
 if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
   tee /sys/proc/sys/user/max_user_namespaces >/dev/null 2>&1; then
@@ -67,7 +71,8 @@ if [ -n "$users" ] && [ -z "$idmapped" ]; then
   fail "the files of the image cannot be shown to its programs as those of other users (idmapped mount: ${reason:-no perl, and a mount \
 before 2.39}): install perl, and have [image] directory on ext4, XFS or Btrfs with Linux 5.15 or later; or set initramfs = no in [image]"
 fi
-# Each read of a file sets its time of reading, which tells what the initramfs is made of (lib/image/packer/traces.ts).
+# Each read of a file sets its time of reading, which tells what the initramfs is made of
+# (lib/image/packer/traces.ts).
 mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
   mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
 
@@ -163,7 +168,8 @@ if [ "${3:-}" = shell ]; then
   cover etc resolv.conf
 fi
 
-# All that the programs of the image may have, by number: these mounts are held, so that no other one gets their numbers.
+# All that the programs of the image may have, by number: these mounts are held, so that no other one gets
+# their numbers.
 inner=' '
 while read -r id _ _ _ point _; do
   case $point in /sys/root | /sys/root/*) inner="$inner$id " ;; esac

@@ -1,6 +1,7 @@
 #!/bin/sh
-# hold-network.sh PID: gives the network namespace of a process a way out, but none to this machine's loopback, until standard input
-# ends (lib/image/packer/sandbox.ts). Its name server is 10.0.2.3. Says "ready".
+# hold-network.sh PID: gives the network namespace of a process a way out, but none to this machine's
+# loopback, until standard input ends (lib/image/packer/sandbox.ts). Its name server is 10.0.2.3. Says
+# "ready".
 set -eu
 
 if ! command -v slirp4netns >/dev/null; then

@@ -1,8 +1,9 @@
 #!/bin/sh
-# without-links.sh [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories at 1, 2, …, beside
-# this script: without what is mounted in them, and no symbolic link below them leads anywhere (nosymfollow, Linux 5.10). To be
-# started in a mount namespace of its own (lib/helper/commands.ts). IDENTITY is the device's and the inode's number of a directory
-# that is held open: whatever has its path meanwhile, no other one is taken.
+# without-links.sh [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories
+# at 1, 2, …, beside this script: without what is mounted in them, and no symbolic link below them leads
+# anywhere (nosymfollow, Linux 5.10). To be started in a mount namespace of its own (lib/helper/commands.ts).
+# IDENTITY is the device's and the inode's number of a directory that is held open: whatever has its path
+# meanwhile, no other one is taken.
 set -eu
 
 here=${0%/*}

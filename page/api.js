@@ -88,8 +88,8 @@ function parsed(text) {
 const silentMs = 40_000
 
 /**
- * Follows /monitor/events from an id on, and follows again after each break, until `signal` is aborted. `told` is given
- * events in lists, as they come; `state` is told whether it is connected.
+ * Follows /monitor/events from an id on, and follows again after each break, until `signal` is aborted.
+ * `told` is given events in lists, as they come; `state` is told whether it is connected.
  */
 export async function follow(lastId, { told, state, signal }) {
   let id = lastId

@@ -1,8 +1,8 @@
 import { fill, h } from './dom.js'
 
 /**
- * Asks before something is done: `title` and `text` say what. With `does` it is done while the dialog is open, and a refusal
- * is shown in it. Resolves to whether it was done.
+ * Asks before something is done: `title` and `text` say what. With `does` it is done while the dialog is
+ * open, and a refusal is shown in it. Resolves to whether it was done.
  */
 export function confirm({ title, text, yes, isGrave = false, does = async () => {} }) {
   return new Promise(resolve => {

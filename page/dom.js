@@ -1,6 +1,7 @@
 /**
- * Makes an element. Texts are put in as texts: what nodes and users write is never read as HTML. Properties that begin with
- * `on` are listeners, `class`, `aria-…`, `data-…` and `role` attributes, all others properties.
+ * Makes an element. Texts are put in as texts: what nodes and users write is never read as HTML. Properties
+ * that begin with `on` are listeners, `class`, `aria-…`, `data-…` and `role` attributes, all others
+ * properties.
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag)
@@ -47,14 +48,18 @@ export function duration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`
 }
 
-// In the zone of the log, of svcctl and of what the controller says in sentences: two zones on one page mislead at night.
+// In the zone of the log, of svcctl and of what the controller says in sentences: two zones on one page
+// mislead at night.
 const zone = { timeZone: 'UTC', timeZoneName: 'short' }
 const time = { hour: '2-digit', minute: '2-digit', second: '2-digit' }
 const clock = new Intl.DateTimeFormat('en-GB', { ...time, ...zone })
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', ...time, ...zone })
 const here = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
-/** A moment in UTC: the time of today, else with its day; as a title all of it, and what the clock of the reader says. */
+/**
+ * A moment in UTC: the time of today, else with its day; as a title all of it, and what the clock of the
+ * reader says.
+ */
 export function moment(at) {
   const date = new Date(at)
   const iso = date.toISOString()

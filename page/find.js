@@ -7,7 +7,9 @@ const asked = new Map()
 /** Sets of a text: each is a request, and what was answered has to be kept until all have been. */
 const mostSets = 20
 
-/** Gives what was read for a key lately; undefined while it is on its way: `again` is called when it has come. */
+/**
+ * Gives what was read for a key lately; undefined while it is on its way: `again` is called when it has come.
+ */
 function lately(key, path, taken, again) {
   const known = asked.get(key)
   if (known && Date.now() - known.at < keptMs) return known.value
@@ -46,9 +48,9 @@ const isAddress = /^\d+(\.\d+){3}$/
 const isMac = /^([\da-f]{2}[:-]){2,}[\da-f]{0,2}$|^([\da-f]{4}\.){2}[\da-f]{4}$|^[\da-f]{12}$/
 
 /**
- * Looks for a text in nodes: gives what tells whether a node is like it, and why a set in it is none. `rack 12` is that rack
- * and no other; a word that is an address or a MAC is a whole one; a word with `@`, `[`, `*` or an operator is a node set.
- * `again` is called when more is known.
+ * Looks for a text in nodes: gives what tells whether a node is like it, and why a set in it is none. `rack
+ * 12` is that rack and no other; a word that is an address or a MAC is a whole one; a word with `@`, `[`, `*`
+ * or an operator is a node set. `again` is called when more is known.
  */
 export function search(text, nodes, again) {
   const [before, rest] = small(text).split(/(?:^|\s)rack[\s:=]+(?=\S)(.*)/s)

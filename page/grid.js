@@ -23,8 +23,9 @@ const sectionGap = 14
 const overscan = 400
 
 /**
- * Paints nodes as cells, in sections. Only what is seen is painted, so that it takes the same time for ten thousand. It is a
- * list box: arrow keys move between nodes, Enter opens one, and a screen reader is told the node that is chosen.
+ * Paints nodes as cells, in sections. Only what is seen is painted, so that it takes the same time for ten
+ * thousand. It is a list box: arrow keys move between nodes, Enter opens one, and a screen reader is told the
+ * node that is chosen.
  */
 export class Grid {
   #box

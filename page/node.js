@@ -24,7 +24,9 @@ const meanings = {
 }
 const bad = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
-/** One node: its way through its installation, its verdict, what may be done with it. Returns how to end it. */
+/**
+ * One node: its way through its installation, its verdict, what may be done with it. Returns how to end it.
+ */
 export function nodeView(place, name, { isAdmin, events }) {
   const path = encodeURIComponent(name)
   const title = h('h1', {}, name)

@@ -27,7 +27,10 @@ const choices = {
 /** The address of the nodes that are like a text. */
 export const linkTo = text => `#/cluster?${new URLSearchParams({ find: text })}`
 
-/** An address says what to show, so that it can be sent to somebody; without a question it is what was shown last. */
+/**
+ * An address says what to show, so that it can be sent to somebody; without a question it is what was shown
+ * last.
+ */
 function readAddress() {
   const [, question] = location.hash.split('?')
   if (question === undefined) return

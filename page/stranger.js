@@ -1,7 +1,10 @@
 import { logIn, read, readServices } from './api.js'
 import { fill, h } from './dom.js'
 
-/** What everybody may see, and the way in. `entered` is called after a log-in; `why` tells why one is needed again. */
+/**
+ * What everybody may see, and the way in. `entered` is called after a log-in; `why` tells why one is needed
+ * again.
+ */
 export function strangerView(place, entered, why) {
   const problem = h('p', { class: 'problem', role: 'alert' }, why)
   const name = h('input', {

@@ -1,6 +1,6 @@
-// node test/all.mjs [--jobs=N] [--timeout=SECONDS] [--grep=PATTERN …] FILE …: runs compiled tests, each in a process of
-// its own, and writes their TAP to the standard output. The command of tap does the same with modules loaded into
-// each process that we do not use: they take twice as long as a short test.
+// node test/all.mjs [--jobs=N] [--timeout=SECONDS] [--grep=PATTERN …] FILE …: runs compiled tests, each in a
+// process of its own, and writes their TAP to the standard output. The command of tap does the same with
+// modules loaded into each process that we do not use: they take twice as long as a short test.
 import t from 'tap'
 
 const words = process.argv.slice(2)

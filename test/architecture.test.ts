@@ -20,8 +20,9 @@ const GROUND = [
 ]
 
 /**
- * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top, or a
- * directory in a room where it is listed: whole rooms, or single files of them. The rooms stand from the top of the house to its ground; nothing imports upwards.
+ * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top,
+ * or a directory in a room where it is listed: whole rooms, or single files of them. The rooms stand from the
+ * top of the house to its ground; nothing imports upwards.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'parts', 'helper', 'config', 'version'],

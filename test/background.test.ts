@@ -37,7 +37,10 @@ class TestClock implements Clock {
 /** Lets what is due at once happen. */
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-/** Background work that notes when each run begins; a run fails while `fails` says why, and lasts while `held` does. */
+/**
+ * Background work that notes when each run begins; a run fails while `fails` says why, and lasts while `held`
+ * does.
+ */
 function background(options: Omit<BackgroundOptions, 'work' | 'clock'> = {}) {
   const clock = new TestClock()
   const begun: number[] = []

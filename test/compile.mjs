@@ -1,6 +1,6 @@
-// node test/compile.mjs [CHECKOUT]: compiles lib/ and test/ to .cache/js, so that neither a test nor a worker or a
-// program that it starts has to compile for itself. The other files stand there as copies, which a test cannot
-// mistake for the checkout's own.
+// node test/compile.mjs [CHECKOUT]: compiles lib/ and test/ to .cache/js, so that neither a test nor a worker
+// or a program that it starts has to compile for itself. The other files stand there as copies, which a test
+// cannot mistake for the checkout's own.
 import {
   chmodSync,
   lstatSync,

@@ -13,15 +13,17 @@ interface Found {
 }
 
 /**
- * CPU time of an answer as a multiple of the bare server's, and answers per second as a multiple of the write loop's. A
- * fivefold slip is over the bound, twice what is usual is not. docs/performance.md has what is usual.
+ * CPU time of an answer as a multiple of the bare server's, and answers per second as a multiple of the write
+ * loop's. A fivefold slip is over the bound, twice what is usual is not. docs/performance.md has what is
+ * usual.
  */
 const bounds: Readonly<Record<string, { readonly cpu: number; readonly rate?: number }>> = {
   'boot script': { cpu: 6 },
   menu: { cpu: 8 },
   'install script': { cpu: 20 },
   'node by name': { cpu: 20 },
-  // No bound of its rate: where the disk is fast, it is the processor's, which other tests use at the same time.
+  // No bound of its rate: where the disk is fast, it is the processor's, which other tests use at the same
+  // time.
   'status report': { cpu: 20 },
   'create a node': { cpu: 400, rate: 0.06 }
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs one file of the long proofs for test/long.sh, unless it passed before; its rows of the table go beside the mark.
+# Runs one file of the long proofs for test/long.sh, unless it passed before; its rows of the table go beside
+# the mark.
 name=$kept/$(echo "$1" | tr / _)
 # Another run of the long proofs may have it.
 exec 8>"$name.lock"

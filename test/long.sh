@@ -1,8 +1,9 @@
 #!/bin/sh
-# The long proofs: each file of `make test` that has more rounds or larger sizes here, or gives figures to the table,
-# and each file of test/long. The table of what was shown comes last, whatever failed before. They take hours: a file
-# that passed is not repeated at the same commit, with the same Node and numbers of rounds, so that a run that was
-# stopped goes on when it is started again. SVCD_LONG_JOBS files run at a time; the load test has the machine for itself.
+# The long proofs: each file of `make test` that has more rounds or larger sizes here, or gives figures to the
+# table, and each file of test/long. The table of what was shown comes last, whatever failed before. They take
+# hours: a file that passed is not repeated at the same commit, with the same Node and numbers of rounds, so
+# that a run that was stopped goes on when it is started again. SVCD_LONG_JOBS files run at a time; the load
+# test has the machine for itself.
 cd "$(dirname "$0")/.." || exit 1
 commit=$(cat dist/commit)
 export SVCD_KILL_ROUNDS SVCD_POWER_ROUNDS SVCD_FAULT_ROUNDS

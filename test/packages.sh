@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that the tests need, of the lists given (default: packages.txt); without root it
-# names the command to type.
+# Installs the Debian packages that the tests need, of the lists given (default: packages.txt); without root
+# it names the command to type.
 set -eu
 cd "$(dirname "$0")"
 test "$#" -gt 0 || set -- packages.txt

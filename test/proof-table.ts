@@ -1,5 +1,5 @@
-// Prints the rows that `proof` (test/support/proof.ts) wrote to the file given, as one table; ends with 1 when a proof
-// is missing or one of its first four figures is not 0.
+// Prints the rows that `proof` (test/support/proof.ts) wrote to the file given, as one table; ends with 1
+// when a proof is missing or one of its first four figures is not 0.
 import { readFileSync } from 'node:fs'
 import { type ProofRow, proofs } from './support/proof.js'
 

@@ -8,7 +8,9 @@ import { checkout } from './support/programs.js'
 
 const architecture = readFileSync(join(checkout, 'docs', 'architecture.md'), 'utf8')
 
-/** A change of one file: `before` stands there once, and `after` comes in its place; '' before: a new file. */
+/**
+ * A change of one file: `before` stands there once, and `after` comes in its place; '' before: a new file.
+ */
 interface Edit {
   readonly file: string
   readonly before: string

@@ -4,8 +4,8 @@ import t from 'tap'
 import { blocksOf } from './support/page.js'
 import { checkout } from './support/programs.js'
 
-// Each fenced block of shell in README and docs/ is typed by a test as it stands there, or it is named below with the reason
-// why it is not. So a page cannot get commands that nobody has ever run.
+// Each fenced block of shell in README and docs/ is typed by a test as it stands there, or it is named below
+// with the reason why it is not. So a page cannot get commands that nobody has ever run.
 
 /** Who runs what: a page, or a page and one of its headings, and the test that types its blocks. */
 const run: Readonly<Record<string, string>> = {

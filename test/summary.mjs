@@ -1,4 +1,5 @@
-// Tells a TAP file: a line for each test file, what failed with its diagnostics, and how many assertions passed.
+// Tells a TAP file: a line for each test file, what failed with its diagnostics, and how many assertions
+// passed.
 import { readFileSync } from 'node:fs'
 
 const lines = readFileSync(process.argv[2], 'utf8').split('\n')

@@ -1,4 +1,5 @@
-// Objects in etcd: a start beside one from files, creations beside etcd's own puts, a standby's boot script beside the writer's.
+// Objects in etcd: a start beside one from files, creations beside etcd's own puts, a standby's boot script
+// beside the writer's.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, macOf, nodeOf } from '../cluster.mjs'
 import { etcdWith, startControllers } from '../controllers.mjs'
@@ -94,7 +95,10 @@ const following = {
   }
 }
 
-/** Each node may report 60 times at once, and then once in 5 s (rules 11.17): a thousand nodes are enough for some seconds. */
+/**
+ * Each node may report 60 times at once, and then once in 5 s (rules 11.17): a thousand nodes are enough for
+ * some seconds.
+ */
 const reporting = {
   name: 'etcd-reports',
   title: 'status report in etcd of three members, 64 connections',

@@ -1,4 +1,5 @@
-// Changes and documents of very many nodes: how long they take, and how long another connection waits meanwhile.
+// Changes and documents of very many nodes: how long they take, and how long another connection waits
+// meanwhile.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { clusterDocument, macOf, nodeOf, writeCluster, writeFiles } from '../cluster.mjs'
@@ -8,7 +9,10 @@ import { answerOf, inTurn, start, temporary, timed } from '../harness.mjs'
 
 const STALL = { atMost: 50, always: true }
 
-/** The milliseconds of `work`, and the longest answer and stall that a machine saw meanwhile which asks every 2 ms. */
+/**
+ * The milliseconds of `work`, and the longest answer and stall that a machine saw meanwhile which asks every
+ * 2 ms.
+ */
 async function watched(daemon, client, nodes, work) {
   const requests = Array.from(
     { length: 100 },

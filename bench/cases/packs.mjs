@@ -1,6 +1,6 @@
-// A pack beside the same tar, zstd and sha256sum by hand. `pack`: the system packer alone, on a tree made for it. `pack-again`:
-// a real Debian with dracut in which one file has changed, asked for over http; BENCH_IMAGE names a tree to copy, else
-// debootstrap makes one, which is kept in .cache/debian.
+// A pack beside the same tar, zstd and sha256sum by hand. `pack`: the system packer alone, on a tree made for
+// it. `pack-again`: a real Debian with dracut in which one file has changed, asked for over http; BENCH_IMAGE
+// names a tree to copy, else debootstrap makes one, which is kept in .cache/debian.
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -21,7 +21,10 @@ function run(command, ...args) {
   if (status !== 0) throw new Error(`${command}: ${stderr || error}`)
 }
 
-/** In a session of its own as the packer's tar is: on a busy machine the kernel shares its time out by sessions. */
+/**
+ * In a session of its own as the packer's tar is: on a busy machine the kernel shares its time out by
+ * sessions.
+ */
 const byHand = tree =>
   timed(() => run('setsid', '--wait', 'sh', '-c', BY_HAND, 'sh', tree, join(temporary, 'by-hand')))
 

@@ -1,5 +1,6 @@
-// DHCP and DNS files of 10,000 hosts, from the objects to the files, with a checker and a reload that cost nothing; and how
-// long the event loop stands still meanwhile. Done in this process, with the daemon's own parts.
+// DHCP and DNS files of 10,000 hosts, from the objects to the files, with a checker and a reload that cost
+// nothing; and how long the event loop stands still meanwhile. Done in this process, with the daemon's own
+// parts.
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'

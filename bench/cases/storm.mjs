@@ -1,5 +1,5 @@
-// Machines that are all switched on within one second (bench/storm.mjs), against one daemon, or several controllers, and one
-// bare node:http in turn.
+// Machines that are all switched on within one second (bench/storm.mjs), against one daemon, or several
+// controllers, and one bare node:http in turn.
 import { figure } from '../figures.mjs'
 import { inTurn } from '../harness.mjs'
 import { servers } from '../storm/servers.mjs'

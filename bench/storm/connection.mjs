@@ -1,4 +1,5 @@
-// One machine's connection to the server: raw, kept as long as it is asked over, with the time limits of its program.
+// One machine's connection to the server: raw, kept as long as it is asked over, with the time limits of its
+// program.
 import { connect } from 'node:net'
 
 /** All connections read into it: what came is looked at before the next read. */
@@ -25,8 +26,8 @@ export class Connection {
   }
 
   /**
-   * The answer to a whole request: `{ status, head, body }`, the body only if it is `wanted`. It rejects with the reason
-   * when the connection ends before, and with 'late' after `limit` ms (0: never).
+   * The answer to a whole request: `{ status, head, body }`, the body only if it is `wanted`. It rejects with
+   * the reason when the connection ends before, and with 'late' after `limit` ms (0: never).
    */
   ask(request, limit, wanted) {
     return new Promise((resolve, reject) => {

@@ -1,13 +1,15 @@
-// A part of the machines of a storm, in a process of its own: each asks what a machine asks from its power switch to its
-// installed system, in that order, and tries again when and as iPXE, the boot templates and the node's side do.
+// A part of the machines of a storm, in a process of its own: each asks what a machine asks from its power
+// switch to its installed system, in that order, and tries again when and as iPXE, the boot templates and the
+// node's side do.
 //
-// iPXE asks over one connection that it keeps, and opens another if that has ended meanwhile. It has no time limit, and
-// asks again after a 503 with Retry-After. Without a menu the firmware gives up: the machine is lost. When the
-// boot script fails the menu waits 5 s and asks again; when kernel or initramfs fail the script waits 10 s and goes back to the
-// menu (templates/boot). The install script is tried 5 times, with pauses of 1, 2, 4 and 8 s, then from the start after
-// 2 s, 4 s, … 60 s (dracut/90svc). A report is tried twice and given up; the functions that all install scripts share are
-// tried as the script is, and without them all begins anew with the script (templates/install/lib). Each curl has a connection
-// of its own. Lost SYNs are sent again by this system's kernel, after 1, 3, 7 s, where iPXE would be quicker.
+// iPXE asks over one connection that it keeps, and opens another if that has ended meanwhile. It has no time
+// limit, and asks again after a 503 with Retry-After. Without a menu the firmware gives up: the machine is
+// lost. When the boot script fails the menu waits 5 s and asks again; when kernel or initramfs fail the
+// script waits 10 s and goes back to the menu (templates/boot). The install script is tried 5 times, with
+// pauses of 1, 2, 4 and 8 s, then from the start after 2 s, 4 s, … 60 s (dracut/90svc). A report is tried
+// twice and given up; the functions that all install scripts share are tried as the script is, and without
+// them all begins anew with the script (templates/install/lib). Each curl has a connection of its own. Lost
+// SYNs are sent again by this system's kernel, after 1, 3, 7 s, where iPXE would be quicker.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { addressOf, macOf, nameOf } from '../cluster.mjs'
 import { Connection } from './connection.mjs'
@@ -186,7 +188,10 @@ class Machine {
   }
 }
 
-/** `task`: machines `from`, `from + step`, … below `machines`, which begin within `within` ms, each at its own moment. */
+/**
+ * `task`: machines `from`, `from + step`, … below `machines`, which begin within `within` ms, each at its own
+ * moment.
+ */
 process.once('message', async task => {
   const { machines, from, step, within } = task
   const found = new Found()

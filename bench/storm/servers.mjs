@@ -7,8 +7,8 @@ import { startDaemon } from '../daemon.mjs'
 import { ask, start, temporary } from '../harness.mjs'
 
 /**
- * One daemon on files, or so many on as many members of a real etcd, and those members. Kernel and initramfs have `bytes`
- * each.
+ * One daemon on files, or so many on as many members of a real etcd, and those members. Kernel and initramfs
+ * have `bytes` each.
  */
 export async function servers(machines, bytes, count = 1) {
   const { controllers, members } =

@@ -1,6 +1,6 @@
 #!/bin/sh
-# deb.sh ARCH OUT: makes OUT/svcd_<version>_<ARCH>.deb for amd64 or arm64, of a checkout that is built. The same commit
-# gives the same bytes.
+# deb.sh ARCH OUT: makes OUT/svcd_<version>_<ARCH>.deb for amd64 or arm64, of a checkout that is built. The
+# same commit gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
 arch=$1

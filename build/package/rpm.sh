@@ -1,6 +1,6 @@
 #!/bin/sh
-# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64, of a checkout that is built. The same
-# commit gives the same bytes.
+# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64, of a checkout that is built.
+# The same commit gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
 command -v rpmbuild >/dev/null || { echo 'rpmbuild is missing: install the package rpm (Debian) or rpm-build' >&2; exit 1; }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# stage.sh DIRECTORY ARCH: all files of a package for amd64 or arm64, below an empty DIRECTORY: those of `make install`,
-# with the Node runtime and production packages, without what nobody runs. Modes and times are the same for each build.
-# SOURCE_DATE_EPOCH must be set.
+# stage.sh DIRECTORY ARCH: all files of a package for amd64 or arm64, below an empty DIRECTORY: those of `make
+# install`, with the Node runtime and production packages, without what nobody runs. Modes and times are the
+# same for each build. SOURCE_DATE_EPOCH must be set.
 set -eu
 umask 022
 cd "$(dirname "$0")/../.."
@@ -27,8 +27,8 @@ npm ci --silent --omit=dev --ignore-scripts --no-audit --no-fund --prefer-offlin
 rm -rf "$code/node_modules"
 mv "$clean/node_modules" "$code"
 rm -rf "$clean" "$code/node_modules/.bin" "$code/node_modules/.package-lock.json"
-# What a daemon does not read: types, source maps, documents, and builds for browsers and for require(). The licence of a
-# package stays, which some have in their README.
+# What a daemon does not read: types, source maps, documents, and builds for browsers and for require(). The
+# licence of a package stays, which some have in their README.
 modules=$code/node_modules
 find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' -o -name '*.yml' -o -name '*.yaml' \
   -o -name 'eslint.*' -o -name '.*' \) -delete

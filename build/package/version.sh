@@ -1,8 +1,9 @@
 #!/bin/sh
-# What deb.sh and rpm.sh take from the checkout that they stand in, read by "." there: `version`, `maintainer` and
-# `homepage` of package.json, and the time of the commit in SOURCE_DATE_EPOCH. It also sets what else decides about bytes:
-# umask, language and time zone. The version is plain at the commit with the tag v<version>, else it has the commit behind
-# it, which sorts later. SOURCE_DATE_EPOCH stands in where there is no git.
+# What deb.sh and rpm.sh take from the checkout that they stand in, read by "." there: `version`, `maintainer`
+# and `homepage` of package.json, and the time of the commit in SOURCE_DATE_EPOCH. It also sets what else
+# decides about bytes: umask, language and time zone. The version is plain at the commit with the tag
+# v<version>, else it has the commit behind it, which sorts later. SOURCE_DATE_EPOCH stands in where there is
+# no git.
 set -eu
 umask 022
 LC_ALL=C.UTF-8 TZ=UTC

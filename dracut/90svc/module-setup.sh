@@ -1,5 +1,6 @@
 #!/bin/bash
-# dracut's module for nodes of svcd (root=svc). It goes into an initramfs only when asked for: dracut --add svc.
+# dracut's module for nodes of svcd (root=svc). It goes into an initramfs only when asked for: dracut --add
+# svc.
 # shellcheck disable=SC2154 # dracut's variables
 
 # shellcheck source=SCRIPTDIR/svc-contents.sh

@@ -1,8 +1,9 @@
 # shellcheck shell=sh
-# The svc.* kernel arguments (rules 4.2, 4.17). Their values are data: each is checked for the characters that it may
-# have before a program sees it. The last of a repeated argument counts. Two more may stand among an image's kernel
-# options: svc.wait=SECONDS (60) for the interface, its link and DHCP each, and svc.insecure=1 for a controller whose
-# certificate cannot be verified. svc.urls is there where there are other controllers: their URLs, with commas between them.
+# The svc.* kernel arguments (rules 4.2, 4.17). Their values are data: each is checked for the characters that
+# it may have before a program sees it. The last of a repeated argument counts. Two more may stand among an
+# image's kernel options: svc.wait=SECONDS (60) for the interface, its link and DHCP each, and svc.insecure=1
+# for a controller whose certificate cannot be verified. svc.urls is there where there are other controllers:
+# their URLs, with commas between them.
 
 # shellcheck disable=SC2034 # the variables are for the other files and for the install script
 read_arguments() {

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Lists of what the initramfs needs beside the node's side itself. dracut's module and the hook of initramfs-tools read
-# them.
+# Lists of what the initramfs needs beside the node's side itself. dracut's module and the hook of
+# initramfs-tools read them.
 # shellcheck disable=SC2034
 
 # The node's side, svc-<part>.sh.
@@ -11,7 +11,8 @@ svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mk
   sha256sum sleep sort stat sync touch umount uname wc chroot base64 grep'
 svc_fetchers='curl wget'
 
-# Taken if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at the shell.
+# Taken if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at
+# the shell.
 svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon swapoff
   mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat mkfs.fat
@@ -30,8 +31,9 @@ svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfa
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv drivers/net/usb
   drivers/net/vmxnet3 drivers/char/ipmi'
 
-# Drivers that did not come with the kernel (updates/, extra/, weak-updates/, misc/: all that lies beside its own): their names, in
-# the kernel's directory $1. Those of displays, and what needs them, are large, and no installation needs them.
+# Drivers that did not come with the kernel (updates/, extra/, weak-updates/, misc/: all that lies beside its
+# own): their names, in the kernel's directory $1. Those of displays, and what needs them, are large, and no
+# installation needs them.
 svc_added_modules() {
   added=$(cd "$1" 2>/dev/null && find . -type d \( -path ./kernel -o -path ./build -o -path ./source \) -prune -o -name '*.ko*' -print | sed "s|^\.|$1|" | sort)
   # PCI's class of displays.

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A DHCP client calls this, with what the server said in the environment. udhcpc tells what happened in its first
-# argument, dhclient and dhcpcd tell it in the variable `reason`. A server is not trusted, so values are quoted.
+# A DHCP client calls this, with what the server said in the environment. udhcpc tells what happened in its
+# first argument, dhclient and dhcpcd tell it in the variable `reason`. A server is not trusted, so values are
+# quoted.
 # shellcheck disable=SC2154
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin

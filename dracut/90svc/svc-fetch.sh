@@ -15,9 +15,9 @@ fetch_script() {
   done
 }
 
-# A certificate counts from a day to a day, and the clock of a machine whose battery is empty is years off. So before the first
-# https request the clock is set by what a controller says, if it is more than a minute off: nobody proves that time, so it is never set
-# to one before this initramfs was built.
+# A certificate counts from a day to a day, and the clock of a machine whose battery is empty is years off. So
+# before the first https request the clock is set by what a controller says, if it is more than a minute off:
+# nobody proves that time, so it is never set to one before this initramfs was built.
 set_clock() {
   case "$SVC_URL $SVC_OTHERS:$SVC_INSECURE" in
     *https://*:) ;;
@@ -108,7 +108,8 @@ fetch_once() {
 }
 
 fetch_curl() {
-  # A .curlrc and brackets in a URL must not change what is asked for. Who stands still is left sooner where there is another one.
+  # A .curlrc and brackets in a URL must not change what is asked for. Who stands still is left sooner where
+  # there is another one.
   if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
     ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
     _REASON=$(printable "$(cat "$_RUN/error")")
@@ -149,8 +150,9 @@ within() {
   return "$within_status"
 }
 
-# What the last lines of wget tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP request
-# sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed: ..." of GNU wget.
+# What the last lines of wget tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP
+# request sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed: ..." of GNU
+# wget.
 wget_error() {
   wget_line=$(sed -n -e 's/^wget: //p' -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
     -e 's/^.* \(failed: .*\)$/\1/p' "$_RUN/error" | tail -n 1)

@@ -22,8 +22,8 @@ find_interface() {
   say "interface $SVC_BOOTIF has the address $SVC_MAC"
 }
 
-# A VLAN has the MAC of the card below it. In a virtual machine a passed-through card has the MAC of the virtual card
-# that it is a port of. The card is wanted, never a port.
+# A VLAN has the MAC of the card below it. In a virtual machine a passed-through card has the MAC of the
+# virtual card that it is a port of. The card is wanted, never a port.
 interface_of() {
   SVC_BOOTIF=''
   for interface in /sys/class/net/*; do
@@ -78,8 +78,8 @@ interface_addresses() {
   ip -4 -o address show dev "$SVC_BOOTIF" | sed -n 's|^.* inet \([0-9./]*\) .*$| \1|p'
 }
 
-# A switch may forward only some seconds after the link is there. Without a link the next step is tried all the same,
-# because not every driver tells of the link.
+# A switch may forward only some seconds after the link is there. Without a link the next step is tried all
+# the same, because not every driver tells of the link.
 await_link() {
   link_limit=$(($(uptime_seconds) + SVC_WAIT))
   link_said=''
@@ -96,7 +96,8 @@ await_link() {
   done
 }
 
-# The arguments name no gateway. So a controller outside the node's own network is looked for on the same wire.
+# The arguments name no gateway. So a controller outside the node's own network is looked for on the same
+# wire.
 route_to_controllers() {
   set -f
   for controller in $SVC_URL $SVC_OTHERS; do
@@ -111,8 +112,8 @@ route_to_controllers() {
   set +f
 }
 
-# Gets an address by DHCP, with the client that is there. Each client identifies itself by the MAC, as iPXE did. A
-# server would take another identifier for another machine, and give it another address.
+# Gets an address by DHCP, with the client that is there. Each client identifies itself by the MAC, as iPXE
+# did. A server would take another identifier for another machine, and give it another address.
 lease() {
   lease_script=$_LIB/svc-dhcp.sh
   if program udhcpc; then
@@ -155,9 +156,10 @@ lease_end() {
   fi
 }
 
-# The booted system configures its interfaces itself, from the files that the install script wrote. So it has to find
-# them as after power on: NetworkManager leaves an interface alone that has an address, ifup refuses it, and udev
-# cannot rename an interface that is up. A root file system that comes over the network keeps its network.
+# The booted system configures its interfaces itself, from the files that the install script wrote. So it has
+# to find them as after power on: NetworkManager leaves an interface alone that has an address, ifup refuses
+# it, and udev cannot rename an interface that is up. A root file system that comes over the network keeps its
+# network.
 network_down() {
   if root_needs_network; then
     say "interface $SVC_BOOTIF stays up for the root file system"

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What a node does between its kernel and its root file system, when the kernel argument says root=svc. It finds the
-# interface, brings it up, fetches the install script and runs it, which puts the node's image on /sysroot. It runs as
-# root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
+# What a node does between its kernel and its root file system, when the kernel argument says root=svc. It
+# finds the interface, brings it up, fetches the install script and runs it, which puts the node's image on
+# /sysroot. It runs as root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
 #
-# It ends with 0 when the image is ready, and not before. When a step fails, the console shows it and all steps are
-# taken again; with svc.service=1 a shell is opened first.
+# It ends with 0 when the image is ready, and not before. When a step fails, the console shows it and all
+# steps are taken again; with svc.service=1 a shell is opened first.
 
 set +e
 unset IFS

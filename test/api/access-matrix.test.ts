@@ -8,8 +8,8 @@ import { proof } from '../support/proof.js'
 import { bodyOf, complaints, existing, pathOf, populated, table } from '../support/routes.js'
 import { stored } from '../support/state.js'
 
-// Everybody who may ask × every route × every address and proxy header. What the answer has to be is written here by
-// hand: nothing in this file looks at the access words of the code.
+// Everybody who may ask × every route × every address and proxy header. What the answer has to be is written
+// here by hand: nothing in this file looks at the access words of the code.
 
 /** What a rule says of a cell: served, or refused with this code. */
 type Verdict = 'served' | 400 | 401 | 403
@@ -462,7 +462,10 @@ const callers: readonly (readonly [
   ['the id of a request', 'invalid', existing.request_id ?? '']
 ]
 
-/** What a request that is served may name without changing anything: where it changes, objects that are not there. */
+/**
+ * What a request that is served may name without changing anything: where it changes, objects that are not
+ * there.
+ */
 function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
   return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
@@ -482,8 +485,8 @@ const kinds = callers.filter(
 )
 
 /**
- * All cells, or so many that every route meets every caller and every address. Where the address decides, it meets one
- * caller of each kind.
+ * All cells, or so many that every route meets every caller and every address. Where the address decides, it
+ * meets one caller of each kind.
  */
 function cells(): Cell[] {
   const most = Math.max(callers.length, paths.length)

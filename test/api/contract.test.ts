@@ -16,7 +16,10 @@ const byKey = (key: string) => rows.find(row => row.key === key) as Row
 const seen = new Map(rows.map(({ key }) => [key, new Set<number>()]))
 const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 
-/** Routes that svcd has beyond the contract's; test/api/files.test.ts and gone-controllers.test.ts have their cases. */
+/**
+ * Routes that svcd has beyond the contract's; test/api/files.test.ts and gone-controllers.test.ts have their
+ * cases.
+ */
 const beyond =
   /^\w+ \/(config\/file(\/|$)|config\/cluster\/\{controller\}\/|boot\/files\/|config\/node\/\{node\}\/_render\/files$)/
 

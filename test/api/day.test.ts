@@ -11,7 +11,9 @@ const c = await Controller.start(t)
 await c.cluster()
 const env = svcctlFor(scratch(t), c)
 
-/** What the commands below a heading print, typed as they stand there, with `after` behind the last of them. */
+/**
+ * What the commands below a heading print, typed as they stand there, with `after` behind the last of them.
+ */
 async function typed(heading: string, after = ''): Promise<string> {
   const section = page.split(/^## /m).find(part => part.startsWith(`${heading}\n`)) ?? ''
   const commands = [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = '']) => block).join('')

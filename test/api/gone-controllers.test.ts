@@ -1,4 +1,5 @@
-// rules 11.15, 6.13: a controller that is gone, as the one that writes shows it, and what /metrics says of controllers.
+// rules 11.15, 6.13: a controller that is gone, as the one that writes shows it, and what /metrics says of
+// controllers.
 import t from 'tap'
 import { controllerOn, isPrimary } from '../support/controllers.js'
 import { startEtcd } from '../support/etcd.js'

@@ -11,7 +11,10 @@ import { until } from '../support/until.js'
 
 requireNode()
 
-/** A controller and a node of its with an ssh server, both on this machine; `ask` posts and waits for the record. */
+/**
+ * A controller and a node of its with an ssh server, both on this machine; `ask` posts and waits for the
+ * record.
+ */
 async function beginning(t: Test) {
   const port = await freePort()
   const c = await Controller.start(t, `ssh.port=${port}`, 'ssh.time_limit=2m')

@@ -10,8 +10,9 @@ import { damage, Known, prepare, WRITERS } from './writers.js'
 const intents = (daemon: Daemon) => readdirSync(daemon.path('state', 'intents'))
 
 /**
- * Kills a fresh daemon that much is written to, again and again: what was acknowledged has to be there after each start,
- * and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that a kill may leave was seen.
+ * Kills a fresh daemon that much is written to, again and again: what was acknowledged has to be there after
+ * each start, and nothing by half (rules 11.1). It makes more rounds, up to 20 times as many, until all that
+ * a kill may leave was seen.
  */
 export async function killRounds(t: Test, program: Daemon, rounds: number): Promise<void> {
   const first = program.client()
@@ -33,7 +34,8 @@ export async function killRounds(t: Test, program: Daemon, rounds: number): Prom
     const clients = some.map(() => program.client())
     const before = some.map(({ acknowledged }) => acknowledged)
     const writing = Promise.all(some.map((known, i) => known.write(clients[i] as Client)))
-    // Also in a daemon so slow that the first answers take longer than this, some rounds come to the middle of the writing.
+    // Also in a daemon so slow that the first answers take longer than this, some rounds come to the middle
+    // of the writing.
     if (round % 2 === 0)
       await until(
         () => some.every(({ acknowledged }, i) => acknowledged > (before[i] as number)),

@@ -24,7 +24,9 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_00
   await killRounds(t, await started(t), rounds)
 })
 
-/** What a crash leaves that came after the objects of a change were durable, and before its node status was. */
+/**
+ * What a crash leaves that came after the objects of a change were durable, and before its node status was.
+ */
 function cutLastReport(program: Daemon): void {
   const journal = program.path('state', 'node-status.journal')
   const lines = readFileSync(journal, 'utf8').trimEnd().split('\n')

@@ -9,9 +9,9 @@ import { proof } from '../support/proof.js'
 import { bodyOf, pathOf, populated, table } from '../support/routes.js'
 import { scratch } from '../support/scratch.js'
 
-// Everything secret that a controller is given or makes, looked for wherever it could have come to: the log, the audit
-// logs, answers, refusals, previews, records of requests, state files, files of servers, and the argument lists and
-// environments of all programs that are started (rules 1.11, 4.12, 5.1, 5.2, 5.5, 11.7).
+// Everything secret that a controller is given or makes, looked for wherever it could have come to: the log,
+// the audit logs, answers, refusals, previews, records of requests, state files, files of servers, and the
+// argument lists and environments of all programs that are started (rules 1.11, 4.12, 5.1, 5.2, 5.5, 11.7).
 
 const long = process.env.SVCD_LONG !== undefined
 
@@ -45,7 +45,8 @@ const started = join(programs, 'started')
 mkdirSync(join(programs, 'bin'))
 for (const name of ['setpriv', 'ssh', 'ipmitool']) {
   const file = join(programs, 'bin', name)
-  // ipmitool alone is given a password, in its environment (rules 12.3). It is not run: the BMC is on no loopback.
+  // ipmitool alone is given a password, in its environment (rules 12.3). It is not run: the BMC is on no
+  // loopback.
   const known = `case "$*" in *ipmitool*|*lanplus*) exec grep -zv ^IPMI_PASSWORD= ;; *) exec cat ;; esac`
   const run = name === 'ipmitool' ? 'exit 1' : `exec /usr/bin/${name} "$@"`
   writeFileSync(
@@ -270,7 +271,10 @@ function lookAtFiles(): void {
   see('argument lists and environments', existsSync(started) ? readFileSync(started, 'latin1') : '')
 }
 
-/** What a secret looks like: as it is, in the ways that texts are written, and within something longer in base64. */
+/**
+ * What a secret looks like: as it is, in the ways that texts are written, and within something longer in
+ * base64.
+ */
 function formsOf(secret: string | Buffer): string[] {
   const bytes = Buffer.from(secret)
   const text = typeof secret === 'string' ? secret : ''

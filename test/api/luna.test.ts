@@ -14,7 +14,8 @@ import { pretended } from './contract/services.js'
 
 requireNode()
 
-// One daemon that speaks the dialect of luna's client, and one that does not; both have a node with an ssh server.
+// One daemon that speaks the dialect of luna's client, and one that does not; both have a node with an ssh
+// server.
 const port = await freePort()
 const directory = scratch(t)
 const remote = new Remote({ state: directory, sshKey: '', sshPort: port })
@@ -228,8 +229,8 @@ t.test('a text that is no base64 of a text stays as it is', async t => {
     t.equal((await on.post('/config/otherdev/one', { comment: given })).status, 204, given)
     return (await shown('otherdev', 'one'))[0].comment
   }
-  // Words and numbers of four or eight characters, which any decoder takes; control characters; a short last group with
-  // bits behind its end; half a character; a line break or a blank.
+  // Words and numbers of four or eight characters, which any decoder takes; control characters; a short last
+  // group with bits behind its end; half a character; a line break or a blank.
   const words = ['test rack node disk bmcsetup compute1 0640 AAAA /tmp Zm9= 4pg=', 'Zm9v\n', ' Zm9v']
   words.push(...(words.shift() ?? '').split(' '))
   for (const word of words) t.equal(await comment(word), word)

@@ -15,7 +15,10 @@ import { beginning } from './properties/beginning.js'
 import { brokenMoves, brokenRules, leftovers, orphans, wrongAnswers } from './properties/invariants.js'
 import { newName, type Operation, operation, types } from './properties/operations.js'
 
-/** The numbers of runs are multiplied by this: `make test-long` asks for more. Each run of the tests has a seed of its own. */
+/**
+ * The numbers of runs are multiplied by this: `make test-long` asks for more. Each run of the tests has a
+ * seed of its own.
+ */
 const rounds = Number(process.env.SVCD_PROPERTY_RUNS ?? 0.5)
 /** A failure is repeated with the seed that it prints. */
 const seed = Number(process.env.SVCD_PROPERTY_SEED ?? Date.now() % 2 ** 31)
@@ -23,7 +26,10 @@ t.comment(`seed ${seed}`)
 
 const controllerAddress = '10.141.255.254'
 
-/** The stored files but the journals: what becomes of a machine's boot reaches them behind the answer of its boot script. */
+/**
+ * The stored files but the journals: what becomes of a machine's boot reaches them behind the answer of its
+ * boot script.
+ */
 const storedFiles = (c: Controller) => ({
   ...snapshot(c),
   'node-status.journal': '',
@@ -73,7 +79,9 @@ function request(c: Controller, operation: Operation, exports: readonly Exported
 
 const sequence = (most: number) => fc.array(operation, { maxLength: most, size: 'max' })
 
-/** Runs the property on one controller; a failure prints the shortest sequence that was found, and its seed. */
+/**
+ * Runs the property on one controller; a failure prints the shortest sequence that was found, and its seed.
+ */
 function property(
   what: string,
   runs: number,

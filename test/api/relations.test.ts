@@ -5,7 +5,9 @@ import { objectFiles, read, stored } from '../support/state.js'
 
 const c = await Controller.start(t)
 
-/** Nothing but network cluster, image and group compute, and a second network, image, BMC set-up and group. */
+/**
+ * Nothing but network cluster, image and group compute, and a second network, image, BMC set-up and group.
+ */
 async function start(): Promise<void> {
   for (const type of ['node', 'group', 'osimage', 'bmcsetup', 'network'])
     for (const name of Object.keys((await c.get(`/config/${type}`)).body.config[type]))

@@ -22,8 +22,8 @@ async function worldOf(client: Client): Promise<World> {
 export type State = string | readonly string[]
 
 /**
- * A client that makes one change after the other to objects of its own. After a crash they must be as the last
- * acknowledged change left them, or as the one under way would have: nothing between.
+ * A client that makes one change after the other to objects of its own. After a crash they must be as the
+ * last acknowledged change left them, or as the one under way would have: nothing between.
  */
 export interface Writer {
   readonly name: string
@@ -260,7 +260,10 @@ export class Known {
   }
 }
 
-/** What is wrong with what a restart found: acknowledged changes that are gone, and rules between objects that are broken. */
+/**
+ * What is wrong with what a restart found: acknowledged changes that are gone, and rules between objects that
+ * are broken.
+ */
 export async function damage(
   reader: Client,
   all: readonly Known[]

@@ -13,7 +13,9 @@ const { c } = await withUsers(t)
 const password = 'correct horse'
 let tried = 0
 
-/** Sets the clock of the daemon, which voids the admin's token where it is set back: the admin logs in again. */
+/**
+ * Sets the clock of the daemon, which voids the admin's token where it is set back: the admin logs in again.
+ */
 async function setClock(ms: number): Promise<void> {
   c.clockMs = ms
   c.token = await c.login('root', password)

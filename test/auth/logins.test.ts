@@ -284,7 +284,10 @@ t.test('hundreds of logins in flight, each from a new address, keep nobody out',
   let isOver = false
   let guessed = 0
   let refused = 0
-  /** Each of 600 guesses again as soon as it is answered, from an address that nobody had before, of three networks. */
+  /**
+   * Each of 600 guesses again as soon as it is answered, from an address that nobody had before, of three
+   * networks.
+   */
   const guesser = async (i: number) => {
     for (let n = i; !isOver; n += 600) {
       const address = `10.${1 + (n % 3)}.0.${n % 256}`.replace('.0.', `.${(n >> 8) % 2}.`)

@@ -94,7 +94,10 @@ export const bare = plain.filter(({ path }) => !/^(images|files)\//.test(path))
 export const archiveOf = (entries: readonly RawEntry[]): Buffer =>
   sealed(Buffer.concat(entries.map(rawEntry)))
 
-/** A generated backup: a plain one with some entries that nobody should have put there; `outside`: where they try to lead. */
+/**
+ * A generated backup: a plain one with some entries that nobody should have put there; `outside`: where they
+ * try to lead.
+ */
 export function generated(random: Random, outside: string): Buffer {
   const entries: RawEntry[] = random.is(0.2) ? [...bare] : [...plain]
   // Half of them hold what an image may hold, so that they come as far as the disk.
@@ -114,7 +117,9 @@ export function generated(random: Random, outside: string): Buffer {
   return sealed(body)
 }
 
-/** Something in an image: its names are few, so that one is often a link before it is a directory or a file. */
+/**
+ * Something in an image: its names are few, so that one is often a link before it is a directory or a file.
+ */
 function imageEntry(random: Random, outside: string): RawEntry {
   const names = ['a', 'b', 'etc', 'etc/hostname', 'a/b', 'a/below', 'b/kept', 'a/below/kept', 'etc/kept']
   const path = `images/${random.pick(['compute', 'compute', 'other'])}/${random.pick(names)}`

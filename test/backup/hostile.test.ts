@@ -73,7 +73,10 @@ const kindOf = (path: string) => {
   return stat.isFile() ? 'file' : stat.isDirectory() ? 'directory' : stat.isSymbolicLink() ? 'link' : 'other'
 }
 
-/** What is wrong with the places of a machine after a restore, or a refusal; nothing of it may depend on the backup. */
+/**
+ * What is wrong with the places of a machine after a restore, or a refusal; nothing of it may depend on the
+ * backup.
+ */
 function faults({ at }: Machine, isRestored: boolean): string[] {
   const wrong: string[] = []
   const known = ['backup.tar', 'etc', 'files', 'images', 'outside', 'roles', 'scripts', 'state', 'templates']
@@ -189,7 +192,8 @@ t.test('what an image holds comes back below it: links, devices, setuid files, o
   writeFileSync(image('a\nb'), 'x')
   await output('truncate', ['--size=1M', image('sparse')])
   await output('setfattr', ['-n', 'trusted.x', '-v', 'a\n10 size=0\n', image('etc/hostname')])
-  // Read by lines, the extended header of this one says that it is empty, and that its content is the next entry.
+  // Read by lines, the extended header of this one says that it is empty, and that its content is the next
+  // entry.
   const smuggled = rawEntry({ path: 'config/roles/smuggled', content: '#!/bin/sh\n' })
   writeFileSync(image(`${'n'.repeat(120)}\n10 size=0`), smuggled)
   mkdirSync(m.at('state/node'), { recursive: true })

@@ -27,7 +27,8 @@ t.test('templates of files see nodes, groups and networks', async t => {
   const [one, two] = [1, 2].map(i => `10.141.0.${i} node00${i}.example.org`)
   t.equal(await text(), `${one}\n${two}\n`)
   t.equal(await text('node002'), `${one}\n${two}\n`)
-  // Each change that it shows is seen at once: a new node, a rename, an address, a group, a variable, a delete.
+  // Each change that it shows is seen at once: a new node, a rename, an address, a group, a variable, a
+  // delete.
   await post('node/node003', { group: 'compute' })
   t.match(await text(), /node003\.example\.org/)
   await post('node/node003', { newhostname: 'login' })

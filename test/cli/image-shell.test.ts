@@ -104,7 +104,8 @@ t.test('svcd osimage shell', async t => {
     t.equal((await pack()).status, 204)
   })
 
-  // A program of the image that had the controller's loopback could take svcd's place there, and be asked with an admin's token.
+  // A program of the image that had the controller's loopback could take svcd's place there, and be asked
+  // with an admin's token.
   await t.test('it reaches nobody on the loopback of the controller, and cannot listen there', async t => {
     const { shell } = await image(t)
     const url = `${client.address}:${client.port}`

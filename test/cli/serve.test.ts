@@ -5,7 +5,9 @@ import { builtTree, replaceModule, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
 import { scratch } from '../support/scratch.js'
 
-/** A tree whose daemon is a stand-in that writes down when it is closed; `closing` is the body of its close. */
+/**
+ * A tree whose daemon is a stand-in that writes down when it is closed; `closing` is the body of its close.
+ */
 function standIn(test: Test, closing: string, starting = '') {
   const tree = builtTree(test.testdir())
   const events = join(tree, 'events')

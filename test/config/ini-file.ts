@@ -5,7 +5,9 @@ import { loadConfig } from '../../lib/config/load.js'
 import { ConfigError, problemText } from '../../lib/config/problem.js'
 import type { Config } from '../../lib/config/types.js'
 
-/** The ini's directory and a loader of texts; a text's problems come back as printed, without the directory. */
+/**
+ * The ini's directory and a loader of texts; a text's problems come back as printed, without the directory.
+ */
 export function iniFile(test: Test) {
   const directory = test.testdir()
   const file = join(directory, 'svcd.ini')

@@ -17,8 +17,8 @@ async function demo(directory: string, interrupted: AbortSignal): Promise<void> 
   const sum = await makeImage(join(directory, 'files'), join(directory, 'source'))
 
   const port = await freePort()
-  // qemu's user network needs no right. The machine is 10.0.2.15 there and reaches this computer's loopback as
-  // 10.0.2.2, but what it sends arrives from 127.0.0.1: the nodes' network has to hold both addresses.
+  // qemu's user network needs no right. The machine is 10.0.2.15 there and reaches this computer's loopback
+  // as 10.0.2.2, but what it sends arrives from 127.0.0.1: the nodes' network has to hold both addresses.
   const url = `http://10.0.2.2:${port}`
   say(`Starting svcd on 127.0.0.1:${port}, state in ${directory}/state; the machine reaches it as ${url}.`)
   const controller = await Daemon.start({

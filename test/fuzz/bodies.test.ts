@@ -11,8 +11,8 @@ import { mutated } from './mutate.js'
 import { fuzzSeed, Random } from './random.js'
 import { fieldsOf, pool, valueFor } from './values.js'
 
-// Bodies made from the field tables: no 5xx, nothing changed by what is refused, and what is stored can be read, exported
-// and imported again.
+// Bodies made from the field tables: no 5xx, nothing changed by what is refused, and what is stored can be
+// read, exported and imported again.
 
 const long = process.env.SVCD_LONG !== undefined
 const bodies = Number(process.env.FUZZ_BODIES ?? (long ? 200_000 : 250))

@@ -9,7 +9,8 @@ import { scratch } from '../support/scratch.js'
 import { mutated } from './mutate.js'
 import { fuzzSeed, Random } from './random.js'
 
-// Raw bytes on the http port of a daemon that is a process of its own: no crash, no 500, no hang, no memory kept.
+// Raw bytes on the http port of a daemon that is a process of its own: no crash, no 500, no hang, no memory
+// kept.
 
 const long = process.env.SVCD_LONG !== undefined
 const requests = Number(process.env.FUZZ_REQUESTS ?? (long ? 1_000_000 : 1200))

@@ -80,7 +80,10 @@ export interface Turns {
   readonly of: string
 }
 
-/** Evaluates generated sets on the nodes of a controller one after the other, and measures each turn of the event loop. */
+/**
+ * Evaluates generated sets on the nodes of a controller one after the other, and measures each turn of the
+ * event loop.
+ */
 export async function turnsOf(
   { daemon }: Controller,
   random: Random,

@@ -1,6 +1,6 @@
 /**
- * The seed of a fuzzer: FUZZ_SEED where it is set, another one in each of the long tests, the same one in each run of
- * `make test`. A failure has to name it.
+ * The seed of a fuzzer: FUZZ_SEED where it is set, another one in each of the long tests, the same one in
+ * each run of `make test`. A failure has to name it.
  */
 export function fuzzSeed(): number {
   return Number(process.env.FUZZ_SEED ?? (process.env.SVCD_LONG ? Date.now() % 2 ** 32 : 20261122))

@@ -17,8 +17,8 @@ import { scratch } from '../support/scratch.js'
 import { fuzzSeed, Random } from './random.js'
 import { added, goodFor } from './values.js'
 
-// Every value that a field takes, into every file that is made of it: no line is added, and the programs that read the
-// files can read them.
+// Every value that a field takes, into every file that is made of it: no line is added, and the programs that
+// read the files can read them.
 
 requirePrograms(
   'dhcpd',

@@ -10,8 +10,8 @@ import { render } from '../template/render.js'
 import { mutated } from './mutate.js'
 import { fuzzSeed, Random } from './random.js'
 
-// Templates that are damaged: each is rendered or refused with its place, in a bounded time; no other error comes out.
-// That what is rendered is what jinja2 renders is shown by test/template/differential.test.ts.
+// Templates that are damaged: each is rendered or refused with its place, in a bounded time; no other error
+// comes out. That what is rendered is what jinja2 renders is shown by test/template/differential.test.ts.
 
 const long = process.env.SVCD_LONG !== undefined
 const rounds = Number(process.env.FUZZ_TEMPLATES ?? (long ? 200_000 : 1000))

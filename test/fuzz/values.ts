@@ -3,7 +3,8 @@ import type { Field } from '../../lib/model/field.js'
 import type { Random } from './random.js'
 
 /**
- * Begins a line that a value has added to a rendered file, if it ever does: every value that could add one ends in it.
+ * Begins a line that a value has added to a rendered file, if it ever does: every value that could add one
+ * ends in it.
  */
 export const added = 'ADDED'
 

@@ -47,7 +47,10 @@ const lookOf = (outside: string) =>
     return [name, uid, gid, mode, size, mtimeMs].join(' ')
   })
 
-/** What a program of an image does that finds what was the root: below the names that an attacker gives to directories. */
+/**
+ * What a program of an image does that finds what was the root: below the names that an attacker gives to
+ * directories.
+ */
 const evil = (outside: string) => `#!/bin/sh
 cat /proc/self/uid_map >/var/map
 for top in / /*/ /*/host/ /*/*/host/ /srv/*/*/host/; do
@@ -55,7 +58,10 @@ for top in / /*/ /*/host/ /*/*/host/ /srv/*/*/host/; do
 done
 `
 
-/** Lays an image of which the programs are an attacker's, and the directories that are to take the places of others. */
+/**
+ * Lays an image of which the programs are an attacker's, and the directories that are to take the places of
+ * others.
+ */
 function hostile(tree: Tree, outside: string): void {
   tree.program('dracut', `${evil(outside)}echo an initramfs >/tmp/svc/initrd\n`)
   mkdirSync(join(tree.path, 'spare'))
@@ -74,7 +80,8 @@ t.test('directories of an image that change places while it is shut in', async t
     const before = lookOf(outside)
     const tree = new Tree(t, 'dracut')
     hostile(tree, outside)
-    // A program of this name on PATH has them change places, for all of this machine, before it does its work.
+    // A program of this name on PATH has them change places, for all of this machine, before it does its
+    // work.
     const bin = join(directory, 'bin')
     mkdirSync(bin)
     const ours = `${locate('nsenter')} --mount=/proc/${process.pid}/ns/mnt`
@@ -140,7 +147,10 @@ t.test('root of an image is nobody on this machine, and its files stay root’s'
   t.strictSame([uid, gid], [0, 0])
 })
 
-/** Everything as the packages make it, and an attacker of user svcd with another image of which the programs are his. */
+/**
+ * Everything as the packages make it, and an attacker of user svcd with another image of which the programs
+ * are his.
+ */
 async function attacked(t: Test, rounds: number) {
   const { directory, remote, root, path } = await beginning(t)
   await startNode(t, root, [], remote.port)

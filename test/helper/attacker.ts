@@ -1,7 +1,8 @@
 /*
- * A process with the rights of user svcd and nothing else that sends orders to the real helper: `rename` without end, and
- * every command in rounds, four at a time. Arguments: the socket, the directory of images, how many rounds. It says one line for each answer of
- * a command: the command and `done`, or why not; and what it got to see of what no image holds.
+ * A process with the rights of user svcd and nothing else that sends orders to the real helper: `rename`
+ * without end, and every command in rounds, four at a time. Arguments: the socket, the directory of images,
+ * how many rounds. It says one line for each answer of a command: the command and `done`, or why not; and
+ * what it got to see of what no image holds.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -48,7 +49,10 @@ function look(output: string): void {
 let isOver = false
 const rename = (parent: string, from: string, to: string) =>
   renaming.call('rename', { parent, from, to }).catch(() => {})
-/** `images/p/x` is an image, `images/q/x` a link that leads out: they change places. So do directories in the inner image. */
+/**
+ * `images/p/x` is an image, `images/q/x` a link that leads out: they change places. So do directories in the
+ * inner image.
+ */
 async function swap(): Promise<void> {
   while (!isOver) {
     await sleep(Math.random() * 400)

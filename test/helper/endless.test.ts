@@ -14,7 +14,10 @@ import { until } from '../support/until.js'
 requireRoot()
 requirePrograms('busybox', 'unshare', 'setpriv')
 
-/** An image whose tool writes lines without end, and how many it has written so far; a helper, and a connection to it. */
+/**
+ * An image whose tool writes lines without end, and how many it has written so far; a helper, and a
+ * connection to it.
+ */
 async function endless(t: Test, to: 'the script’s output' | 'standard error') {
   const directory = scratch(t)
   const tree = new Tree(t, 'dracut')

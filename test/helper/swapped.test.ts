@@ -21,9 +21,9 @@ import { scratch } from '../support/scratch.js'
 requireNode()
 
 /*
- * A tree is checked, and then another directory has its name. `images/p/x` is an image, and `images/q/x` a link to
- * `outside`. Somebody exchanges p and q: after the check and before a program (one on PATH that does it first), or all the
- * time (a process that does nothing else).
+ * A tree is checked, and then another directory has its name. `images/p/x` is an image, and `images/q/x` a
+ * link to `outside`. Somebody exchanges p and q: after the check and before a program (one on PATH that does
+ * it first), or all the time (a process that does nothing else).
  */
 
 const hidden = '.svcd-0123456789abcdef'
@@ -53,7 +53,10 @@ function lay(directory: string, sshPort = 22): Ground {
   return { places, tree: path('images/p/x'), outside: path('outside'), images: path('images') }
 }
 
-/** Programs of these names on PATH, of which the first to be started exchanges p and q before it does its work. */
+/**
+ * Programs of these names on PATH, of which the first to be started exchanges p and q before it does its
+ * work.
+ */
 function swapBefore(t: Test, { images }: Ground, ...names: string[]): () => boolean {
   const bin = join(images, '../bin')
   mkdirSync(bin, { recursive: true })

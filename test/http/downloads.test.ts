@@ -33,7 +33,10 @@ async function stalled(port: number, file: string, client = new RawClient(port))
   return client
 }
 
-/** `count` clients in a thread of their own, from each of these addresses, that read without end. Gives what each got. */
+/**
+ * `count` clients in a thread of their own, from each of these addresses, that read without end. Gives what
+ * each got.
+ */
 function readers(
   t: Test,
   port: number,

@@ -238,7 +238,8 @@ t.test('a file is open once, however many clients it is sent to', async t => {
   }
   t.same(openFiles(), [join(dir, 'large')])
 
-  // Another file in its place, and other bytes in the same file: who asks now gets them, who has begun gets what it began.
+  // Another file in its place, and other bytes in the same file: who asks now gets them, who has begun gets
+  // what it began.
   writeFileSync(join(dir, 'new'), Buffer.alloc(50 * MEGABYTE, 'b'))
   renameSync(join(dir, 'new'), join(dir, 'large'))
   const second = await new RawClient(port).send(get('/large', 'Range: bytes=0-0')).response()

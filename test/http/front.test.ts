@@ -26,7 +26,10 @@ t.test('which files a front server has', async t => {
   for (const [path, location] of table) t.equal(frontLocation(files, path), location, path)
 })
 
-/** The shipped configuration on ports of its own, with nothing else changed. If we are root its workers are `user`. */
+/**
+ * The shipped configuration on ports of its own, with nothing else changed. If we are root its workers are
+ * `user`.
+ */
 async function front(t: Test, c: Controller, user = 'root') {
   requirePrograms('nginx', 'openssl', 'curl')
   const directory = scratch(t)

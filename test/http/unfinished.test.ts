@@ -54,7 +54,9 @@ function open(port: number, localAddress: string, tls = false): Socket {
 const from = (port: number, localAddress: string, tls = false) =>
   new RawClient(port, false, open(port, localAddress, tls))
 
-/** How many of 30 machines, one after the other, get what they boot by; the first status of each other one. */
+/**
+ * How many of 30 machines, one after the other, get what they boot by; the first status of each other one.
+ */
 async function booted(port: number, tls = false): Promise<{ booted: number; others: number[] }> {
   const others: number[] = []
   for (let n = 0; n < 30; n++) {
@@ -67,7 +69,10 @@ async function booted(port: number, tls = false): Promise<{ booted: number; othe
   return { booted: 30 - others.length, others }
 }
 
-/** Strangers of many addresses that send such requests, a byte of the rest now and then, and come again when they are cut. */
+/**
+ * Strangers of many addresses that send such requests, a byte of the rest now and then, and come again when
+ * they are cut.
+ */
 function strangers(t: Test, port: number, count: number, text: string, tls = false) {
   const sockets = new Set<Socket>()
   let ended = false

@@ -29,8 +29,9 @@ export interface Compared {
 type Facts = Readonly<Record<string, string>>
 
 /**
- * How two trees differ, a line for each fact; empty when they are the same in names, types, modes, owners, sizes,
- * content, modification times, link targets, device numbers, hard links, holes and extended attributes.
+ * How two trees differ, a line for each fact; empty when they are the same in names, types, modes, owners,
+ * sizes, content, modification times, link targets, device numbers, hard links, holes and extended
+ * attributes.
  */
 export async function compareTrees(
   expected: string,

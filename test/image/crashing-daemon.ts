@@ -6,7 +6,9 @@ import type { Client } from '../support/client.js'
 import { Daemon } from '../support/daemon.js'
 import { checkout } from '../support/programs.js'
 
-/** A place in the code where the daemon kills itself: before the first line of a module that holds `before`. */
+/**
+ * A place in the code where the daemon kills itself: before the first line of a module that holds `before`.
+ */
 export interface Crash {
   readonly module: string
   readonly before: string

@@ -1,4 +1,5 @@
-// How many pieces of work one controller may have another one do, and how long it waits for one that stands still (rules 9.15).
+// How many pieces of work one controller may have another one do, and how long it waits for one that stands
+// still (rules 9.15).
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'

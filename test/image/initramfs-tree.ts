@@ -14,8 +14,9 @@ import type { Test } from 'tap'
 import { scratch } from '../support/scratch.js'
 
 /**
- * What stands for dracut and mkinitramfs in an image without either: writes down how it was called and what it
- * saw to /var/seen, then does what /etc/behaviour says: fail, hang (after making /var/hanging), or make the file.
+ * What stands for dracut and mkinitramfs in an image without either: writes down how it was called and what
+ * it saw to /var/seen, then does what /etc/behaviour says: fail, hang (after making /var/hanging), or make
+ * the file.
  */
 const tool = `#!/bin/sh
 {
@@ -45,7 +46,9 @@ echo 'an initramfs' >"$out"
 
 export const kernel = '6.1.0-9-test'
 
-/** A directory that serves as an image: all busybox, with a stand-in for the tool that builds an initramfs. */
+/**
+ * A directory that serves as an image: all busybox, with a stand-in for the tool that builds an initramfs.
+ */
 export class Tree {
   readonly path: string
 

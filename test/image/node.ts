@@ -75,8 +75,8 @@ export interface RunningNode {
   stop(): Promise<void>
 }
 
-// The ssh server sees nothing but the tree: whatever is pushed cannot reach the machine the test runs on. It ends
-// with the test, kill -9 included.
+// The ssh server sees nothing but the tree: whatever is pushed cannot reach the machine the test runs on. It
+// ends with the test, kill -9 included.
 const start = `set -e
 root=$1 port=$2
 shift 2
@@ -91,7 +91,9 @@ cd /
 exec chroot "$root" /usr/sbin/sshd -D -e -p "$port" -o ListenAddress=127.0.0.1 -o PidFile=none
 `
 
-/** Starts the system in `root`, with an empty file system of its own at each path of `mounts`, in their order. */
+/**
+ * Starts the system in `root`, with an empty file system of its own at each path of `mounts`, in their order.
+ */
 export async function startNode(
   t: Test,
   root: string,
@@ -157,8 +159,8 @@ export function listener() {
 }
 
 /**
- * Puts the times of everything but files into the past: where a copy is made within the same second, rsync leaves
- * them as they are.
+ * Puts the times of everything but files into the past: where a copy is made within the same second, rsync
+ * leaves them as they are.
  */
 export async function age(tree: string): Promise<void> {
   const touch = ['-exec', 'touch', '--no-dereference', '--date=2020-02-02 02:02:02.5 UTC', '{}', '+']

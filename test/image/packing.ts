@@ -22,8 +22,8 @@ export function request(tree: string, output: string, more: Partial<PackRequest>
 }
 
 /**
- * A PATH for the rest of the test with nothing on it but these programs, each the system's own (true) or a shell
- * script. The system directories of root are looked at as well; none of these is there.
+ * A PATH for the rest of the test with nothing on it but these programs, each the system's own (true) or a
+ * shell script. The system directories of root are looked at as well; none of these is there.
  */
 export function onlyPrograms(test: Test, directory: string, programs: Record<string, string | true>): void {
   const bin = join(directory, 'bin')

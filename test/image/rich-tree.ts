@@ -41,8 +41,8 @@ export function requireRootAndPrograms(): void {
 }
 
 /**
- * A directory of its own, by its real path, that is removed at the end of the test; on a file system with extended
- * attributes of users, which a tmpfs of older kernels does not have.
+ * A directory of its own, by its real path, that is removed at the end of the test; on a file system with
+ * extended attributes of users, which a tmpfs of older kernels does not have.
  */
 export function workDirectory(test: Test): string {
   for (const parent of [tmpdir(), join(checkout, '.cache')]) {

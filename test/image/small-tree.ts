@@ -4,7 +4,10 @@ import { dirname, join } from 'node:path'
 /** What a small tree of an image holds: path → content, or `-> target` for a link. */
 export type Files = Readonly<Record<string, string>>
 
-/** A small Linux image: two kernels with their initramfs, a file with secrets, no tool that builds an initramfs. */
+/**
+ * A small Linux image: two kernels with their initramfs, a file with secrets, no tool that builds an
+ * initramfs.
+ */
 export const small: Files = {
   'boot/vmlinuz-6.1.0-9': 'kernel 9',
   'boot/vmlinuz-6.1.0-10': 'kernel 10',

@@ -1,7 +1,7 @@
 /**
- * The controller of the swarm test, in its network namespace: `/files/` over http, an ear for the nodes' reports, and
- * the real Distribution. Its argument is a file with an Order; says `ready` when the tracker knows the seeder, and
- * `<node> <state>` for each report.
+ * The controller of the swarm test, in its network namespace: `/files/` over http, an ear for the nodes'
+ * reports, and the real Distribution. Its argument is a file with an Order; says `ready` when the tracker
+ * knows the seeder, and `<node> <state>` for each report.
  */
 import { createReadStream, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'

@@ -35,7 +35,8 @@ t.test('the model of image distribution gives the figures that were measured', a
   for (const { mb, torrent, images, http } of checked) {
     t.ok(off(torrent) < 0.1, `${mb} MB by torrent: ${JSON.stringify(torrent)}`)
     if (http) t.ok(off(http) < 0.1, `${mb} MB by http: ${JSON.stringify(http)}`)
-    // A small image is with all nodes before they have found each other: then the controller sends more of it.
+    // A small image is with all nodes before they have found each other: then the controller sends more of
+    // it.
     if (mb > 100) t.ok(off(images) < 0.2, `${mb} MB, images sent: ${JSON.stringify(images)}`)
   }
 })

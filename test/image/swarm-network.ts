@@ -2,7 +2,9 @@ import { addNamespace, removeNamespace } from '../support/namespaces.js'
 import { output } from '../support/programs.js'
 import type { Place } from './servers.js'
 
-/** Machines on a switch, each in a network namespace of its own, with a link of its own in both directions. */
+/**
+ * Machines on a switch, each in a network namespace of its own, with a link of its own in both directions.
+ */
 export interface SwarmNetwork {
   readonly controller: Place
   readonly nodes: readonly Place[]

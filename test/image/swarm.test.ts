@@ -23,7 +23,10 @@ const RATE = '200mbit'
 
 interface Round {
   readonly seeder: 'aria2' | 'transmission'
-  /** Of the image; the smaller it is, the more the start of a swarm, when all ask the controller, rules the figures. */
+  /**
+   * Of the image; the smaller it is, the more the start of a swarm, when all ask the controller, rules the
+   * figures.
+   */
   readonly megabytes: number
   /** A second swarm whose tracker is killed. */
   readonly withKill: boolean

@@ -148,7 +148,10 @@ t.test('the kernel that the image has booted stays, and the record names the new
 
 const id = '0123456789abcdef0123456789abcdef'
 
-/** Where the kernel is: files of one version in the layout of a distribution, and the initramfs that goes with it. */
+/**
+ * Where the kernel is: files of one version in the layout of a distribution, and the initramfs that goes with
+ * it.
+ */
 const layouts: Record<string, [files: (version: string) => Files, one: string, two: string, initrd?: true]> =
   {
     'SUSE: a link to the modules': [

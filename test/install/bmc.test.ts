@@ -6,8 +6,8 @@ import { completed, failed, install, type Plan } from './install.js'
 import { allShells } from './installing-node.js'
 
 /**
- * Takes its command from a file that nobody else can read, as the real one does, and records it; knows four slots,
- * of which the third is `name`'s and the fourth is nobody's. `refuse`: what it fails at.
+ * Takes its command from a file that nobody else can read, as the real one does, and records it; knows four
+ * slots, of which the third is `name`'s and the fourth is nobody's. `refuse`: what it fails at.
  */
 const ipmitool = (name = 'old', refuse = 'nothing') => `
 printf '%s\\n' "$*" >> /arguments

@@ -20,8 +20,9 @@ import { scratch } from '../support/scratch.js'
 import { completed, failed, install, type Plan } from './install.js'
 import { type InstallingNode, shells } from './installing-node.js'
 
-// Disks that were used before (rules 4.29). The kernel of the test may know no arrays and no mappings: so sysfs is one that the
-// test makes, and programs note what they are asked. test/long/localinstall.test.ts has the real ones.
+// Disks that were used before (rules 4.29). The kernel of the test may know no arrays and no mappings: so
+// sysfs is one that the test makes, and programs note what they are asked. test/long/localinstall.test.ts has
+// the real ones.
 
 const wiping = fileURLToPath(new URL('../../templates/install/lib/svc_wipe.sh', import.meta.url))
 
@@ -33,7 +34,10 @@ interface Block {
   readonly of?: string
 }
 
-/** Two disks with an array of their second partitions, on which lies a volume group; and a disk with several paths. */
+/**
+ * Two disks with an array of their second partitions, on which lies a volume group; and a disk with several
+ * paths.
+ */
 const blocks: Readonly<Record<string, Block>> = {
   sda: {},
   sda1: { of: 'sda' },
@@ -142,7 +146,8 @@ function usedDisk(t: Test, file: string): string {
   const disk = openSync(file, 'w')
   truncateSync(file, 16 << 20)
   const put = (text: string | Buffer, at: number) => writeSync(disk, Buffer.from(text), 0, text.length, at)
-  // A partition of 8 MiB from 1 MiB on, by a table of the old kind; a superblock of RAID 1.2 in it, one of 1.0 at its end, LVM.
+  // A partition of 8 MiB from 1 MiB on, by a table of the old kind; a superblock of RAID 1.2 in it, one of
+  // 1.0 at its end, LVM.
   const entry = Buffer.alloc(16)
   entry.writeUInt8(0xfd, 4)
   entry.writeUInt32LE(2048, 8)

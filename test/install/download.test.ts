@@ -14,7 +14,9 @@ const imagesum = sha256(image)
 const wrong = Buffer.concat([image, Buffer.from('x')])
 const torrent: Partial<InstallData> = { torrent: 'rocky9.torrent', provision_method: 'torrent', imagesum }
 const answers = { '/files/rocky9.torrent': 'd8:announce' }
-/** What a torrent program does once it runs; its process is in /seeder, its directory in $d, its hook in $h. */
+/**
+ * What a torrent program does once it runs; its process is in /seeder, its directory in $d, its hook in $h.
+ */
 const programs = (then: string): Record<string, string> => ({
   // The last word is the torrent.
   aria2c: `for w; do case $w in --dir=*) d=\${w#--dir=} ;; --on-bt-*) h=\${w#*=} ;; esac; done

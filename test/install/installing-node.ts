@@ -37,8 +37,8 @@ const systemTools = ['curl', 'tar', 'gzip', 'bzip2', 'xz', 'zstd', 'openssl', 'w
 const environment = { SVC_BOOTIF: 'lo', SVC_BOOTPROTO: 'static', SVC_MAC: '52:54:00:00:00:01' }
 
 /**
- * The initramfs of a node: a root directory of its own, with the system's /usr read-only, entered by chroot in
- * a private mount namespace. The script is run as shipped; /sysroot and /svctmp are the machine's own.
+ * The initramfs of a node: a root directory of its own, with the system's /usr read-only, entered by chroot
+ * in a private mount namespace. The script is run as shipped; /sysroot and /svctmp are the machine's own.
  */
 export class InstallingNode extends NodeRoot {
   readonly #setup: Setup

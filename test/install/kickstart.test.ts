@@ -15,7 +15,9 @@ interface Parsed {
   readonly sections: { readonly head: string; readonly body: string }[]
 }
 
-/** Reads a kickstart as pykickstart does: lines by Python's splitlines, words by shlex, sections until %end. */
+/**
+ * Reads a kickstart as pykickstart does: lines by Python's splitlines, words by shlex, sections until %end.
+ */
 function parse(text: string): Parsed {
   const program = `
 import sys, json, shlex

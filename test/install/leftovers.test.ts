@@ -6,7 +6,8 @@ import { completed, exits, failed, install, type Plan, startFakeController } fro
 import { allShells, InstallingNode, type Run } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
-// What a script of the admin starts ends with it (rules 4.30), so that it does not keep the next try from its disks.
+// What a script of the admin starts ends with it (rules 4.30), so that it does not keep the next try from its
+// disks.
 
 t.jobs = 4
 

@@ -78,7 +78,9 @@ const postscript = base64(
   'mkdir -p $_SYSTEMROOT/bin; cp /busybox $_SYSTEMROOT/bin/busybox; for i in sh cat; do ln -s busybox $_SYSTEMROOT/bin/$i; done'
 )
 
-/** An image that has labels, and programs that note what they are asked and whether a policy is enforced then. */
+/**
+ * An image that has labels, and programs that note what they are asked and whether a policy is enforced then.
+ */
 const labelled = (policy = '') => {
   const note = 'echo "$0 $* $(cat /sys/fs/selinux/enforce 2> /dev/null)" >> /calls'
   return {

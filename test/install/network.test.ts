@@ -39,7 +39,9 @@ const dynamic = [
   { ...storage, ipaddress: '', options: '' }
 ]
 
-/** A bond that the node is provisioned over, a bridge, VLANs on a card, on a bond and on what has no entry. */
+/**
+ * A bond that the node is provisioned over, a bridge, VLANs on a card, on a bond and on what has no entry.
+ */
 const plain = { gateway: '', nameserver: '', domain: '', ntp_server: '', provision: false }
 const unused = installInterface({ ...plain, network: '', ipaddress: '', prefixlen: 0 })
 const plainOf = (name: string, ipaddress: string, options: string) =>
@@ -157,7 +159,8 @@ for (const shell of shells) {
       completed(t, done)
       const found = listing(done.machine.image(''))
       const file = `${golden}/${name}.txt`
-      // To make the golden files anew: SVC_GOLDEN=1 sh test/run.sh test/install/network.test.ts, then read the difference.
+      // To make the golden files anew: SVC_GOLDEN=1 sh test/run.sh test/install/network.test.ts, then read
+      // the difference.
       if (process.env.SVC_GOLDEN) {
         mkdirSync(golden, { recursive: true })
         writeFileSync(file, found)

@@ -33,7 +33,9 @@ const image = packImage(
   0
 )
 
-/** The answer of a controller: a tar as svcd makes it, with names of users that this machine need not know. */
+/**
+ * The answer of a controller: a tar as svcd makes it, with names of users that this machine need not know.
+ */
 function tarOf(test: Test, files: Readonly<Record<string, string>>, owner = 'slurm:64999'): Buffer {
   const directory = scratch(test)
   for (const [path, text] of Object.entries(files)) {

@@ -18,7 +18,10 @@ const usual: Record<string, string> = {
   'etc/os-release': 'ID=test\n'
 }
 
-/** A packed image, owned by `owner` (the group is the next number, but for root): the usual files and the given ones. A content that begins with `-> ` is a symbolic link. */
+/**
+ * A packed image, owned by `owner` (the group is the next number, but for root): the usual files and the
+ * given ones. A content that begins with `-> ` is a symbolic link.
+ */
 export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz', owner = 1234): Buffer {
   const directory = mkdtempSync(join(tmpdir(), 'svc-image-'))
   try {

@@ -8,8 +8,8 @@ import { exits, image, startFakeController } from './install.js'
 import { InstallingNode, type Setup } from './installing-node.js'
 import { sha256 } from './packed-image.js'
 
-// An installation with several controllers (rules 4.28): each is a real server, of which one is gone, stands still, refuses or
-// dies on the way.
+// An installation with several controllers (rules 4.28): each is a real server, of which one is gone, stands
+// still, refuses or dies on the way.
 
 // They wait more than they work.
 t.jobs = 4

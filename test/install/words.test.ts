@@ -4,7 +4,8 @@ import { base64 } from '../support/install-data.js'
 import { completed, failed, install } from './install.js'
 import { allShells, shells } from './installing-node.js'
 
-// What a failed script has printed goes into the report, and the log of the installation into the image (rules 4.32).
+// What a failed script has printed goes into the report, and the log of the installation into the image
+// (rules 4.32).
 
 t.jobs = 3
 

@@ -7,8 +7,8 @@ import { scratch } from '../support/scratch.js'
 import { type Firmware, runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, reported, systemOptions, type Tool } from './debian-image.js'
 
-// A real Debian image, unpacked into memory by this project's own initramfs and switched to, for each tool that
-// builds an initramfs and each firmware. Some six minutes.
+// A real Debian image, unpacked into memory by this project's own initramfs and switched to, for each tool
+// that builds an initramfs and each firmware. Some six minutes.
 
 const mac = (n: number) => `52:54:00:14:01:0${n}`
 
@@ -134,8 +134,8 @@ t.test('a real Debian boots into memory', async t => {
       t.equal((await controller.monitor(name)).state, 'installer.completed')
     })
 
-  // The first has no room to unpack at all, the second not enough. With root=... the kernel's own root file system is
-  // a ramfs, which is never full.
+  // The first has no room to unpack at all, the second not enough. With root=... the kernel's own root file
+  // system is a ramfs, which is never full.
   const small = [
     {
       tool: 'dracut',

@@ -29,7 +29,9 @@ export interface DebianImageOptions {
   readonly release?: Release
   /** Default: Debian's for virtual machines. */
   readonly kernel?: string
-  /** Beside a kernel for virtual machines and what the page says that every image needs (docs/node-side.md). */
+  /**
+   * Beside a kernel for virtual machines and what the page says that every image needs (docs/node-side.md).
+   */
   readonly packages?: readonly string[]
   /** Changes the tree before it is packed. */
   readonly prepare?: (tree: string) => Promise<void>
@@ -39,7 +41,10 @@ export interface DebianImageOptions {
 
 const timeLimitMs = 30 * 60_000
 
-/** A Debian tree with what every image needs, by the page, and an ssh server; the kernel's package brings initramfs-tools. */
+/**
+ * A Debian tree with what every image needs, by the page, and an ssh server; the kernel's package brings
+ * initramfs-tools.
+ */
 export async function imageTree(
   options: Pick<DebianImageOptions, 'tool' | 'release' | 'kernel' | 'packages'>
 ) {
@@ -57,8 +62,8 @@ export async function imageTree(
 export const systemOptions = 'console=ttyS0 panic=-1 no_timer_check systemd.show_status=no'
 
 /**
- * A real Debian image, its initramfs built by this project with the image's own tool, packed by tar and zstd: a
- * kernel, an initramfs and an image file.
+ * A real Debian image, its initramfs built by this project with the image's own tool, packed by tar and zstd:
+ * a kernel, an initramfs and an image file.
  */
 export async function debianImage(options: DebianImageOptions): Promise<DebianImage> {
   const { tool, name = tool, files, tree, prepare, line = () => {} } = options

@@ -106,9 +106,10 @@ find "$tree/var/lib/apt/lists" -type f -delete
 `
 
 /**
- * A Debian tree ("minbase", some 200 MB; bookworm if no release is given) with further packages, made by debootstrap and apt once and then kept
- * below .cache/debian. Any number of runs may ask at once; one that is killed leaves nothing mounted. Nobody
- * may change the tree: copy it (`cp -a -x`) to change it. `afterwards` are packages that are installed when the others are there.
+ * A Debian tree ("minbase", some 200 MB; bookworm if no release is given) with further packages, made by
+ * debootstrap and apt once and then kept below .cache/debian. Any number of runs may ask at once; one that is
+ * killed leaves nothing mounted. Nobody may change the tree: copy it (`cp -a -x`) to change it. `afterwards`
+ * are packages that are installed when the others are there.
  * @throws Error when the process is not root, a program is missing, or a package cannot be fetched.
  */
 export async function debianTree(options: {

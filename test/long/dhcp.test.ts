@@ -5,8 +5,8 @@ import { BootingNode, installScript } from '../node/booting-node.js'
 import { scratch } from '../support/scratch.js'
 import { debianTree } from './debian-tree.js'
 
-// Each DHCP client that an initramfs may have. A server takes another client identifier for another machine: the
-// address must be the one that iPXE got, since the controller may know the node by it.
+// Each DHCP client that an initramfs may have. A server takes another client identifier for another machine:
+// the address must be the one that iPXE got, since the controller may know the node by it.
 
 const clients: Readonly<Record<string, string>> = {
   udhcpc: 'bin/busybox',

@@ -7,8 +7,9 @@ const read = (page: string) => readFileSync(join(checkout, page), 'utf8')
 const nodeSide = 'docs/node-side.md'
 
 /**
- * Debian's packages of rows of the table "What an image needs" (docs/node-side.md), in its order, without those that it
- * names as another choice. Images of tests are made of these, so that the page lacks nothing that a node needs.
+ * Debian's packages of rows of the table "What an image needs" (docs/node-side.md), in its order, without
+ * those that it names as another choice. Images of tests are made of these, so that the page lacks nothing
+ * that a node needs.
  * @throws Error when there is no such row.
  */
 export function documented(...rows: readonly string[]): string[] {

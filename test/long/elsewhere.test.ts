@@ -9,8 +9,9 @@ import { scratch } from '../support/scratch.js'
 import { runMachine, tail } from '../support/virtual-machine.js'
 import { imageTree, reported, reporting, systemOptions, type Tool } from './debian-image.js'
 
-// Images that others make: what a container engine exports, the layouts of other distributions, and the image of README. Each
-// is packed by svcd with its own tool for the initramfs; the container's boots in a virtual machine.
+// Images that others make: what a container engine exports, the layouts of other distributions, and the image
+// of README. Each is packed by svcd with its own tool for the initramfs; the container's boots in a virtual
+// machine.
 
 const mac = '52:54:00:14:07:01'
 const timeout = 1_800_000
@@ -21,7 +22,9 @@ const shell = (script: string, directory: string, ...args: string[]) =>
 const besideModules =
   'cd "$1"; v=$(ls usr/lib/modules); mv boot/vmlinuz-* usr/lib/modules/$v/vmlinuz; rm -rf boot/*'
 
-/** An OCI image of a tree, unpacked again, with what an engine adds that runs it: what `docker export` gives. */
+/**
+ * An OCI image of a tree, unpacked again, with what an engine adds that runs it: what `docker export` gives.
+ */
 const container = `
 ${besideModules}
 cd ..
@@ -48,7 +51,10 @@ const also = (...versions: string[]) =>
 const el8 = '4.18.0-553.el8_10.x86_64'
 const el8Patched = '4.18.0-553.64.1.el8_10.x86_64'
 
-/** What is done to the tree of a Debian, the version that has to be packed ('' is Debian's), and the place of its files. */
+/**
+ * What is done to the tree of a Debian, the version that has to be packed ('' is Debian's), and the place of
+ * its files.
+ */
 const layouts: Record<string, [change: string, version: string, kernel: RegExp, initrd: RegExp]> = {
   SUSE: [
     `${besideModules}; ln -s ../usr/lib/modules/$v/vmlinuz boot/vmlinuz-$v; ${release('opensuse-leap')}`,

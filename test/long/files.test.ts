@@ -9,7 +9,8 @@ import { startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { runMachine, tail } from '../support/virtual-machine.js'
 
-// A virtual machine installs with its files, runs the system that it has installed, and fetches what the admin changes.
+// A virtual machine installs with its files, runs the system that it has installed, and fetches what the
+// admin changes.
 
 const mac = '52:54:00:14:03:01'
 const name = 'node001'

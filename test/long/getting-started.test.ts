@@ -8,8 +8,8 @@ import { blocksOf } from '../support/page.js'
 import { checkout, requirePrograms, requireRoot } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
-// docs/getting-started.md as a reader types it: debootstrap, a pack, two virtual machines without root's help. It prints the
-// times that the page tells.
+// docs/getting-started.md as a reader types it: debootstrap, a pack, two virtual machines without root's
+// help. It prints the times that the page tells.
 
 requireRoot()
 requirePrograms('qemu-system-x86_64', 'debootstrap', 'curl', '/usr/lib/ipxe/qemu/pxe-virtio.rom')

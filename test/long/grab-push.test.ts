@@ -12,7 +12,8 @@ import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { debianTree } from './debian-tree.js'
 
-// A real Debian as the node: what a grab takes is what it has, and how long each way takes (docs/grab-and-push.md).
+// A real Debian as the node: what a grab takes is what it has, and how long each way takes
+// (docs/grab-and-push.md).
 
 t.test('a Debian node, there and back', { timeout: 1_800_000 }, async t => {
   requireNode()

@@ -12,9 +12,9 @@ import { runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, reported, systemOptions } from './debian-image.js'
 import { documented } from './documented-packages.js'
 
-// The power of a node goes while it is installed onto its disk, which loses a part of what it was not told to flush: in the
-// middle of the download, of the unpacking and of the boot loader. Each time it installs again. It goes once more when the node
-// has reported that it is done: then the disk boots.
+// The power of a node goes while it is installed onto its disk, which loses a part of what it was not told to
+// flush: in the middle of the download, of the unpacking and of the boot loader. Each time it installs again.
+// It goes once more when the node has reported that it is done: then the disk boots.
 
 const mac = '52:54:00:14:08:01'
 const name = 'node001'
@@ -69,7 +69,10 @@ t.test('the power of a node goes while it is installed', async t => {
     t.comment(`${lost} of ${cached} sectors lost, ${disk.written >> 20} MiB written so far`)
   }
 
-  /** So much of a step is done, from 0 to 1, by what it has moved since it began: over the wire, or to the disk. */
+  /**
+   * So much of a step is done, from 0 to 1, by what it has moved since it began: over the wire, or to the
+   * disk.
+   */
   const steps: Record<string, (since: { sent: number; written: number }) => boolean> = {
     download: ({ sent }) => sentTo(tap, pid) - sent > size / 3,
     unpack: ({ written }) => disk.written - written > size / 2,

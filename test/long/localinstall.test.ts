@@ -18,10 +18,13 @@ import {
 import { documented } from './documented-packages.js'
 import * as selinux from './selinux.js'
 
-// A real Debian image, once with SELinux enforcing, installed onto an empty disk by this project's own initramfs, then booted from there: from
-// the menu (netboot false) and from /boot/disk, with the initramfs that came with the image. With each firmware.
+// A real Debian image, once with SELinux enforcing, installed onto an empty disk by this project's own
+// initramfs, then booted from there: from the menu (netboot false) and from /boot/disk, with the initramfs
+// that came with the image. With each firmware.
 
-/** The one of docs/howto.md: a partition for the boot loader, by the firmware, and the rest for the system. */
+/**
+ * The one of docs/howto.md: a partition for the boot loader, by the firmware, and the rest for the system.
+ */
 const howto = readFileSync(new URL('../../docs/howto.md', import.meta.url), 'utf8')
 const partscript = /^```sh\n(set -e\ndisk=[\s\S]*?)^```$/m.exec(howto)?.[1] ?? 'exit 1'
 

@@ -10,8 +10,9 @@ import { type Firmware, runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, reported, systemOptions } from './debian-image.js'
 import { documented } from './documented-packages.js'
 
-// The scripts of docs/howto.md for two disks as one, with LVM on them: a real Debian is installed, then once more over what it has
-// left, which udev assembles; then it boots from each of its disks alone. With each firmware.
+// The scripts of docs/howto.md for two disks as one, with LVM on them: a real Debian is installed, then once
+// more over what it has left, which udev assembles; then it boots from each of its disks alone. With each
+// firmware.
 
 const howto = readFileSync(new URL('../../docs/howto.md', import.meta.url), 'utf8')
 const block = (begin: string) =>

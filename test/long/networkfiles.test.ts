@@ -5,8 +5,8 @@ import t from 'tap'
 import { output } from '../support/programs.js'
 import { debianTree } from './debian-tree.js'
 
-// The network files that the install script writes (the golden files of test/install), read by the programs that
-// they are for. A machine that boots with systemd-networkd is in localinstall.test.ts.
+// The network files that the install script writes (the golden files of test/install), read by the programs
+// that they are for. A machine that boots with systemd-networkd is in localinstall.test.ts.
 
 const golden = join(import.meta.dirname, '../install/golden')
 const packages = ['netplan.io', 'network-manager', 'ifupdown', 'isc-dhcp-client', 'iproute2']
@@ -24,8 +24,9 @@ async function unfold(name: string, directory: string): Promise<void> {
   }
 }
 
-// $1 is the tree, $2 the directory with the files, on its /mnt; the rest is run in a network of its own, where no
-// card is the machine's. Nothing of it is left afterwards. With /sys read-only nothing waits for udev.
+// $1 is the tree, $2 the directory with the files, on its /mnt; the rest is run in a network of its own,
+// where no card is the machine's. Nothing of it is left afterwards. With /sys read-only nothing waits for
+// udev.
 const inside = `set -e
 mount --bind "$2" "$1/mnt"
 mount -t sysfs -o ro sysfs "$1/sys"

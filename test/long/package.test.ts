@@ -9,9 +9,9 @@ import { runMachine, tail } from '../support/virtual-machine.js'
 import { bookworm, noble } from './debian-tree.js'
 import { bootController, type ControllerRelease, makeController } from './package/controller.js'
 
-// The packages of the last commit: two clones make the same bytes. A Debian or an Ubuntu without Node, booted in a virtual
-// machine with its own systemd, installs one, runs it, serves a node on which it installs a Debian, upgrades and purges it.
-// What it does there is in package/guest.sh.
+// The packages of the last commit: two clones make the same bytes. A Debian or an Ubuntu without Node, booted
+// in a virtual machine with its own systemd, installs one, runs it, serves a node on which it installs a
+// Debian, upgrades and purges it. What it does there is in package/guest.sh.
 
 t.setTimeout(6 * 3_600_000)
 requirePrograms('debootstrap', 'qemu-system-x86_64', 'mke2fs', 'dpkg-deb', 'rpmbuild', 'git', 'lintian')
@@ -79,7 +79,9 @@ t.test('the package for arm64 holds a daemon that answers there, its processor e
   t.match(await answer.json(), { version: { service: String } })
 })
 
-/** A node on the wire of a controller, from power on; runs until the signal. Gives the lines of its console. */
+/**
+ * A node on the wire of a controller, from power on; runs until the signal. Gives the lines of its console.
+ */
 function bootNode(wire: string, signal: AbortSignal): string[] {
   const lines: string[] = []
   runMachine({

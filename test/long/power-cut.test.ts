@@ -25,8 +25,9 @@ import { checkout, locate, output, requirePrograms } from '../support/programs.j
 import { proof } from '../support/proof.js'
 import { scratch } from '../support/scratch.js'
 
-// A controller in a virtual machine, whose power is cut while its objects are changed: what it had not flushed to its
-// disk is lost in part. Then it starts again, the disk is checked, and all that was acknowledged must be there.
+// A controller in a virtual machine, whose power is cut while its objects are changed: what it had not
+// flushed to its disk is lost in part. Then it starts again, the disk is checked, and all that was
+// acknowledged must be there.
 
 const rounds = Number(process.env.SVCD_POWER_ROUNDS ?? 50)
 const diskBytes = 256 * 1024 * 1024

@@ -35,7 +35,10 @@ const ofDebian = [
   /{ checkpoint_restore } .*comm="agetty"/
 ]
 
-/** Whether the booted system enforces, and nothing was denied but that. `told`: the lines of a word, without it. */
+/**
+ * Whether the booted system enforces, and nothing was denied but that. `told`: the lines of a word, without
+ * it.
+ */
 export function enforces(t: Test, told: (word: string) => readonly string[], about: object): void {
   t.strictSame(told('enforce'), ['1'], 'SELinux enforces', about)
   t.match(told('init')[0], /:init_t:/, 'init has its domain', about)

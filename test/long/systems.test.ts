@@ -9,9 +9,9 @@ import { runMachine, tail } from '../support/virtual-machine.js'
 import { debianImage, systemOptions } from './debian-image.js'
 import { type Row, rows, tells } from './systems.js'
 
-// Each system that svcd writes network files for (docs/systems.md), in a virtual machine: a node with
-// three cards boots into memory, tells what its kernel and its system made of the files, and that is compared with the
-// objects of the controller. Some three minutes a row, beside what debootstrap takes for the trees.
+// Each system that svcd writes network files for (docs/systems.md), in a virtual machine: a node with three
+// cards boots into memory, tells what its kernel and its system made of the files, and that is compared with
+// the objects of the controller. Some three minutes a row, beside what debootstrap takes for the trees.
 
 /** The cards of each node: the one that it boots over, and two more. */
 const cards = [1, 2, 3].map(n => `52:54:00:14:03:0${n}`)
@@ -26,7 +26,10 @@ interface Interface {
   readonly options?: string | null
 }
 
-/** A node that is installed over a bond, with a VLAN on it. Its files say eth1 and eth2; its kernel has other names. */
+/**
+ * A node that is installed over a bond, with a VLAN on it. Its files say eth1 and eth2; its kernel has other
+ * names.
+ */
 const interfaces: readonly Interface[] = [
   { interface: 'bond0', network: 'cluster', options: 'bond=BOOTIF,eth1 mtu=9000' },
   { interface: 'bond0.20', network: 'backup', options: 'vlan=20 mtu=9000' },
@@ -135,7 +138,8 @@ async function prepare(tree: string, row: Row): Promise<void> {
   await writeFile(join(tree, 'usr/local/sbin/svcd-report-more'), tells(row), { mode: 0o755 })
   // A login prompt that begins meanwhile takes away what is on its way to the console.
   await symlink('/dev/null', join(tree, 'etc/systemd/system/serial-getty@ttyS0.service'))
-  // How long a unit takes says how busy the machine is, and nothing else. Some units have a limit of their own.
+  // How long a unit takes says how busy the machine is, and nothing else. Some units have a limit of their
+  // own.
   await put(tree, 'system.conf.d', '[Manager]\nDefaultTimeoutStartSec=15min\n')
   await put(tree, 'system/service.d', '[Service]\nTimeoutStartSec=15min\nWatchdogSec=0\n')
   const waits = (unit: string, text: string) =>

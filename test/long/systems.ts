@@ -91,9 +91,9 @@ export const rows: readonly Row[] = [
 ]
 
 /**
- * A script for the booted system: it pings the controller through the bond, asks for somebody on the VLAN, and writes
- * what it found to the disk. A console loses characters while the machine is busy. Through a pipe: where SELinux enforces,
- * not every program may write to a file of this one.
+ * A script for the booted system: it pings the controller through the bond, asks for somebody on the VLAN,
+ * and writes what it found to the disk. A console loses characters while the machine is busy. Through a pipe:
+ * where SELinux enforces, not every program may write to a file of this one.
  */
 export const tells = (row: Row): string => `#!/bin/sh
 network() { ip -4 -o address show dev "$1" | sed -n 's|.* inet \\([0-9.]*\\)[.][0-9]*/.*|\\1|p'; }

@@ -12,8 +12,8 @@ import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { type Machine, type Run, runMachine, tail } from '../support/virtual-machine.js'
 
-// A machine for each verdict of docs/troubleshooting.md that can be brought about in one. What svcd says of it is asked
-// over http. Some five minutes.
+// A machine for each verdict of docs/troubleshooting.md that can be brought about in one. What svcd says of
+// it is asked over http. Some five minutes.
 
 const mac = (n: number) => `52:54:00:14:02:0${n}`
 const address = (n: number) => `10.141.0.1${n}`

@@ -79,7 +79,9 @@ function shows(t: Test, run: Run, ...patterns: RegExp[]): void {
   }
 }
 
-/** What iPXE shows of a file that it has fetched; one that takes more than a second shows dots or its share. */
+/**
+ * What iPXE shows of a file that it has fetched; one that takes more than a second shows dots or its share.
+ */
 const fetched = (path: RegExp) => new RegExp(`${path.source}\\.{3}[. \\d%]* ok`)
 
 t.test('machines boot over the network with the real iPXE and the real daemon', async t => {

@@ -1,11 +1,11 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# The first process of a machine under test: makes the place that dracut or initramfs-tools make, lets the node's
-# own side (dracut/90svc) install the machine, says what it finds on /sysroot and switches off. Lines that begin
-# with STAGE are for the test.
+# The first process of a machine under test: makes the place that dracut or initramfs-tools make, lets the
+# node's own side (dracut/90svc) install the machine, says what it finds on /sysroot and switches off. Lines
+# that begin with STAGE are for the test.
 #
-# Kernel arguments of the test: test.other=NODE asks for another node's install script as well; test.init=PATH goes on in
-# the system on /sysroot, with that program of it as the first process.
+# Kernel arguments of the test: test.other=NODE asks for another node's install script as well; test.init=PATH
+# goes on in the system on /sysroot, with that program of it as the first process.
 
 /bin/busybox mkdir -p /dev /etc /proc /run /sys /tmp
 /bin/busybox --install -s /bin

@@ -27,9 +27,9 @@ export const busybox = '/bin/busybox'
 const nodeSide = join(checkout, 'dracut/90svc')
 
 /**
- * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, the node's
- * side of svcd as it is shipped, and an init that runs it (init.sh). `programs` of this system are taken along with their
- * libraries.
+ * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, the
+ * node's side of svcd as it is shipped, and an init that runs it (init.sh). `programs` of this system are
+ * taken along with their libraries.
  * @throws Error naming a missing program or module.
  */
 export async function buildInitramfs(
@@ -66,7 +66,10 @@ export async function buildInitramfs(
   }
 }
 
-/** Puts the drivers of qemu's virtio devices into `lib/modules` of an initramfs, with their `order`, a name a line. */
+/**
+ * Puts the drivers of qemu's virtio devices into `lib/modules` of an initramfs, with their `order`, a name a
+ * line.
+ */
 export async function addModules(kernel: Kernel, root: string): Promise<void> {
   const directory = join(root, 'lib/modules')
   await mkdir(directory, { recursive: true })

@@ -13,7 +13,9 @@ import { kernelOptions, makeImage, partscript } from './image.js'
 const long = process.env.SVCD_LONG === '1'
 const url = 'http://10.141.0.1:7050'
 
-/** A machine that is powered on: what of it asks the network first, and what it must fetch before the menu. */
+/**
+ * A machine that is powered on: what of it asks the network first, and what it must fetch before the menu.
+ */
 interface Case {
   readonly node: string
   readonly mac: string

@@ -172,7 +172,8 @@ t.test('files of an earlier version are encrypted at the start, once, and no ans
   t.same(await stored(c), before, 'an import of the export writes nothing')
 })
 
-// Whatever a kill leaves between two operations on files: a copy of the directory is taken before each of them.
+// Whatever a kill leaves between two operations on files: a copy of the directory is taken before each of
+// them.
 t.test('a start that is killed while it encrypts is completed by the next one', async t => {
   const box = new SecretBox(randomBytes(32))
   const directory = join(t.testdir(), 'state')

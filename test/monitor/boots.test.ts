@@ -370,7 +370,8 @@ t.test('a stranger fills nothing and pushes out nothing', async t => {
   t.equal(before.length, 10, 'the last 10')
   for (let i = 0; i < 14; i++) {
     c.clockMs += 130_000
-    // From another network, from the address of another node, and from one of its own network that nobody has.
+    // From another network, from the address of another node, and from one of its own network that nobody
+    // has.
     for (const source of [`10.9.9.${i}`, '10.141.0.2', `10.141.7.${i}`]) {
       await script(c, source)
       await asks(c, '/boot/vmlinuz', source)

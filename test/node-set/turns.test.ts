@@ -16,7 +16,8 @@ t.test('no set holds the event loop, whatever it is made of', async t => {
   const turns = await turnsOf(c, new Random(seed), 3000)
   t.comment(JSON.stringify(turns))
   t.ok(turns.refused > 500 && turns.refused < 2900, `${turns.refused} of 3000 were no sets`)
-  // Whole sets cost far more than a turn may: a loop of as many names beside it tells how fast this machine is.
+  // Whole sets cost far more than a turn may: a loop of as many names beside it tells how fast this machine
+  // is.
   const used = usage()
   const before = used()
   const names = new Set<string>()

@@ -100,9 +100,9 @@ script -qefc 'mount --bind "$(tty)" "$root/dev/console"; exec $command </dev/nul
 `
 
 /**
- * The initramfs of a node without its machine: a root directory of its own, entered by chroot in namespaces for
- * mounts, processes, the host name and the network. The network holds the node's interface `node0` and the
- * controller's address.
+ * The initramfs of a node without its machine: a root directory of its own, entered by chroot in namespaces
+ * for mounts, processes, the host name and the network. The network holds the node's interface `node0` and
+ * the controller's address.
  */
 export class BootingNode extends NodeRoot {
   readonly #shell: Shell
@@ -193,8 +193,8 @@ subnet 10.142.0.0 netmask 255.255.255.0 {
   }
 
   /**
-   * Boots with these kernel arguments until the console shows `until`, and returns the console. `typed`: what is
-   * typed there, on a terminal. `script`: what is run.
+   * Boots with these kernel arguments until the console shows `until`, and returns the console. `typed`: what
+   * is typed there, on a terminal. `script`: what is run.
    */
   async boot(
     kernel: Readonly<Record<string, string>>,

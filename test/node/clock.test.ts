@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
-// The clock is set before the first https request (rules 4.34). No program of this machine that could set its clock is run: functions of
-// the shell stand in for them.
+// The clock is set before the first https request (rules 4.34). No program of this machine that could set its
+// clock is run: functions of the shell stand in for them.
 
 const library = fileURLToPath(new URL('../../dracut/90svc', import.meta.url))
 const shells = [['bash'], ['dash'], ['busybox', 'ash'], ['/usr/lib/klibc/bin/sh']] as const

@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { output } from '../support/programs.js'
 import { controlScript } from './namespaces.js'
 
-/** The control script of a real named in a namespace, which serves what svcd writes below this directory, at 10.142.0.1. */
+/**
+ * The control script of a real named in a namespace, which serves what svcd writes below this directory, at
+ * 10.142.0.1.
+ */
 export async function bindIn(
   directory: string,
   namespace: string,

@@ -20,7 +20,10 @@ const wire = (name: string) =>
     Buffer.alloc(1)
   ])
 
-/** A name server of the site: `example.org` is a zone of it, `sub.example.org` a name without records, and nothing else is. */
+/**
+ * A name server of the site: `example.org` is a zone of it, `sub.example.org` a name without records, and
+ * nothing else is.
+ */
 async function site(): Promise<{ address: string; asked: string[]; close: () => void }> {
   const socket = createSocket('udp4')
   const asked: string[] = []

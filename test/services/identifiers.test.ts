@@ -4,8 +4,8 @@ import { mac, type Objects } from './cluster.js'
 import { dhcpServers } from './dhcp-servers.js'
 import { runs } from './running.js'
 
-// Option 61 of one machine differs from step to step: firmware sends a UUID or the MAC, iPXE and the initramfs the MAC, a
-// running system a DUID or nothing. Two boards of a cheap maker may send the same UUID.
+// Option 61 of one machine differs from step to step: firmware sends a UUID or the MAC, iPXE and the
+// initramfs the MAC, a running system a DUID or nothing. Two boards of a cheap maker may send the same UUID.
 
 requirePrograms('busybox', 'dhcpd', 'kea-dhcp4', 'dnsmasq')
 

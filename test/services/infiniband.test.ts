@@ -30,7 +30,10 @@ const objects: Objects = {
   }
 }
 
-/** Sends DHCPDISCOVER as a port of InfiniBand does: type 32, no hardware address (RFC 4390). Prints the address that is offered. */
+/**
+ * Sends DHCPDISCOVER as a port of InfiniBand does: type 32, no hardware address (RFC 4390). Prints the
+ * address that is offered.
+ */
 const discover = (id: string) => `
   const socket = require('node:dgram').createSocket({ type: 'udp4', reuseAddr: true })
   const packet = Buffer.alloc(300)

@@ -7,7 +7,8 @@ const now = Date.UTC(2026, 10, 20, 12)
 const seconds = now / 1000
 const [ours, other] = ['52:54:00:00:00:01', '52:54:00:00:00:02']
 
-// As the servers write them: an address that went from one machine to another, one that was given back, one that is over.
+// As the servers write them: an address that went from one machine to another, one that was given back, one
+// that is over.
 const files = {
   isc: `# The format of this file is documented in the dhcpd.leases(5) manual page.
 authoring-byte-order little-endian;
@@ -94,7 +95,8 @@ t.test('kea: a lease is in the files that its clean-up leaves too', async t => {
   const has = (mac: string, address: string) => leases.has(mac, address, now)
   writeFileSync(file, line('10.142.0.100', ours) + line('10.142.0.101', ours))
   t.equal(await has(ours, '10.142.0.100'), true)
-  // As kea does it: the file is put aside, a new one is begun, and what was cleaned up stands beside it in the end.
+  // As kea does it: the file is put aside, a new one is begun, and what was cleaned up stands beside it in
+  // the end.
   renameSync(file, `${file}.1`)
   t.equal(await has(ours, '10.142.0.100'), true, 'put aside')
   writeFileSync(file, line('10.142.0.101', other))

@@ -7,7 +7,8 @@ import { populated } from '../support/routes.js'
 import { scratch } from '../support/scratch.js'
 import { Fake, named } from './fake.js'
 
-// What one machine changes again and again: its server is not restarted each time, and others do not wait for it.
+// What one machine changes again and again: its server is not restarted each time, and others do not wait for
+// it.
 
 /** Changes objects all the time for so long; how often files came into force. */
 async function applied(fake: Fake, isUrgent: boolean, forMs: number): Promise<number> {

@@ -32,8 +32,8 @@ export async function wire(t: Test): Promise<Wire> {
 }
 
 /**
- * A control command, as systemctl is one, for a server in a namespace: `command` runs it in the foreground, and it is
- * there when its log has `ready`; a reload is SIGHUP or the shell words given.
+ * A control command, as systemctl is one, for a server in a namespace: `command` runs it in the foreground,
+ * and it is there when its log has `ready`; a reload is SIGHUP or the shell words given.
  */
 export function controlScript(
   directory: string,

@@ -12,7 +12,10 @@ const network = (n: number) => ({
   dhcp_range_end: `10.14${n}.1.9`
 })
 
-/** DHCP and DNS by one dnsmasq, whose restart takes a while, in which it does not run, as it is with systemctl. */
+/**
+ * DHCP and DNS by one dnsmasq, whose restart takes a while, in which it does not run, as it is with
+ * systemctl.
+ */
 async function both(t: Test) {
   const directory = scratch(t)
   const control = join(directory, 'control')

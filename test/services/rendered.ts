@@ -101,7 +101,9 @@ export async function templateData(
   return found
 }
 
-/** Runs the server's own checks on files, which are put into a directory of their own; gives what went wrong. */
+/**
+ * Runs the server's own checks on files, which are put into a directory of their own; gives what went wrong.
+ */
 export function complaints(service: ServiceName, server: string, files: readonly RenderedFile[]): string[] {
   const directory = mkdtempSync(join(tmpdir(), 'svcd-services-'))
   try {

@@ -1,5 +1,5 @@
-// What a switch tells over SNMP, as snmpd's pass_persist asks for it: BRIDGE-MIB, Q-BRIDGE-MIB and ifName from a JSON
-// file kept in memory, read again when a walk begins and it has changed.
+// What a switch tells over SNMP, as snmpd's pass_persist asks for it: BRIDGE-MIB, Q-BRIDGE-MIB and ifName
+// from a JSON file kept in memory, read again when a walk begins and it has changed.
 import { readFileSync, statSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 

@@ -6,7 +6,10 @@ import { requireRoot } from '../support/programs.js'
 import { community, deadSwitch, type Learned, startSwitch } from './snmp-switch.js'
 
 const long = process.env.SVCD_LONG === '1'
-/** MACs in the switch's table; so many of them are machines that switch on at once, the others are behind the uplink. */
+/**
+ * MACs in the switch's table; so many of them are machines that switch on at once, the others are behind the
+ * uplink.
+ */
 const [known, machines] = long ? [1000, 500] : [120, 40]
 const uplink = machines + 1
 

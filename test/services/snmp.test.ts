@@ -255,8 +255,8 @@ t.test('a switch that answers nonsense is one that cannot be asked', async t => 
   const socket = createSocket('udp4').bind(port, address(1))
   await once(socket, 'listening')
   t.teardown(() => void socket.close())
-  // Each question comes back as its own answer, or as a report of SNMPv3, with one byte of it changed: another one
-  // each time.
+  // Each question comes back as its own answer, or as a report of SNMPv3, with one byte of it changed:
+  // another one each time.
   let count = 0
   socket.on('message', (question, from) => {
     const answer = Buffer.from(question)

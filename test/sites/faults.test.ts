@@ -1,6 +1,6 @@
-// Three controllers on three members of a real etcd, each pair on a machine (a network namespace) of its own, under load: a controller
-// or a member is killed, stopped or cut off, or etcd is restored from an older snapshot under all of them, again and again.
-// SVCD_SITE_ROUNDS: how often; 7 unless told otherwise, 200 in
+// Three controllers on three members of a real etcd, each pair on a machine (a network namespace) of its own,
+// under load: a controller or a member is killed, stopped or cut off, or etcd is restored from an older
+// snapshot under all of them, again and again. SVCD_SITE_ROUNDS: how often; 7 unless told otherwise, 200 in
 // `make test-long`.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -298,8 +298,8 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   const isOut = (at: number, ms: number) =>
     ms > over || done.some(({ out, from, healed }) => out.has(at) && ms >= from && ms <= healed + AFTER_MS)
   const failed = of('script-failed').filter(({ at, ms }) => !isOut(at, ms))
-  // `ms`: from the fault to the end of the longest time without an acknowledged change that began in it; `afterMs`: the longest one that
-  // began when it was over.
+  // `ms`: from the fault to the end of the longest time without an acknowledged change that began in it;
+  // `afterMs`: the longest one that began when it was over.
   const gaps = done.map(({ from, healing, what, target }, i) => {
     const isMajority = target === 'majority of etcd' || target === 'all of etcd'
     const begins = isMajority ? healing : from

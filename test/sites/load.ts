@@ -1,5 +1,6 @@
-// The load of faults.test.ts, a program of its own on the network of the controllers: creates, changes of eight nodes at
-// once, reports and boot scripts, until its input ends. It writes what was acknowledged, and what was not, to a file, a line each.
+// The load of faults.test.ts, a program of its own on the network of the controllers: creates, changes of
+// eight nodes at once, reports and boot scripts, until its input ends. It writes what was acknowledged, and
+// what was not, to a file, a line each.
 import { openSync, writeSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -75,7 +76,10 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
       outgoing.end(body)
     })
 
-  /** Does it again and again; a controller that does not do it is left for the next one, unless it is to `stay`. */
+  /**
+   * Does it again and again; a controller that does not do it is left for the next one, unless it is to
+   * `stay`.
+   */
   async function again(
     at: number,
     pauseMs: number,

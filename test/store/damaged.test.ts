@@ -1,4 +1,5 @@
-// The daemon on an etcd whose objects break rules, that is restored under it, or that has no room: machines boot all the same. Rules 11.14.
+// The daemon on an etcd whose objects break rules, that is restored under it, or that has no room: machines
+// boot all the same. Rules 11.14.
 import t from 'tap'
 import { controllerOn, isPrimary, twoControllers } from '../support/controllers.js'
 import type { Daemon } from '../support/daemon.js'

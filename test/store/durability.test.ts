@@ -469,7 +469,8 @@ t.test('an intent of another directory that took the place of ours stays', async
   const store = await openStore(directory, { files })
   let hits = 0
   files.before = (operation, file) => {
-    // The objects of the change are written and about to be durable: now the directory is exchanged for a copy of it.
+    // The objects of the change are written and about to be durable: now the directory is exchanged for a
+    // copy of it.
     if (operation !== 'syncDirectory' || !file.endsWith('/node') || hits++ > 0) return
     cpSync(directory, `${directory}-copy`, { recursive: true })
     renameSync(directory, `${directory}-away`)

@@ -81,8 +81,8 @@ type Operation =
   | 'truncate'
 
 /**
- * The real files, with every operation counted, and `before` run first: it may throw (the disk fails) or wait (the disk
- * is slow).
+ * The real files, with every operation counted, and `before` run first: it may throw (the disk fails) or wait
+ * (the disk is slow).
  */
 export class TestFiles implements FileLayer {
   readonly counts = new Map<Operation, number>()

@@ -1,7 +1,8 @@
 /**
  * Makes the state directory of a release for test/store/releases/: `node test/compile.mjs && node
- * .cache/js/test/store/make-release.js DIRECTORY`, run as root with the code of that release. Every type is in it, and what is no
- * object. Commit DIRECTORY/state without holder.json, with /var/lib/svcd in the place of DIRECTORY.
+ * .cache/js/test/store/make-release.js DIRECTORY`, run as root with the code of that release. Every type is
+ * in it, and what is no object. Commit DIRECTORY/state without holder.json, with /var/lib/svcd in the place
+ * of DIRECTORY.
  */
 import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'

@@ -1,4 +1,5 @@
-// What a store promises, whatever medium it is kept in. A test file for each medium runs this suite on a place of its own.
+// What a store promises, whatever medium it is kept in. A test file for each medium runs this suite on a
+// place of its own.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
@@ -21,8 +22,8 @@ export interface Place {
   /** Stores a text by hand, while no store is open. */
   put(type: string, name: string, text: string): Promise<void>
   /**
-   * So many writes succeed from now on, and all after them fail: before they are done, or after it where `late` and the
-   * medium has such a moment.
+   * So many writes succeed from now on, and all after them fail: before they are done, or after it where
+   * `late` and the medium has such a moment.
    */
   failAfter(writes: number, late: boolean): void
   /** How many writes failed since. */
@@ -75,7 +76,10 @@ const putAll = (store: TestStore, nodes: ReturnType<typeof large>) =>
     for (const one of nodes) tx.put('node', one.name, one)
   })
 
-/** The changes that may be broken off: of one object, of several, of very many. Each makes all objects that it names its own. */
+/**
+ * The changes that may be broken off: of one object, of several, of very many. Each makes all objects that it
+ * names its own.
+ */
 const changes: Readonly<Record<string, (store: TestStore) => Promise<unknown>>> = {
   'one object': store => count(store, 100),
   'one that is removed': store => store.change(tx => tx.remove('node', 'n1')),
@@ -332,7 +336,10 @@ export function testMedium(medium: MediumTest): void {
   )
 }
 
-/** The next number of writes to try: every one of the first, then ever fewer of what goes on in the background. */
+/**
+ * The next number of writes to try: every one of the first, then ever fewer of what goes on in the
+ * background.
+ */
 const further = (writes: number) => (writes < 8 ? writes + 1 : Math.ceil(writes * 1.5))
 
 /** Whether nothing more fails: what goes on in the background has ended well. */

@@ -1,4 +1,5 @@
-// Changes a store without end, in the medium that its words name, and prints each change after it was acknowledged.
+// Changes a store without end, in the medium that its words name, and prints each change after it was
+// acknowledged.
 import { writeSync } from 'node:fs'
 import { Etcd } from '../../lib/store/etcd/medium.js'
 import { Files } from '../../lib/store/files/medium.js'

@@ -32,7 +32,10 @@ const names = readdirSync(releases, { withFileTypes: true }).flatMap(entry =>
   entry.isDirectory() ? entry.name : []
 )
 const [oldest = '', newest = ''] = [names.at(0), names.at(-1)]
-/** When a state was made, by the first line of its audit log: its records of requests are younger than a week then. */
+/**
+ * When a state was made, by the first line of its audit log: its records of requests are younger than a week
+ * then.
+ */
 const madeAt = (release: string) =>
   Date.parse(/"time":"([^"]*)"/.exec(readFileSync(join(releases, release, 'audit.log'), 'utf8'))?.[1] ?? '')
 

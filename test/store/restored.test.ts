@@ -1,4 +1,5 @@
-// etcd is restored from an older snapshot, or emptied, under stores that write and follow: they notice, and read all of it anew. Rules 11.14.
+// etcd is restored from an older snapshot, or emptied, under stores that write and follow: they notice, and
+// read all of it anew. Rules 11.14.
 import t, { type Test } from 'tap'
 import { Etcd } from '../../lib/store/etcd/medium.js'
 import { Store } from '../../lib/store/store.js'
@@ -40,7 +41,9 @@ async function textOf(etcd: EtcdServer, key: string): Promise<string | undefined
   return pair && Buffer.from(pair.value, 'base64').toString()
 }
 
-/** Waits until one writes, the others follow, all are well and have what is stored; gives the one that writes. */
+/**
+ * Waits until one writes, the others follow, all are well and have what is stored; gives the one that writes.
+ */
 async function agreed(etcd: EtcdServer, all: readonly Opened[], stored: Record<string, number | undefined>) {
   const states = () =>
     all.map(({ store, medium }) => ({

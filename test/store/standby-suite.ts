@@ -1,4 +1,5 @@
-// A store that follows, with real etcd: what it sees, when it takes the right to write, and when it gives it back.
+// A store that follows, with real etcd: what it sees, when it takes the right to write, and when it gives it
+// back.
 import { join } from 'node:path'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'

@@ -30,7 +30,9 @@ interface Outcome {
   readonly answers: number
 }
 
-/** Follows a request to its end as luna's client does: until it is 404. A node that is told twice is an error. */
+/**
+ * Follows a request to its end as luna's client does: until it is 404. A node that is told twice is an error.
+ */
 export async function follow(c: Controller, part: string, id: string): Promise<Outcome> {
   const found = { ok: {}, on: {}, off: {}, failed: {} }
   let state = ''

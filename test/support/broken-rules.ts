@@ -24,9 +24,9 @@ export async function objects(client: Client, type: string): Promise<Objects> {
 }
 
 /**
- * Every rule between objects that the answers break: a reference to nothing, an address or MAC with two owners, a
- * member without an interface of its group (nobody removed one by hand), an interface in a network without an
- * address. Empty when all is well.
+ * Every rule between objects that the answers break: a reference to nothing, an address or MAC with two
+ * owners, a member without an interface of its group (nobody removed one by hand), an interface in a network
+ * without an address. Empty when all is well.
  */
 export async function brokenRules(client: Client): Promise<string[]> {
   const [nodes, groups, networks, images] = await Promise.all(

@@ -10,7 +10,10 @@ export async function expire({ certificate, key }: { certificate: string; key: s
   renameSync(`${certificate}.new`, certificate)
 }
 
-/** Makes a certificate for 127.0.0.1 by an authority that `makeCertificate` has made: NAME.crt and NAME.key (0600) in a directory. */
+/**
+ * Makes a certificate for 127.0.0.1 by an authority that `makeCertificate` has made: NAME.crt and NAME.key
+ * (0600) in a directory.
+ */
 export async function makeIssued(
   directory: string,
   name: string,
@@ -31,7 +34,10 @@ export async function makeIssued(
   return files
 }
 
-/** Makes a certificate for 127.0.0.1, `name` and `addresses`, signed by itself: NAME.crt and NAME.key (0600) in a directory. */
+/**
+ * Makes a certificate for 127.0.0.1, `name` and `addresses`, signed by itself: NAME.crt and NAME.key (0600)
+ * in a directory.
+ */
 export async function makeCertificate(
   directory: string,
   name: string,

@@ -31,16 +31,16 @@ export interface Child {
 const stopLimitMs = 15_000
 
 /**
- * Starts a program by its argument array; it ends with this process, kill -9 included. `input` is its whole standard
- * input, absent: an open pipe.
+ * Starts a program by its argument array; it ends with this process, kill -9 included. `input` is its whole
+ * standard input, absent: an open pipe.
  */
 export function start(
   program: string,
   args: readonly string[],
   { input, env }: { input?: string | Uint8Array; env?: Record<string, string> } = {}
 ): Child {
-  // The runner gives every child its own module loader; the program under test is to run as it is. Each of these
-  // becomes the next, so that pid and signals are the program's.
+  // The runner gives every child its own module loader; the program under test is to run as it is. Each of
+  // these becomes the next, so that pid and signals are the program's.
   const words = ['--pdeathsig', 'KILL', 'env', '--unset=NODE_OPTIONS', program, ...args]
   const child = spawn('setpriv', words, { env: { ...programEnv(), ...env } })
   const wrote = { stdout: '', stderr: '' }
@@ -85,7 +85,8 @@ export function start(
 }
 
 /**
- * Starts a command without input and waits until `ready` says so, asked again and again with what it wrote so far.
+ * Starts a command without input and waits until `ready` says so, asked again and again with what it wrote so
+ * far.
  * @throws Error with all that it wrote when it ends first.
  */
 export async function startChild(

@@ -39,7 +39,10 @@ export class Controller {
   daemon!: Daemon
   /** By how much the daemon's clock is set forward. */
   clockMs = 0
-  /** Gives what is stored elsewhere than in the state directory: the path that each file would have there → its text. */
+  /**
+   * Gives what is stored elsewhere than in the state directory: the path that each file would have there →
+   * its text.
+   */
   elsewhere: (() => Promise<Record<string, string>>) | undefined
   /** The controller that is asked in the place of this one. */
   asked: { readonly server: Daemon['server']; readonly from: string; caughtUp(): Promise<void> } | undefined
@@ -169,8 +172,8 @@ export class Controller {
   }
 
   /**
-   * Resolves when nothing goes on behind the answers: no job waits or runs, but those of these ids, and nothing of an
-   * image is left to be put right or removed.
+   * Resolves when nothing goes on behind the answers: no job waits or runs, but those of these ids, and
+   * nothing of an image is left to be put right or removed.
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon

@@ -19,9 +19,9 @@ const FLUSH_MS = 15
 const answer = { ack: 1, info: 3, unsupported: 0x80000001 } as const
 
 /**
- * A disk with a write-back cache, for qemu over NBD on a unix socket: what was written is in the cache until the machine
- * asks for a flush. `cut` is the end of the power: of the cache some sectors reach the medium, in no order, and the rest
- * is lost.
+ * A disk with a write-back cache, for qemu over NBD on a unix socket: what was written is in the cache until
+ * the machine asks for a flush. `cut` is the end of the power: of the cache some sectors reach the medium, in
+ * no order, and the rest is lost.
  */
 export class CutDisk {
   readonly #file: number
@@ -47,7 +47,10 @@ export class CutDisk {
     return disk
   }
 
-  /** Power off: each sector of the cache is on the medium or lost. Returns how many were in it, and how many were lost. */
+  /**
+   * Power off: each sector of the cache is on the medium or lost. Returns how many were in it, and how many
+   * were lost.
+   */
   cut(random: () => number): { cached: number; lost: number } {
     for (const socket of this.#sockets) socket.destroy()
     const cached = this.#cache.size

@@ -33,8 +33,8 @@ export interface DaemonOptions {
 }
 
 /**
- * The real daemon, built from the sources as they are now, as a program of its own on directories that outlive it, and
- * its first admin beside it. Controller is the same within the test's process.
+ * The real daemon, built from the sources as they are now, as a program of its own on directories that
+ * outlive it, and its first admin beside it. Controller is the same within the test's process.
  */
 export class Daemon {
   readonly tree: string
@@ -123,7 +123,9 @@ export class Daemon {
     if (status !== 201) throw new Error(`POST ${path}: ${status} ${JSON.stringify(body)}`)
   }
 
-  /** What GET /monitor/node/{node} says: the last state, the reason if there is one, and the states so far. */
+  /**
+   * What GET /monitor/node/{node} says: the last state, the reason if there is one, and the states so far.
+   */
   async monitor(node: string): Promise<NodeStatus> {
     const { status, body } = await this.request('GET', `/monitor/node/${node}`)
     const found = (body as { monitor?: { status: Record<string, NodeStatus> } }).monitor?.status[node]
@@ -131,7 +133,10 @@ export class Daemon {
     return found
   }
 
-  /** Resolves when what an interrupted daemon left is put right: the work on images, and the files behind changes. */
+  /**
+   * Resolves when what an interrupted daemon left is put right: the work on images, and the files behind
+   * changes.
+   */
   settled(): Promise<void> {
     return until(() => ['work', 'intents'].every(name => readdirSync(this.path('state', name)).length === 0))
   }

@@ -25,7 +25,10 @@ export interface Site {
   cut(isCut: boolean): Promise<void>
 }
 
-/** Machines with a member of etcd each, the certificate of all, and the words before a command on their network. */
+/**
+ * Machines with a member of etcd each, the certificate of all, and the words before a command on their
+ * network.
+ */
 export interface Sites {
   readonly sites: readonly Site[]
   readonly certificate: string

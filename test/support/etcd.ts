@@ -20,9 +20,10 @@ export interface EtcdServer {
 }
 
 /**
- * Starts etcd. Its heartbeat is short, so that a lease may last but a second. `tls`: it listens with TLS too, with this
- * certificate, and lets in whose certificate `trusted` holds. `enter`: put before its command, a network namespace say; `ask` does
- * not reach it there. `peer`: the address of its port for members, 2380, which then speaks TLS as the one for clients does.
+ * Starts etcd. Its heartbeat is short, so that a lease may last but a second. `tls`: it listens with TLS too,
+ * with this certificate, and lets in whose certificate `trusted` holds. `enter`: put before its command, a
+ * network namespace say; `ask` does not reach it there. `peer`: the address of its port for members, 2380,
+ * which then speaks TLS as the one for clients does.
  */
 export async function startEtcd(
   t: Test,

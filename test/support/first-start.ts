@@ -6,8 +6,8 @@ import { until } from './until.js'
 const day = 24 * 3_600_000
 
 /**
- * What a log-in of the first admin gives, made from the key of the state: to check a password takes half a second of a
- * core, and hundreds of tests begin with one. That a log-in gives this is shown in test/auth.
+ * What a log-in of the first admin gives, made from the key of the state: to check a password takes half a
+ * second of a core, and hundreds of tests begin with one. That a log-in gives this is shown in test/auth.
  */
 export async function adminToken(
   stateDirectory: string,
@@ -18,7 +18,10 @@ export async function adminToken(
   return tokens.issueUser('admin', 'admin')
 }
 
-/** Waits for the ssh key, which is made behind the first start: tests look at what is in the state. `log`: the daemon's. */
+/**
+ * Waits for the ssh key, which is made behind the first start: tests look at what is in the state. `log`: the
+ * daemon's.
+ */
 export function sshKeyMade(
   stateDirectory: string,
   settings: readonly string[],

@@ -2,11 +2,14 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
-// Below the range that the kernel takes the ports of outgoing connections from, and in a part of it that no other
-// process of this run has: nobody takes the port between the look and the use.
+// Below the range that the kernel takes the ports of outgoing connections from, and in a part of it that no
+// other process of this run has: nobody takes the port between the look and the use.
 let next = 10_000 + (process.pid % 1_000) * 20
 
-/** A port of 127.0.0.1 that nobody listens on, by TCP or UDP. No other test is given it as long as this one runs. */
+/**
+ * A port of 127.0.0.1 that nobody listens on, by TCP or UDP. No other test is given it as long as this one
+ * runs.
+ */
 export async function freePort(): Promise<number> {
   for (;;) {
     const port = next++

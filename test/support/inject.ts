@@ -21,8 +21,8 @@ export interface InjectedResponse {
 }
 
 /**
- * Runs a request through the server's own parser and code, over a pair of streams instead of a socket. Rejects when the
- * answer is cut off.
+ * Runs a request through the server's own parser and code, over a pair of streams instead of a socket.
+ * Rejects when the answer is cut off.
  */
 export function inject(
   server: Pick<HttpServer<never>, 'accept'>,

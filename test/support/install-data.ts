@@ -1,7 +1,9 @@
 import type { InstallBmc, InstallData, InstallInterface } from '../../lib/boot/install-data.js'
 import { ofMachine } from '../../lib/image/transfers.js'
 
-/** An interface of a node as the install script sees it; the boot interface unless `changes` say otherwise. */
+/**
+ * An interface of a node as the install script sees it; the boot interface unless `changes` say otherwise.
+ */
 export function installInterface(changes: Partial<InstallInterface> = {}): InstallInterface {
   return {
     interface: 'BOOTIF',

@@ -1,7 +1,9 @@
 import { createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
 
-/** The port of something in the place of a controller, in raw sockets; it is told of the first bytes of each. */
+/**
+ * The port of something in the place of a controller, in raw sockets; it is told of the first bytes of each.
+ */
 export async function instead(t: Test, asked: (socket: Socket) => void): Promise<number> {
   const sockets = new Set<Socket>()
   const server = createServer(socket => {

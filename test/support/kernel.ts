@@ -30,9 +30,9 @@ async function cached(cache: string): Promise<Kernel | undefined> {
 }
 
 /**
- * One of Debian's kernels, by default the one for virtual machines, downloaded and unpacked below `cache` (106 MB; 400
- * for the one with every driver), not installed. One that is there is used as it is; works without root; two at once are safe, because a finished tree is moved
- * into place whole.
+ * One of Debian's kernels, by default the one for virtual machines, downloaded and unpacked below `cache`
+ * (106 MB; 400 for the one with every driver), not installed. One that is there is used as it is; works
+ * without root; two at once are safe, because a finished tree is moved into place whole.
  * @throws Error naming the command to type when apt does not know the package or cannot fetch it.
  */
 export async function debianKernel(

@@ -4,7 +4,9 @@ import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import { scratch } from './scratch.js'
 
-/** A shell that an initramfs may have; with `ash` all is busybox, `klibc` is the sh of one without busybox. */
+/**
+ * A shell that an initramfs may have; with `ash` all is busybox, `klibc` is the sh of one without busybox.
+ */
 export type Shell = 'bash' | 'dash' | 'ash' | 'klibc'
 
 /** The root directory of a node's initramfs on this machine, to be entered by chroot. Needs root. */

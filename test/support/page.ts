@@ -33,8 +33,8 @@ export function blocksOf(page: string): Block[] {
 }
 
 /**
- * What a reader types below a heading of a page: its blocks of shell, one behind the other, without those that hold a
- * text.
+ * What a reader types below a heading of a page: its blocks of shell, one behind the other, without those
+ * that hold a text.
  */
 export const typedBelow = (page: string, heading: string, but = /^$/): string =>
   blocksOf(page)

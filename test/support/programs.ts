@@ -17,7 +17,9 @@ const searchPath = `${process.env.PATH ?? ''}${delimiter}/usr/sbin${delimiter}/s
 /** The environment of every program here: the system directories are on its PATH. */
 export const programEnv = (): NodeJS.ProcessEnv => ({ ...process.env, PATH: searchPath, LC_ALL: 'C.UTF-8' })
 
-/** Node as a command, without the loader that the test runner puts into the environment of all its children. */
+/**
+ * Node as a command, without the loader that the test runner puts into the environment of all its children.
+ */
 export const node: readonly string[] = ['env', '--unset=NODE_OPTIONS', process.execPath]
 
 const isThere = (path: string): boolean => {
@@ -54,7 +56,8 @@ export function requireRoot(): void {
 }
 
 /**
- * Runs a program to its end and gives its standard output; after `timeout` milliseconds (2 minutes) it is killed.
+ * Runs a program to its end and gives its standard output; after `timeout` milliseconds (2 minutes) it is
+ * killed.
  * @throws Error holding the command line and what it wrote to standard error.
  */
 export async function output(

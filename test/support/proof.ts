@@ -1,9 +1,9 @@
 import { appendFileSync } from 'node:fs'
 
 /**
- * What `make test-long` has to show, a line of its table each: what was once broken from outside, each fault, and what
- * is thrown at the controller at random. A name that no test gave figures for is printed as "not shown", and the run
- * fails.
+ * What `make test-long` has to show, a line of its table each: what was once broken from outside, each fault,
+ * and what is thrown at the controller at random. A name that no test gave figures for is printed as "not
+ * shown", and the run fails.
  */
 export const proofs = [
   // What was once broken from outside.
@@ -49,7 +49,10 @@ export const proofs = [
 
 export type ProofName = (typeof proofs)[number]
 
-/** Figures of one proof. What a proof does not count is left out; the first four are 0 in a controller without faults. */
+/**
+ * Figures of one proof. What a proof does not count is left out; the first four are 0 in a controller without
+ * faults.
+ */
 export interface Figures {
   /** Rounds, requests or inputs. */
   readonly tried: number
@@ -75,9 +78,9 @@ export interface ProofRow extends Figures {
 }
 
 /**
- * Adds a row to the table that `make test-long` prints at its end. Call it once the figures are known, before they are
- * asserted, so that a failed proof stands in the table too. A name may have several rows (say in `note` what each is).
- * Without SVCD_PROOFS, as in `make test`, nothing is written.
+ * Adds a row to the table that `make test-long` prints at its end. Call it once the figures are known, before
+ * they are asserted, so that a failed proof stands in the table too. A name may have several rows (say in
+ * `note` what each is). Without SVCD_PROOFS, as in `make test`, nothing is written.
  */
 export function proof(name: ProofName, figures: Figures): void {
   const file = process.env.SVCD_PROOFS

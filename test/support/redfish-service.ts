@@ -13,7 +13,9 @@ type Json = Record<string, unknown>
 export interface RedfishOptions {
   readonly user?: string
   readonly password?: string
-  /** The reset types that it takes; told by an ActionInfo instead of the action where `actionInfo` says so. */
+  /**
+   * The reset types that it takes; told by an ActionInfo instead of the action where `actionInfo` says so.
+   */
   readonly resetTypes?: readonly string[]
   readonly actionInfo?: boolean
   /** It has sessions (the default), tells of none, or refuses to make one. */
@@ -25,7 +27,10 @@ export interface RedfishOptions {
   /** So many sessions it has at most; without room it may take no basic authentication either. */
   readonly mostSessions?: number
   readonly basic?: boolean
-  /** What it does with ETags: the weak one as it told it, the strong form of it alone, or another one with each answer. */
+  /**
+   * What it does with ETags: the weak one as it told it, the strong form of it alone, or another one with
+   * each answer.
+   */
   readonly etags?: 'as told' | 'strong' | 'moving'
   /** Milliseconds after which a system that is asked to end is off; absent: at once. */
   readonly endsAfterMs?: number
@@ -72,8 +77,8 @@ const refuse = (status: number, name: string, message: string): never => {
 }
 
 /**
- * A Redfish service over https after DMTF's mock-up "public-rackmount1": with its resources, sessions, power, light and log,
- * and strict with what a client sends.
+ * A Redfish service over https after DMTF's mock-up "public-rackmount1": with its resources, sessions, power,
+ * light and log, and strict with what a client sends.
  */
 export class RedfishService {
   readonly port: number

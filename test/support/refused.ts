@@ -7,8 +7,8 @@ import { stored } from './state.js'
 export type Wrong = readonly [body: unknown, ...says: RegExp[]]
 
 /**
- * Posts each body to a path: every one must be 400 as JSON with a message that says this, change nothing, and leave no
- * error in the log.
+ * Posts each body to a path: every one must be 400 as JSON with a message that says this, change nothing, and
+ * leave no error in the log.
  */
 export async function refused(t: Test, c: Controller, path: string, bodies: readonly Wrong[]): Promise<void> {
   const before = await stored(c)

@@ -12,7 +12,9 @@ const config = loadConfig(fileURLToPath(new URL('../../etc/svcd.ini', import.met
 /** Every route there is, without what is behind it. */
 export const table: readonly ApiRoute[] = routes({ config } as Parts)
 
-/** Routes that answer otherwise each time: what asks a BMC, what tells of requests, and the state as a file. */
+/**
+ * Routes that answer otherwise each time: what asks a BMC, what tells of requests, and the state as a file.
+ */
 export const neverTheSame =
   /^\/control\/|^\/metrics$|^\/monitor\/(?:audit|events|overview)$|^\/config\/cluster\/snapshot$|\/_(?:boots|why)$/
 
@@ -45,7 +47,10 @@ export const existing: Readonly<Record<string, string>> = {
   pagefile: 'app.js'
 }
 
-/** A controller with one object of every type, a role and a script; it has no users but admin unless overridden. */
+/**
+ * A controller with one object of every type, a role and a script; it has no users but admin unless
+ * overridden.
+ */
 export async function populated(
   test: Parameters<typeof Controller.start>[0],
   ...overrides: string[]

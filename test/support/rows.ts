@@ -30,8 +30,8 @@ export interface Row extends Expected {
 }
 
 /**
- * State before → request → status and body (rules 1.5) → state after. `look` gives the state, which must be at rest then;
- * by default it is every stored document.
+ * State before → request → status and body (rules 1.5) → state after. `look` gives the state, which must be
+ * at rest then; by default it is every stored document.
  */
 export async function row(
   t: Test,

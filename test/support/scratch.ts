@@ -5,8 +5,8 @@ import type { Test } from 'tap'
 import { output } from './programs.js'
 
 /**
- * A directory of its own, removed after the test. Unlike `t.testdir` it lies outside the checkout and has a short path:
- * for sockets, mounts, and programs that other users run.
+ * A directory of its own, removed after the test. Unlike `t.testdir` it lies outside the checkout and has a
+ * short path: for sockets, mounts, and programs that other users run.
  */
 export function scratch(t: Pick<Test, 'teardown'>): string {
   const directory = mkdtempSync(join(tmpdir(), 'svcd-test-'))

@@ -49,7 +49,10 @@ export class SharedKeys {
     return { jobs, log }
   }
 
-  /** As etcd does when a controller dies or stands still: the other one writes, and the first one does not know. */
+  /**
+   * As etcd does when a controller dies or stands still: the other one writes, and the first one does not
+   * know.
+   */
   takeover(name: string): void {
     this.writer = name
     this.#following.delete(name)

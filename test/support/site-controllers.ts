@@ -34,7 +34,9 @@ async function standingOf({ site, daemon }: Controller): Promise<Standing | unde
   }
 }
 
-/** What each said last that is no request, and what its member of etcd said, for a test that waits in vain. */
+/**
+ * What each said last that is no request, and what its member of etcd said, for a test that waits in vain.
+ */
 const said = (controllers: readonly Controller[]) =>
   controllers
     .map(({ site, daemon }) => {

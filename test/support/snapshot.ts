@@ -18,7 +18,10 @@ export interface Nic {
   readonly own?: true
 }
 
-/** Every file of the state: path → content, of a log or a key its size. What an intent promises counts as written. */
+/**
+ * Every file of the state: path → content, of a log or a key its size. What an intent promises counts as
+ * written.
+ */
 export function snapshot(c: Controller): Record<string, string | number> {
   const state = join(c.directory, 'state')
   const sizes = readdirSync(state, { withFileTypes: true })
@@ -27,7 +30,10 @@ export function snapshot(c: Controller): Record<string, string | number> {
   return { ...Object.fromEntries(sizes), ...c.state() }
 }
 
-/** The files of objects alone, without the notes of which node tokens are void, and of how nodes were handed over. */
+/**
+ * The files of objects alone, without the notes of which node tokens are void, and of how nodes were handed
+ * over.
+ */
 export function objectFiles(c: Controller): Record<string, string> {
   return Object.fromEntries(Object.entries(c.state()).filter(([path]) => !/^(revoked|handover)\//.test(path)))
 }
@@ -102,8 +108,8 @@ function paths(config: Exported, table: readonly string[]): string[] {
 }
 
 /**
- * Without what differs with the time of asking and not with the state: tokens, when a node was heard of (it may have the
- * address that the test asks from), and since when the daemon runs.
+ * Without what differs with the time of asking and not with the state: tokens, when a node was heard of (it
+ * may have the address that the test asks from), and since when the daemon runs.
  */
 const timeless = (path: string, text: string) =>
   text
@@ -112,8 +118,8 @@ const timeless = (path: string, text: string) =>
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
 
 /**
- * A loopback address that no node has: to ask from a node's is to be heard of, which changes what the next answers say, and
- * settings may refuse a boot script to other addresses.
+ * A loopback address that no node has: to ask from a node's is to be heard of, which changes what the next
+ * answers say, and settings may refuse a boot script to other addresses.
  */
 function nobodys({ node = {} }: Exported): string {
   const taken = new Set(Object.values(node).flatMap(each => nicsOf(each).map(nic => nic.ipaddress)))
@@ -121,8 +127,8 @@ function nobodys({ node = {} }: Exported): string {
 }
 
 /**
- * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are those that
- * answer otherwise each time.
+ * The answer of every GET, path → status and text, as the admin; install scripts as the node. Left out are
+ * those that answer otherwise each time.
  */
 export async function everything(c: Controller): Promise<Map<string, string>> {
   const { body } = await c.get('/openapi.json')

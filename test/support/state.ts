@@ -7,8 +7,8 @@ import type { Controller } from './controller.js'
 import { until } from './until.js'
 
 /**
- * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are written behind the answers: path →
- * bytes, when nothing is on its way to the disk.
+ * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are
+ * written behind the answers: path → bytes, when nothing is on its way to the disk.
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
@@ -78,8 +78,8 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
 }
 
 /**
- * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of services, the
- * list of the files that svcd made or fetched, ssh keys and void tokens.
+ * What is stored of objects and nodes, secrets in the clear: without the records of requests, the notes of
+ * services, the list of the files that svcd made or fetched, ssh keys and void tokens.
  */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
   const { box, json } = keyed(c)
@@ -96,8 +96,8 @@ export async function plainFiles(c: Controller): Promise<Record<string, unknown>
 }
 
 /**
- * What differs between two states: path → what the file holds now, null when it is gone; of a journal those records that
- * have come.
+ * What differs between two states: path → what the file holds now, null when it is gone; of a journal those
+ * records that have come.
  */
 export function difference(before: Record<string, unknown>, after: Record<string, unknown>) {
   const found: Record<string, unknown> = {}

@@ -4,8 +4,8 @@ import { builtTree } from './built-tree.js'
 import type { Controller } from './controller.js'
 
 /**
- * What a shell needs in its environment so that `svcctl` asks a controller, logged in with its token. The program and the
- * token are put below `directory`, which is empty.
+ * What a shell needs in its environment so that `svcctl` asks a controller, logged in with its token. The
+ * program and the token are put below `directory`, which is empty.
  */
 export function svcctlFor(directory: string, { daemon, token }: Controller): Record<string, string> {
   mkdirSync(join(directory, 'code'))

@@ -1,6 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** No test passes or fails by its speed: this is there so that one which waits in vain ends, and says for what. */
+/**
+ * No test passes or fails by its speed: this is there so that one which waits in vain ends, and says for
+ * what.
+ */
 const limitMs = 180_000
 const stepMs = 5
 

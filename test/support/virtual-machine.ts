@@ -12,14 +12,17 @@ export interface Card {
   readonly dump?: string
 }
 
-/** A virtual machine with a serial console, a network card that it boots from and, where given, more cards or a disk. */
+/**
+ * A virtual machine with a serial console, a network card that it boots from and, where given, more cards or
+ * a disk.
+ */
 export interface Machine {
   /** For messages. */
   readonly name: string
   readonly mac: string
   /**
-   * `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no right; `wire`: the
-   * socket of another machine, which `wireEnd` made: these two are alone on a wire.
+   * `tap`: a tap of the namespace that `enter` leads into; `bootfile`: qemu's user network, which needs no
+   * right; `wire`: the socket of another machine, which `wireEnd` made: these two are alone on a wire.
    */
   readonly network: { readonly tap: string } | { readonly bootfile: string } | { readonly wire: string }
   /** Further cards, in the order in which the kernel finds them. */
@@ -28,17 +31,24 @@ export interface Machine {
   readonly enter?: readonly string[]
   /** Path of a raw disk image, the second boot device. */
   readonly disk?: string
-  /** Raw disk images that no firmware boots from while there is `disk`, in the order in which the kernel finds them. */
+  /**
+   * Raw disk images that no firmware boots from while there is `disk`, in the order in which the kernel finds
+   * them.
+   */
   readonly moreDisks?: readonly string[]
   /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
   readonly firmware?: Firmware
-  /** What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM. */
+  /**
+   * What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM.
+   */
   readonly asks?: 'ipxe' | 'pxe' | 'http'
   /** Default 512. */
   readonly memoryMiB?: number
   /** Default: 5 minutes, five times what a machine takes that is alone. */
   readonly timeLimitMs?: number
-  /** The machine is switched off when its console shows this; without it, it runs until it is off by itself. */
+  /**
+   * The machine is switched off when its console shows this; without it, it runs until it is off by itself.
+   */
   readonly until?: RegExp
   /** Sees each line of the console when it is complete. */
   readonly onLine?: (line: string) => void
@@ -50,7 +60,10 @@ export type Firmware = 'bios' | 'uefi'
 
 /** How a machine's run ended. */
 export interface Run {
-  /** Exit status of qemu: 0 after a power off, odd after a write to the debug exit port; null when `until` came. */
+  /**
+   * Exit status of qemu: 0 after a power off, odd after a write to the debug exit port; null when `until`
+   * came.
+   */
   readonly exit: number | null
   /** The console without terminal control sequences, lines ending in \n. */
   readonly console: string
@@ -63,7 +76,10 @@ const cardArguments = ({ mac, tap, dump }: Card, i: number): readonly string[] =
   ...(dump ? ['-object', `filter-dump,id=dump${i},netdev=card${i},file=${dump}`] : [])
 ]
 
-/** The card of a machine that another one reaches by `network: { wire }`: qemu's arguments. It need not be there yet. */
+/**
+ * The card of a machine that another one reaches by `network: { wire }`: qemu's arguments. It need not be
+ * there yet.
+ */
 export const wireEnd = (mac: string, wire: string): readonly string[] => [
   ...['-netdev', `stream,id=net0,server=on,addr.type=unix,addr.path=${wire}`],
   ...['-device', `virtio-net-pci,netdev=net0,mac=${mac},romfile=`]

@@ -174,7 +174,9 @@ function installCases(template: string): Case[] {
   return cases
 }
 
-/** Two networks on a wire of a relay, one with a port of InfiniBand, one with that alone, and one by itself. */
+/**
+ * Two networks on a wire of a relay, one with a port of InfiniBand, one with that alone, and one by itself.
+ */
 const wires: Objects = {
   network: Object.fromEntries(
     ['one', 'two', 'alone', 'last'].map((name, i) => [

@@ -25,7 +25,10 @@ const directory = new URL('../../templates/', import.meta.url)
 
 type Data = Readonly<Record<string, unknown>>
 
-/** What keeps a value from being of a variable's type; `seen` takes the paths of the variables that were looked at. */
+/**
+ * What keeps a value from being of a variable's type; `seen` takes the paths of the variables that were
+ * looked at.
+ */
 function* wrong(
   path: string,
   { type, shape }: Variable,
@@ -178,7 +181,10 @@ t.test('shipped templates read the variables of their tables alone', async t => 
   )
 })
 
-/** The rows of the tables of the language: the first cell, and where there are both the example and what it gives. */
+/**
+ * The rows of the tables of the language: the first cell, and where there are both the example and what it
+ * gives.
+ */
 const rows = doc('templates-intro.md')
   .split('\n')
   .filter(line => /^\| [`]/.test(line))

@@ -60,7 +60,10 @@ export async function send(stage: Stage, row: Row, step: Step, ask = {}): Promis
   return row.method === 'GET' ? c.get(path, ask) : c.post(path, body ?? '', ask)
 }
 
-/** State before → request → status and body → state after, which is the world's again then. Returns the status. */
+/**
+ * State before → request → status and body → state after, which is the world's again then. Returns the
+ * status.
+ */
 export async function check(t: Test, stage: Stage, of: Row, step: Step): Promise<number> {
   const { c } = stage
   const what = `${of.key}: ${step.what}`

@@ -8,8 +8,8 @@ import type { Controller } from '../../support/controller.js'
 const run = (program: string, ...args: string[]) => execFileSync(program, args, { stdio: 'pipe' })
 
 /**
- * The state directory of a controller on a disk of its own that is full, where its names cannot change either: on a full
- * disk a file can still be removed.
+ * The state directory of a controller on a disk of its own that is full, where its names cannot change
+ * either: on a full disk a file can still be removed.
  */
 export class FullDisk {
   readonly #state: string

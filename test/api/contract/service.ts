@@ -14,7 +14,9 @@ const withMac = (macaddress: string | undefined) => ({
 const malformed = { what: 'a malformed MAC', status: 400, says: /not a MAC address/ }
 const outside = { source: '192.0.2.9', status: 403, says: /192\.0\.2\.9/ }
 
-/** Token and version; boot and installation (rules 4.1, 4.3, 4.4, 4.5, 4.6, 4.7, 4.9, 4.10, 4.27, 5.1, 6.4). */
+/**
+ * Token and version; boot and installation (rules 4.1, 4.3, 4.4, 4.5, 4.6, 4.7, 4.9, 4.10, 4.27, 5.1, 6.4).
+ */
 export const service: Cases = {
   'POST /token': [
     {

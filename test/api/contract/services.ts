@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { ended } from '../../support/planted-request.js'
 import type { Cases, Step } from './case.js'
 
-/** Settings of a DHCP and a DNS server whose programs do nothing, and do it well; their files are below `directory`. */
+/**
+ * Settings of a DHCP and a DNS server whose programs do nothing, and do it well; their files are below
+ * `directory`.
+ */
 export function pretended(directory: string): string[] {
   const control = join(directory, 'control')
   mkdirSync(join(directory, 'etc'), { recursive: true })

@@ -2,7 +2,10 @@ import { awkward } from '../../support/specimens.js'
 
 const script = Buffer.from('#!/bin/sh\ntrue\n').toString('base64')
 
-/** Where each sequence begins: overlapping networks, names that objects of the language have, every kind of reference. */
+/**
+ * Where each sequence begins: overlapping networks, names that objects of the language have, every kind of
+ * reference.
+ */
 export const beginning = {
   config: {
     cluster: {},

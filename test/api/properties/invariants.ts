@@ -38,8 +38,8 @@ function held(config: Exported): Held[] {
 }
 
 /**
- * Every rule between objects that an export breaks (rules 1.2, 2.4, 3.5, 3.6, 3.9). `deleted`: names of interfaces that
- * were deleted on some node by hand. `controller`: its address.
+ * Every rule between objects that an export breaks (rules 1.2, 2.4, 3.5, 3.6, 3.9). `deleted`: names of
+ * interfaces that were deleted on some node by hand. `controller`: its address.
  */
 export function brokenRules(config: Exported, controller: string, deleted: ReadonlySet<string>): string[] {
   const broken: string[] = []
@@ -100,8 +100,8 @@ const interfacesOfGroup = (config: Exported, node: Fields) =>
   (config.group?.[String(node.group)]?.interfaces ?? []).map(nic => nic.interface)
 
 /**
- * What a node keeps of a group's interfaces that the group does not have any more. An import of groups or nodes alone
- * leaves the others as they are, so it may leave this.
+ * What a node keeps of a group's interfaces that the group does not have any more. An import of groups or
+ * nodes alone leaves the others as they are, so it may leave this.
  */
 export function leftovers(config: Exported): string[] {
   return Object.values(config.node ?? {}).flatMap(node => {

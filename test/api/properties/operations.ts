@@ -57,7 +57,10 @@ const text = oneof(
   often(1, fc.string({ unit: 'binary', maxLength: 12 }))
 )
 
-/** Inside the networks of the beginning: network, broadcast, gateway and controller addresses, taken and free ones. */
+/**
+ * Inside the networks of the beginning: network, broadcast, gateway and controller addresses, taken and free
+ * ones.
+ */
 const address = oneof(
   often(
     4,

@@ -39,8 +39,9 @@ const pack = content(24 * MEGABYTE)
 const image = imageOf(pack)
 
 /**
- * A controller that has the pack and its torrent, with a tracker of its own, and a seeder that offers `offered` under the pack's name.
- * The way to it for http counts what comes. `announced`: the torrent of that controller names that tracker in place of the one that works.
+ * A controller that has the pack and its torrent, with a tracker of its own, and a seeder that offers
+ * `offered` under the pack's name. The way to it for http counts what comes. `announced`: the torrent of that
+ * controller names that tracker in place of the one that works.
  */
 async function site(
   t: Test,

@@ -1,7 +1,7 @@
 /**
- * What a hostile program of an image tries, in Perl without a module; it says one line for each attempt: its name, and
- * what came of it. `outside` is a directory of this machine, `device` its file system's major and minor number, `host` a
- * process of it.
+ * What a hostile program of an image tries, in Perl without a module; it says one line for each attempt: its
+ * name, and what came of it. `outside` is a directory of this machine, `device` its file system's major and
+ * minor number, `host` a process of it.
  */
 export const attempts = (outside: string, device: readonly [number, number], host: number) => `
 my ($outside, $major, $minor, $host) = ('${outside}', ${device[0]}, ${device[1]}, ${host});

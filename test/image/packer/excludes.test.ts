@@ -113,7 +113,8 @@ t.test('patterns start at the image and leave out what they match, with all belo
 
 // rules 9.2
 t.test('both packers leave out the same', async t => {
-  // Every name as it is, and with characters of it replaced by wildcards, in a pseudo-random order that stays.
+  // Every name as it is, and with characters of it replaced by wildcards, in a pseudo-random order that
+  // stays.
   let seed = 7
   const next = (below: number) => {
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) & 0x7fffffff

@@ -139,7 +139,10 @@ t.test('no tree, no file', async t => {
 })
 
 t.test('an image that changes while it is packed fails the pack', async t => {
-  /** Packs with a compressor that takes nothing before `change` is done: tar waits, the first file in its hands. */
+  /**
+   * Packs with a compressor that takes nothing before `change` is done: tar waits, the first file in its
+   * hands.
+   */
   const packWhile = async (t: Test, change: (tree: string) => void, message: RegExp) => {
     const { directory, tree, output } = place(t)
     const [go, bin] = [join(directory, 'go'), directory]

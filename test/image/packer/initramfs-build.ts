@@ -1,4 +1,5 @@
-// Builds the initramfs of the tree named by the first argument, in a process that a test can kill. Says what it is told.
+// Builds the initramfs of the tree named by the first argument, in a process that a test can kill. Says what
+// it is told.
 import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
 import { kernel } from '../initramfs-tree.js'
 

@@ -23,7 +23,9 @@ t.jobs = 4
 const { signal } = new AbortController()
 type Settings = DistributionOptions['torrent']
 
-/** A tracker, a files directory with torrents a, b and c of three small images, and what the ini would say. */
+/**
+ * A tracker, a files directory with torrents a, b and c of three small images, and what the ini would say.
+ */
 async function cluster(t: Test) {
   const tracker = await openTracker(t)
   await tracker.start()

@@ -1,4 +1,5 @@
-// The shipped set-up of keepalived, with the real one on three machines (network namespaces): the address is where svcd writes.
+// The shipped set-up of keepalived, with the real one on three machines (network namespaces): the address is
+// where svcd writes.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,5 @@
-// docs/controllers.md, "Certificates that have expired": three members that let one another in by certificates.
+// docs/controllers.md, "Certificates that have expired": three members that let one another in by
+// certificates.
 import { copyFileSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'

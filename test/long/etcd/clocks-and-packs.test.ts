@@ -1,5 +1,6 @@
-// Three controllers on three members of a real etcd, each pair on a machine (a network namespace) of its own: clocks that differ, jump and
-// come back (rules 11.15, 11.16), and the one that packs dies (rules 11.19, 4.28).
+// Three controllers on three members of a real etcd, each pair on a machine (a network namespace) of its own:
+// clocks that differ, jump and come back (rules 11.15, 11.16), and the one that packs dies (rules 11.19,
+// 4.28).
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

@@ -1,4 +1,5 @@
-// The cases of the contract, on objects in a real etcd: asked of the controller that writes, and of one that follows it.
+// The cases of the contract, on objects in a real etcd: asked of the controller that writes, and of one that
+// follows it.
 import { cpSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -89,7 +90,10 @@ async function follow(t: Test, { c }: Stage, etcd: EtcdServer): Promise<void> {
   await until(async () => (await c.get('/config/node')).status === 200)
 }
 
-/** The loopback of another controller has no rights at the one that writes: an address of the world's network is in its place. */
+/**
+ * The loopback of another controller has no rights at the one that writes: an address of the world's network
+ * is in its place.
+ */
 const FROM = '10.141.7.7'
 
 /** What is otherwise with objects in etcd. `role`: what the daemon says of itself. */

@@ -29,7 +29,10 @@ function makeImage(daemon: Daemon, megabytes: number): void {
   writeFileSync(`${tree}/boot/initrd.img-6.1.0`, content(2 * MEGABYTE, 3))
 }
 
-/** The first one writes; the second one follows, and asks what the first one tells: its URL, or a way to it that counts. */
+/**
+ * The first one writes; the second one follows, and asks what the first one tells: its URL, or a way to it
+ * that counts.
+ */
 async function site(
   t: Test,
   { first: more = [], second: others = [] }: { first?: string[]; second?: string[] } = {}

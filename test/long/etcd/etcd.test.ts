@@ -1,4 +1,5 @@
-// What a store in etcd promises beside what every medium does: who lost the right to write commits nothing, ever.
+// What a store in etcd promises beside what every medium does: who lost the right to write commits nothing,
+// ever.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
@@ -172,7 +173,8 @@ t.test(
     isHeld = false
     t.equal(stored(store), 1)
     await set(store, 3)
-    // One number is that of the commit that was given up, the next one makes that impossible, and the third is the new commit.
+    // One number is that of the commit that was given up, the next one makes that impossible, and the third
+    // is the new commit.
     t.strictSame(await head(), { ...before, number: before.number + 3 })
     t.ok(late.length > 0)
     for (const text of await Promise.all(late.map(send => send()))) t.notMatch(text, '"succeeded":true')

@@ -12,8 +12,8 @@ import { scratch } from '../../support/scratch.js'
 import { until } from '../../support/until.js'
 import { runMachine, tail } from '../../support/virtual-machine.js'
 
-// Two controllers on one etcd, and a list of URLs (rules 4.28). A virtual machine boots and installs while the controller that
-// it asks, which is the one that writes, dies: at each step once. Some five minutes.
+// Two controllers on one etcd, and a list of URLs (rules 4.28). A virtual machine boots and installs while
+// the controller that it asks, which is the one that writes, dies: at each step once. Some five minutes.
 
 const addresses = ['10.141.0.1', '10.141.0.2'] as const
 const [first, second] = addresses.map(address => `http://${address}:7050`) as [string, string]
@@ -22,7 +22,9 @@ const ip = (n: number) => `10.141.0.1${n}`
 
 interface Loss {
   readonly at: string
-  /** The line of the console at which the controller is lost, and how long after it: files come slowly here. */
+  /**
+   * The line of the console at which the controller is lost, and how long after it: files come slowly here.
+   */
   readonly line: RegExp
   readonly afterMs?: number
   readonly signal?: 'SIGKILL' | 'SIGSTOP'

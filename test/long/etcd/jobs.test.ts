@@ -1,4 +1,5 @@
-// Records of requests in a real etcd: a pack runs on the controller that writes while something happens to that one.
+// Records of requests in a real etcd: a pack runs on the controller that writes while something happens to
+// that one.
 import { chmodSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -93,7 +94,10 @@ async function beginning(t: Test): Promise<[Daemon, Daemon, EtcdServer, string]>
   return [first, second, etcd, (await requests(first))[0]?.request_id ?? '']
 }
 
-/** Begins a pack that does not come to its end by itself; gives its id once its lines are in etcd, and the answer. */
+/**
+ * Begins a pack that does not come to its end by itself; gives its id once its lines are in etcd, and the
+ * answer.
+ */
 async function packing(daemon: Daemon, etcd: EtcdServer) {
   writeFileSync(held, '')
   const answer = daemon.request('GET', '/config/osimage/compute/_pack').catch(() => undefined)

@@ -32,7 +32,10 @@ requirePrograms('ssh', 'sshd', 'ssh-keygen', 'unshare', 'base64')
 const NAMES = ['admin-password', 'secret.key', 'token.key']
 const NOBODY = 65534
 
-/** An ssh server on loopback that lets root in by a key of the test; `path`: programs that come before those of the system. */
+/**
+ * An ssh server on loopback that lets root in by a key of the test; `path`: programs that come before those
+ * of the system.
+ */
 async function sshServer(t: Test, authorized: string, path = ''): Promise<number> {
   const directory = scratch(t)
   chmodSync(directory, 0o755)

@@ -1,4 +1,5 @@
-// DHCP and DNS of two controllers on a real etcd, with real servers: one lends the range, and both have equal zones with one serial.
+// DHCP and DNS of two controllers on a real etcd, with real servers: one lends the range, and both have equal
+// zones with one serial.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'

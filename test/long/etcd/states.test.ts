@@ -1,4 +1,5 @@
-// The states and boots of nodes in a real etcd: two controllers share them, and they come from files and go back.
+// The states and boots of nodes in a real etcd: two controllers share them, and they come from files and go
+// back.
 import { copyFileSync, cpSync, readFileSync } from 'node:fs'
 import { get } from 'node:http'
 import t from 'tap'

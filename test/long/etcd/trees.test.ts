@@ -1,4 +1,5 @@
-// Directories of images stay on the controller where they were made: what is asked of one that does not have them.
+// Directories of images stay on the controller where they were made: what is asked of one that does not have
+// them.
 import { existsSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { makeTree } from '../../image/small-tree.js'

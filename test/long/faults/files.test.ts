@@ -82,7 +82,10 @@ function byHand(type: string): Damage[] {
   ]
 }
 
-/** The error that a start throws for the objects of a state directory: the start itself takes too long for all of them. */
+/**
+ * The error that a start throws for the objects of a state directory: the start itself takes too long for all
+ * of them.
+ */
 async function inspected(state: string): Promise<Error | undefined> {
   try {
     const problems = await Store.inspect(storeOptions(state, settings, await secretBoxOf(state), '0.1.0'))

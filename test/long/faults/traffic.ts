@@ -10,8 +10,8 @@ function memoryMb(pid: number): number {
 }
 
 /**
- * Every kind of write to a real daemon, without a pause, while its disk fails and is well again. What was acknowledged
- * has to be there; what was refused, with 503 and a reason, must not.
+ * Every kind of write to a real daemon, without a pause, while its disk fails and is well again. What was
+ * acknowledged has to be there; what was refused, with 503 and a reason, must not.
  */
 export class Traffic {
   readonly #all = WRITERS.map(writer => new Known(writer))
@@ -81,7 +81,10 @@ export class Traffic {
     return { figures, wrong, acknowledged, refused: this.#refused, crashes: this.#crashes }
   }
 
-  /** Resolves when a write is taken and the service says that it is well; after 60 s it gives up, which is a crash. */
+  /**
+   * Resolves when a write is taken and the service says that it is well; after 60 s it gives up, which is a
+   * crash.
+   */
   async #isWell(): Promise<void> {
     const client = this.daemon.client()
     for (const giveUp = performance.now() + 60_000; performance.now() < giveUp; await delay(100)) {

@@ -12,8 +12,8 @@ import { scratch } from '../../support/scratch.js'
 import type { Machines, Outcome } from './machines.js'
 import type { Strangers } from './strangers.js'
 
-// Everything over its limit at once, while machines boot, images are downloaded and an admin imports 10,000 nodes: no
-// boot script fails, the admin is answered within a second, and the memory is given back.
+// Everything over its limit at once, while machines boot, images are downloaded and an admin imports 10,000
+// nodes: no boot script fails, the admin is answered within a second, and the memory is given back.
 
 requireRoot()
 
@@ -34,8 +34,8 @@ const seconds = Number(process.env.LOAD_SECONDS ?? 60)
 const files = Number(/Max open files +\d+ +(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1])
 if (files < 18_000 * share) throw new Error(`${files} open files are too few here; type: ulimit -Hn 65536`)
 
-// The machines and the strangers take no time of the controller's processors where they are machines of their own: the
-// daemon, which inherits this, goes before them.
+// The machines and the strangers take no time of the controller's processors where they are machines of their
+// own: the daemon, which inherits this, goes before them.
 setPriority(-5)
 
 const directory = scratch(t)
@@ -123,8 +123,8 @@ async function administer(client: Client, until: number): Promise<void> {
 }
 
 /**
- * The least memory within a minute after all have left. Lists are asked for meanwhile: what nobody uses any more is
- * collected when something new is made.
+ * The least memory within a minute after all have left. Lists are asked for meanwhile: what nobody uses any
+ * more is collected when something new is made.
  */
 async function memoryAfter(client: Client): Promise<number> {
   let leastMb = Number.POSITIVE_INFINITY
@@ -160,7 +160,8 @@ t.test('everything over its limit at once', { timeout: 900_000 }, async t => {
     t.equal((await client.post(path, body)).status, 201)
   const document = { config: { node: nodes(256, 0) } }
   t.equal((await client.post('/config/cluster/import', document)).status, 201)
-  // What this machine serves in peace, beside whatever else it does. Under fire it is asked for a quarter of each, which is half of all.
+  // What this machine serves in peace, beside whatever else it does. Under fire it is asked for a quarter of
+  // each, which is half of all.
   const quiet = {
     kept: await outcome(boots(80, 'kept', 100_000, 5)),
     new: await outcome(boots(81, 'new', 100_000, 5))

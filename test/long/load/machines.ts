@@ -1,8 +1,8 @@
 import { Agent, get } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-// A process of machines that boot, or that download images: node machines.mjs '<options as JSON>'. It ends by itself and
-// prints one line of JSON: what was asked, what failed, and how long it took.
+// A process of machines that boot, or that download images: node machines.mjs '<options as JSON>'. It ends by
+// itself and prints one line of JSON: what was asked, what failed, and how long it took.
 
 export interface Machines {
   readonly host: string
@@ -44,7 +44,9 @@ let refused = 0
 let failed = 0
 let bytes = 0
 
-/** Resolves with the status and the seconds of Retry-After; rejects when there is no whole answer within 60 s. */
+/**
+ * Resolves with the status and the seconds of Retry-After; rejects when there is no whole answer within 60 s.
+ */
 function ask(n: number, agent: Agent): Promise<{ status: number; retrySeconds: number; text: string }> {
   return new Promise((resolve, reject) => {
     const localAddress = `${network}.${1 + Math.floor(n / 200)}.${1 + (n % 200)}`

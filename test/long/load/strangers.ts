@@ -1,7 +1,8 @@
 import { connect, type Socket } from 'node:net'
 
-// A process of strangers: node strangers.mjs '<options as JSON>'. They keep so many connections open, each misused in the
-// same way; one that is closed is opened again a second later. Each second a line of JSON tells how many are open.
+// A process of strangers: node strangers.mjs '<options as JSON>'. They keep so many connections open, each
+// misused in the same way; one that is closed is opened again a second later. Each second a line of JSON
+// tells how many are open.
 
 /** What strangers do with a connection. */
 export type Misuse =
@@ -9,7 +10,9 @@ export type Misuse =
   | 'idle'
   /** Send a header and then a byte every two seconds. */
   | 'write slowly'
-  /** Send a header and then 168 bytes of the body in each second, which is a pace that a long body may have. */
+  /**
+   * Send a header and then 168 bytes of the body in each second, which is a pace that a long body may have.
+   */
   | 'send a body slowly'
   /** The same with a GET, which needs no body. */
   | 'send a body with a GET'

@@ -12,7 +12,8 @@ import { scratch } from '../../support/scratch.js'
 import type { Machines, Outcome } from './machines.js'
 import type { Misuse, Strangers } from './strangers.js'
 
-// Bodies that do not come take all descriptors that there are: machines get their boot scripts over new connections, each one of them.
+// Bodies that do not come take all descriptors that there are: machines get their boot scripts over new
+// connections, each one of them.
 
 // Machines and strangers take no time of the controller's processors where they are machines of their own.
 setPriority(-5)

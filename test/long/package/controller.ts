@@ -38,8 +38,8 @@ async function nodeTree(directory: string): Promise<void> {
 }
 
 /**
- * A machine in `directory` with a release and without Node. The package `deb` lies in it, a later version of it, and an image
- * for nodes. What it does at each boot is in guest.sh: first the phase `install`.
+ * A machine in `directory` with a release and without Node. The package `deb` lies in it, a later version of
+ * it, and an image for nodes. What it does at each boot is in guest.sh: first the phase `install`.
  */
 export async function makeController(
   directory: string,
@@ -49,7 +49,8 @@ export async function makeController(
   const tree = join(directory, 'tree')
   await treeOf(tree, release, [
     ...[kernel, 'systemd-sysv', 'dbus', 'udev', 'kmod', 'initramfs-tools', 'busybox'],
-    // The last one is what the package asks for in releases that have it apart: the machine has no way to a mirror.
+    // The last one is what the package asks for in releases that have it apart: the machine has no way to a
+    // mirror.
     ...['curl', 'dnsmasq', 'iproute2', 'openssh-client', 'procps', 'rsync', 'zstd', 'util-linux-extra']
   ])
   const root = join(tree, 'root')
@@ -83,8 +84,8 @@ export async function makeController(
 }
 
 /**
- * One boot of a controller, until it is off or wants to start again: its exit code, and what it found, by name. `onReady` is
- * called when it waits for a node to boot.
+ * One boot of a controller, until it is off or wants to start again: its exit code, and what it found, by
+ * name. `onReady` is called when it waits for a node to boot.
  */
 export async function bootController(controller: Controller, onReady: () => void) {
   const { disk, kernel, initrd, wire } = controller

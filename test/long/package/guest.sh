@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the machines of ../package.test.ts do at each boot, as one of its units: the next phase, whose findings it writes
-# to the console as lines "PROOF <name> <value>". The packages lie in /root/packages: old.deb and new.deb. The tree of an image
-# for nodes is /root/image.
+# What the machines of ../package.test.ts do at each boot, as one of its units: the next phase, whose findings
+# it writes to the console as lines "PROOF <name> <value>". The packages lie in /root/packages: old.deb and
+# new.deb. The tree of an image for nodes is /root/image.
 exec >/dev/console 2>&1
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 url=http://127.0.0.1:7050

@@ -1,4 +1,5 @@
-// Takes pictures of the status page: node test/compile.mjs && node .cache/js/test/long/page/pictures.js DIRECTORY [NODES …]
+// Takes pictures of the status page: node test/compile.mjs && node .cache/js/test/long/page/pictures.js
+// DIRECTORY [NODES …]
 import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
