@@ -8,6 +8,7 @@ import { routes } from '../dist/api/routes.js'
 import { fileVariables } from '../dist/boot/node-files.js'
 import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
+import { errorsDocument } from '../dist/error-codes.js'
 import { troubleshootingDocument } from '../dist/monitor/why.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
 import { dnsTemplates } from '../dist/services/dns/variables.js'
@@ -19,6 +20,7 @@ const write = (name, text) => writeFileSync(join(root, 'docs', name), text)
 
 // The table is only looked at: no handler is called, so the daemon's parts need not exist.
 const table = routes({ config: loadConfig(join(root, 'etc/svcd.ini'), []) })
+write('errors.md', errorsDocument())
 write('api.md', apiDocument(table, read('api-intro.md')))
 const templates = {
   ...bootTemplates,

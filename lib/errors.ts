@@ -1,39 +1,46 @@
+import { type CodeOf, defaultCode, type ErrorCode } from './error-codes.js'
+
 /**
  * The one family of errors that becomes an http answer: thrown where the fact is known, mapped once by the
  * server. `message` is one sentence that names the object and the field (rules 1.5).
  */
 export class ServiceError extends Error {
   override readonly name: string = 'ServiceError'
+  readonly code: ErrorCode
   constructor(
     readonly status: number,
     message: string,
     readonly headers: Readonly<Record<string, string>> = {},
-    options?: ErrorOptions
+    { code = defaultCode(status), ...options }: ErrorOptions & { readonly code?: ErrorCode } = {}
   ) {
     // Where a refusal was thrown is told to nobody, and finding out costs more than the refusal.
     const { stackTraceLimit } = Error
     if (status < 500) Error.stackTraceLimit = 0
     super(message, options)
     Error.stackTraceLimit = stackTraceLimit
+    this.code = code
   }
 }
 
 /** 400: the request itself, or what it asks for, breaks a rule. */
-export const badRequest = (message: string) => new ServiceError(400, message)
+export const badRequest = (message: string, code?: CodeOf<400>) => coded(400, message, code)
 /** 401: no valid credential where one is needed. */
-export const unauthorized = (message: string) => new ServiceError(401, message)
+export const unauthorized = (message: string, code?: CodeOf<401>) => coded(401, message, code)
 /** 403: a valid credential that may not do this. */
-export const forbidden = (message: string) => new ServiceError(403, message)
+export const forbidden = (message: string, code?: CodeOf<403>) => coded(403, message, code)
 /** 404: no such route or object. */
-export const notFound = (message: string) => new ServiceError(404, message)
+export const notFound = (message: string, code?: CodeOf<404>) => coded(404, message, code)
 /** 405 with `Allow`. */
 export const methodNotAllowed = (message: string, allow: readonly string[]) =>
   new ServiceError(405, message, { Allow: allow.join(', ') })
 /** 413: the body is larger than `[http] max_body`. */
 export const tooLarge = (message: string) => new ServiceError(413, message)
 /** 503: the daemon cannot do it now; nothing was changed. */
-export const unavailable = (message: string, cause?: unknown) =>
-  new ServiceError(503, message, {}, cause === undefined ? undefined : { cause })
+export const unavailable = (message: string, code?: CodeOf<503>, cause?: unknown) =>
+  coded(503, message, code, cause === undefined ? {} : { cause })
 /** 503 with the seconds after which another try may go well. */
-export const tryLater = (message: string, seconds: number) =>
-  new ServiceError(503, message, { 'Retry-After': String(seconds) })
+export const tryLater = (message: string, seconds: number, code: CodeOf<503> = 'busy') =>
+  new ServiceError(503, message, { 'Retry-After': String(seconds) }, { code })
+
+const coded = (status: number, message: string, code?: ErrorCode, more: ErrorOptions = {}) =>
+  new ServiceError(status, message, {}, code === undefined ? more : { ...more, code })

@@ -6,6 +6,7 @@ import { checkout } from './support/programs.js'
 
 /** The words that every room speaks: these know nothing and are imported by all. */
 const GROUND = [
+  'error-codes',
   'errors',
   'certificate-fault',
   'did-you-mean',
@@ -173,15 +174,15 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   version: [],
   'ask-controller': [],
   disk: ['errors'],
+  errors: ['error-codes'],
   background: ['concurrency'],
   // The work of requests is shared by network, and refused where too much waits.
   concurrency: ['errors', 'source'],
   log: ['log-output'],
   ...Object.fromEntries(
-    GROUND.filter(room => !['disk', 'concurrency', 'background', 'log'].includes(room)).map(room => [
-      room,
-      []
-    ])
+    GROUND.filter(room => !['disk', 'concurrency', 'background', 'log', 'errors'].includes(room)).map(
+      room => [room, []]
+    )
   )
 }
 

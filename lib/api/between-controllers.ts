@@ -121,8 +121,8 @@ export function copyRoutes(
     const file = join(config.paths.files, name)
     if (isServed(model.view.index, name)) return { name, file }
     // The asker has heard of an image that names it; this controller may hear it later.
-    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`)
-    throw notFound(`no OS image names the file ${name}`)
+    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`, 'image-unusable')
+    throw notFound(`no OS image names the file ${name}`, 'no-file')
   }
   /** Whether svcd made it: such a file gets its name when it is whole. */
   const isPacked = (name: string) =>

@@ -80,7 +80,10 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const sha256 = param(request, 'sha256')
         const text = library.text(sha256)
         if (!text)
-          throw notFound(`there is no library ${sha256}: the node's install script names the present one`)
+          throw notFound(
+            `there is no library ${sha256}: the node's install script names the present one`,
+            'no-file'
+          )
         const headers = { ...unchanging, ETag: `"${sha256}"` }
         return { status: 200, bytes: text, type: 'text/plain; charset=utf-8', headers }
       }
@@ -123,7 +126,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const { caller } = request
         const role = param(request, 'role')
         if (caller.kind === 'node' && !boot.rolesOf(caller.node).includes(role))
-          throw forbidden(`node ${caller.node} does not have the role ${role}`)
+          throw forbidden(`node ${caller.node} does not have the role ${role}`, 'node-not-permitted')
         return payload(join(config.paths.roles, role), `role ${role}`, 'multi-user.target')
       }
     }),
@@ -148,7 +151,8 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const bytes = await nodeFiles.tar(node, !own, () => {
           if (own && generationOf(model.view, node) !== own.generation)
             throw unauthorized(
-              `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`
+              `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`,
+              'invalid-token'
             )
         })
         // The token that it sent runs out one day.
@@ -189,7 +193,7 @@ function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer 
   // iPXE 2.0 asks for it before each boot, there or not.
   const ended = name === autoexec ? undefined : trace.bootFile(name, directory !== '', request)
   if (directory === '')
-    throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`)
+    throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`, 'no-file')
   return { status: 200, file: join(directory, name), ...(ended ? { ended } : {}) }
 }
 
@@ -203,16 +207,19 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
   const pack = packOf(name)
   if (!source.loopback && !boot.isInside(source)) {
     if (caller.kind === 'anonymous')
-      throw unauthorized(`${source.address} lies in no configured network; a token is needed`)
+      throw unauthorized(
+        `${source.address} lies in no configured network; a token is needed`,
+        'wrong-address'
+      )
     if (
       caller.kind === 'node' &&
       !boot.installs(caller.node, pack) &&
       !images.installing.isGiven(caller.node, pack)
     )
-      throw forbidden(`${name} is not the image of node ${caller.node}`)
+      throw forbidden(`${name} is not the image of node ${caller.node}`, 'node-not-permitted')
   }
   if (!model.view.index.isImageFile('pack', pack))
-    throw notFound(`no OS image names the packed image ${name}`)
+    throw notFound(`no OS image names the packed image ${name}`, 'no-file')
   const ended = trace.packedFile(name, request)
   return { status: 200, file: join(config.paths.files, name), ...(ended ? { ended } : {}) }
 }

@@ -138,7 +138,8 @@ const notGone = (name: string, { config, shared }: Parts): ServiceError =>
 
 function isDryRun({ query }: ApiRequest): boolean {
   const [given = 'no', ...more] = query.getAll('dryrun')
-  if (more.length > 0 || !['yes', 'no'].includes(given)) throw badRequest('import: dryrun must be yes or no')
+  if (more.length > 0 || !['yes', 'no'].includes(given))
+    throw badRequest('import: dryrun must be yes or no', 'invalid-import')
   return given === 'yes'
 }
 
@@ -219,7 +220,7 @@ function shown({ config, model, shared, agreed }: Parts): JsonObject {
 /** The settings in a posted cluster object; the rest of it must be as it is read (rules 1.8, 2.4). */
 function changeable(given: JsonValue, parts: Parts): JsonObject {
   const now = shown(parts)
-  if (!isObject(given)) throw badRequest('cluster: the body must be an object')
+  if (!isObject(given)) throw badRequest('cluster: the body must be an object', 'invalid-body')
   const settings: JsonObject = {}
   for (const [key, value] of Object.entries(given)) {
     if (key.startsWith('_')) continue

@@ -69,10 +69,11 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       output: object({ message: string('queued'), ...(outcomes({ [part]: group }).properties as Schema) }),
       handler: async (request, { hostlist }) => {
         const nodes = await inTurns(nodesIn(parts, hostlist, model.view), request)
-        if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`)
+        if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
         if (nodes.length > MOST_NODES)
           throw badRequest(
-            `${command}: field "hostlist" names ${nodes.length} nodes, and ${MOST_NODES} are the most`
+            `${command}: field "hostlist" names ${nodes.length} nodes, and ${MOST_NODES} are the most`,
+            'invalid-set'
           )
         const job = await control.submit(nodes, command, actorOf(request))
         // Its record tells how it ends.
@@ -101,7 +102,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         const poll = asked && (await jobs.pollResults(id, caller.user))
         if (!poll)
           throw notFound(
-            `there is no request ${id} about the power of nodes, or you were told its end already`
+            `there is no request ${id} about the power of nodes, or you were told its end already`,
+            'no-job'
           )
         return ok(told(id, asked.part, asked.command, poll))
       }

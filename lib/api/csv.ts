@@ -67,7 +67,8 @@ export class Refusals {
     const more = this.#more + Math.max(0, told.length - MOST_TOLD)
     const rest = more > 0 ? `; and ${more} more` : ''
     throw badRequest(
-      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_TOLD).join('; '))}${rest}`
+      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_TOLD).join('; '))}${rest}`,
+      'invalid-table'
     )
   }
 }
@@ -83,7 +84,8 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
   const [delimiter = ','] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
   if (delimiter !== ',' && delimiter !== ';')
     throw badRequest(
-      `the table is refused, nothing was changed: its cells are separated by ${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`
+      `the table is refused, nothing was changed: its cells are separated by ${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`,
+      'invalid-table'
     )
   const lines: Line[] = []
   const seen = new Map<string, number>()
@@ -102,7 +104,8 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
     }
     line = end + 1
   }
-  if (head === undefined) throw badRequest('the table is empty: its first line must name the fields')
+  if (head === undefined)
+    throw badRequest('the table is empty: its first line must name the fields', 'invalid-table')
   return lines
 }
 
@@ -120,7 +123,10 @@ async function* records(text: string, delimiter: string) {
   } catch (error) {
     if (error instanceof ServiceError) throw error
     const { message, lines } = error as CsvError & { readonly lines?: number }
-    throw badRequest(`the table cannot be read${lines === undefined ? '' : ` in line ${lines}`}: ${message}`)
+    throw badRequest(
+      `the table cannot be read${lines === undefined ? '' : ` in line ${lines}`}: ${message}`,
+      'invalid-table'
+    )
   }
 }
 
@@ -141,7 +147,8 @@ interface Column {
 function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)
     throw badRequest(
-      `the table is refused, nothing was changed: it has ${record.length} columns, and ${MOST_COLUMNS} are the most`
+      `the table is refused, nothing was changed: it has ${record.length} columns, and ${MOST_COLUMNS} are the most`,
+      'invalid-table'
     )
   const shown = record.map(name => unguarded(name.trim()))
   const names = shown.map(name => meant(type, name))

@@ -23,13 +23,16 @@ const body: Body<readonly Partial<DnsRecordDoc>[]> = {
     const all = Array.isArray(given) ? given : [given]
     if (all.length === 0 || all.length > MOST_RECORDS)
       throw badRequest(
-        `${about}: ${all.length} are given: give at least one, and ${MOST_RECORDS} at the most`
+        `${about}: ${all.length} are given: give at least one, and ${MOST_RECORDS} at the most`,
+        'too-many'
       )
     const seen = new Set<string>()
     return all.map(entry => {
-      if (!isObject(entry)) throw badRequest(`${about}: the body must be a list of objects with "host"`)
+      if (!isObject(entry))
+        throw badRequest(`${about}: the body must be a list of objects with "host"`, 'invalid-body')
       const record: Partial<DnsRecordDoc> = Object.fromEntries(readFields(about, recordFields, entry))
-      if (record.host && seen.has(record.host)) throw badRequest(`${about} ${record.host} is given twice`)
+      if (record.host && seen.has(record.host))
+        throw badRequest(`${about} ${record.host} is given twice`, 'given-twice')
       seen.add(record.host ?? '')
       return record
     })
@@ -84,7 +87,8 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
         await model.change(actorOf(request), tx => {
           const had = model.get('network', name, tx).dns_records ?? []
           const left = had.filter(record => record.host !== host)
-          if (left.length === had.length) throw notFound(`network ${name} has no DNS record ${host}`)
+          if (left.length === had.length)
+            throw notFound(`network ${name} has no DNS record ${host}`, 'no-object')
           put(tx, name, left)
         })
         return { status: 204 }

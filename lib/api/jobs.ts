@@ -41,7 +41,11 @@ export async function finish(
   } catch (error) {
     if (error instanceof ServiceError && error.status !== 503) throw error
     const reason = error instanceof Error ? error.message : String(error)
-    throw unavailable(error instanceof JobStoppedError ? reason : `${job.name}: ${reason}`, error)
+    throw unavailable(
+      error instanceof JobStoppedError ? reason : `${job.name}: ${reason}`,
+      'unavailable',
+      error
+    )
   }
   return done(status, message)
 }
@@ -87,7 +91,8 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
         const { caller } = request
         if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
         const poll = await jobs.poll(idOf(request), caller.user)
-        if (!poll) throw notFound(`there is no request ${idOf(request)}, or you were told its end already`)
+        if (!poll)
+          throw notFound(`there is no request ${idOf(request)}, or you were told its end already`, 'no-job')
         return ok({ request_id: idOf(request), ...poll })
       }
     })
@@ -102,7 +107,7 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
       handler: request => {
         const id = idOf(request)
         if (!jobs.cancel(id, actorOf(request).who))
-          throw notFound(`there is no request ${id}, or it has ended`)
+          throw notFound(`there is no request ${id}, or it has ended`, 'no-job')
         return done(200, `request ${id} is cancelled`)
       }
     }),
@@ -124,7 +129,7 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
       ),
       handler: async request => {
         const record = await jobs.record(idOf(request))
-        if (!record) throw notFound(`there is no request ${idOf(request)}`)
+        if (!record) throw notFound(`there is no request ${idOf(request)}`, 'no-job')
         const { lines, results } = record
         return ok({ monitor: { request: { [record.id]: { ...shownSummary(record), lines, results } } } })
       }

@@ -57,12 +57,14 @@ function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
       const names = Object.keys(known)
       const there = names.length === 0 ? 'none is known here' : `there is ${names.join(', ')}`
       throw badRequest(
-        `query key ${JSON.stringify(key.slice(0, 100))} is not known${didYouMean(key, names)}: ${there}`
+        `query key ${JSON.stringify(key.slice(0, 100))} is not known${didYouMean(key, names)}: ${there}`,
+        'unknown-query'
       )
     }
     const words = (known[key] as Schema).enum as readonly string[] | undefined
     const takes = words ? `; it must be ${words.join(' or ')}` : ''
-    if (query.getAll(key).length > 1) throw badRequest(`query key "${key}" stands there twice${takes}`)
+    if (query.getAll(key).length > 1)
+      throw badRequest(`query key "${key}" stands there twice${takes}`, 'unknown-query')
   }
 }
 
@@ -180,9 +182,11 @@ function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
   const wanted = (key: string) => {
     const names = query.get(key)?.split(',')
     const most = key === 'sort' ? MOST_SORTED : MOST_COLUMNS
-    if (names && names.length > most) throw badRequest(`query key "${key}" names more than ${most} fields`)
+    if (names && names.length > most)
+      throw badRequest(`query key "${key}" names more than ${most} fields`, 'unknown-query')
     const twice = names?.find((name, i) => names.indexOf(name) < i)
-    if (twice !== undefined) throw badRequest(`query key "${key}" names ${JSON.stringify(twice)} twice`)
+    if (twice !== undefined)
+      throw badRequest(`query key "${key}" names ${JSON.stringify(twice)} twice`, 'unknown-query')
     return names
   }
   const fields = wanted('fields')
@@ -203,7 +207,8 @@ export const isPretty = (query: URLSearchParams) => choice(query, 'pretty', ['no
 /** The value of a query key that takes one of these words, the first one without it; throws 400. */
 export function choice(query: URLSearchParams, key: string, words: readonly [string, ...string[]]): string {
   const given = query.get(key) ?? words[0]
-  if (!words.includes(given)) throw badRequest(`query key "${key}" must be one of ${words.join(', ')}`)
+  if (!words.includes(given))
+    throw badRequest(`query key "${key}" must be one of ${words.join(', ')}`, 'unknown-query')
   return given
 }
 
@@ -226,7 +231,8 @@ function columnOf({ title, item }: Listing, name: string): Column {
   if (hasInterfaces && dot > 0 && shownNames(components.interface).includes(field)) return { name, field, of }
   const more = hasInterfaces ? ', and fields of an interface such as BOOTIF.ipaddress' : ''
   throw badRequest(
-    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; it has ${known.join(', ')}${more}`
+    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; it has ${known.join(', ')}${more}`,
+    'unknown-query'
   )
 }
 

@@ -47,7 +47,10 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       const isMove = before !== undefined && typeof to === 'string' && to !== before
       if (!isMove || !(error instanceof ServiceError) || error.status !== 400) throw error
       const way = `svcctl network renumber ${name} ${to}, or POST /config/network/${name}/_renumber`
-      throw badRequest(`${error.message}; to move the network with all its addresses: ${way}`)
+      throw badRequest(
+        `${error.message}; to move the network with all its addresses: ${way}`,
+        'address-outside-network'
+      )
     }
   }
   const objects = objectRoutes(parts, 'network', { updated: 200, cloned: 204, deleted: 201, save })

@@ -33,11 +33,14 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
     yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
-  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`, 'unknown-node-set')
   // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
   const [told, more] = yield* toldOf(missing)
-  throw notFound(`node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`)
+  throw notFound(
+    `node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`,
+    'unknown-node-set'
+  )
 }
 
 /** Names folded, where that is short; else the first of them, and how many more there are. */
@@ -80,27 +83,32 @@ function* membersOf(
   if (group === 'all') return view.names('node')
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status' && value === '')
-    throw badRequest('node set: @status: needs a word behind it, as in @status:installer.failed')
+    throw badRequest(
+      'node set: @status: needs a word behind it, as in @status:installer.failed',
+      'invalid-set'
+    )
   if (kind === 'status') return yield* inState(status, value, view)
   if (kind === 'stale') {
-    if (value !== 'yes') throw badRequest(`node set: ${STALE}`)
+    if (value !== 'yes') throw badRequest(`node set: ${STALE}`, 'invalid-set')
     return yield* findingStale({ view, cluster: model.cluster }, boots)
   }
   if (kind === 'osimage') {
     if (!view.get('osimage', value))
       throw notFound(
-        `node set: there is no OS image ${cut(value)}${didYouMean(value, view.names('osimage'))}`
+        `node set: there is no OS image ${cut(value)}${didYouMean(value, view.names('osimage'))}`,
+        'unknown-node-set'
       )
     return yield* findingMembers(view, 'osimage', value)
   }
   if (kind !== undefined)
     throw badRequest(
-      `node set: @${cut(kind)}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`
+      `node set: @${cut(kind)}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`,
+      'invalid-set'
     )
   if (!view.get('group', group)) {
     if (group === 'failed') return yield* failing({ status, boots }, view)
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
-    throw notFound(`node set: there is no group ${cut(group)}${meant}`)
+    throw notFound(`node set: there is no group ${cut(group)}${meant}`, 'unknown-node-set')
   }
   return view.index.members(group)?.all.values ?? []
 }
@@ -123,7 +131,8 @@ function* inState(status: Needed['status'], word: string, view: View): Generator
   if (found.length > 0 || isKnown) return found
   throw badRequest(
     `node set: @status:${word.slice(0, 100)}: no node has reported such a state; those of an installation are ` +
-      `installer.${installSteps.join(', ')}`
+      `installer.${installSteps.join(', ')}`,
+    'invalid-set'
   )
 }
 

@@ -21,7 +21,10 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
     },
     ({ osimage, dryrun, nodry }, about) => {
       if (dryrun !== null && dryrun === nodry)
-        throw badRequest(`${about}: field "dryrun" and field "nodry" say the opposite of each other`)
+        throw badRequest(
+          `${about}: field "dryrun" and field "nodry" say the opposite of each other`,
+          'invalid-field'
+        )
       return { osimage, dryrun: dryrun === true || nodry === false }
     }
   )
@@ -67,7 +70,8 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
       handler: async (request, text) => {
         if (request.query.get('format') !== 'csv')
           throw badRequest(
-            'POST /config/node takes a table, with ?format=csv; one node is posted to its own path'
+            'POST /config/node takes a table, with ?format=csv; one node is posted to its own path',
+            'invalid-body'
           )
         const refusals = new Refusals()
         const lines = await readTable(text, objectTypes.node, refusals)

@@ -191,7 +191,8 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         const name = nameOf(request)
         const pick = picked(request, 'changed')
         if (pick) {
-          if (given.newName !== undefined) throw badRequest(`${title} set ${name}: a set cannot be renamed`)
+          if (given.newName !== undefined)
+            throw badRequest(`${title} set ${name}: a set cannot be renamed`, 'invalid-set')
           return saveSet(parts, type, pick, given, request)
         }
         if (request.caller.kind === 'node') {
@@ -292,7 +293,7 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       output: ref('message'),
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
-          throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`)
+          throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`, 'invalid-set')
         return saveSet(parts, type, pick(set), given, request)
       }
     }),
@@ -352,7 +353,8 @@ const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc:
 
 /** What a node's own token may post of its node: inventory and its provision interface's address (rules 4.8). */
 function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void {
-  const refuse = (what: string) => forbidden(`the token of node ${node.name} may not change ${what}`)
+  const refuse = (what: string) =>
+    forbidden(`the token of node ${node.name} may not change ${what}`, 'node-not-permitted')
   for (const field of given.values.keys())
     if (field !== 'vendor' && field !== 'assettag') throw refuse(`field "${field}"`)
   if (given.newName !== undefined) throw refuse('its name')
@@ -439,7 +441,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
       handler: request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]
         const found = shown(name).find(entry => entry.interface === wanted)
-        if (!found) throw notFound(`${type} ${name} has no interface ${wanted}`)
+        if (!found) throw notFound(`${type} ${name} has no interface ${wanted}`, 'no-interface')
         return okTwice(type, name, { interfaces: [found] })
       }
     }),

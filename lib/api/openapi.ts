@@ -40,7 +40,7 @@ function operation(route: ApiRoute): object {
   const { says, token } = accessOf(route)
   const security = securityOf[token]
   const answer = (code: number): Schema | undefined =>
-    code === 204 ? undefined : code < 400 && route.output ? route.output : ref('message')
+    code === 204 ? undefined : code >= 400 ? ref('refusal') : (route.output ?? ref('message'))
   return {
     operationId: operationId(route),
     summary: route.summary,

@@ -23,7 +23,10 @@ const kernel = bodyOf(
   (values, about): KernelWish => {
     const wish = Object.entries(values).filter(([, value]) => value !== null)
     if (wish.length === 0)
-      throw badRequest(`${about}: one of the fields ${Object.keys(values).join(', ')} is needed`)
+      throw badRequest(
+        `${about}: one of the fields ${Object.keys(values).join(', ')} is needed`,
+        'missing-field'
+      )
     return Object.fromEntries(wish)
   }
 )
@@ -48,7 +51,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       refuses: [400],
       summary: 'Not supported: an image is posted to its own path',
       handler: () => {
-        throw badRequest('an OS image is posted to /config/osimage/{osimage}')
+        throw badRequest('an OS image is posted to /config/osimage/{osimage}', 'invalid-body')
       }
     }),
     get(`${one}/_pack`, {

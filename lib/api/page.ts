@@ -56,7 +56,7 @@ export function pageRoutes(): ApiRoute[] {
   const answer = (name: string, request: ApiRequest) => {
     files ??= readFiles()
     const file = files.get(name)
-    if (!file) throw notFound(`there is no file ${name} of the status page`)
+    if (!file) throw notFound(`there is no file ${name} of the status page`, 'no-file')
     return takesGzip(request.headers['accept-encoding']) ? file.zipped : file.plain
   }
   return [

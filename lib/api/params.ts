@@ -20,7 +20,8 @@ type Check = (value: string) => string
 const name =
   (what: string, rule: string, test: (value: string) => boolean): Check =>
   value => {
-    if (!test(value)) throw badRequest(`${what} ${JSON.stringify(value)}: a name must be ${rule}`)
+    if (!test(value))
+      throw badRequest(`${what} ${JSON.stringify(value)}: a name must be ${rule}`, 'invalid-name')
     return value
   }
 const plain = (what: string) => name(what, objectNameRule, isObjectName)
@@ -33,7 +34,7 @@ const object = (type: TypeName) => {
 const sought =
   (what: string, test: (value: string) => boolean): Check =>
   value => {
-    if (!test(value)) throw notFound(`there is no ${what} ${JSON.stringify(value)}`)
+    if (!test(value)) throw notFound(`there is no ${what} ${JSON.stringify(value)}`, 'no-object')
     return value
   }
 
@@ -41,7 +42,7 @@ const parsed =
   (what: string, parse: (value: string) => string | undefined): Check =>
   value => {
     const canonical = parse(value)
-    if (canonical === undefined) throw badRequest(`${JSON.stringify(value)} is not ${what}`)
+    if (canonical === undefined) throw badRequest(`${JSON.stringify(value)} is not ${what}`, 'invalid-field')
     return canonical
   }
 /** A MAC as boot loaders send it: some put the kind of the hardware before it, 01 for Ethernet. */

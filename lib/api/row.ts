@@ -162,7 +162,8 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
       const body = place.at === undefined ? request.body : open(request, place.at, place.besides)
       if (!isObject(body))
         throw badRequest(
-          `${about}: the body must be an object with ${required.map(name => `"${name}"`).join(' and ')}`
+          `${about}: the body must be an object with ${required.map(name => `"${name}"`).join(' and ')}`,
+          'invalid-body'
         )
       const values = readFields(about, table, body, named === undefined ? undefined : param(request, named))
       const all = Object.fromEntries(table.map(({ name }) => [name, values.get(name) ?? null]))
@@ -202,7 +203,7 @@ export function open(
   let where = root
   let inner = only(body, root, 'the body', besides)
   for (const step of steps.map(step => fill(step, request))) {
-    if (!isObject(inner)) throw badRequest(`"${where}" in the body must be an object`)
+    if (!isObject(inner)) throw badRequest(`"${where}" in the body must be an object`, 'invalid-body')
     inner = only(inner, step, `"${where}" in the body`)
     where = `${where}.${step}`
   }
@@ -212,7 +213,7 @@ export function open(
 function only(value: JsonObject, key: string, where: string, besides: readonly string[] = []): JsonValue {
   for (const other of Object.keys(value))
     if (other !== key && !besides.includes(other))
-      throw badRequest(`${where} holds "${other}" where only "${key}" belongs`)
-  if (!Object.hasOwn(value, key)) throw badRequest(`${where} holds no "${key}"`)
+      throw badRequest(`${where} holds "${other}" where only "${key}" belongs`, 'invalid-body')
+  if (!Object.hasOwn(value, key)) throw badRequest(`${where} holds no "${key}"`, 'invalid-body')
   return value[key] as JsonValue
 }

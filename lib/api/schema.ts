@@ -130,7 +130,14 @@ export const components = {
     Schema
   >),
   interface: object(properties(interfaceEntry), ['interface']),
-  message: object({ message: string('what happened, or what is wrong with which field') }, ['message']),
+  message: object({ message: string('what happened') }, ['message']),
+  refusal: object(
+    {
+      message: string('what is wrong with which field'),
+      code: string('a stable word for programs (docs/errors.md)')
+    },
+    ['message', 'code']
+  ),
   secret: object(properties(secretEntry)),
   osimagetag: object({
     name: string('tag'),

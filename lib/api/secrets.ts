@@ -76,9 +76,11 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
       const [owner, name] = [`${type} ${ownerOf(request)}`, param(request, 'secret')]
       const inner = opened(request)
       const entry = Array.isArray(inner) && inner.length === 1 ? inner[0] : inner
-      if (!isObject(entry)) throw badRequest(`${owner}: secret ${name}: the body must be one secret`)
+      if (!isObject(entry))
+        throw badRequest(`${owner}: secret ${name}: the body must be one secret`, 'invalid-body')
       const [given] = readSecrets(owner, [{ name, ...entry }])
-      if (given?.name !== name) throw badRequest(`${owner}: secret ${name}: field "name" is not ${name}`)
+      if (given?.name !== name)
+        throw badRequest(`${owner}: secret ${name}: field "name" is not ${name}`, 'invalid-field')
       return given
     }
   }
@@ -110,7 +112,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
         const { name } = model.get(type, ownerOf(request))
         const wanted = param(request, 'secret')
         const found = shown(parts, type, name, request.caller).find(entry => entry.name === wanted)
-        if (!found) throw notFound(`${type} ${name} has no secret ${wanted}`)
+        if (!found) throw notFound(`${type} ${name} has no secret ${wanted}`, 'no-object')
         return answer({ [type]: { [name]: [found] } })
       }
     }),
@@ -136,7 +138,10 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
       handler: async (request, { newName, name, ...fields }) => {
         const owner = ownerOf(request)
         if (newName === undefined)
-          throw badRequest(`${type} ${owner}: secret ${name}: field "newsecretname" is missing`)
+          throw badRequest(
+            `${type} ${owner}: secret ${name}: field "newsecretname" is missing`,
+            'missing-field'
+          )
         await model.change(actorOf(request), tx => {
           model.get(type, owner, tx)
           cloneSecret(tx, type, owner, name, newName)

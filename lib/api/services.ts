@@ -85,6 +85,6 @@ async function attempted<T>(work: Promise<T>): Promise<T> {
     return await work
   } catch (error) {
     if (error instanceof ServiceError) throw error
-    throw unavailable(error instanceof Error ? error.message : String(error), error)
+    throw unavailable(error instanceof Error ? error.message : String(error), 'unavailable', error)
   }
 }

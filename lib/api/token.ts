@@ -39,7 +39,7 @@ export function tokenRoutes({ logins, tokens, shared }: Parts): ApiRoute[] {
       handler: async ({ source, headers }, { username, password }) => {
         refuseForeignPage(headers)
         const user = await logins.login(username, password, source.address)
-        if (!user) throw unauthorized('user name or password is wrong')
+        if (!user) throw unauthorized('user name or password is wrong', 'wrong-password')
         return { status: 201, body: { token: tokens.issueUser(user.user, user.role) } }
       }
     }),

@@ -119,13 +119,17 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   if (meaning.token === 'unread') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
-    if (meaning.token === 'needed') throw unauthorized('the header x-access-tokens holds no token')
+    if (meaning.token === 'needed')
+      throw unauthorized('the header x-access-tokens holds no token', 'invalid-token')
     return anonymous
   }
   const caller = typeof token === 'string' ? identify(options, token) : undefined
   if (!caller) {
     if (meaning.lenient) return anonymous
-    throw unauthorized('the token in x-access-tokens is not valid; ask for a new one: POST /token')
+    throw unauthorized(
+      'the token in x-access-tokens is not valid; ask for a new one: POST /token',
+      'invalid-token'
+    )
   }
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
   if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, meaning, route)
@@ -142,7 +146,8 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
-    `a browser has asked (header ${sent}), and this is for machines: any web page could have it ask. With curl it works`
+    `a browser has asked (header ${sent}), and this is for machines: any web page could have it ask. With curl it works`,
+    'browser-refused'
   )
 }
 
@@ -157,7 +162,8 @@ export function refuseForeignPage({
 }: RequestHead['headers']): void {
   const isForeign =
     origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== host.toLowerCase())
-  if (isForeign || site === 'cross-site') throw forbidden('a page of another site has asked for a token')
+  if (isForeign || site === 'cross-site')
+    throw forbidden('a page of another site has asked for a token', 'browser-refused')
 }
 
 function meaningIn({ access }: Guarded, head: RequestHead): Meaning {
@@ -178,16 +184,17 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
 }
 
 function checkNode(node: string, meaning: Meaning, head: RequestHead): void {
-  if (meaning.node === undefined) throw forbidden(`the token of node ${node} does not reach this`)
+  if (meaning.node === undefined)
+    throw forbidden(`the token of node ${node} does not reach this`, 'node-not-permitted')
   const named = head.params.node
   if (meaning.node === 'own' && named !== undefined && named !== node)
-    throw forbidden(`the token of node ${node} is not one for node ${named}`)
+    throw forbidden(`the token of node ${node} is not one for node ${named}`, 'node-not-permitted')
 }
 
 function checkViewer({ user, role }: { user: string; role: Role }, meaning: Meaning, route: Guarded): void {
   if (!refusesViewers(meaning, route)) return
   const what = route.effect === 'changes' ? 'change anything' : 'see this'
-  throw forbidden(`user ${user} (${role}) may not ${what}`)
+  throw forbidden(`user ${user} (${role}) may not ${what}`, 'role-not-permitted')
 }
 
 /** Whether the caller may do everything (rules 5.2). */

@@ -85,17 +85,21 @@ export class ControllerQuestions {
     const [, said = '', time, number = '', proof = ''] =
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
-      throw unauthorized('controllers of this cluster alone may ask for this')
+      throw unauthorized('controllers of this cluster alone may ask for this', 'unproven-controller')
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
-      throw unauthorized(clocksApart('this controller', 'the controller that asks', aheadMs))
+      throw unauthorized(
+        clocksApart('this controller', 'the controller that asks', aheadMs),
+        'unproven-controller'
+      )
     if (this.#taken.isForgotten(Number(time), now))
       throw unauthorized(
-        'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ'
+        'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ',
+        'unproven-controller'
       )
     if (!this.#taken.take(number, Number(time), now))
-      throw unauthorized('this was asked before, and is answered once')
+      throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
   }
 
   /** The proof of what is answered to a question with these headers. */
@@ -168,7 +172,10 @@ export class ForwardedRequests {
         String(header)
       ) ?? []
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
-      throw badRequest(`the header ${FORWARDED} is for controllers of this cluster: leave it out`)
+      throw badRequest(
+        `the header ${FORWARDED} is for controllers of this cluster: leave it out`,
+        'invalid-http'
+      )
     // Before all else: who begins to write has taken none of those that were for another one.
     if (right !== this.right())
       throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {
@@ -186,10 +193,13 @@ export class ForwardedRequests {
         ', or set the clocks by time synchronisation'
       )
     if (!this.#taken.take(number, Number(time), now))
-      throw badRequest(`the header ${FORWARDED} came before, and counts once: leave it out`)
+      throw badRequest(`the header ${FORWARDED} came before, and counts once: leave it out`, 'invalid-http')
     const checkBody = async (body: Uint8Array) => {
       if ((await checksumOf(body)) !== checksum)
-        throw badRequest(`the header ${FORWARDED} is that of a request with another body: leave it out`)
+        throw badRequest(
+          `the header ${FORWARDED} is that of a request with another body: leave it out`,
+          'invalid-http'
+        )
     }
     return { address, checkBody }
   }

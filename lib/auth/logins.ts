@@ -122,7 +122,7 @@ export class Logins {
     if (this.#users.size > 0) return this.#users.get(username)
     // Read for every name, so that "admin" takes no longer than another.
     const password = await readAdminPassword(this.options.adminPasswordFile).catch(error => {
-      throw unavailable("the first user's password cannot be read", error)
+      throw unavailable("the first user's password cannot be read", 'unavailable', error)
     })
     if (password === undefined) return undefined
     if (this.#admin?.password !== password) {

@@ -87,7 +87,8 @@ export class Handover {
   checkUnnamed(node: NodeDoc): void {
     if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
     throw forbidden(
-      `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`
+      `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`,
+      'machine-known'
     )
   }
 
@@ -151,7 +152,8 @@ export class Handover {
     // Negative after the clock was set back, and then of unknown age.
     if (age >= 0 && age < hourMs) return
     throw forbidden(
-      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET /config/node/${name}/_release`
+      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET /config/node/${name}/_release`,
+      'machine-known'
     )
   }
 }

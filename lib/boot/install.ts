@@ -87,7 +87,8 @@ export class Install {
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs${overIpv6(visit)}`
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs${overIpv6(visit)}`,
+        'wrong-address'
       )
     const doc = model.view.get('pack', pack)
     await trace.running(
@@ -148,7 +149,7 @@ export class Install {
     const asked = asBooted(model.view, model.effective(node))
     const target = this.o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target
-    if (!image) throw notFound(`node ${node.name} has no OS image to install`)
+    if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = image.imagefile ?? ''
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)

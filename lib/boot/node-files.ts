@@ -104,7 +104,10 @@ export class NodeFiles {
         const { text = '', problem } = isText ? await render(file, masked) : {}
         check()
         if (problem !== undefined)
-          throw unavailable(`node ${name}: file ${file.name} cannot be rendered: ${problem}`)
+          throw unavailable(
+            `node ${name}: file ${file.name} cannot be rendered: ${problem}`,
+            'template-failed'
+          )
         const member = memberOf(file, Buffer.from(file.content ?? text, file.content ? 'base64' : 'utf8'))
         bytes += member.length
         if (bytes > mostTarBytes)

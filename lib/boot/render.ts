@@ -8,7 +8,7 @@ export function render(templates: Templates, name: string, data: object): string
   try {
     return templates.render(name, data as Readonly<Record<string, unknown>>)
   } catch (error) {
-    throw error instanceof TemplateError ? unavailable(`template ${error.message}`) : error
+    throw error instanceof TemplateError ? unavailable(`template ${error.message}`, 'template-failed') : error
   }
 }
 

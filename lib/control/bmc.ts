@@ -27,25 +27,30 @@ export function bmcOf(model: Model, name: string): Bmc {
   // What is typed is for its whole group, where it has one.
   const set = `svcctl ${node.group === undefined ? `node set ${name}` : `group set ${node.group}`}`
   const entry = interfaces.find(isBmc)
-  if (!entry) throw notFound(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`)
+  if (!entry)
+    throw notFound(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`, 'bmc-not-configured')
   if (entry.ipaddress === undefined)
     throw notFound(
-      `node ${name}: its interface BMC has no "ipaddress": type svcctl node set ${name} BMC.ipaddress=ADDRESS`
+      `node ${name}: its interface BMC has no "ipaddress": type svcctl node set ${name} BMC.ipaddress=ADDRESS`,
+      'unknown-node-set'
     )
   const { bmcsetupname } = settings
   if (bmcsetupname === null)
     throw notFound(
-      `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`
+      `node ${name} has no BMC set-up: type ${set} bmcsetupname=NAME (svcctl bmcsetup list shows them)`,
+      'bmc-not-configured'
     )
   const setup = model.get('bmcsetup', bmcsetupname)
   const { username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
   if (!username)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`
+      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`,
+      'bmc-not-configured'
     )
   if (!password)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} password=-`
+      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} password=-`,
+      'bmc-not-configured'
     )
   return {
     node: name,

@@ -89,7 +89,7 @@ export class Control {
     } catch (error) {
       const { message } = error as Error
       told(`failed: ${message}`)
-      throw unavailable(`node ${node}: BMC ${bmc.address}: ${message}`, error)
+      throw unavailable(`node ${node}: BMC ${bmc.address}: ${message}`, 'bmc-failed', error)
     }
   }
 

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import type { ErrorCode } from '../error-codes.js'
 
 /*
  * What goes over the socket between svcd and its helper: one JSON object a line. Each piece of work has a number that
@@ -24,7 +25,7 @@ export type Report =
   | { readonly id: number; readonly progress: number }
   | { readonly id: number; readonly change: string }
   | { readonly id: number; readonly result: unknown }
-  | { readonly id: number; readonly error: string; readonly status?: number }
+  | { readonly id: number; readonly error: string; readonly status?: number; readonly code?: ErrorCode }
 
 const LONGEST_LINE = 16 * 1024 * 1024
 

@@ -70,7 +70,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
       })
       send(socket, { id, result: result ?? null })
     } catch (error) {
-      const status = error instanceof ServiceError ? { status: error.status } : {}
+      const status = error instanceof ServiceError ? { status: error.status, code: error.code } : {}
       send(socket, { id, error: explained(error as Error, places), ...status })
     } finally {
       running.delete(id)

@@ -108,6 +108,7 @@ export class Helper implements Work {
       this.#socket = undefined
       throw unavailable(
         `the helper that does root's work cannot be reached: ${(error as Error).message}`,
+        'unavailable',
         error
       )
     })
@@ -141,7 +142,7 @@ export class Helper implements Work {
         work.reject(
           report.status === undefined
             ? new Error(report.error)
-            : new ServiceError(report.status, report.error)
+            : new ServiceError(report.status, report.error, {}, report.code ? { code: report.code } : {})
         )
     } catch (error) {
       work.reject(error as Error)

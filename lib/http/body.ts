@@ -70,7 +70,7 @@ export function readBody(
       length += chunk.length
       if (length > limit) return stop(over())
       if (++pieces > FREE_PIECES + length / PIECE_BYTES)
-        return stop(badRequest('the body comes in too many small pieces'))
+        return stop(badRequest('the body comes in too many small pieces', 'invalid-body'))
       if (!keep) return
       // Nearly every body comes in one piece.
       if (start === 0 && length === declared) {
@@ -107,7 +107,8 @@ export function readBody(
 export function textOf(body: Buffer): string {
   if (!isUtf8(body))
     throw badRequest(
-      'the body is not valid UTF-8: save the table as "CSV UTF-8", or convert it: iconv -f CP1252 -t UTF-8 FILE'
+      'the body is not valid UTF-8: save the table as "CSV UTF-8", or convert it: iconv -f CP1252 -t UTF-8 FILE',
+      'invalid-body'
     )
   return body.toString('utf8').replace(/^\ufeff/, '')
 }

@@ -107,7 +107,8 @@ async function asked<C>(
 ): Promise<IncomingMessage> {
   const { incoming, outgoing, route } = exchange
   const { url, trust, gone, told } = to
-  if (/[^\x21-\xff]/.test(target)) throw badRequest('the request target holds a blank or a control character')
+  if (/[^\x21-\xff]/.test(target))
+    throw badRequest('the request target holds a blank or a control character', 'invalid-http')
   const added = await to.headersFor(body)
   if (exchange.gone) throw hungUp()
   const isChange = route?.effect !== 'reads'

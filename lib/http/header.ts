@@ -17,11 +17,12 @@ export function checkHeader(
 ): void {
   if (rawHeaders.length > 2 * mostLines)
     throw new ServiceError(431, `the header has more than ${mostLines} lines`)
-  if (headers.host === undefined && httpVersion !== '1.0') throw badRequest('the Host header is missing')
+  if (headers.host === undefined && httpVersion !== '1.0')
+    throw badRequest('the Host header is missing', 'invalid-http')
   let hosts = 0
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
-  if (hosts > 1) throw badRequest('the Host header is given twice')
+  if (hosts > 1) throw badRequest('the Host header is given twice', 'invalid-http')
 }
 
 /** Throws 431 for more bytes than `most`, counted as node's parser does, where that one lets through more. */

@@ -133,7 +133,7 @@ async function openRegular(path: string): Promise<OpenFile> {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? ''
     if (['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'ELOOP', 'ENXIO', 'ENODEV'].includes(code)) throw missing(path)
-    throw unavailable(`the file ${basename(path)} cannot be read now (${code})`, error)
+    throw unavailable(`the file ${basename(path)} cannot be read now (${code})`, 'unavailable', error)
   }
   try {
     const found = await handle.stat({ bigint: true })
@@ -145,7 +145,7 @@ async function openRegular(path: string): Promise<OpenFile> {
   }
 }
 
-const missing = (path: string) => notFound(`there is no file ${basename(path)}`)
+const missing = (path: string) => notFound(`there is no file ${basename(path)}`, 'no-file')
 
 /** A larger file is a download: it is sent in pieces. */
 const LARGEST = 64 * 1024

@@ -58,7 +58,7 @@ function describe(error: unknown): string {
 }
 
 /**
- * Answers with `{"message"}` (rules 1.5). Where the client may still be sending its body, the connection is
+ * Answers with `{"message", "code"}` (rules 1.5). Where the client may still be sending its body, the connection is
  * closed for writing and the body dropped for a while: closed at once, the client would see a reset, not the reason.
  */
 export async function refuse<C>(
@@ -68,7 +68,7 @@ export async function refuse<C>(
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
-  const body = { message: error.message }
+  const body = { message: error.message, code: error.code }
   const unread = hasBody(incoming) && !incoming.readableEnded
   // It is dropped and the connection kept, if all of it came together with the header.
   const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SHORT_BYTES
@@ -104,8 +104,8 @@ function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
 }
 
 /** The whole answer to what node's parser refuses, for a socket that has no response object. */
-export function rawRefusal(status: number, message: string): string {
-  const body = `${JSON.stringify({ message })}\n`
+export function rawRefusal({ status, message, code }: ServiceError): string {
+  const body = `${JSON.stringify({ message, code })}\n`
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/json',

@@ -52,7 +52,7 @@ export class Router<C> {
    */
   find(method: string, segments: readonly string[]): Match<C> {
     const node = descend(this.#root, segments, 0)
-    if (!node) throw notFound(`there is no route /${segments.join('/').slice(0, 200)}`)
+    if (!node) throw notFound(`there is no route /${segments.join('/').slice(0, 200)}`, 'no-route')
     const entry = entryFor(node, method)
     if (!entry) {
       const allow = allowed(node)
@@ -158,7 +158,7 @@ export function parseTarget(target: string): Target {
 function pathStart(target: string): number {
   if (target.charCodeAt(0) === SLASH) return 0
   const scheme = /^https?:\/\/[^/?]+/i.exec(target)
-  if (!scheme) throw badRequest('the request target must be a path that begins with a slash')
+  if (!scheme) throw badRequest('the request target must be a path that begins with a slash', 'invalid-http')
   return scheme[0].length
 }
 
@@ -182,10 +182,10 @@ function splitPath(path: string): string[] {
 
 function decodeSegment(raw: string): string {
   if (/%(?![\da-f]{2})/i.test(raw))
-    throw badRequest('a % in the path must be followed by two hexadecimal digits')
+    throw badRequest('a % in the path must be followed by two hexadecimal digits', 'invalid-http')
   const text = raw.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
   const bytes = Buffer.from(text, 'latin1')
-  if (!isUtf8(bytes)) throw badRequest('the path is not valid UTF-8')
-  if (bytes.includes(SLASH) || bytes.includes(0)) throw notFound('no name holds a slash or a NUL')
+  if (!isUtf8(bytes)) throw badRequest('the path is not valid UTF-8', 'invalid-http')
+  if (bytes.includes(SLASH) || bytes.includes(0)) throw notFound('no name holds a slash or a NUL', 'no-route')
   return bytes.toString('utf8')
 }

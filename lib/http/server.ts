@@ -35,8 +35,8 @@ import { peerReader, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 import { Unread } from './unread.js'
 
-const shuttingDown = unavailable('the service is shutting down')
-const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
+const shuttingDown = unavailable('the service is shutting down', 'shutting-down')
+const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`, 'busy')
 /** A longer body is parsed in slices. */
 const LONG_BODY = 4 * 1024
 /** Where all places for bodies are taken, one that has had so long makes room for the next. */
@@ -324,7 +324,7 @@ export class HttpServer<C> {
     let body = EMPTY
     if (!keep && route.method === 'GET') {
       if (hasBody(incoming) && !(await hasCome(incoming)))
-        throw badRequest(`${incoming.method} takes no body: send none`)
+        throw badRequest(`${incoming.method} takes no body: send none`, 'invalid-body')
     } else if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
@@ -436,7 +436,7 @@ export class HttpServer<C> {
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
       exchange.status ||= 500
-      if (!outgoing.headersSent) incoming.socket.end(rawRefusal(500, 'internal error'))
+      if (!outgoing.headersSent) incoming.socket.end(rawRefusal(new ServiceError(500, 'internal error')))
       else incoming.socket.destroy()
     }
   }
@@ -468,7 +468,7 @@ export class HttpServer<C> {
     }
     // What still comes is read and dropped, so that its end is seen.
     socket.resume()
-    this.#refuseConnection(socket, badRequest('the request target must be a path'))
+    this.#refuseConnection(socket, badRequest('the request target must be a path', 'invalid-http'))
   }
 
   /** Refuses what came last on a connection, after the answers to all requests before it; nothing more is read then. */
@@ -485,11 +485,15 @@ export class HttpServer<C> {
     }
   }
 
-  #refuseRaw(socket: Duplex, { status, message }: ServiceError): void {
+  #refuseRaw(socket: Duplex, refusal: ServiceError): void {
     if (!socket.writable) return
     if (!this.#connections.of(socket)?.current)
-      this.#accessLog.refusal((socket as Partial<Socket>).remoteAddress ?? '-', status, message)
-    socket.end(rawRefusal(status, message))
+      this.#accessLog.refusal(
+        (socket as Partial<Socket>).remoteAddress ?? '-',
+        refusal.status,
+        refusal.message
+      )
+    socket.end(rawRefusal(refusal))
     const timer = setTimeout(() => socket.destroy(), this.#limits.lingerMs)
     socket.once('close', () => clearTimeout(timer))
   }

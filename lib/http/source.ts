@@ -60,7 +60,8 @@ function parsePeer(peer: string): Address {
 function parseForwarded(element: string): Address {
   const text =
     /^\[([^\]]*)\](?::\d{1,5})?$/.exec(element)?.[1] ?? /^([\d.]+):\d{1,5}$/.exec(element)?.[1] ?? element
-  if (!isAddress(text)) throw badRequest('X-Forwarded-For holds something that is not an address')
+  if (!isAddress(text))
+    throw badRequest('X-Forwarded-For holds something that is not an address', 'invalid-http')
   return ipaddr.process(text)
 }
 

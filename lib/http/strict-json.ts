@@ -80,7 +80,7 @@ function wrong(text: string, offset: number, what: string): ServiceError {
     if (endsLine) line++
     column = endsLine ? 1 : firstHalf ? column : column + 1
   }
-  return badRequest(`the body is not valid JSON: line ${line}, column ${column}: ${what}`)
+  return badRequest(`the body is not valid JSON: line ${line}, column ${column}: ${what}`, 'invalid-body')
 }
 
 /** At most the first `length` characters, none cut in half. */

@@ -36,7 +36,8 @@ export async function bootFiles(
     if (elsewhere === undefined) return false
     throw unavailable(
       `OS image ${image.name}: field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${elsewhere}): ` +
-        `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; nothing was packed`
+        `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; nothing was packed`,
+      'image-unusable'
     )
   }
   // What the admin has set is not taken away: the file may come later.
@@ -122,7 +123,8 @@ async function checkVersion(
   throw unavailable(
     `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no /boot/vmlinuz-${wanted}; ` +
       `there are ${there.slice(0, mostTold).join(', ')}${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
-      `set kernelversion to one of these, or install that kernel in the image; nothing was packed`
+      `set kernelversion to one of these, or install that kernel in the image; nothing was packed`,
+    'image-unusable'
   )
 }
 
@@ -186,7 +188,7 @@ async function hasTool(tree: string): Promise<boolean> {
 export async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelWish, why: string) =>
-    badRequest(`OS image ${image}: field "${field}": ${why}`)
+    badRequest(`OS image ${image}: field "${field}": ${why}`, 'invalid-field')
   if ((kernelfile ?? kernelversion) !== undefined) {
     const kernel = await wantedKernel(tree, wish)
     if (kernel === undefined)

@@ -437,7 +437,10 @@ export class Images {
         // The request has the lane of the directory that the image had when it came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
-          throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
+          throw unavailable(
+            `OS image ${name}: field "path" was changed while the request waited`,
+            'image-changed'
+          )
         // The controller that does the work holds the directory: both may see the same one.
         const isHere = (await elsewhere(this.#context, now)) === undefined
         return this.#locked([...own, ...lanes], job.signal, () =>
@@ -454,7 +457,7 @@ export class Images {
       if (!controllers || job.signal.aborted) throw error
       const reason = failedOn(controllers.own, (error as Error).message)
       throw error instanceof ServiceError
-        ? new ServiceError(error.status, reason, error.headers, { cause: error })
+        ? new ServiceError(error.status, reason, error.headers, { cause: error, code: error.code })
         : new Error(reason, { cause: error })
     })
   }

@@ -51,7 +51,8 @@ async function namesIn(tree: string, path: string, filter = (_: Dirent) => true)
   const names = entries.filter(filter).map(({ name }) => name)
   if (names.length > MOST_NAMES)
     throw unavailable(
-      `/${path} of the image holds ${names.length} kernels or their directories, over ${MOST_NAMES}`
+      `/${path} of the image holds ${names.length} kernels or their directories, over ${MOST_NAMES}`,
+      'image-unusable'
     )
   return names
 }

@@ -164,7 +164,8 @@ function fileName(image: string, stem: string, path: string): string {
   const name = `${stem}-${basename(path)}`
   if (isFileName(name)) return name
   throw unavailable(
-    `OS image ${image}: ${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`
+    `OS image ${image}: ${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`,
+    'image-unusable'
   )
 }
 

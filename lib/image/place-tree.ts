@@ -84,7 +84,7 @@ const isUnclear = ({ controllers }: ImageContext, { replaces }: Placement, error
 
 /** 400: what is in the way is never overwritten. */
 const alreadyThere = (place: string) =>
-  badRequest(`the directory ${place} exists already; remove it, or choose another name`)
+  badRequest(`the directory ${place} exists already; remove it, or choose another name`, 'already-exists')
 
 /** Undoes the renames of a placement that did not come to its end. Its new tree has the hidden name after that. */
 export async function settle(context: ImageContext, intent: TreeIntent): Promise<void> {
@@ -128,7 +128,7 @@ export async function pathsOf({ config }: ImageContext, intent: TreeIntent | Rem
   const top = await realpath(directory)
   const base = await realpath(join(top, parent))
   if (base !== top && !base.startsWith(top === sep ? top : `${top}${sep}`))
-    throw unavailable(`${join(directory, parent)} leads out of [image] directory`)
+    throw unavailable(`${join(directory, parent)} leads out of [image] directory`, 'image-unusable')
   return {
     base,
     hidden: join(base, temporary(id)),
@@ -149,7 +149,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
     if (above === directory) return { parent: '', target: basename(path), tree: undefined }
     const parent = await realBelow(directory, above).catch(error => {
       throw unavailable(
-        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ${error.message}`
+        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ${error.message}`,
+        'image-unusable'
       )
     })
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
@@ -158,7 +159,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
   const [mounted] = await mountsBelow(tree)
   if (mounted !== undefined)
     throw unavailable(
-      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`
+      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`,
+      'image-unusable'
     )
   return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
 }
@@ -191,9 +193,15 @@ export async function grabImage(
     model.change(actor, tx => {
       const now = tx.get('osimage', osimage)
       if (!now)
-        throw unavailable(`OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`)
+        throw unavailable(
+          `OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`,
+          'image-changed'
+        )
       if (now.path !== image.path)
-        throw unavailable(`OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`)
+        throw unavailable(
+          `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`,
+          'image-changed'
+        )
       const stored = { ...now, path: now.path ?? join(directory, osimage), ...here(context) }
       if (now.path === undefined || now.controller !== stored.controller) tx.put('osimage', osimage, stored)
       if (tree === undefined && parent === '' && isObjectName(target))
@@ -215,11 +223,11 @@ export async function checkClone(
   const source = model.get('osimage', name)
   const copy = given.newName
   if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`)
-  if (model.view.get('osimage', copy)) throw badRequest(`OS image ${copy} exists already`)
+  if (model.view.get('osimage', copy)) throw badRequest(`OS image ${copy} exists already`, 'already-exists')
   const path = given.values.get('path') ?? source.path
   const place = join(config.image.directory, copy)
   if (path !== source.path && path !== place)
-    throw badRequest(`OS image ${name}: field "path": the files of the clone go to ${place}`)
+    throw badRequest(`OS image ${name}: field "path": the files of the clone go to ${place}`, 'invalid-field')
   const tree = await treeIfAny(config.image.directory, source)
   if (tree === undefined) return source
   await checkUnmounted(name, tree, 'copied')
@@ -261,7 +269,7 @@ export async function cloneImage(
   const commit = (at: number) =>
     model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
       if (tx.get('osimage', name)?.path !== source.path)
-        throw unavailable(`OS image ${name}: field "path" was changed while it was copied`)
+        throw unavailable(`OS image ${name}: field "path" was changed while it was copied`, 'image-changed')
       tx.put('tree', copy, { name: copy, at, osimage: copy, ...here(context) })
       const made = tx.get('osimage', copy)
       if (made) tx.put('osimage', copy, { ...made, ...here(context) })

@@ -113,7 +113,7 @@ async function awaitSecond(
     if (have.length > 1) return job.line(`controllers ${have.join(' and ')} have it`)
     if (ticks() >= giveUp || all === 1) {
       const lost = `no controller that is there has ${pack.name}, which was packed: pack the image again`
-      if (have.length === 0) throw unavailable(lost)
+      if (have.length === 0) throw unavailable(lost, 'image-unusable')
       const text =
         `OS image ${pack.osimage}: of ${all} controllers ${have[0]} alone has its new pack ${pack.name}; without that one, nodes boot the ` +
         'pack before: look at GET /monitor/service/svcd of the others'
@@ -127,9 +127,13 @@ async function awaitSecond(
 /** Stores the pack; gives the image that was packed. Throws 503 where it is not what it was then. */
 function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
   const now = tx.get('osimage', pack.osimage)
-  if (!now) throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`)
+  if (!now)
+    throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`, 'image-changed')
   if (now.path !== path)
-    throw unavailable(`OS image ${pack.osimage}: field "path" was changed while it was packed`)
+    throw unavailable(
+      `OS image ${pack.osimage}: field "path" was changed while it was packed`,
+      'image-changed'
+    )
   const present = tx.get('pack', now.imagefile ?? '')
   // The clock of the controller that made the present one may be ahead, and the order of packs goes by their times.
   const isSame = present === undefined || present.name === pack.name

@@ -115,7 +115,8 @@ export async function treeToPush(
   const path = meantTree(directory, image)
   if (path.startsWith(`${directory}/`) && !(await exists(path)))
     throw notFound(
-      `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`
+      `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`,
+      'image-not-ready'
     )
   const tree = await treeOf(shared, image)
   await checkUnmounted(image.name, tree, 'pushed')

@@ -30,7 +30,8 @@ export async function elsewhere(
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
     `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}; ` +
-      `or ${instead}: svcctl osimage set ${name} path=${path}`
+      `or ${instead}: svcctl osimage set ${name} path=${path}`,
+    'image-elsewhere'
   )
 }
 
@@ -53,7 +54,8 @@ export async function checkHere(shared: Shared, image: OsimageDoc): Promise<void
   const path = meantTree(shared.config.image.directory, image)
   throw unavailable(
     `OS image ${image.name}: its directory ${path} is on controller ${there}, and controller ${shared.controllers?.own} writes: ` +
-      `make ${there} the one that writes (stop svcd on the others for a moment), and ask again`
+      `make ${there} the one that writes (stop svcd on the others for a moment), and ask again`,
+    'image-elsewhere'
   )
 }
 
@@ -108,6 +110,7 @@ export function imageTree(directory: string, osimage: string, path: string): Pro
   return realBelow(directory, path, 'it').catch(error => {
     throw unavailable(
       `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${error.message}`,
+      'image-unusable',
       error
     )
   })
@@ -138,11 +141,14 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
     if (tree !== undefined) return tree
   } catch (error) {
     const looked = whereLooked(shared, image)
-    throw looked !== '' && error instanceof ServiceError ? unavailable(error.message + looked, error) : error
+    throw looked !== '' && error instanceof ServiceError
+      ? unavailable(error.message + looked, 'unavailable', error)
+      : error
   }
   throw unavailable(
     `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that ` +
-      `directory${whereLooked(shared, image)}`
+      `directory${whereLooked(shared, image)}`,
+    'image-unusable'
   )
 }
 
@@ -160,14 +166,16 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   if (!isOurs(uid, geteuid?.()) || !isOurs(gid, getegid?.()) || (bits !== 0o755 && bits !== 0o555))
     throw unavailable(
       `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ${bits.toString(8)}, which would become ` +
-        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 00755 ${tree}`
+        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 00755 ${tree}`,
+      'image-unusable'
     )
   const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
   for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])
     if (await resolveInside(tree, path)) return
   throw unavailable(
     `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start it: install systemd-sysv (Debian, Ubuntu) ` +
-      'or systemd in the image, as docs/node-side.md says'
+      'or systemd in the image, as docs/node-side.md says',
+    'image-unusable'
   )
 }
 
@@ -188,7 +196,10 @@ export function whereLooked(
 export async function checkUnmounted(osimage: string, tree: string, done: string): Promise<void> {
   const mounted = (await mountsBelow(tree)).find(point => point !== tree)
   if (mounted !== undefined)
-    throw unavailable(`OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`)
+    throw unavailable(
+      `OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`,
+      'image-unusable'
+    )
 }
 
 /** The name of an image whose directory is `name` in `[image] directory`, or lies in it, be it by a link. */

@@ -88,9 +88,9 @@ export class Jobs {
    * be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
-    if (this.#closed) throw unavailable('the service is shutting down')
+    if (this.#closed) throw unavailable('the service is shutting down', 'shutting-down')
     const waiting = this.#waiting.size
-    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
+    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`, 'busy')
     const { kind, object, by, reads, at } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)

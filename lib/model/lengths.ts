@@ -81,7 +81,7 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
   const { kerneloptions: own = '' } = after as GroupDoc | OsimageDoc
   const why = lostEnd(argumentBytes(cluster, own))
   if (why !== undefined && own !== (before as GroupDoc | undefined)?.kerneloptions)
-    throw badRequest(`${type === 'group' ? 'group' : 'OS image'} ${name}: ${why}`)
+    throw badRequest(`${type === 'group' ? 'group' : 'OS image'} ${name}: ${why}`, 'too-long')
   if (!before) return
   const get = (of: string, named: string) =>
     of === type && named === name ? before : tx.get(of as 'node', named)
@@ -126,15 +126,16 @@ function refuseNew(
   const now = tooLong(is, after, cluster)
   for (const what of ['hostName', 'kernel', 'rescue'] as const)
     if (now[what] !== undefined && (!before || tooLong(was, before, cluster)[what] === undefined))
-      throw badRequest(`${where}node ${after.name}: ${now[what]}`)
+      throw badRequest(`${where}node ${after.name}: ${now[what]}`, 'too-long')
 }
 
 function checkHostName(name: string): void {
   if (/^(?:localhost[46]?|ip6-(?:localhost|loopback))$/.test(name))
-    throw badRequest(`node ${name}: each system gives this name to itself: take another one`)
+    throw badRequest(`node ${name}: each system gives this name to itself: take another one`, 'too-long')
   if (/^(?:\d+|0x[0-9a-f]+)$/.test(name))
     throw badRequest(
-      `node ${name}: programs take a name of digits alone for an address: take one such as node${name}`
+      `node ${name}: programs take a name of digits alone for an address: take one such as node${name}`,
+      'too-long'
     )
 }
 
@@ -158,7 +159,8 @@ function checkInterfaces(title: string, before: Holder | undefined, { interfaces
       for (const lower of words.get(word)?.split(',') ?? [])
         if (lower.length > most.interfaceName)
           throw badRequest(
-            `${title}: interface ${name}: ${takes} ${lower} in its options has ${lower.length}`
+            `${title}: interface ${name}: ${takes} ${lower} in its options has ${lower.length}`,
+            'too-long'
           )
     if (kind === undefined || name.length <= most.interfaceName) continue
     const base = { vlan: `vlan${words.get('vlan')}`, bond: 'bond0', bridge: 'br0' }[kind]
@@ -170,7 +172,8 @@ function checkInterfaces(title: string, before: Holder | undefined, { interfaces
         ? `, with link=${name.replace(/\.[^.]*$/, '')} in its options`
         : ''
     throw badRequest(
-      `${title}: interface ${name}: ${takes} this ${kind} has ${name.length}: call it ${better}${link}`
+      `${title}: interface ${name}: ${takes} this ${kind} has ${name.length}: call it ${better}${link}`,
+      'too-long'
     )
   }
 }

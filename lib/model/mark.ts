@@ -26,7 +26,10 @@ export class Mark {
   /** Throws 400 where it is not the one that a dry run told. */
   check(expected: string): void {
     if (this.text !== expected)
-      throw badRequest('import refused: something has changed since the dry run; make it again')
+      throw badRequest(
+        'import refused: something has changed since the dry run; make it again',
+        'outdated-dry-run'
+      )
   }
 }
 

@@ -215,7 +215,7 @@ export class Model {
   /** The object, or 404 naming it. */
   get<K extends TypeName>(type: K, name: string, view: View = this.view): Docs[K] {
     const doc = view.get(type, name)
-    if (!doc) throw notFound(`${objectTypes[type].title} ${name} does not exist`)
+    if (!doc) throw notFound(`${objectTypes[type].title} ${name} does not exist`, 'no-object')
     return doc
   }
 
@@ -259,7 +259,7 @@ export class Model {
       const source = model.get(type, name, tx)
       if (!given.newName) throw nameless(type, name, 'is missing')
       const to = given.newName
-      if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`)
+      if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`, 'already-exists')
       const copy = { ...without(source, objectType.unique ?? []), name: to }
       const wishes = objectType.wishes?.(given, source) ?? given
       yield* write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
@@ -310,7 +310,7 @@ export class Model {
   machineWith(tx: Tx, mac: string): Owner | undefined {
     const [owner] = tx.index.macOwners(mac)
     if (owner?.interface !== undefined && isBmc({ interface: owner.interface }))
-      throw badRequest(`MAC ${mac} belongs to the BMC of node ${owner.name}`)
+      throw badRequest(`MAC ${mac} belongs to the BMC of node ${owner.name}`, 'mac-taken')
     return owner
   }
 
@@ -367,7 +367,7 @@ export function* write<K extends TypeName>(
     ...inherited?.derived
   })
   for (const why of beyondLimits(objectType.fields, before, after))
-    throw badRequest(`${objectType.title} ${name}: ${why}`)
+    throw badRequest(`${objectType.title} ${name}: ${why}`, 'invalid-field')
   if (objectType.write) yield* objectType.write(changing, before, after, given)
   else yield tx.put(type, name, after)
 }
@@ -377,7 +377,7 @@ function* rename<K extends TypeName>(changing: Changing, type: K, from: string, 
   const { tx } = changing
   const doc = tx.get(type, from)
   if (!doc) return
-  if (tx.get(type, to)) throw badRequest(`${objectTypes[type].title} ${to} exists already`)
+  if (tx.get(type, to)) throw badRequest(`${objectTypes[type].title} ${to} exists already`, 'already-exists')
   tx.put(type, to, { ...doc, name: to })
   for (const user of tx.index.users({ type, name: from }))
     yield renameIn(tx, user.type, user.name, { type, name: from }, to)
@@ -394,5 +394,5 @@ function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, 
 function nameless(type: TypeName, name: string, what: string): Error {
   const { title, newName, namelessCode } = objectTypes[type]
   const message = `${title} ${name}: field "${newName[0]}" ${what}`
-  return namelessCode === 404 ? notFound(message) : badRequest(message)
+  return namelessCode === 404 ? notFound(message) : badRequest(message, 'missing-field')
 }

@@ -87,13 +87,13 @@ export function nextFree(
 ): Address {
   const prefix = view.index.networks.get(name)
   const network = view.get('network', name)
-  if (!prefix || !network) throw notFound(`network ${name} does not exist`)
+  if (!prefix || !network) throw notFound(`network ${name} does not exist`, 'no-object')
   const dynamic = dynamicRange(network)
   const { first, last } = hosts(prefix)
   let from = Math.max(first, after + 1)
   for (;;) {
     const free = view.index.taken.firstFree(from, last)
-    if (free === undefined) throw notFound(`network ${name} has no free address`)
+    if (free === undefined) throw notFound(`network ${name} has no free address`, 'no-free-address')
     const isDynamic = dynamic && free >= dynamic.first && free <= dynamic.last
     if (!isDynamic && !also.has(free) && !isReserved(view, name, prefix, free, cluster)) return free
     from = (isDynamic ? dynamic.last : free) + 1
@@ -128,21 +128,24 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
   const address = toAddress(text)
   if (!prefix || !contains(prefix, address))
     throw badRequest(
-      `${where}: ${text} lies outside network ${network} (${view.get('network', network)?.network})`
+      `${where}: ${text} lies outside network ${network} (${view.get('network', network)?.network})`,
+      'address-outside-network'
     )
   const range = hosts(prefix)
   if (address < range.first || address > range.last)
     throw badRequest(
-      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`
+      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`,
+      'address-reserved'
     )
   const gateway = view.index.gatewayOf(address)
-  if (gateway !== undefined) throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`)
+  if (gateway !== undefined)
+    throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`, 'address-reserved')
 }
 
 /** Refuses the address of the network's name server, which an admin alone may give to a device (rules 3.8). */
 function checkNotNameServer(view: View, network: string, text: string, where: string): void {
   if (namedServers(view.get('network', network)).includes(text))
-    throw badRequest(`${where}: ${text} is the name server of network ${network}`)
+    throw badRequest(`${where}: ${text} is the name server of network ${network}`, 'address-reserved')
 }
 
 /** The addresses in use inside a network, in order, with the device of each. */
@@ -152,7 +155,7 @@ export function takenIn(
   cluster: ClusterSettings
 ): { ipaddress: string; device: string }[] {
   const prefix = view.index.networks.get(name)
-  if (!prefix) throw notFound(`network ${name} does not exist`)
+  if (!prefix) throw notFound(`network ${name} does not exist`, 'no-object')
   const taken: [Address, string][] = []
   for (const [address, device] of view.index.devicesIn(prefix)) taken.push([address, device])
   for (const [address, controller] of controllerAddresses(cluster))
@@ -277,10 +280,11 @@ export function mergeNodeInterfaces(
     const network = wanted.network === undefined ? (has ?? ofGroup)?.network : (wanted.network ?? undefined)
     const where = `node ${node.name}: interface ${wanted.interface}`
     if (network !== undefined && !tx.get('network', network))
-      throw badRequest(`${where}: network ${network} does not exist`)
+      throw badRequest(`${where}: network ${network} does not exist`, 'unknown-reference')
     if (network === undefined && wanted.ipaddress)
       throw badRequest(
-        `${where}: an address needs a network, and ${lacking(tx, node, ofGroup !== undefined)}`
+        `${where}: an address needs a network, and ${lacking(tx, node, ofGroup !== undefined)}`,
+        'network-needed'
       )
     const stays = has !== undefined && has.network === network
     const open = network !== undefined && wanted.ipaddress === undefined
@@ -320,7 +324,8 @@ function claim(
   const dynamic = dynamicRange(tx.get('network', network) as never)
   if (!wanted.force && dynamic && address >= dynamic.first && address <= dynamic.last)
     throw badRequest(
-      `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; "force": true allows it`
+      `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; "force": true allows it`,
+      'address-in-dynamic-range'
     )
   for (const owner of tx.index.addressOwners(address)) {
     if (!wanted.force || !power.takesAddresses || owner.type !== 'node' || owner.name === node) continue
@@ -346,7 +351,8 @@ export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDo
 /** The other interfaces; 404 where there is none of that name. */
 function without(holder: NodeDoc | GroupDoc, title: string, name: string): readonly InterfaceDoc[] {
   const left = (holder.interfaces ?? []).filter(entry => entry.interface !== name)
-  if (left.length === (holder.interfaces ?? []).length) throw notFound(`${title} has no interface ${name}`)
+  if (left.length === (holder.interfaces ?? []).length)
+    throw notFound(`${title} has no interface ${name}`, 'no-interface')
   return left
 }
 
@@ -398,8 +404,9 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   if (renames.size === 0) return doc
   const names = new Set(byName(doc).keys())
   for (const [from, to] of renames) {
-    if (!names.has(from)) throw notFound(`${title} has no interface ${from}`)
-    if (names.has(to)) throw badRequest(`${title}: interface ${from}: the new name ${to} is taken`)
+    if (!names.has(from)) throw notFound(`${title} has no interface ${from}`, 'no-interface')
+    if (names.has(to))
+      throw badRequest(`${title}: interface ${from}: the new name ${to} is taken`, 'already-exists')
     names.add(to)
   }
   const now = (name: string) => renames.get(name) ?? name
@@ -445,7 +452,10 @@ export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInter
       options: wanted.options === undefined ? has?.options : wanted.options
     })
     if (next.network === undefined)
-      throw badRequest(`group ${group.name}: interface ${wanted.interface}: field "network" is missing`)
+      throw badRequest(
+        `group ${group.name}: interface ${wanted.interface}: field "network" is missing`,
+        'missing-field'
+      )
     entries.set(wanted.interface, next)
   }
   return entries.size > 0 ? { ...group, interfaces: [...entries.values()] } : group

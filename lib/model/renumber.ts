@@ -41,9 +41,15 @@ export function renumber(
     const to = given.values.get('network')
     const [old, now] = [parsePrefix(before.network), typeof to === 'string' ? parsePrefix(to) : undefined]
     if (!old || !now)
-      throw badRequest(`network ${name}: field "network" is missing: the new one, such as 10.150.0.0/16`)
+      throw badRequest(
+        `network ${name}: field "network" is missing: the new one, such as 10.150.0.0/16`,
+        'missing-field'
+      )
     if (given.newName !== undefined)
-      throw badRequest(`network ${name}: field "newnetname": a network is renamed by another request`)
+      throw badRequest(
+        `network ${name}: field "newnetname": a network is renamed by another request`,
+        'invalid-field'
+      )
     const loose = looseOf(tx, 'network', name, cluster)
     const moved = (address: Address): Address => now.first + (address - old.first)
     const devices = yield* moveDevices(changing, name, moved)

@@ -25,9 +25,9 @@ export function readFields(
   const { name: given, ...rest } = body
   const named = name !== undefined && given !== undefined
   if (named && given !== name)
-    throw badRequest(`${object}: field "name" is ${shown(given)}, the path says ${name}`)
+    throw badRequest(`${object}: field "name" is ${shown(given)}, the path says ${name}`, 'invalid-field')
   return readTable(fields, named ? rest : body, (_path, message) => {
-    throw badRequest(`${object}: ${message}`)
+    throw badRequest(`${object}: ${message}`, 'invalid-field')
   })
 }
 
@@ -37,7 +37,8 @@ export function readFields(
  */
 export function readObject(type: ObjectType, name: string, body: JsonValue): Given {
   const object = `${type.title} ${name}`
-  if (!isObject(body)) throw badRequest(`${object}: the body must be an object, not ${shown(body)}`)
+  if (!isObject(body))
+    throw badRequest(`${object}: the body must be an object, not ${shown(body)}`, 'invalid-body')
   const fields: JsonObject = {}
   let newName: string | undefined
   let interfaces: readonly GivenInterface[] = []
@@ -51,16 +52,21 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
   const readBack = Object.keys(body).some(key => key.startsWith('_') && key.endsWith('_source'))
   const { _override: override = null } = body
   if (override !== null && override !== '' && typeof override !== 'boolean')
-    throw badRequest(`${object}: field "_override" must be ${boolean.expected}, not ${shown(override)}`)
+    throw badRequest(
+      `${object}: field "_override" must be ${boolean.expected}, not ${shown(override)}`,
+      'invalid-field'
+    )
   return { values, newName, interfaces, override: override === true && !readBack, readBack }
 }
 
 function readNewName(type: ObjectType, where: string, value: JsonValue, before: string | undefined): string {
-  if (typeof value !== 'string') throw badRequest(`${where} must be a string, not ${shown(value)}`)
+  if (typeof value !== 'string')
+    throw badRequest(`${where} must be a string, not ${shown(value)}`, 'invalid-field')
   if (before !== undefined && before !== value)
-    throw badRequest(`${where} is given twice with different values`)
+    throw badRequest(`${where} is given twice with different values`, 'given-twice')
   // An empty one is judged by the operation: for some it is a missing name, with a code of its own.
-  if (value !== '' && !type.isName(value)) throw badRequest(`${where} must be ${type.nameRule}`)
+  if (value !== '' && !type.isName(value))
+    throw badRequest(`${where} must be ${type.nameRule}`, 'invalid-name')
   return value
 }
 
@@ -79,26 +85,30 @@ export const interfaceEntry: readonly BodyField[] = [
 /** Reads a list of interface entries that may have the fields of `table`. Throws 400 naming the object, the interface and the field. */
 export function readInterfaces(object: string, value: JsonValue, table: Table): GivenInterface[] {
   if (!Array.isArray(value))
-    throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`)
+    throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`, 'invalid-field')
   const seen = new Set<string>()
   const all = value.map((entry, i) => {
     const at = `${object}: field "interfaces[${i}]"`
-    if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`)
+    if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`, 'invalid-body')
     const { interface: name } = entry
     const where = typeof name === 'string' && name !== '' ? `${object}: interface ${name}` : at
     const values = Object.fromEntries(readFields(where, interfaceEntry, entry))
     const given = { ...values, force: values.force === true } as unknown as GivenInterface
     for (const { name: key } of interfaceFields)
       if ((given[key] ?? null) !== null && !table.some(field => field.name === key))
-        throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`)
-    if (seen.has(given.interface)) throw badRequest(`${at} names interface ${given.interface} a second time`)
+        throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`, 'invalid-field')
+    if (seen.has(given.interface))
+      throw badRequest(`${at} names interface ${given.interface} a second time`, 'given-twice')
     seen.add(given.interface)
     return given
   })
   const renamed = all.filter(({ interface: from, newinterfacename: to }) => to && to !== from)
   for (const { interface: from, newinterfacename: to = '' } of renamed)
     if (all.some(one => one.interface === to && !renamed.includes(one)))
-      throw badRequest(`${object}: interface ${to} is given twice: ${from} gets that name, too`)
+      throw badRequest(
+        `${object}: interface ${to} is given twice: ${from} gets that name, too`,
+        'given-twice'
+      )
   return all
 }
 

@@ -42,7 +42,8 @@ export function* checkingChanges(
       refused(change, error)
     }
   }
-  for (const { message } of treeProblems(tx, cluster.imageDirectory)) throw badRequest(message)
+  for (const { message } of treeProblems(tx, cluster.imageDirectory))
+    throw badRequest(message, 'already-exists')
 }
 
 /** The object of each type that has another name now, as it was: what was stored before may break a rule of today. */
@@ -76,7 +77,10 @@ function* checkingChange(
     const why = macaddress === '' ? undefined : macProblem(macaddress)
     const had = why === undefined || !was ? [] : tx.index.connectionsOf({ type: object.type, name }, was)
     if (why !== undefined && !had.some(one => one.macaddress === macaddress))
-      throw badRequest(`${ownerText(owner)}: MAC ${macaddress} ${why}: give the one of the card, or none`)
+      throw badRequest(
+        `${ownerText(owner)}: MAC ${macaddress} ${why}: give the one of the card, or none`,
+        'invalid-mac'
+      )
   }
   yield* checkLengths(tx, { type, name, before: was, after }, cluster)
 }
@@ -155,7 +159,8 @@ function* checksOf<K extends TypeName>(
 function checkReference(view: View, { type, name, soft }: Mention, title: string): void {
   if (!soft && !view.get(type, name))
     throw badRequest(
-      `${title}: ${objectTypes[type].title} ${name} does not exist${didYouMean(name, view.names(type))}`
+      `${title}: ${objectTypes[type].title} ${name} does not exist${didYouMean(name, view.names(type))}`,
+      'unknown-reference'
     )
 }
 
@@ -170,9 +175,9 @@ function checkConnection(
   const other = (owners: readonly Owner[]) =>
     owners.find(owner => owner.type !== type || owner.name !== name || owner.interface !== on)
   const macOwner = macaddress === undefined ? undefined : other(view.index.macOwners(macaddress))
-  if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`)
+  if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`, 'mac-taken')
   if (ipaddress === undefined) return
-  if (network === undefined) throw badRequest(`${where}: an address needs a network`)
+  if (network === undefined) throw badRequest(`${where}: an address needs a network`, 'network-needed')
   // Another check says so where the network does not exist.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
@@ -182,9 +187,10 @@ function checkConnection(
     )
   const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))
-  if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`)
+  if (owner) throw badRequest(`${where}: ${ipaddress} belongs to ${ownerText(owner)}`, 'address-taken')
   const controller = controllerAddresses(cluster).get(address)
-  if (controller !== undefined) throw badRequest(`${where}: ${ipaddress} belongs to controller ${controller}`)
+  if (controller !== undefined)
+    throw badRequest(`${where}: ${ipaddress} belongs to controller ${controller}`, 'address-taken')
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {

@@ -141,7 +141,7 @@ function opened(box: SecretBox, where: string, content: string): Buffer {
   try {
     return box.open(content)
   } catch (error) {
-    throw unavailable(`${where} ${isUnreadable}`, error)
+    throw unavailable(`${where} ${isUnreadable}`, 'unavailable', error)
   }
 }
 
@@ -186,14 +186,14 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
   const seen = new Set<string>()
   return [value].flat().map((entry, i) => {
     const at = `${owner}: secret ${i + 1}`
-    if (!isObject(entry)) throw badRequest(`${at} must be an object`)
+    if (!isObject(entry)) throw badRequest(`${at} must be an object`, 'invalid-body')
     const where = typeof entry.name === 'string' ? `${owner}: secret ${entry.name}` : at
     const values = readFields(where, secretEntry, entry)
     for (const [key, value] of values)
       if (value === null && !accessFields.some(({ name }) => name === key))
-        throw badRequest(`${where}: field "${key}" must not be empty`)
+        throw badRequest(`${where}: field "${key}" must not be empty`, 'missing-field')
     const { newsecretname, ...given } = Object.fromEntries(values) as Record<string, string>
-    if (seen.has(given.name as string)) throw badRequest(`${where} is given twice`)
+    if (seen.has(given.name as string)) throw badRequest(`${where} is given twice`, 'given-twice')
     seen.add(given.name as string)
     return {
       ...given,
@@ -221,16 +221,17 @@ export function putSecrets(
   for (const wanted of given) {
     const where = `${type} ${owner}: secret ${wanted.name}`
     const old = before.get(wanted.name)
-    if (!old && wanted.newName !== undefined) throw notFound(`${where} does not exist`)
+    if (!old && wanted.newName !== undefined) throw notFound(`${where} does not exist`, 'no-object')
     const name = wanted.newName ?? wanted.name
     if (name !== wanted.name && positions.has(name))
-      throw badRequest(`${type} ${owner}: secret ${name} exists already`)
+      throw badRequest(`${type} ${owner}: secret ${name} exists already`, 'already-exists')
     const at = wanted.path ?? old?.path
-    if (at === undefined) throw badRequest(`${where}: field "path" is missing`)
+    if (at === undefined) throw badRequest(`${where}: field "path" is missing`, 'missing-field')
     const content = wanted.content === undefined ? old?.content : sealed(box, wanted.content, old?.content)
     if (content === undefined)
       throw badRequest(
-        `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
+        `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`,
+        'invalid-field'
       )
     const position = positions.get(wanted.name) ?? secrets.length
     const access = accessFields.flatMap(({ name: field, type }) => {
@@ -256,9 +257,9 @@ function sealed(box: SecretBox, content: string, before: string | undefined): st
 export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: string, copy: string): void {
   const secrets = entries(tx, type, owner)
   const source = secrets.find(secret => secret.name === name)
-  if (!source) throw notFound(`${type} ${owner} has no secret ${name}`)
+  if (!source) throw notFound(`${type} ${owner} has no secret ${name}`, 'no-object')
   if (secrets.some(secret => secret.name === copy))
-    throw badRequest(`${type} ${owner}: secret ${copy} exists already`)
+    throw badRequest(`${type} ${owner}: secret ${copy} exists already`, 'already-exists')
   write(tx, type, owner, [...secrets, { ...source, name: copy }])
 }
 
@@ -266,7 +267,7 @@ export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: stri
 export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: string): void {
   const secrets = entries(tx, type, owner)
   const left = secrets.filter(secret => secret.name !== name)
-  if (left.length === secrets.length) throw notFound(`${type} ${owner} has no secret ${name}`)
+  if (left.length === secrets.length) throw notFound(`${type} ${owner} has no secret ${name}`, 'no-object')
   write(tx, type, owner, left)
 }
 

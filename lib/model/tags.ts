@@ -47,7 +47,8 @@ export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
 
 /** Creates a tag of an image, or moves it: it pins the files and the kernel options that the image has now. */
 export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
-  if (tag === untagged) throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`)
+  if (tag === untagged)
+    throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`, 'invalid-field')
   const name = tagKey(image.name, tag)
   const order = findTag(tx, image.name, tag)?.order ?? holders(tx, tag).length + 1
   const options = image.kerneloptions ? { kerneloptions: image.kerneloptions } : {}
@@ -56,8 +57,9 @@ export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
 
 /** Removes a tag; the next oldest image with a tag of that name takes its place. */
 export function removeTag(tx: Tx, osimage: string, tag: string): void {
-  if (tag === untagged) throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`)
-  if (!findTag(tx, osimage, tag)) throw notFound(`OS image ${osimage} has no tag ${tag}`)
+  if (tag === untagged)
+    throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`, 'invalid-field')
+  if (!findTag(tx, osimage, tag)) throw notFound(`OS image ${osimage} has no tag ${tag}`, 'no-object')
   remove(tx, [{ osimage, tag }])
 }
 
@@ -93,13 +95,14 @@ export function checkTag(
   title: string
 ): void {
   if (tag === untagged) return
-  if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`)
-  if (!findTag(view, osimage, tag)) throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`)
+  if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`, 'missing-field')
+  if (!findTag(view, osimage, tag))
+    throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`, 'unknown-reference')
 }
 
 /** Refuses what takes an object away that others use; names ten of them (rules 2.4). */
 export function checkUnused(title: string, users: readonly string[]): void {
   if (users.length === 0) return
   const more = users.length > 10 ? ` and ${users.length - 10} more` : ''
-  throw badRequest(`${title} is in use by ${users.length}: ${users.slice(0, 10).join(', ')}${more}`)
+  throw badRequest(`${title} is in use by ${users.length}: ${users.slice(0, 10).join(', ')}${more}`, 'in-use')
 }

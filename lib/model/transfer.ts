@@ -204,8 +204,10 @@ function* parsing(
 ): Generator<void, (changing: Changing) => Generator<void, readonly Change[]>> {
   const problems = new Problems()
   const replacements = new Map<string, Replace>()
-  if (!isObject(document)) throw badRequest('import refused: the body must be an object of sections')
-  if (Object.keys(document).length === 0) throw badRequest('import refused: the document holds no section')
+  if (!isObject(document))
+    throw badRequest('import refused: the body must be an object of sections', 'invalid-body')
+  if (Object.keys(document).length === 0)
+    throw badRequest('import refused: the document holds no section', 'invalid-import')
   for (const [section, content] of Object.entries(document)) {
     const type = typeNames.find(name => name === section)
     if (!isObject(content)) problems.add(['config', section], 'must be an object')
@@ -293,12 +295,12 @@ function* parseTags(content: JsonObject, problems: Problems): Generator<void, Re
     problems.attempt(['config', 'osimagetag', key], () => {
       const { name: tag, osimage } = isObject(entry) ? entry : {}
       if (!isObject(entry) || typeof tag !== 'string' || typeof osimage !== 'string')
-        throw badRequest('must be an object with "name" and "osimage"')
-      if (tag === untagged) throw badRequest(`tag ${untagged} cannot be set`)
+        throw badRequest('must be an object with "name" and "osimage"', 'invalid-body')
+      if (tag === untagged) throw badRequest(`tag ${untagged} cannot be set`, 'invalid-field')
       if (key !== tag && key !== tagKey(osimage, tag))
-        throw badRequest(`field "name" is ${tag}, field "osimage" is ${osimage}`)
+        throw badRequest(`field "name" is ${tag}, field "osimage" is ${osimage}`, 'invalid-field')
       const name = tagKey(osimage, tag)
-      if (docs.has(name)) throw badRequest(`tag ${tag} of ${osimage} is given twice`)
+      if (docs.has(name)) throw badRequest(`tag ${tag} of ${osimage} is given twice`, 'given-twice')
       const values = readTable(tagTable, entry, (path, message) => {
         throw new FieldError(path, `OS image tag ${name}: ${message}`)
       })
@@ -352,7 +354,7 @@ const NODES_REMOVED_AT_ONCE = 200
 /** A secret that is whole, unlike those of a request. */
 function readWhole(owner: string, entry: JsonValue): void {
   for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
-    if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`)
+    if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`, 'invalid-field')
     else if (path === undefined || content === undefined || newName !== undefined)
       throw badRequest(`${owner}: secret ${name} must have "name", "path" and "content" alone`)
 }

@@ -69,10 +69,16 @@ export function mergeVariables(
 export function checkVariables(variables: VariableMap = {}, title: string): void {
   const entries = Object.entries(variables)
   if (entries.length > mostVariables)
-    throw badRequest(`${title}: field "variables" has ${entries.length} variables: ${mostVariables} at most`)
+    throw badRequest(
+      `${title}: field "variables" has ${entries.length} variables: ${mostVariables} at most`,
+      'too-many'
+    )
   const bytes = entries.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value), 0)
   if (bytes > mostBytes)
-    throw badRequest(`${title}: field "variables" has ${bytes} bytes in all: ${mostBytes} at most`)
+    throw badRequest(
+      `${title}: field "variables" has ${bytes} bytes in all: ${mostBytes} at most`,
+      'too-many'
+    )
 }
 
 /** The variables of a group, a node or the cluster. */

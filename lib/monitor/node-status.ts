@@ -115,7 +115,9 @@ export class NodeStatus {
     // It may have been renamed while others were written first, or be gone.
     const name = this.#nameOf(kept, node)
     if (name === undefined)
-      throw this.#records.isFollowing ? new FollowingError() : notFound(`there is no node ${node}`)
+      throw this.#records.isFollowing
+        ? new FollowingError()
+        : notFound(`there is no node ${node}`, 'no-object')
     await this.#append({ node: name, state, time })
     const before = kept.history
     kept.history = newest([...kept.history, { state, time }])

@@ -73,7 +73,8 @@ export const isNodeSet = (text: string): boolean => /[[@,!&^*]/.test(text)
 function* matching(pattern: string, names: Iterable<string>): Generator<void, string[]> {
   const found: string[] = []
   for (const name of names) yield void (isLike(pattern, name) && found.push(name))
-  if (found.length === 0) throw notFound(`node set: no node has a name like ${cut(pattern)}`)
+  if (found.length === 0)
+    throw notFound(`node set: no node has a name like ${cut(pattern)}`, 'unknown-node-set')
   return found
 }
 
@@ -116,4 +117,5 @@ function* operations(text: string): Generator<Operation> {
   }
 }
 
-const notASet = (text: string, reason: string) => badRequest(`node set ${cut(text)}: ${reason}`)
+const notASet = (text: string, reason: string) =>
+  badRequest(`node set ${cut(text)}: ${reason}`, 'invalid-set')

@@ -1,4 +1,5 @@
 import { getSystemErrorMap } from 'node:util'
+import type { ErrorCode } from '../error-codes.js'
 import { ServiceError } from '../errors.js'
 
 /**
@@ -10,9 +11,10 @@ export class StoreError extends ServiceError {
 
   constructor(
     readonly reason: string,
-    headers: Readonly<Record<string, string>> = {}
+    headers: Readonly<Record<string, string>> = {},
+    code: ErrorCode = 'store-unavailable'
   ) {
-    super(503, `the store is unavailable: ${reason}`, headers)
+    super(503, `the store is unavailable: ${reason}`, headers, { code })
   }
 }
 
@@ -21,7 +23,7 @@ export class FollowingError extends StoreError {
   override readonly name = 'FollowingError'
 
   constructor(reason = 'another controller writes') {
-    super(reason, { 'Retry-After': '5' })
+    super(reason, { 'Retry-After': '5' }, 'not-leader')
   }
 }
 

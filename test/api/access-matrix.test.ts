@@ -547,7 +547,7 @@ t.test('who may do what, from where', async t => {
       if (refusing !== (cell.verdict !== 'served')) continue
       const { found, status, text } = await outcome(cell)
       if (status === 500) unmeant5xx++
-      const isPlain = found === 'served' || Object.keys(JSON.parse(text)).join() === 'message'
+      const isPlain = found === 'served' || Object.keys(JSON.parse(text)).join() === 'message,code'
       if (found === cell.verdict && isPlain) continue
       const [peer, forwardedFor] = cell.from
       const from = forwardedFor === undefined ? peer : `${peer} with X-Forwarded-For "${forwardedFor}"`

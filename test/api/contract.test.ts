@@ -232,7 +232,7 @@ t.test('a store that cannot be written: changes are 503 and change nothing, read
     const { status, text, body } = await send(stage, row, sent, stage.as(step.by ?? 'admin', step.source))
     if (routeOf(row)?.effect === 'changes') {
       t.equal(status, 503, `${row.key}: ${text.slice(0, 200)}`)
-      t.same(Object.keys(body ?? {}), ['message'], row.key)
+      t.same(Object.keys(body ?? {}), ['message', 'code'], row.key)
       saw(row, status)
     } else if (!/^\/monitor\/(service|status)/.test(row.path))
       t.equal(status, step.status, `${row.key}: ${text.slice(0, 200)}`)

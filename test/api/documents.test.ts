@@ -4,12 +4,18 @@ import t from 'tap'
 import { apiDocument } from '../../lib/api/documents.js'
 import { openapi } from '../../lib/api/openapi.js'
 import { accessOf } from '../../lib/auth/access.js'
+import { errorsDocument } from '../../lib/error-codes.js'
 import { objectTypes } from '../../lib/model/types.js'
 import { Controller } from '../support/controller.js'
 import { table } from '../support/routes.js'
 import { contract, keyOf } from './contract/case.js'
 
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
+
+t.test('docs/errors.md is what the table of codes says', t => {
+  t.equal(doc('errors.md'), errorsDocument(), 'docs/errors.md is stale: type `make docs`')
+  t.end()
+})
 
 // rules 2.12
 t.test('docs/api.md is what the tables of today say', t => {

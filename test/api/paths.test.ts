@@ -59,10 +59,11 @@ t.test('a path that is no name is refused on every route, over a socket, and cha
         const { status, body: answer, headers: got } = await c.raw(route.method, path, body, headers)
         const undecodable = reason === 400 && /%(?![\da-f]{2})|%c0|%ff|%ed|\u00e9/i.test(trick)
         const expected = isFile && !undecodable ? 404 : reason
-        const { message, ...rest } = answer ?? {}
+        const { message, code, ...rest } = answer ?? {}
         if (status !== expected) wrong.push(`${trick}: ${status}`)
         if (got['content-type'] !== 'application/json') wrong.push(`${trick}: ${got['content-type']}`)
-        if (typeof message !== 'string' || message === '' || Object.keys(rest).length > 0 || 'x-evil' in got)
+        const isWhole = typeof message === 'string' && message !== '' && typeof code === 'string'
+        if (!isWhole || Object.keys(rest).length > 0 || 'x-evil' in got)
           wrong.push(`${trick}: ${JSON.stringify(answer)}`)
       }
       t.same(wrong, [], `${route.method} ${route.path}: {${parameter}}`)

@@ -187,6 +187,6 @@ export function isRefusal(t: Test, { headers, body }: WireResponse, message: Reg
   t.equal(headers['content-length'], String(Buffer.byteLength(body)))
   t.ok(body.endsWith('}\n'), 'ends in a newline')
   const parsed = JSON.parse(body) as Record<string, string>
-  t.same(Object.keys(parsed), ['message'])
+  t.same(Object.keys(parsed), ['message', 'code'])
   t.match(parsed.message, message)
 }

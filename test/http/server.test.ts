@@ -196,10 +196,10 @@ t.test('an error of another room goes out as it is; a 502 or 503 is no defect', 
       throw new ReadOnly('the disk is full')
     }),
     route('GET', '/busy', () => {
-      throw unavailable('the tracker is away', new Error('ECONNREFUSED'))
+      throw unavailable('the tracker is away', 'unavailable', new Error('ECONNREFUSED'))
     }),
     route('GET', '/told', () => {
-      throw unavailable('the tracker: ECONNREFUSED', new Error('ECONNREFUSED'))
+      throw unavailable('the tracker: ECONNREFUSED', 'unavailable', new Error('ECONNREFUSED'))
     }),
     route('GET', '/refused', () => {
       throw new ServiceError(404, 'there is no node n1', { 'X-Why': 'y' })

@@ -16,10 +16,10 @@ export async function refused(t: Test, c: Controller, path: string, bodies: read
   for (const [body, ...says] of bodies) {
     const what = Buffer.isBuffer(body) ? body.toString('hex') : JSON.stringify(body)
     const { status, body: answer, headers } = await c.post(path, body)
-    const { message, ...rest } = answer ?? {}
+    const { message, code, ...rest } = answer ?? {}
     if (status !== 400) wrong.push(`${what}: ${status}`)
     else if (headers['content-type'] !== 'application/json') wrong.push(`${what}: ${headers['content-type']}`)
-    else if (typeof message !== 'string' || Object.keys(rest).length > 0)
+    else if (typeof message !== 'string' || typeof code !== 'string' || Object.keys(rest).length > 0)
       wrong.push(`${what}: ${JSON.stringify(answer)}`)
     else for (const said of says) if (!said.test(message)) wrong.push(`${what}: ${message} (${said})`)
   }

@@ -59,7 +59,7 @@ export class Checksums {
 
   async #versionOf(file: string, isWhole: boolean): Promise<string> {
     const found = await stat(file, { bigint: true }).catch(() => undefined)
-    if (!found?.isFile()) throw notFound(`there is no file ${basename(file)}`)
+    if (!found?.isFile()) throw notFound(`there is no file ${basename(file)}`, 'no-file')
     const { ino, size, mtimeNs, mtimeMs } = found
     if (!isWhole && Math.abs(this.now() - Number(mtimeMs)) < STILL_MS) throw changing(file)
     return `${ino} ${size} ${mtimeNs}`

@@ -194,6 +194,7 @@ export class WorkElsewhere {
           `OS image ${image.name}: its directory ${path} is on controller ${there}, which cannot be asked (${reason}): look whether svcd ` +
             `runs there and is reached by its [store] url or [http] url; or stop svcd on ${there}, bring the directory to controller ` +
             `${controllers?.own}, and set path again: svcctl osimage set ${image.name} path=${path}`,
+          'image-elsewhere',
           error
         )
       }

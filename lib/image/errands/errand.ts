@@ -129,10 +129,11 @@ export class Errands {
    */
   feed(errand: Errand, prove: (said: string) => string): Running {
     const { own } = this.o
-    if (this.#isClosed) throw unavailable('the service is shutting down')
+    if (this.#isClosed) throw unavailable('the service is shutting down', 'shutting-down')
     if (errand.to !== own)
       throw unavailable(
-        `this is controller ${own}, and not ${errand.to}: let [store] url of each controller lead to itself`
+        `this is controller ${own}, and not ${errand.to}: let [store] url of each controller lead to itself`,
+        'image-elsewhere'
       )
     return new Running(errand, prove, this.o, this.#running)
   }
@@ -257,7 +258,8 @@ class Running {
       if (performance.now() > until || writer() === undefined)
         throw unavailable(
           `controller ${own} does not know ${this.errand.writer} as the one that writes, or not all that it has written: ` +
-            'ask again in a moment'
+            'ask again in a moment',
+          'image-elsewhere'
         )
       await sleep(LOOK_MS, undefined, { signal })
     }

@@ -163,8 +163,9 @@ export const file: ObjectType<FileDoc> = {
   *checks(_view, doc, title) {
     yield () => {
       const { path, kind = 'file', target, template = '', content } = doc
-      if (path === undefined) throw badRequest(`${title}: field "path" is missing`)
-      const no = (field: string, why: string) => badRequest(`${title}: field "${field}" ${why}`)
+      if (path === undefined) throw badRequest(`${title}: field "path" is missing`, 'missing-field')
+      const no = (field: string, why: string) =>
+        badRequest(`${title}: field "${field}" ${why}`, 'invalid-field')
       if (kind === 'link' && target === undefined) throw no('target', 'is missing: a link needs it')
       if (kind !== 'link' && target !== undefined) throw no('target', `belongs to a link, not to a ${kind}`)
       if (kind !== 'file' && template !== '') throw no('template', `belongs to a file, not to a ${kind}`)
@@ -214,7 +215,10 @@ export function checkAttached(view: View, files: readonly string[] = [], title: 
     const { path = '' } = view.get('file', name) ?? {}
     const other = at.get(path)
     if (other !== undefined && path !== '')
-      throw badRequest(`${title}: field "files": ${other} and ${name} have the same path ${path}`)
+      throw badRequest(
+        `${title}: field "files": ${other} and ${name} have the same path ${path}`,
+        'already-exists'
+      )
     at.set(path, name)
   }
 }

@@ -102,7 +102,10 @@ function* put(
   if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
   for (const { interface: name, network } of after.interfaces ?? [])
     if (network !== undefined && !tx.get('network', network))
-      throw badRequest(`group ${after.name}: interface ${name}: network ${network} does not exist`)
+      throw badRequest(
+        `group ${after.name}: interface ${name}: network ${network} does not exist`,
+        'unknown-reference'
+      )
   const was = withRenamed(before, '', renames)
   for (const name of [...(tx.index.members(after.name)?.all.values ?? [])]) {
     yield

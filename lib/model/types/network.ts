@@ -123,9 +123,13 @@ function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void 
     const where = `${title}: field "routes": ${route}`
     const [range, address] = [parsePrefix(network), toAddress(gateway)]
     if (range && (address < hostsOf(range).first || address > hostsOf(range).last))
-      throw badRequest(`${where}: ${gateway} is no address of a machine in ${network}`)
-    if (to === '0.0.0.0/0') throw badRequest(`${where}: the default route is told by field "gateway"`)
-    if (seen.has(to)) throw badRequest(`${where}: there is another route to ${to}`)
+      throw badRequest(
+        `${where}: ${gateway} is no address of a machine in ${network}`,
+        'address-outside-network'
+      )
+    if (to === '0.0.0.0/0')
+      throw badRequest(`${where}: the default route is told by field "gateway"`, 'invalid-field')
+    if (seen.has(to)) throw badRequest(`${where}: there is another route to ${to}`, 'given-twice')
     seen.add(to)
   }
 }
@@ -138,7 +142,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   const { name, dns_records: records = [] } = network
   const count = records.length
   if (count > MOST_RECORDS)
-    throw badRequest(`${title}: ${count} DNS records, and ${MOST_RECORDS} are the most`)
+    throw badRequest(`${title}: ${count} DNS records, and ${MOST_RECORDS} are the most`, 'too-many')
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
   const zone = `.${name.toLowerCase()}`
@@ -153,16 +157,20 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   for (const { host, ipaddress, alias } of records) {
     const where = `${title}: DNS record ${host}`
     if ((ipaddress === undefined) === (alias === undefined))
-      throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`)
+      throw badRequest(`${where}: give it field "ipaddress" or field "alias", one of them`, 'missing-field')
     if (controllers.includes(host))
-      throw badRequest(`${where}: that is the name of a controller: choose another one`)
+      throw badRequest(`${where}: that is the name of a controller: choose another one`, 'already-exists')
     if (alias !== undefined && servers.includes(host))
       throw badRequest(
-        `${where}: a name server has that name, and cannot be an alias: give field "ipaddress"`
+        `${where}: a name server has that name, and cannot be an alias: give field "ipaddress"`,
+        'invalid-field'
       )
     const target = alias?.endsWith(zone) ? alias.slice(0, -zone.length) : alias
     if (target !== undefined && aliases.has(target))
-      throw badRequest(`${where}: field "alias": ${alias} is an alias: name what that one stands for`)
+      throw badRequest(
+        `${where}: field "alias": ${alias} is an alias: name what that one stands for`,
+        'invalid-field'
+      )
   }
   const hosts = new Set(records.map(({ host }) => host))
   // Names of nodes are in lower case, as those of records are.
@@ -174,7 +182,8 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
       const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
       if (one)
         throw badRequest(
-          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: choose another one`
+          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: choose another one`,
+          'already-exists'
         )
     }
 }
@@ -182,39 +191,52 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
 /** What a network keeps (rules 3.13). */
 function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
   const range = parsePrefix(network.network)
-  if (!range) throw badRequest(`${title}: field "network" is missing`)
+  if (!range) throw badRequest(`${title}: field "network" is missing`, 'missing-field')
   if (network.shared_with === network.name)
     throw badRequest(
-      `${title}: field "shared_with" is the network itself: name another one on its wire, or null`
+      `${title}: field "shared_with" is the network itself: name another one on its wire, or null`,
+      'invalid-field'
     )
   const inside = (field: 'gateway' | 'dhcp_range_begin' | 'dhcp_range_end') => {
     const value = network[field]
     if (value === undefined) return undefined
     const address = toAddress(value)
     if (!contains(range, address))
-      throw badRequest(`${title}: field "${field}": ${value} lies outside ${network.network}`)
+      throw badRequest(
+        `${title}: field "${field}": ${value} lies outside ${network.network}`,
+        'address-outside-network'
+      )
     const { first, last } = hostsOf(range)
     if (address < first || address > last)
-      throw badRequest(`${title}: field "${field}": ${value} is the network or broadcast address`)
+      throw badRequest(
+        `${title}: field "${field}": ${value} is the network or broadcast address`,
+        'address-reserved'
+      )
     return address
   }
   const gateway = inside('gateway')
   const [owner] = gateway === undefined ? [] : view.index.addressOwners(gateway)
-  if (owner) throw badRequest(`${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`)
+  if (owner)
+    throw badRequest(
+      `${title}: field "gateway": ${network.gateway} belongs to ${ownerText(owner)}`,
+      'address-taken'
+    )
   const begin = inside('dhcp_range_begin')
   const end = inside('dhcp_range_end')
   if ((begin === undefined) !== (end === undefined))
-    throw badRequest(`${title}: fields "dhcp_range_begin" and "dhcp_range_end" go together`)
+    throw badRequest(`${title}: fields "dhcp_range_begin" and "dhcp_range_end" go together`, 'invalid-range')
   if (network.dhcp && begin === undefined)
-    throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`)
+    throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`, 'invalid-range')
   if (begin !== undefined && end !== undefined && begin > end)
     throw badRequest(
-      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`
+      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`,
+      'invalid-range'
     )
   if (begin === undefined || end === undefined) return
   for (const [address, controller] of controllerAddresses(cluster))
     if (address >= begin && address <= end)
       throw badRequest(
-        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, the address of controller ${controller}`
+        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, the address of controller ${controller}`,
+        'address-taken'
       )
 }

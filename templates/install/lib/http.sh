@@ -174,7 +174,7 @@ http_get_once() {
 
 # The message of a refusal, after a colon.
 refusal() {
-  sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$1" 2>/dev/null | cut -c 1-300 | tr -d '\000-\037\177'
+  sed -n 's/,"code":"[a-z-]*"}$/}/; s/^{"message":"\(.*\)"}$/: \1/p' "$1" 2>/dev/null | cut -c 1-300 | tr -d '\000-\037\177'
 }
 
 # How many seconds to wait, if the last answer was a 503 that says so.

@@ -91,7 +91,7 @@ fetch_once() {
   fi
   if [ "$code" != 200 ]; then
     cause="$address: the controller answered $code$(
-      sed -n 's/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
+      sed -n 's/,"code":"[a-z-]*"}$/}/; s/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
     )"
     return 1
   fi
