@@ -266,7 +266,10 @@ export const noRoot = (value: string) => {
     /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)
   )
   if (awaited)
-    return `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image does not have it yet; take it out`
+    return (
+      `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image ` +
+      'does not have it yet; take it out'
+    )
   const init = words.find(word => /^(?:rdinit=|init=(?!\/))/.test(word))
   return init && `holds ${init}: it starts no image; take it out`
 }

@@ -19,14 +19,16 @@ function argumentBytes(
 ): number {
   const more = others.length > 0 ? ` svc.urls=${others.join(',')}` : ''
   return (
-    `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} svc.url=${url}${more} ` +
-    `svc.node=${node} svc.hostname=${hostname} svc.service=0${rescue && ' svc.rescue=1'} initrd=initrd.img${options && ` ${options}`}`
+    `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} ` +
+    `svc.url=${url}${more} svc.node=${node} svc.hostname=${hostname} svc.service=0` +
+    `${rescue && ' svc.rescue=1'} initrd=initrd.img${options && ` ${options}`}`
   ).length
 }
 
 const lostEnd = (bytes: number) =>
   bytes > most.kernelArguments
-    ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
+    ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ` +
+      `${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
     : undefined
 
 const packedFiles = ['kernelfile', 'initrdfile', 'imagefile'] as const
@@ -37,7 +39,10 @@ export function badRescue(view: View, node: NodeDoc, cluster: ClusterSettings): 
   const { image, settings } = asBooted(view, effectiveNode(view, node, cluster))
   if (!image || packedFiles.every(file => image[file])) return undefined
   const tag = settings.osimagetag === untagged ? '' : settings.osimagetag
-  return `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
+  return (
+    `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: ` +
+    `svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
+  )
 }
 
 /** Returns why Linux would cut the host name or kernel arguments (rules 3.18), or the rescue cannot boot. */
@@ -50,7 +55,8 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
     rescue: badRescue(view, node, cluster),
     hostName:
       hostname.length > most.hostName
-        ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
+        ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: ` +
+          `give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
         : undefined,
     kernel: lostEnd(
       argumentBytes(cluster, text, { node: node.name, hostname, ip, rescue: node.rescue ?? '' })

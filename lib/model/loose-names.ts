@@ -34,7 +34,8 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
   } else {
     const { distribution } = doc as Docs['osimage']
     if (distribution !== undefined && !isDistribution(distribution))
-      yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: which network files a node gets is guessed from the programs in the image`
+      yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: ` +
+        'which network files a node gets is guessed from the programs in the image'
   }
 }
 
@@ -48,7 +49,8 @@ function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Gener
       const [key = ''] = word.split('=', 1)
       const isNowhere = key === 'on' && !interfaces.some(one => one.interface === word.slice(3))
       if (isNowhere && word !== key)
-        yield `interface ${name}: its option ${JSON.stringify(word)} names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
+        yield `interface ${name}: its option ${JSON.stringify(word)} ` +
+          `names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
       if (options.includes(key) && word !== key) continue
       const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
       yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`

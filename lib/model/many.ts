@@ -35,7 +35,8 @@ function refuseShared(type: TypeName, count: number, { values, interfaces }: Giv
   const refuse = (where: string, what: string, value: unknown) => {
     if (typeof value === 'string')
       throw badRequest(
-        `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; give each its own, alone or by a table (svcctl import FILE)`
+        `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; ` +
+          'give each its own, alone or by a table (svcctl import FILE)'
       )
   }
   refuse('field "macaddr"', 'MAC', values.get('macaddr'))

@@ -129,7 +129,8 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
   const range = hosts(prefix)
   if (address < range.first || address > range.last)
     throw badRequest(
-      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`
+      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address ` +
+        `of network ${network}`
     )
   const gateway = view.index.gatewayOf(address)
   if (gateway !== undefined) throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`)

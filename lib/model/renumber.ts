@@ -64,19 +64,22 @@ export function renumber(
     for (const [address, who] of new Map([...urls, ...controllers]))
       if (contains(old, address) && !contains(now, address))
         warnings.push(
-          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
-            `${formatAddress(moved(address))}, then change [controller] address and [http] url, and restart svcd`
+          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, ` +
+            `such as ${formatAddress(moved(address))}, then change [controller] address and [http] url, ` +
+            'and restart svcd'
         )
     for (const text of cluster.ntp_server.match(ADDRESS) ?? []) {
       const address = parseAddress(text)
       if (address !== undefined && contains(old, address) && !contains(now, address))
         warnings.push(
-          `cluster: field "ntp_server" has ${text}: if that machine moves too, give it ${formatAddress(moved(address))}`
+          `cluster: field "ntp_server" has ${text}: if that machine moves too, ` +
+            `give it ${formatAddress(moved(address))}`
         )
     }
     if (devices.bmcs > 0)
       warnings.push(
-        `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set (setupbmc at an installation, or by hand)`
+        `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set ` +
+          '(setupbmc at an installation, or by hand)'
       )
     warnings.push(...looseOf(tx, 'network', name, cluster).filter(one => !loose.includes(one)))
     return devices.to.size

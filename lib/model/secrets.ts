@@ -61,8 +61,9 @@ export function missingKey(state: string, view: View): { file: string; message: 
   if (owners.length === 0 || existsSync(file)) return undefined
   const more = owners.length > 3 ? ` and ${owners.length - 3} more` : ''
   const message =
-    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be decrypted: ` +
-    `restore it from a backup; to give up all secrets for good, remove ${join(state, 'secrets')}`
+    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be ` +
+    'decrypted: restore it from a backup; to give up all secrets for good, ' +
+    `remove ${join(state, 'secrets')}`
   return { file, message }
 }
 
@@ -97,8 +98,8 @@ export function* unreadableSecrets(
         type: 'secrets',
         name: key,
         message:
-          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it from a backup, ` +
-          `or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
+          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it ` +
+          `from a backup, or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
       }
   }
 }
@@ -220,7 +221,8 @@ export function putSecrets(
     const content = wanted.content === undefined ? old?.content : sealed(box, wanted.content, old?.content)
     if (content === undefined)
       throw badRequest(
-        `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
+        `${where}: field "content" ` +
+          `is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
       )
     const position = positions.get(wanted.name) ?? secrets.length
     const access = accessFields.flatMap(({ name: field, type }) => {

@@ -131,8 +131,8 @@ function plainValue(text: string, box: SecretBox, key: string, report: Report): 
     return JSON.parse(box.open(text).toString())
   } catch {
     const why = box.hasKey
-      ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value was changed; ' +
-        'restore the secret.key that belongs to it from a backup'
+      ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value ' +
+        'was changed; restore the secret.key that belongs to it from a backup'
       : 'cannot be decrypted without its secret.key; restore that from a backup'
     report(
       [key],

@@ -45,7 +45,8 @@ const nodePath: FieldType<string> = {
       Buffer.byteLength(parts.slice(0, -1).join('/')) > mostDirectoryBytes
     )
       throw new ValueError(
-        `is too long: a name has ${mostNameBytes} bytes at most, the directories before it ${mostDirectoryBytes}`
+        `is too long: a name has ${mostNameBytes} bytes at most, ` +
+          `the directories before it ${mostDirectoryBytes}`
       )
     const at = closed.find(directory => read === directory || read.startsWith(`${directory}/`))
     if (at !== undefined) throw new ValueError(`is in ${at}, where no file of an admin belongs`)

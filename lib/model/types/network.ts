@@ -209,12 +209,14 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
     throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`)
   if (begin !== undefined && end !== undefined && begin > end)
     throw badRequest(
-      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`
+      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ` +
+        `${network.dhcp_range_end}`
     )
   if (begin === undefined || end === undefined) return
   for (const [address, controller] of controllerAddresses(cluster))
     if (address >= begin && address <= end)
       throw badRequest(
-        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, the address of controller ${controller}`
+        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, ` +
+          `the address of controller ${controller}`
       )
 }

@@ -28,7 +28,8 @@ const fields = [
     type: objectName,
     default: 'redhat',
     meaning:
-      'kind of Linux in the image, which decides its network files: redhat, rocky, fedora, suse and so on: NetworkManager; ubuntu: netplan; debian and others: what the image has'
+      'kind of Linux in the image, which decides its network files: redhat, rocky, fedora, suse ' +
+      'and so on: NetworkManager; ubuntu: netplan; debian and others: what the image has'
   },
   { name: 'path', type: path, meaning: 'image directory' },
   { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
