@@ -249,7 +249,7 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
 /** Images with the files of a tag. Each is made once, because callers cache by object identity. */
 const pinned = new WeakMap<object, { readonly image: Docs['osimage']; readonly made: Docs['osimage'] }>()
 
-/** Returns the image of a node with these settings. A tag pins its files and options (rules 1.2). */
+/** Returns the image of a node with these settings, with the files and options of its tag (rules 1.2). */
 export function imageOf(
   view: View,
   { osimage, osimagetag }: Pick<Settings, 'osimage' | 'osimagetag'>
@@ -266,7 +266,7 @@ export function imageOf(
   return made
 }
 
-/** Returns the nodes that use an object, sorted. A node's own file hides its group's (rules 3.10). */
+/** Returns the nodes with this object in force, sorted; a node's own file hides its group's (rules 3.10). */
 export const members = (view: View, type: TypeName, name: string): string[] =>
   atOnce(findingMembers(view, type, name))
 

@@ -11,7 +11,7 @@ const mostNodes = 20
 /** Characters after which a listed text is cut. */
 const mostCharacters = 200
 
-/** The nodes whose values in force a change alters: how many, and the first of them. */
+/** The nodes for which a change alters values in force: how many, and the first of them. */
 export interface Felt {
   /** Nodes whose disks are written at their next network boot, if the change affects that. */
   readonly written: readonly string[]

@@ -46,7 +46,7 @@ export interface Field<V = unknown> {
   readonly also?: readonly string[]
   /** The levels that a value may come from if the object does not set it: group, or group and cluster. */
   readonly inherited?: 'group' | 'cluster'
-  /** In force, and shown, if no level sets the field; null is shown without it. */
+  /** In force and shown if no level sets the field. Without a default, null is shown. */
   readonly default?: V | ''
   readonly refers?: TypeName
   /** The named object need not exist; if it does, it is a reference like any other (rules 3.2). */

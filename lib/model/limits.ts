@@ -33,7 +33,7 @@ export function limitWarnings(changes: Iterable<Change>): string[] {
   })
 }
 
-/** Returns the same for all stored objects. */
+/** Returns the sentences of `limitWarnings` for all stored objects. */
 export function stateWarnings(view: View): string[] {
   const all = ([...typeNames, 'cluster'] as const).flatMap(type =>
     view.names(type).map(name => ({ type, name, before: undefined, after: view.get(type, name) }))

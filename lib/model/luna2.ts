@@ -7,7 +7,7 @@ import { fieldFor } from './table.js'
 import { tagFields } from './types/osimage.js'
 import { objectTypes } from './types.js'
 
-/** Tables of luna2's database, by the type of their objects here. */
+/** Tables of luna2's database, with the type of their objects here. */
 const tables: Readonly<Record<string, TypeName>> = {
   ...{ network: 'network', osimage: 'osimage', bmcsetup: 'bmcsetup', group: 'group', node: 'node' },
   ...{ switch: 'switch', otherdevices: 'otherdev' }

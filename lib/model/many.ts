@@ -29,7 +29,7 @@ export function saveAll(
   })
 }
 
-/** Throws 400 for a MAC or address for several objects: a conflict with the first would be confusing. */
+/** Throws 400 for a MAC or address for several objects, before the second conflicts with the first. */
 function refuseShared(type: TypeName, count: number, { values, interfaces }: Given): void {
   const { title } = objectTypes[type]
   const refuse = (where: string, what: string, value: unknown) => {

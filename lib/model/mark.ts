@@ -23,7 +23,7 @@ export class Mark {
     return digest(this.#parts.sort().join())
   }
 
-  /** Throws 400 if a dry run reported another digest. */
+  /** Throws 400 unless the digest equals that of the dry run. */
   check(expected: string): void {
     if (this.text !== expected)
       throw badRequest('import refused: something has changed since the dry run; make it again')

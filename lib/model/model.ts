@@ -56,8 +56,7 @@ export interface ModelOptions {
  * seals secret fields (rules 11.8). `directory` is the state directory, `release` svcd's version.
  */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
-  // A controller may have got the address of a device in the ini. Objects are loaded nevertheless: `svcd
-  // check` warns, and no other device can get that address.
+  // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
   const verifying = (view: View) => checkingState(view, settings)
@@ -313,7 +312,7 @@ export class Model {
     return owner
   }
 
-  /** Gives a MAC to a node's provision interface, and returns its former owner, if any (rules 4.3, 4.4). */
+  /** Moves a MAC to a node's provision interface; returns the former owner's name (rules 4.3, 4.4). */
   moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
     const owner = this.machineWith(tx, mac)
     if (owner?.type === 'node' && owner.name === node.name) return undefined

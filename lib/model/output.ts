@@ -66,7 +66,7 @@ export function show<K extends TypeName>(
     const value = values[name] ?? null
     shown[name] = value === null ? (byDefault ?? null) : secret && masked ? hidden : value
   }
-  // Objects follow lists: luna's client never ends on a list of objects that comes after one (rules 2.17).
+  // Lists come first: luna's client loops forever on a list of objects that follows an object (rules 2.17).
   const isObject = ({ type: { json } }: Field) => json === 'object'
   for (const field of fields) if (!isObject(field)) put(field)
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)

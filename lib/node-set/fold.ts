@@ -4,7 +4,7 @@ import { isZeroed, MOST_BRACKETS } from './expand.js'
 /** The parts of a name: text at even places, a number or ranges of numbers at odd ones. */
 type Parts = readonly string[]
 
-/** Folds names, last number first: node001, node002, node004 → `node[001-002,004]`. Reverses `evaluate`. */
+/** Folds names, last number first: node001, node002, node004 → `node[001-002,004]`. `evaluate` undoes it. */
 export const fold = (names: Iterable<string>): string => atOnce(folding(names))
 
 /** As `fold`, one name per step. */

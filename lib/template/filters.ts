@@ -118,7 +118,7 @@ function indent(value: unknown, width: unknown = 4, first: unknown = false, blan
 /** Quotes a word for a POSIX shell: `it's` becomes `'it'"'"'s'`. Throws Failure for a NUL. */
 function quote(value: unknown): string {
   const word = text(value)
-  // Most texts hold neither, and a script has dozens.
+  // Fast path: most texts hold neither a quote nor a NUL, and a script quotes dozens.
   if (!/['\0]/.test(word)) return `'${word}'`
   if (word.includes('\0')) throw new Failure('a text with a NUL cannot be quoted for a shell')
   return `'${word.replaceAll("'", `'"'"'`)}'`
