@@ -1,22 +1,22 @@
-/** Longer words are no slips of names, and so many names are compared at most: it is done while a request is refused. */
+/** Bounds on letters of a word and on compared names: suggestions run while a request is refused. */
 const longest = 64
 const most = 20_000
 
 /**
- * ` (did you mean "group"?)` for a word that is none of those known, '' where none is near: it differs in one or two
- * letters, counting two that changed places as one, or it is the beginning of one. Upper and lower case are the same.
+ * Returns ` (did you mean "group"?)` for an unknown word, or '' if no known name is close: one or two letters
+ * differ (a swap of neighbours counts as one), or the word is the beginning of the name. Case is ignored.
  */
 export function didYouMean(given: string, known: Iterable<string>): string {
   if (given.length > longest) return ''
   const word = given.toLowerCase()
-  // In a short word two other letters make another word.
+  // In a short word, two different letters make another word.
   let nearest = word.length < 3 ? 0 : word.length < 6 ? 1 : 2
   let found: string | undefined
   let beginning: string | undefined
   let looked = 0
   for (const name of known) {
     if (looked++ >= most) break
-    // One that was found goes before a beginning, and only a nearer one replaces it.
+    // A close name beats a beginning, and only a closer one replaces it.
     const bound = found === undefined ? nearest : nearest - 1
     const isNearLong = Math.abs(name.length - word.length) <= bound
     const mayBegin = found === undefined && beginning === undefined && name.length > word.length
@@ -33,18 +33,17 @@ export function didYouMean(given: string, known: Iterable<string>): string {
 }
 
 /**
- * How many letters are missing, added, changed or swapped with the next one (optimal string alignment); undefined where
- * that is more than `most`. Each difference is tried at the first place where the words part: that costs little as long as
- * `most` is 2.
+ * Returns the optimal string alignment distance of two words; undefined above `most`. Tries each edit at the
+ * first difference, which is cheap while `most` is 2.
  */
 export function distanceWithin(a: string, b: string, most: number): number | undefined {
   const distance = distanceFrom(a, 0, b, 0, most)
   return distance > most ? undefined : distance
 }
 
-/** Between what follows letter `i` and letter `j`; any number above `most` where it is more. */
+/** Returns the distance of the rests from `i` and `j`; above `most`, some number above `most`. */
 function distanceFrom(a: string, i: number, b: string, j: number, most: number): number {
-  // What both begin with is never worth a difference.
+  // Equal letters at the beginning never need an edit.
   while (i < a.length && j < b.length && a.charCodeAt(i) === b.charCodeAt(j)) {
     i++
     j++

@@ -1,12 +1,11 @@
-/** A value that JSON can hold. */
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue }
 export type JsonObject = { [key: string]: JsonValue }
 
-/** Whether a value is a JSON object: no list, and not null. */
+/** Whether a value is a JSON object: no array and not null. */
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The object that a text from outside holds as JSON; undefined where it holds none. */
+/** Parses a JSON object from outside; undefined for any other text. */
 export function jsonObject(text: string): JsonObject | undefined {
   try {
     const json: unknown = JSON.parse(text)
@@ -16,10 +15,10 @@ export function jsonObject(text: string): JsonObject | undefined {
   }
 }
 
-/** The same; an empty one where it holds none. */
+/** Parses a JSON object from outside; empty for any other text. */
 export const objectIn = (text: string): JsonObject => jsonObject(text) ?? {}
 
-/** The text that bytes from outside are in UTF-8, with its byte order mark; undefined where they are none. */
+/** Decodes UTF-8 from outside and keeps a byte order mark; undefined for invalid bytes. */
 export function utf8(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -1,35 +1,35 @@
 import ipaddr from 'ipaddr.js'
 
-/** Where a request comes from, after `[http] trusted_proxies` has been applied (rules 4.5). */
+/** The origin of a request, after `[http] trusted_proxies` (rules 4.5). */
 export interface Source {
-  /** IPv4 or IPv6 address in canonical text; an IPv4-mapped IPv6 address is given as IPv4. */
+  /** IPv4 or IPv6 address in canonical form; IPv4-mapped IPv6 becomes IPv4. */
   readonly address: string
-  /** True for 127.0.0.0/8 and ::1, unless the request carries X-Forwarded-For that no trusted proxy vouches for. */
+  /** True for 127.0.0.0/8 and ::1, unless X-Forwarded-For comes from a proxy that is not trusted. */
   readonly loopback: boolean
-  /** Another controller has handed the request on, and says from where it was asked (rules 11.16). */
+  /** Another controller handed the request on and vouches for its origin (rules 11.16). */
   readonly isHandedOn?: true
 }
 
-/** What a handler that may leave a trace goes by. */
+/** The origin of a request that may leave a trace. */
 export interface Visit {
   readonly source: Source
-  /** A HEAD: it is answered like the GET, but nothing is given, noted or begun for it (rules 2.5). */
+  /** A HEAD is answered like a GET, but nothing is granted, recorded or started for it (rules 2.5). */
   readonly headOnly: boolean
 }
 
-/** How an answer with a file ended. */
+/** The end of an answer with a file. */
 export interface Sent {
   /**
-   * `whole`: to its last byte; `part`: a range of it, to its last byte; `cut`: the client went before; `front`: the front
-   * server sends it, and svcd does not see how that ends; `refused`: nothing of the file was sent.
+   * `whole`: all bytes were sent; `part`: all bytes of a range; `cut`: the client left before; `front`: the
+   * front server sends the file, unseen by svcd; `refused`: nothing was sent.
    */
   readonly end: 'whole' | 'part' | 'cut' | 'front' | 'refused'
-  /** Bytes that were handed to the system, and that should have been. */
+  /** Bytes handed to the system, out of `of`. */
   readonly bytes: number
   readonly of: number
 }
 
-/** What counts as one address: an IPv4 address, or the 64 bits of IPv6 that belong to one network. */
+/** Returns the address for counting: an IPv4 address, or the first 64 bits of IPv6, which are one network. */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address
   const [groups = ''] = address.split('%')
@@ -39,8 +39,8 @@ export function networkOf(address: string): string {
 }
 
 /**
- * Addresses that take one turn together: the /24 of an IPv4 address, the /64 of an IPv6 one. A slash parts it from the /16 or
- * the /48 before it, whose networks share their turns.
+ * Returns the group of addresses that share a turn: the /24 of IPv4, the /64 of IPv6. A slash follows the /16
+ * or /48, whose groups share turns in the same way.
  */
 export const neighbours = (address: string) =>
   networkOf(address)

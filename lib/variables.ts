@@ -1,37 +1,31 @@
-/**
- * A variable of a template. The tables of variables say what the code has to pass (DataOf makes the type of it)
- * and what docs/templates.md tells of it.
- */
+/** A variable of a template. Tables of variables give the type of the data (DataOf) and docs/templates.md. */
 export interface Variable {
-  /** As the document calls the type. */
+  /** The type's name in the document. */
   readonly type: string
   readonly meaning: string
-  /** What each map has in it. */
+  /** The contents of each map. */
   readonly shape?: Shape
 }
 
-/** The variables of a template, by name. */
 export type Variables = Readonly<Record<string, Variable>>
 
-/** A kind of map that variables hold. */
 export interface Shape<V extends Variables = Variables> {
-  /** Such as "subnet". */
   readonly title: string
   readonly meaning: string
   readonly variables: V
 }
 
-/** A variable with the type of its value, which no variable holds at run time. */
+/** A variable with the type of its value; `value` exists for the type checker only. */
 export interface Typed<T> extends Variable {
   readonly value?: T
 }
 
-/** What the code passes for a table of variables. */
+/** The data for a table of variables. */
 export type DataOf<V extends Variables> = {
   readonly [Name in keyof V]: V[Name] extends Typed<infer T> ? T : never
 }
 
-/** A string; T where it has few values. */
+/** A string; `T` restricts its values. */
 export const text = <T extends string = string>(meaning: string): Typed<T> => ({ type: 'string', meaning })
 
 /** An integer. */
@@ -43,7 +37,7 @@ export const flag = (meaning: string): Typed<boolean> => ({ type: 'boolean', mea
 /** A list of strings. */
 export const texts = (meaning: string): Typed<readonly string[]> => ({ type: 'list of strings', meaning })
 
-/** A map of strings whose names an admin chooses. */
+/** A map of strings whose keys an admin chooses. */
 export const textMap = (meaning: string): Typed<Readonly<Record<string, string>>> => ({
   type: 'map of strings',
   meaning
@@ -56,7 +50,7 @@ export const map = <V extends Variables>(shape: Shape<V>, meaning: string): Type
   shape
 })
 
-/** A map, or false where there is none. */
+/** A map, or false without one. */
 export const mapOrFalse = <V extends Variables>(
   shape: Shape<V>,
   meaning: string
@@ -75,7 +69,7 @@ export const mapLists = <V extends Variables>(
   meaning: string
 ): Typed<readonly (readonly DataOf<V>[])[]> => ({ type: 'list of lists of maps', meaning, shape })
 
-/** The tables of variables as Markdown, below `intro`: those of each template, and after them the maps in them. */
+/** Renders tables of variables as Markdown below `intro`: those of the templates, then the maps in them. */
 export function variablesDocument(intro: string, templates: Readonly<Record<string, Variables>>): string {
   const names = new Map<Variables, string[]>()
   for (const [name, variables] of Object.entries(templates))
@@ -90,7 +84,7 @@ export function variablesDocument(intro: string, templates: Readonly<Record<stri
     return ['| variable | type | meaning |', '|---|---|---|', ...rows].join('\n')
   }
   const sections = Array.from(names, ([variables, of]) => `### ${of.join(', ')}\n\n${table(variables)}`)
-  // a table may add shapes, which follow in their turn
+  // Set iteration also visits shapes that table() adds.
   for (const { title, meaning, variables } of shapes)
     sections.push(`### Map: ${title}\n\n${meaning}\n\n${table(variables)}`)
   return `${intro.trimEnd()}\n\n${sections.join('\n\n')}\n`

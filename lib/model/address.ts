@@ -4,7 +4,7 @@ export type Address = number
 const DOT = 0x2e
 const ZERO = 0x30
 
-/** The addresses of a network: from `first`, the network address, to `last`, the broadcast address. */
+/** An IPv4 network from `first`, its own address, to `last`, its broadcast address. */
 export interface Prefix {
   readonly first: Address
   readonly last: Address
@@ -12,8 +12,8 @@ export interface Prefix {
 }
 
 /**
- * The number of a dotted quad; undefined for anything else (no leading zeros, no short forms). By hand, because each
- * request of a booting machine asks for it more than once.
+ * Parses a dotted quad without leading zeros; undefined for anything else. Hand-written, because each request
+ * of a booting machine needs it more than once.
  */
 export function parseAddress(text: string): Address | undefined {
   if (text.length > 15) return undefined
@@ -36,24 +36,24 @@ export function parseAddress(text: string): Address | undefined {
   return dots === 3 && byte >= 0 ? address * 256 + byte : undefined
 }
 
-/** The number of a dotted quad that was checked when it was stored. */
+/** Parses a dotted quad that was checked when it was stored; throws TypeError otherwise. */
 export function toAddress(text: string): Address {
   const address = parseAddress(text)
   if (address === undefined) throw new TypeError(`${text} is not an IPv4 address`)
   return address
 }
 
-/** The dotted quad of an address. */
+/** Returns the dotted quad of an address. */
 export function formatAddress(address: Address): string {
   return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`
 }
 
-/** Bits of a prefix length as an unsigned number: 24 → 255.255.255.0. */
+/** Returns the netmask of a prefix length as an unsigned number: 24 → 255.255.255.0. */
 export function mask(length: number): Address {
   return length === 0 ? 0 : (-1 << (32 - length)) >>> 0
 }
 
-/** The prefix of `a.b.c.d/n`; host bits may be set (`first` is masked). Undefined for anything else. */
+/** Parses `a.b.c.d/n` and clears host bits; undefined for anything else. */
 export function parsePrefix(text: string): Prefix | undefined {
   const match = /^([0-9.]+)\/(0|[1-9][0-9]?)$/.exec(text)
   const address = match?.[1] === undefined ? undefined : parseAddress(match[1])
@@ -63,12 +63,12 @@ export function parsePrefix(text: string): Prefix | undefined {
   return { first, last: (first | ~mask(length)) >>> 0, length }
 }
 
-/** Whether an address lies in a network, its network and broadcast address included. */
+/** Whether an address lies in a network, including the network and broadcast address. */
 export function contains(prefix: Prefix, address: Address): boolean {
   return address >= prefix.first && address <= prefix.last
 }
 
-/** First and last address a device may have: without network and broadcast, which /31 and /32 do not have. */
+/** Returns the first and last address for devices: all but network and broadcast, which /31 and /32 lack. */
 export function hosts(prefix: Prefix): { first: Address; last: Address } {
   return prefix.length >= 31
     ? { first: prefix.first, last: prefix.last }
@@ -80,7 +80,7 @@ export function isLoopback(address: Address): boolean {
   return address >>> 24 === 127
 }
 
-/** The first index at or after `from` whose bit is clear, 256 when there is none. */
+/** Returns the first clear bit at or after `from`; 256 if there is none. */
 function firstClear(bits: Uint32Array | undefined, from: number): number {
   for (let word = from >>> 5, low = from & 31; word < 8; word++, low = 0) {
     const free = ~(bits?.[word] ?? 0) & (-1 << low)
@@ -90,11 +90,11 @@ function firstClear(bits: Uint32Array | undefined, from: number): number {
 }
 
 /**
- * The addresses in use: a bit for each, in blocks of 256, and the full blocks in a set of the same kind. So the time to
- * find the first free address depends neither on the network's size nor on how many are taken (rules 3.7).
+ * A bitmap of used addresses in blocks of 256, with the full blocks in a set of the same kind. So finding a
+ * free address depends neither on the size of a network nor on its use (rules 3.7).
  */
 export class AddressSet {
-  /** By the address without its last byte; a block without an address in use is not there. */
+  /** Bitmaps by the address without its last byte; a block without a used address is missing. */
   readonly #blocks = new Map<number, Uint32Array>()
   #full: AddressSet | undefined
 
@@ -123,7 +123,7 @@ export class AddressSet {
     return (word & (1 << (address & 31))) !== 0
   }
 
-  /** The lowest address from `first` to `last`, both included, that is not in the set. */
+  /** Returns the lowest address from `first` to `last`, both included, that is not in the set. */
   firstFree(first: Address, last: Address): Address | undefined {
     if (first > last) return undefined
     let block: number | undefined = first >>> 8

@@ -3,7 +3,7 @@ import type { Change } from '../store/types.js'
 import { hidden } from './field.js'
 import { objectTypes } from './types.js'
 
-/** One field before and after a change; null where it is not set. `BOOTIF.ipaddress` is a field of an interface. */
+/** A field before and after a change; null if not set. `BOOTIF.ipaddress` is a field of an interface. */
 export interface Difference {
   readonly field: string
   readonly before: unknown
@@ -12,7 +12,7 @@ export interface Difference {
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The fields that a change makes another, secrets hidden; of a new object and of a deleted one all that are set. */
+/** Returns the fields that a change alters, secrets masked; for a new or deleted object all its fields. */
 export function differences({ type, before = {}, after = {} }: Change): Difference[] {
   const [was, is] = [flat(before), flat(after)]
   const [shownBefore, shownAfter] = [flat(masked(type, before)), flat(masked(type, after))]
@@ -23,7 +23,7 @@ export function differences({ type, before = {}, after = {} }: Change): Differen
     .map(field => ({ field, before: shownBefore[field] ?? null, after: shownAfter[field] ?? null }))
 }
 
-/** The fields of an object, those of its interfaces each by itself. */
+/** Returns the fields of an object, with those of each interface as fields of their own. */
 function flat(doc: object): Fields {
   const { interfaces, ...fields } = doc as Fields & { readonly interfaces?: readonly Fields[] }
   const entries = (interfaces ?? []).flatMap(({ interface: of, ...rest }) =>
@@ -32,7 +32,7 @@ function flat(doc: object): Fields {
   return { ...fields, ...Object.fromEntries(entries) }
 }
 
-/** An object's fields, secret ones hidden. */
+/** Returns an object's fields with secrets masked. */
 export function masked(type: string, doc: object): Fields {
   const fields: Record<string, unknown> = { ...doc }
   if (Object.hasOwn(objectTypes, type)) {

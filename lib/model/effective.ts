@@ -12,34 +12,34 @@ import { type VariableMap, variableSources } from './variables.js'
 type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
-/** Who sets a value in force. */
+/** The level that sets a value in force. */
 export type Source = 'node' | 'group' | 'cluster' | 'default'
 
 type InheritedField = Extract<(typeof inheritable)[number], { readonly inherited: string }>
 
-/** The values in force of the fields that a node inherits (rules 3.3); null where nobody sets one. */
+/** The values in force of the fields that a node inherits (rules 3.3); null where no level sets one. */
 export type Settings = {
   readonly [F in InheritedField as F['name']]: F extends { readonly default: unknown }
     ? ValueOf<F>
     : ValueOf<F> | null
 }
 
-/** Who sets each of the settings. */
+/** The level that sets each of the settings. */
 export type Sources = Readonly<Record<keyof Settings, Source>>
 
-/** Who sets each of the variables. */
+/** The level that sets each of the variables. */
 export type VariableSources = Readonly<Record<string, Source>>
 
-/** A node with everything that follows from its group, its network, its image and the cluster. */
+/** A node with all that it inherits from its group, network, image and the cluster. */
 export interface EffectiveNode {
   readonly node: NodeDoc
   readonly group: GroupDoc | undefined
   readonly settings: Settings
-  /** The cluster's, its group's and its own (rules 3.16). */
+  /** Of the cluster, the group and the node, merged (rules 3.16). */
   readonly variables: VariableMap
-  /** Its interfaces, with the group's options where they have none of their own. */
+  /** With the group's options where the node sets none. */
   readonly interfaces: readonly InterfaceDoc[]
-  /** The interface it is provisioned over, that interface's network, and the network's prefix. */
+  /** The interface that the node is provisioned over, its network, and that network's prefix. */
   readonly provision: InterfaceDoc | undefined
   readonly network: Docs['network'] | undefined
   readonly prefix: Prefix | undefined
@@ -47,14 +47,13 @@ export interface EffectiveNode {
   readonly image: Docs['osimage'] | undefined
   /** '' without a domain (rules 4.2). */
   readonly domain: string
-  /** `<node>.<domain>`, the bare name without a domain. */
+  /** `<node>.<domain>`, or the bare name without a domain. */
   readonly hostname: string
 }
 
 const inheritedFields = (inheritable as readonly Field[]).filter(field => field.inherited)
 const inheritedNames = new Set(inheritedFields.map(field => field.name))
 
-/** Stands for the group of a node that has none. */
 const noGroup: GroupDoc = Object.freeze({ name: '' })
 
 interface HandedDown {
@@ -65,8 +64,8 @@ interface HandedDown {
 }
 
 /**
- * What groups hand down, by the cluster's settings and the group it was worked out from. Stored objects are replaced,
- * never changed, so it holds as long as both are there, and goes with the first of them that goes.
+ * The values that groups hand down, by cluster settings and group. Stored objects are replaced, never
+ * changed, so an entry stays valid; it is freed with the first of the two.
  */
 const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, HandedDown>>()
 
@@ -76,7 +75,7 @@ function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
   const settings: Record<string, unknown> = {}
   const sources: Record<string, Source> = {}
   for (const { name, inherited, default: byDefault } of inheritedFields) {
-    // An empty text of the cluster sets nothing.
+    // An empty text of the cluster counts as not set.
     const fromCluster = inherited === 'cluster' && ofCluster[name] !== '' ? ofCluster[name] : undefined
     settings[name] = values[name] ?? fromCluster ?? byDefault ?? null
     sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
@@ -89,7 +88,7 @@ function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
   return { settings, sources, variables, variableSources: from } as unknown as HandedDown
 }
 
-/** The settings of a group, or of nodes without one, and who sets each. */
+/** Returns the settings of a group, or of nodes without a group, and the level that sets each. */
 export function groupInForce(group: GroupDoc | undefined, cluster: ClusterSettings): HandedDown {
   let groups = handedDown.get(cluster)
   if (!groups) {
@@ -104,7 +103,7 @@ export function groupInForce(group: GroupDoc | undefined, cluster: ClusterSettin
   return inForce
 }
 
-/** `inherited`, with `own(field)` for each field that the node itself sets. */
+/** Returns `inherited` with `own(field)` for each field that the node sets itself. */
 function withOwn<T extends Settings | Sources>(
   inherited: T,
   node: NodeDoc,
@@ -119,18 +118,18 @@ function withOwn<T extends Settings | Sources>(
   return result
 }
 
-/** The settings in force for a node whose group is `group` (rules 3.3). */
+/** Returns the settings in force for a node in `group` (rules 3.3). */
 export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Settings {
   return withOwn(groupInForce(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
-/** The settings of a rescue in the place of all that may write to a disk. */
+/** Replaces all settings with which a rescue could write to a disk. */
 const inMemory = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
   ...{ prescript: '', partscript: '', postscript: '' }
 } satisfies Partial<Settings>
 
-/** The node as its next boot from the network has it: with the settings and the image of its rescue, if any (rules 6.15). */
+/** Returns the node as its next network boot sees it: with settings and image of its rescue (rules 6.15). */
 export function asBooted(view: View, target: EffectiveNode): EffectiveNode {
   const { rescue } = target.node
   if (rescue === undefined) return target
@@ -139,12 +138,12 @@ export function asBooted(view: View, target: EffectiveNode): EffectiveNode {
   return { ...target, settings, image: imageOf(view, settings) }
 }
 
-/** Who sets each setting of a node whose group is `group`. */
+/** Returns the level that sets each setting of a node in `group`. */
 export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Sources {
   return withOwn(groupInForce(group, cluster).sources, node, () => 'node')
 }
 
-/** The variables in force for a node whose group is `group`: a node's goes before its group's, and that before the cluster's. */
+/** Returns the variables in force for a node in `group`: node wins over group, group over cluster. */
 export const variablesOf = (
   node: NodeDoc,
   group: GroupDoc | undefined,
@@ -154,7 +153,7 @@ export const variablesOf = (
 const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
   variables ? { ...inherited, ...variables } : inherited
 
-/** Who sets each variable of a node whose group is `group`. */
+/** Returns the level that sets each variable of a node in `group`. */
 export const variableSourcesOf = (
   node: NodeDoc,
   group: GroupDoc | undefined,
@@ -164,11 +163,11 @@ export const variableSourcesOf = (
   return { ...groupInForce(group, cluster).variableSources, ...own }
 }
 
-/** The group of a node; undefined where it has none. */
+/** Returns the group of a node; undefined without one. */
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
   group === undefined ? undefined : view.get('group', group)
 
-/** The interfaces of an object in `group`: with the group's options where they have none of their own (rules 3.4). */
+/** Returns the interfaces of an object in `group`, with the group's options as defaults (rules 3.4). */
 export function interfacesInForce(
   { interfaces = [] }: { readonly interfaces?: readonly InterfaceDoc[] },
   group: GroupDoc | undefined
@@ -179,27 +178,27 @@ export function interfacesInForce(
   return interfaces.map(entry => ({ ...ofGroup.get(entry.interface), ...entry }) as InterfaceDoc)
 }
 
-/** The interface that a node with these settings is provisioned over. */
+/** Returns the interface that a node with these settings is provisioned over. */
 export const provisionOf = (
   { interfaces }: Pick<NodeDoc, 'interfaces'>,
   settings: Settings
 ): InterfaceDoc | undefined => {
-  // Of a frozen list V8 gives `find` each entry slowly, and machines ask in thousands.
+  // V8 is slow at `find` on a frozen list, and thousands of machines ask.
   for (const entry of interfaces ?? []) if (entry.interface === settings.provision_interface) return entry
   return undefined
 }
 
-/** The node's own domain, else the name of the network it is provisioned in; '' without either (rules 4.2). */
+/** Returns the node's own domain, else the name of its provision network, else '' (rules 4.2). */
 export const domainOf = (settings: Settings, provision: InterfaceDoc | undefined): string =>
   settings.domain ?? provision?.network ?? ''
 
-/** Kernel options as a node boots with them, and who sets a part of them: `image+group+node`. */
+/** Kernel options in force, and the levels that set a part of them, such as `image+group+node`. */
 export interface KernelOptions {
   readonly text: string
   readonly source: string
 }
 
-/** The options of an image, then of a group, then of a node, each where it sets any (rules 4.2). */
+/** Joins the options of an image, a group and a node, in this order (rules 4.2). */
 export function kernelOptionsInForce(
   image: Docs['osimage'] | undefined,
   group: GroupDoc | undefined,
@@ -212,18 +211,18 @@ export function kernelOptionsInForce(
   }
 }
 
-/** The kernel options of a node, '' without any (rules 4.2). */
+/** Returns the kernel options of a node; '' without any (rules 4.2). */
 export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
-  // Most nodes have those of their image alone, and machines ask in thousands.
+  // Fast path: most nodes only have the options of their image, and thousands of machines ask.
   if (!group?.kerneloptions && !node.kerneloptions) return image?.kerneloptions ?? ''
   return kernelOptionsInForce(image, group, node).text
 }
 
-/** The names in a node's comma-separated roles. */
+/** Splits a node's comma-separated roles. */
 export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())
 
-/** Looks up what a node depends on; the cost does not grow with the number of nodes. */
+/** Looks up all that a node depends on, in time independent of the number of nodes. */
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
   const inherited = groupInForce(group, cluster)
@@ -247,13 +246,10 @@ export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSetting
   }
 }
 
-/** Images with the files of a tag, by the tag: each is one object, because others keep things by it. */
+/** Images with the files of a tag. Each is made once, because callers cache by object identity. */
 const pinned = new WeakMap<object, { readonly image: Docs['osimage']; readonly made: Docs['osimage'] }>()
 
-/**
- * The image of a node with these settings; a tag pins the files and the kernel options of the image, and one without files
- * leaves it none (rules 1.2).
- */
+/** Returns the image of a node with these settings, with the files and options of its tag (rules 1.2). */
 export function imageOf(
   view: View,
   { osimage, osimagetag }: Pick<Settings, 'osimage' | 'osimagetag'>
@@ -270,17 +266,11 @@ export function imageOf(
   return made
 }
 
-/**
- * The nodes whose value in force this object is, in natural order (rules 3.10). A node that has a file of its own at the
- * path of its group's does not get the group's.
- */
+/** Returns the nodes with this object in force, sorted; a node's own file hides its group's (rules 3.10). */
 export const members = (view: View, type: TypeName, name: string): string[] =>
   atOnce(findingMembers(view, type, name))
 
-/**
- * Finds the same in short steps; what changes meanwhile may be in it or not. With `booting`, of an image, also the nodes
- * whose rescue it is.
- */
+/** As `members`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
 export function* findingMembers(
   view: View,
   type: TypeName,

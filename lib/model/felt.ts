@@ -6,32 +6,26 @@ import type { Change, ClusterSettings, View } from './stored.js'
 import { filesInForce } from './types/file.js'
 import type { NodeDoc } from './types/node.js'
 
-/** So many nodes are told with their values. */
+/** Affected nodes that are listed with their values. */
 const mostNodes = 20
-/** Characters of a text that is told. */
+/** Characters after which a listed text is cut. */
 const mostCharacters = 200
 
-/** The nodes for which other values are in force after a change: how many, and the first of them. */
+/** The nodes for which a change alters values in force: how many, and the first of them. */
 export interface Felt {
-  /**
-   * The nodes whose disks are written at their next boot from the network, where the change has to do with
-   * it.
-   */
+  /** Nodes whose disks are written at their next network boot, if the change affects that. */
   readonly written: readonly string[]
   readonly count: number
   readonly first: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
 
-/** A state and its settings. */
+/** A state before or after the change, with its settings. */
 interface Side {
   readonly view: Pick<View, 'get'> & { readonly index: Pick<View['index'], 'networks'> }
   readonly cluster: ClusterSettings
 }
 
-/**
- * Gives what works out, step by step, which nodes a change may be felt by and what they feel. `after` is the transaction,
- * which is taken back afterwards: what is needed of it is kept.
- */
+/** Returns a generator that finds the affected nodes; `after` may be rolled back before it runs. */
 export function feltBy(
   changes: readonly Change[],
   before: { readonly view: View; readonly cluster: ClusterSettings },
@@ -74,7 +68,7 @@ export function feltBy(
   }
 }
 
-/** The nodes that may feel something, in natural order. */
+/** Returns the nodes that a change may affect, in natural order. */
 function* candidates(changes: readonly Change[], view: View): Generator<void, readonly string[]> {
   const found = new Set<string>()
   const add = (names: Iterable<string>) => {
@@ -95,7 +89,7 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
   return [...found]
 }
 
-/** The values in force that a node boots, is installed and runs with, by the names that answers give them. */
+/** Returns the values in force that a node boots, is installed and runs with, by their names in answers. */
 function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> {
   const target = effectiveNode(view as View, node, cluster)
   const { settings, variables, interfaces } = target
@@ -113,11 +107,11 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
   return values
 }
 
-/** Values that decide whether, and with what, a node is installed at its next boot. */
+/** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
   /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
-/** Whether a node with these values is installed onto a disk at its next boot from the network. */
+/** Whether a node with these values is installed onto a disk at its next network boot. */
 const isWritten = (values: ReadonlyMap<string, unknown>) =>
   values.get('rescue') === undefined &&
   values.get('netboot') === true &&
@@ -129,10 +123,10 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
     .map(field => ({ field, before: shown(was.get(field)), after: shown(is.get(field)) }))
 }
 
-/** Fields of a network, a BMC set-up or a file that no node gets. */
+/** Fields of a network, BMC set-up or file that do not reach a node. */
 const unfelt = /^(?:comment|dns_records|type|zone)$/
 
-/** What changes in the networks, the BMC set-up and the files of a node: `network cluster: gateway`. */
+/** Returns changes of a node's networks, BMC set-up and files; a field is `network cluster: gateway`. */
 function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
   const target = effectiveNode(side.view as View, node, side.cluster)
   const { settings } = target
@@ -156,7 +150,7 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
 const fileNames = (view: View, { node, group }: EffectiveNode) =>
   filesInForce(view, node, group).map(({ file }) => file.name)
 
-/** A value of an answer: null where there is none, long texts cut. */
+/** Returns a value for an answer: null if not set, long texts cut. */
 function shown(value: unknown): unknown {
   if (typeof value !== 'string' || value === hidden || value.length <= mostCharacters) return value ?? null
   return `${value.slice(0, mostCharacters)}… (${value.length} characters)`

@@ -11,70 +11,67 @@ import {
   parseMac
 } from './names.js'
 
-/** What a caller sees in the place of a secret that it may not see. Posted back, it is no new value. */
+/** Shown in place of a secret that the caller may not see. Sent back, it does not change the secret. */
 export const hidden = '********'
 
-/** Why a value is not what its field takes; the caller adds the object. */
+/** A value that its field does not take; the caller adds the name of the object. */
 export class ValueError extends Error {
   constructor(
     message: string,
-    /** Where in the value, and then the message names it; undefined: the message goes on after the field's name. */
+    /** Place inside the value, named by the message; otherwise the message follows the field's name. */
     readonly path?: readonly (string | number)[],
-    /** Further faults of the value; each has a path. */
     readonly others: readonly ValueError[] = []
   ) {
     super(message)
   }
 }
 
-/** What a field may hold: reads a JSON value into the form that is stored, or throws ValueError. */
+/** Reads a JSON value into its stored form, or throws ValueError. */
 export interface FieldType<V> {
-  /** For messages and documents: "an IPv4 address". */
+  /** For messages and documents, such as "an IPv4 address". */
   readonly expected: string
-  /** JSON type for the documents. */
+  /** JSON type, for the documents. */
   readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'object' | 'null'
-  /** The empty string is a value; otherwise it stands for "not set", as null does. */
+  /** The empty string is a value. Otherwise it means "not set", as null does. */
   readonly keepsEmpty?: true
-  /** `exact`: fields inside the value are read as a file has to spell them (rules 11.2). */
+  /** With `exact`, fields inside the value must be spelled as in a file (rules 11.2). */
   read(value: JsonValue, exact?: boolean): V
 }
 
-/** One row of a type's field table; parsing, output, inheritance and references are made from it. */
+/** A row of a type's field table, from which parsing, output, inheritance and references are made. */
 export interface Field<V = unknown> {
   readonly name: string
   readonly type: FieldType<V>
-  /** Other spellings that a request may use (rules 1.6). */
+  /** Other spellings in requests (rules 1.6). */
   readonly also?: readonly string[]
-  /** Where the value comes from when the object does not set it: a node's group, and for some the cluster. */
+  /** The levels that a value may come from if the object does not set it: group, or group and cluster. */
   readonly inherited?: 'group' | 'cluster'
-  /** In force when nobody sets the field; also what is shown then, null when not given. */
+  /** In force and shown if no level sets the field. Without a default, null is shown. */
   readonly default?: V | ''
   readonly refers?: TypeName
-  /** The name may be one that no object has; where one has it, it is a reference like any other (rules 3.2). */
+  /** The named object need not exist; if it does, it is a reference like any other (rules 3.2). */
   readonly soft?: true
-  /** Shown as ******** to callers that are not admins, and encrypted on disk (rules 5.2, 11.8). */
+  /** Masked for callers that are not admins, and encrypted on disk (rules 5.2, 11.8). */
   readonly secret?: true
-  /** Shown, accepted in a request, never stored as such; `elsewhere`: a request sets what it is shown from. */
+  /** Shown and accepted, never stored; `elsewhere`: a request sets the value that it comes from. */
   readonly derived?: true | 'elsewhere'
-  /** An object or a body without it is refused. */
+  /** Objects and bodies without it are refused. */
   readonly required?: true
-  /** svcd alone writes it, and leaves the default out: a file that holds the default was changed by hand. */
+  /** Only svcd writes it, and omits the default: a file that holds the default was edited by hand. */
   readonly leftOut?: true
   /**
-   * Why a request may not set this value; undefined: it may. An object that holds it already, from a time without the
-   * limit, is left as it is, and an import takes it (rules 3.11).
+   * Returns why a request may not set a value; undefined if it may. Values from before the limit stay as they
+   * are, and an import accepts them (rules 3.11).
    */
   readonly limit?: (value: string) => string | undefined
-  /** An object that a request changes key by key (rules 3.16). */
+  /** An object that requests change key by key (rules 3.16). */
   readonly merged?: true
   readonly meaning: string
 }
 
-/** The fields of a type, in the order of its files. */
 export type Table = readonly Field[]
-/** What a field holds. */
 export type ValueOf<F> = F extends { readonly type: FieldType<infer V> } ? V : never
-/** A stored object of a table: it holds what it sets itself, and nothing that is derived. */
+/** A stored object of a table: only the values that it sets itself, none that are derived. */
 export type Stored<T extends Table> = {
   readonly [F in Exclude<
     T[number],
@@ -82,7 +79,7 @@ export type Stored<T extends Table> = {
   > as F['name']]?: ValueOf<F>
 } & { readonly [F in Extract<T[number], { readonly required: true }> as F['name']]: ValueOf<F> }
 
-/** A type whose values `accept` gives; it gives undefined for what is none. */
+/** Makes a type from `accept`, which returns undefined for a value that it does not take. */
 const valueType = <V>(
   expected: string,
   json: FieldType<V>['json'],
@@ -108,14 +105,13 @@ const checked = (expected: string, accept: (value: string) => string | undefined
 
 const passes = (test: (value: string) => boolean) => (value: string) => (test(value) ? value : undefined)
 
-/** Free text, stored as sent. */
 export const freeText: FieldType<string> = { ...checked('a string', value => value), keepsEmpty: true }
 
 export const boolean = valueType('true or false', 'boolean', value =>
   typeof value === 'boolean' ? value : undefined
 )
 
-/** A JSON number without a fraction, both bounds included. */
+/** A JSON number without a fraction; both bounds are included. */
 export const integer = (least: number, most: number) =>
   valueType(`an integer from ${least} to ${most}`, 'integer', value =>
     typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most
@@ -123,7 +119,7 @@ export const integer = (least: number, most: number) =>
       : undefined
   )
 
-/** A number of things, or of milliseconds. */
+/** A number of things or of milliseconds. */
 export const count = integer(0, Number.MAX_SAFE_INTEGER)
 
 export const address = checked('an IPv4 address', value =>
@@ -138,7 +134,6 @@ export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.
 })
 
 export const mac = checked('a MAC address, or the GUID or the address of an InfiniBand port', parseMac)
-/** A SHA-256 in hexadecimal. */
 export const sha256 = checked(
   '64 hexadecimal digits',
   passes(value => /^[0-9a-f]{64}$/.test(value))
@@ -146,27 +141,26 @@ export const sha256 = checked(
 
 export const objectName = checked(objectNameRule, passes(isObjectName))
 export const domain = checked('a domain name', passes(isDomainName))
-/** A name in DNS, in lower case, without the dot at its end; no address. */
+/** A DNS name in lower case without its final dot; not an address. */
 export const recordName = checked('a name of letters, digits, dots, underscores and inner hyphens', given => {
   const value = asDomainName(given)
   return value !== undefined && !/^[\d.]+$/.test(value) && value.length <= 180 ? value : undefined
 })
-/** An address or a host name. */
 export const host = checked('an address or a host name', passes(isDomainName))
-/** A text of several values, which may be given as a list. */
+/** Joins a list of texts; a text stays as it is. */
 const joined = (value: JsonValue) => (Array.isArray(value) ? value.map(text).join(',') : text(value))
-/** Files from a time without limits may have any blanks; `oneLine` says which ones a request may use. */
+/** Old files may hold any white space; `oneLine` restricts it in requests. */
 export const hosts = valueType('addresses or host names, separated by commas or blanks', 'string', given => {
   const value = joined(given)
   return value.split(/[\s,]+/).every(isDomainName) ? value : undefined
 })
-/** Several addresses as one text, each once. Resolvers ask three of them. */
+/** Several addresses as one text without duplicates. Resolvers only ask three of them. */
 export const addresses = valueType('up to 8 IPv4 addresses, separated by commas', 'string', value => {
   const all = [...new Set(joined(value).match(/[^\s,]+/g) ?? [''])]
   return all.length <= 8 && all.every(one => parseAddress(one) !== undefined) ? all.join(',') : undefined
 })
 
-/** Static routes; option 121 of DHCP has room for so many (RFC 3442). */
+/** Static routes, as many as fit into DHCP option 121 (RFC 3442). */
 export const routes = valueType<readonly string[]>(
   'up to 24 routes such as "10.9.0.0/16 via 10.141.0.254"',
   'array',
@@ -185,13 +179,13 @@ export const file = checked(`${fileNameRule}, and not the name of a boot route`,
   isFileName(value) && !bootRoutes.has(value) ? value : undefined
 )
 
-/** Not one expression: a group that repeats over a long text overflows the stack of the regular expression. */
+/** Avoids a repeated group, which overflows the stack of the regular expression on a long text. */
 function isBase64(text: string): boolean {
   const digits = text.replace(/={1,2}$/, '')
   return text.length % 4 === 0 && !/[^A-Za-z0-9+/]/.test(digits)
 }
 
-/** Base64 as it came, line breaks included (`base64` without -w0 makes them). */
+/** Base64 as sent, including line breaks, which `base64` without -w0 makes. */
 export const base64 = checked('valid base64', value =>
   isBase64(value.replace(/\r?\n/g, '')) ? value : undefined
 )
@@ -200,38 +194,35 @@ export const strings = valueType<readonly string[]>('an array of strings', 'arra
   Array.isArray(value) ? value.map(text) : undefined
 )
 
-/** A list of names. */
 export const names = valueType<readonly string[]>('a list of names', 'array', value =>
   Array.isArray(value) ? value.map(name => objectName.read(name)) : undefined
 )
 
-/** A list of anything. */
 export const array = valueType<JsonValue[]>('a list', 'array', value =>
   Array.isArray(value) ? value : undefined
 )
 
-/** The fields of an object, which are read by their own table. */
+/** An object whose fields are read by their own table. */
 export const anObject = valueType<JsonObject>('an object', 'object', value =>
   isObject(value) ? value : undefined
 )
 
-/** One of a few words. */
+/** Makes a type of a few words. */
 export const oneOf = <V extends string>(...values: readonly V[]) =>
   valueType<V>(`one of ${values.join(', ')}`, 'string', value => values.find(one => one === value))
 
-/** One of a few numbers. */
+/** Makes a type of a few numbers. */
 export const oneNumberOf = <V extends number>(...values: readonly V[]) =>
   valueType<V>(`one of ${values.join(', ')}`, 'integer', value => values.find(one => one === value))
 
-/** How an image gets to a node. */
 export const provisionMethod = oneOf('torrent', 'http')
 
-/** Comma-separated names, blanks around them allowed. */
+/** Comma-separated names; blanks around them are allowed. */
 export const nameList = checked('comma-separated names', value =>
   value.split(',').every(name => isObjectName(name.trim())) ? value : undefined
 )
 
-/** What a kernel command line and an iPXE script (where # opens a comment) both carry unchanged (rules 4.2). */
+/** Text that kernel command lines and iPXE scripts (where # starts a comment) pass on (rules 4.2). */
 export const kernelOptions = checked(
   'printable ASCII on one line, without ${, a word that is ;, && or ||, or one that begins with #',
   value =>
@@ -247,27 +238,25 @@ export const oid = checked('an SNMP object identifier, such as .1.3.6.1.2.1.17.7
   /^\.?\d{1,10}(?:\.\d{1,10}){1,127}$/.test(value) ? value : undefined
 )
 
-/** A switch port: its number, or its name as the switch spells it. */
+/** A switch port, by number or by the switch's name for it. */
 export const port = valueType<number | string>('an integer or a port name', 'integer', value =>
-  // Beyond the safe integers another number than the one sent would be kept.
+  // A larger number would be stored as another one.
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : text(value)
 )
 
-/** An absolute path; no component is `..`. */
 export const path = checked('an absolute path without ..', value =>
   value.startsWith('/') && !value.split('/').includes('..') ? value : undefined
 )
 
-/** A field of which only null is known. */
 export const alwaysNull = valueType<never>('null', 'null', () => undefined)
 
-/** A limit: at most so many bytes. `whose` limit it is: "a BMC". */
+/** Limits a text to a number of bytes; `whose` names the limit's owner, such as "a BMC". */
 export const atMost = (bytes: number, whose: string) => (value: string) => {
   const length = Buffer.byteLength(value)
   return length > bytes ? `has ${length} bytes, and ${whose} takes ${bytes} at most` : undefined
 }
 
-/** A limit of kernel options: no disk, which would be that of another machine, nor svcd's own argument (rules 4.2). */
+/** Refuses kernel options that name a disk or that start no image (rules 4.2). */
 export const noRoot = (value: string) => {
   const words = value.split(' ')
   const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
@@ -277,12 +266,15 @@ export const noRoot = (value: string) => {
     /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)
   )
   if (awaited)
-    return `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image does not have it yet; take it out`
+    return (
+      `holds ${awaited}: the initramfs waits for that disk, and a machine that boots an image ` +
+      'does not have it yet; take it out'
+    )
   const init = words.find(word => /^(?:rdinit=|init=(?!\/))/.test(word))
   return init && `holds ${init}: it starts no image; take it out`
 }
 
-/** The same for a group or a node: whether an image has its own "init" its pack looks, and of another one nobody does. */
+/** As `noRoot`, for a group or node. Refuses "init" too, as only a pack checks that its image has it. */
 export const noInit = (value: string) => {
   const init = /(?:^| )(init=(?!\/(?:usr\/)?(?:sbin\/init|lib\/systemd\/systemd)(?: |$))\S*)/.exec(value)?.[1]
   return (
@@ -291,12 +283,11 @@ export const noInit = (value: string) => {
   )
 }
 
-/** A limit: on one line, with no blanks but spaces and tabs. */
+/** Limits a text to one line without white space other than spaces and tabs. */
 export const oneLine = (value: string) => {
   if (/[\u0000-\u0008\n-\u001f\u007f-\u009f\u2028\u2029]/.test(value))
     return 'holds a line break or another control character'
   return /[^\S \t]/.test(value) ? 'holds a blank that is neither a space nor a tab' : undefined
 }
 
-/** A comment of an admin, which every type has. */
 export const comment = { name: 'comment', type: freeText, meaning: 'free text' } as const satisfies Field

@@ -6,68 +6,66 @@ import type { Table } from './field.js'
 import { splitNumber } from './names.js'
 import type { InterfaceDoc } from './types/interface.js'
 
-/** What an object has on a network: an interface of a node, or a device as a whole. */
+/** An attachment to a network: an interface of a node, or a device as a whole. */
 export interface Connection {
-  /** Undefined for a switch or another device, which has but one. */
+  /** Undefined for a switch or another device, which has only one. */
   readonly interface?: string
   readonly network?: string
   readonly ipaddress?: string
   readonly macaddress?: string
 }
 
-/** Files that an image, a tag or a pack names. */
 export interface Files {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly imagefile?: string
 }
 
-/** What the indexes take from the objects of one type; everything is worked out from the object alone. */
+/** Extracts the index entries from the objects of one type; each depends on its object alone. */
 export interface IndexedType<D> {
-  /** "OS image": for messages. */
+  /** For messages, such as "OS image". */
   readonly title?: string
   readonly fields?: Table
   connections?(doc: D): readonly Connection[]
-  /** The group that it is a member of. */
+  /** Returns the group that the object is a member of. */
   memberOf?(doc: D): string | undefined
-  /** The network that it is. */
+  /** Returns the prefix and gateway of an object that is a network. */
   network?(doc: D): { readonly network: string; readonly gateway?: string }
   files?(doc: D): Files
-  /** What it is looked up by; a key says what it stands for ("tag/v1"), since all types share them. */
+  /** Returns lookup keys. All types share them, so a key names its kind ("tag/v1"). */
   listed?(doc: D): readonly string[]
 }
 
-/** Who has an address or a MAC. */
+/** The owner of an address or a MAC. */
 export interface Owner extends Ref {
   readonly title: string
   readonly interface: string | undefined
 }
 
-/** An owner for a message: "node node001 (BMC)". */
+/** Returns an owner for a message, such as "node node001 (BMC)". */
 export const ownerText = ({ title, name, interface: on }: Owner) =>
   `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
-/** A connection with who has it. */
 export type Connected = Connection & { readonly owner: Owner }
 
-/** Equal for connections that give the same to the index. */
+/** Returns a text that is equal for connections with equal index entries. */
 const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: Connected) =>
   `${macaddress} ${ipaddress} ${on}`
 
-/** Whether a node has no MAC that it boots with. */
+/** Whether a node has no MAC to boot with. */
 const isFree = (connections: readonly Connection[]) =>
   !connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
 
-/** The nodes of one group, sorted three ways for the questions the boot path asks (rules 4.3). */
+/** The nodes of one group in three orders, for the questions of the boot path (rules 4.3). */
 export interface Members {
   readonly all: SortedNames
-  /** Those without a MAC on any interface but the BMC's. */
+  /** Nodes without a MAC on any interface but the BMC. */
   readonly free: SortedNames
-  /** By the number at the end of the name, then by name. */
+  /** In the order of the number at the end of the name, then of the name. */
   readonly numbered: Sorted<string>
 }
 
-/** By convention the interface of a node's BMC carries this name. */
+/** Whether an interface is that of the BMC, which has this name by convention. */
 export const isBmc = ({ interface: name }: { readonly interface?: string | undefined }) =>
   name?.length === 3 && name.toUpperCase() === 'BMC'
 
@@ -76,10 +74,10 @@ const byNumber = (a: string, b: string) => {
   return x - y || compareNames(a, b)
 }
 
-/** Who has what. Hardly anything has more than one owner, and whatever has very many costs no more for each. */
+/** Maps keys to owners, with little memory for the usual single owner and constant time for many. */
 class Owners<K, V> {
   readonly #first = new Map<K, V>()
-  /** The owners besides the first, by their identity. */
+  /** The other owners by their identity. */
   readonly #others = new Map<K, Map<string, V>>()
 
   constructor(private readonly identity: (owner: V) => string) {}
@@ -95,12 +93,12 @@ class Owners<K, V> {
     return others ? [first, ...others.values()] : [first]
   }
 
-  /** Each key with its first owner. */
+  /** Returns each key with its first owner. */
   entries(): Iterable<[K, V]> {
     return this.#first
   }
 
-  /** Adds an owner, or takes it away. */
+  /** Adds or removes an owner. */
   set(key: K | undefined, owner: V, present: boolean): void {
     if (key === undefined) return
     const first = this.#first.get(key)
@@ -121,7 +119,7 @@ class Owners<K, V> {
 const ownerKey = (owner: Owner) => `${refKey(owner)}/${owner.interface ?? ''}`
 const itself = (name: string) => name
 
-/** What is looked up by something else than a name; kept with every change, in time independent of its size. */
+/** Looks objects up by something other than their name. An update takes time independent of their number. */
 export class ClusterIndex implements Index {
   readonly #users = new Map<string, Map<string, Ref>>()
   readonly #macs = new Owners<string, Owner>(ownerKey)
@@ -130,14 +128,12 @@ export class ClusterIndex implements Index {
   readonly #listed = new Owners<string, string>(itself)
   readonly #members = new Map<string, Members>()
   readonly #files = { boot: new Owners<string, string>(itself), pack: new Owners<string, string>(itself) }
-  /** Every address that a device has. */
   readonly taken = new AddressSet()
-  /** Networks with their parsed prefix. */
   readonly networks = new Map<string, Prefix>()
 
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
-  /** The objects that name this one. */
+  /** Returns the objects that refer to an object. */
   users(ref: Ref): readonly Ref[] {
     return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
@@ -154,30 +150,30 @@ export class ClusterIndex implements Index {
     return this.#addresses.of(address)
   }
 
-  /** Every address in use inside a prefix, with the name of its first owner, in no order. */
+  /** Yields every address in use inside a prefix with the name of its first owner, unordered. */
   *devicesIn(prefix: Prefix): Generator<[Address, string]> {
     for (const [address, { name }] of this.#addresses.entries())
       if (contains(prefix, address)) yield [address, name]
   }
 
-  /** The name of a network whose gateway this is. */
+  /** Returns the name of a network with this gateway. */
   gatewayOf(address: Address): string | undefined {
     const [network] = this.#gateways.of(address)
     return network
   }
 
-  /** The names of the objects whose type lists them under this key, in no order. */
+  /** Returns the names of objects with this lookup key, unordered. */
   listed(key: string): readonly string[] {
     return this.#listed.of(key)
   }
 
-  /** What an object has on networks, each with its owner; `doc` is the object. */
+  /** Returns an object's connections, each with its owner. */
   connectionsOf(ref: Ref, doc: object | undefined): readonly Connected[] {
     const indexed = this.types[ref.type]
     const title = indexed?.title ?? ref.type
     const connections = (doc && indexed?.connections?.(doc)) ?? []
     const { type, name } = ref
-    // Each by its name: after a spread each owner would have a hidden class of its own, which takes memory and time.
+    // Named one by one: a spread gives each owner its own hidden class, which costs memory and time.
     return connections.map(entry => ({ ...entry, owner: { type, name, title, interface: entry.interface } }))
   }
 
@@ -185,15 +181,12 @@ export class ClusterIndex implements Index {
     return this.#members.get(group)
   }
 
-  /**
-   * Whether this file is a kernel or initramfs (`boot`) or a packed image (`pack`) of an image or a tag, or of an
-   * older pack that is kept for nodes still installing it.
-   */
+  /** Whether a file is a kernel or initramfs (`boot`) or packed image (`pack`), also of a kept older pack. */
   isImageFile(kind: 'boot' | 'pack', name: string): boolean {
     return this.#files[kind].has(name)
   }
 
-  /** Whether an image or a tag, not only a kept pack, names this file. */
+  /** Whether an image or a tag names a file; kept packs do not count. */
   isNamed(kind: 'boot' | 'pack', name: string): boolean {
     for (const user of this.#files[kind].of(name)) if (!user.startsWith('pack/')) return true
     return false
@@ -208,7 +201,7 @@ export class ClusterIndex implements Index {
     if (after) this.#set(indexed, ref, after, true)
   }
 
-  /** What costs most of a node: of it, only what the change makes different is taken away and added. */
+  /** Updates references, connections and members, the costly part of a node, by the difference alone. */
   #follow(
     indexed: IndexedType<object>,
     ref: Ref,
@@ -237,7 +230,7 @@ export class ClusterIndex implements Index {
     if (to !== undefined) this.#member(to, ref.name, now.connections, true)
   }
 
-  /** Adds what else an object gives to the indexes, or takes it away. */
+  /** Adds or removes an object's other index entries. */
   #set(indexed: IndexedType<object>, ref: Ref, doc: object, present: boolean): void {
     const network = indexed.network?.(doc)
     if (network) this.#network(ref.name, network, present)
@@ -296,18 +289,17 @@ export class ClusterIndex implements Index {
   }
 }
 
-/** An object by type and name. */
 export interface Ref {
   readonly type: TypeName
   readonly name: string
 }
 
-/** A mention of an object; `soft`: it need not exist. */
+/** A reference to an object; with `soft` the object need not exist. */
 export interface Mention extends Ref {
   readonly soft: boolean
 }
 
-/** One text for a reference: no name holds a slash. */
+/** Unambiguous, since no name holds a slash. */
 const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
 
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
@@ -315,7 +307,7 @@ type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readon
 type Referring = Table[number] & { readonly refers: TypeName }
 const referringFields = new WeakMap<Table, readonly Referring[]>()
 
-/** The fields of a table that name objects: looked up for each object of a start. */
+/** Returns the fields of a table that name objects. Cached, as the start needs them for each object. */
 function referring(table: Table): readonly Referring[] {
   const known = referringFields.get(table)
   if (known) return known
@@ -324,7 +316,7 @@ function referring(table: Table): readonly Referring[] {
   return found
 }
 
-/** The objects that a stored object of these fields names, each once (rules 3.2). */
+/** Returns the objects that a stored object names, each once (rules 3.2). */
 export function referencesOf(table: Table, doc: object): Mention[] {
   const fields = doc as Fields
   const found = new Map<string, Mention>()
@@ -342,7 +334,7 @@ export function referencesOf(table: Table, doc: object): Mention[] {
   return [...found.values()]
 }
 
-/** The same object with every mention of `from` turned into `to`. */
+/** Returns the object with every reference to `from` changed to `to`. */
 export function renameReference<D extends object>(table: Table, doc: D, from: Ref, to: string): D {
   const fields: Record<string, unknown> = { ...(doc as Fields) }
   const renamed = (value: unknown) => (value === from.name ? to : value)

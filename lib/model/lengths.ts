@@ -8,10 +8,10 @@ import type { InterfaceDoc } from './types/interface.js'
 import type { NodeDoc } from './types/node.js'
 import type { OsimageDoc } from './types/osimage.js'
 
-/** Limits of Linux: characters of a host name, bytes of the kernel's arguments, characters of an interface's name. */
+/** Limits of Linux: characters of a host name, bytes of kernel arguments, characters of an interface name. */
 const most = { hostName: 64, kernelArguments: 2047, interfaceName: 15 }
 
-/** The bytes of the arguments that a boot script gives to the kernel (rules 4.2). */
+/** Returns the length in bytes of the kernel arguments in a boot script (rules 4.2). */
 function argumentBytes(
   { urls: [url = '', ...others] = [] }: ClusterSettings,
   options: string,
@@ -19,28 +19,33 @@ function argumentBytes(
 ): number {
   const more = others.length > 0 ? ` svc.urls=${others.join(',')}` : ''
   return (
-    `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} svc.url=${url}${more} ` +
-    `svc.node=${node} svc.hostname=${hostname} svc.service=0${rescue && ' svc.rescue=1'} initrd=initrd.img${options && ` ${options}`}`
+    `root=svc svc.bootproto=${ip === '' ? 'dhcp' : 'static'} svc.mac=00:00:00:00:00:00 svc.ip=${ip} ` +
+    `svc.url=${url}${more} svc.node=${node} svc.hostname=${hostname} svc.service=0` +
+    `${rescue && ' svc.rescue=1'} initrd=initrd.img${options && ` ${options}`}`
   ).length
 }
 
 const lostEnd = (bytes: number) =>
   bytes > most.kernelArguments
-    ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
+    ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ` +
+      `${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
     : undefined
 
 const packedFiles = ['kernelfile', 'initrdfile', 'imagefile'] as const
 
-/** Why the rescue of a node cannot be booted: a machine that needs it is in trouble already (rules 6.15). */
+/** Returns why the rescue of a node cannot boot: it is needed when there is trouble already (rules 6.15). */
 export function badRescue(view: View, node: NodeDoc, cluster: ClusterSettings): string | undefined {
   if (node.rescue === undefined) return undefined
   const { image, settings } = asBooted(view, effectiveNode(view, node, cluster))
   if (!image || packedFiles.every(file => image[file])) return undefined
   const tag = settings.osimagetag === untagged ? '' : settings.osimagetag
-  return `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
+  return (
+    `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: ` +
+    `svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
+  )
 }
 
-/** Why Linux would cut a node's host name or kernel arguments (rules 3.18), or its rescue cannot be booted; undefined if not. */
+/** Returns why Linux would cut the host name or kernel arguments (rules 3.18), or the rescue cannot boot. */
 function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
   const target = effectiveNode(view, node, cluster)
   const { group, provision, prefix, hostname, domain } = target
@@ -50,7 +55,8 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
     rescue: badRescue(view, node, cluster),
     hostName:
       hostname.length > most.hostName
-        ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
+        ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: ` +
+          `give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
         : undefined,
     kernel: lostEnd(
       argumentBytes(cluster, text, { node: node.name, hostname, ip, rescue: node.rescue ?? '' })
@@ -58,13 +64,13 @@ function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
   }
 }
 
-/** A sentence for each value of a stored node that is too long for Linux, or cannot be booted. */
+/** Returns a sentence for each value of a stored node that Linux would cut or that cannot boot. */
 export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
   Object.values(tooLong(view, node, cluster)).filter(why => why !== undefined)
 
 /**
- * Refuses what a change makes too long for Linux, and names that no host can have (rules 3.18). What was so before is left
- * as it is, and an import takes it (rules 3.11). A step for each node that may feel the change; throws 400.
+ * Refuses values that a change makes too long for Linux, and impossible host names (rules 3.18). Old values
+ * stay, and an import accepts them (rules 3.11). One step per affected node; throws 400.
  */
 export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
   const { type, name, after } = change
@@ -97,7 +103,7 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
   }
 }
 
-/** An object as it was, by the names of today: a group or an image that was renamed is not there by its old one. */
+/** Returns the former object with today's names of its group and image, which may have been renamed. */
 function renamed(tx: Tx, before: object | undefined, after: object): object | undefined {
   if (!before) return undefined
   const was: Record<string, unknown> = { ...before }
@@ -108,13 +114,13 @@ function renamed(tx: Tx, before: object | undefined, after: object): object | un
   return was
 }
 
-/** Whether a change of a group or an image may make something of its nodes longer, or take their rescue's files. */
+/** Whether a change of a group or image can lengthen a value of its nodes or remove files of their rescue. */
 const concerns = (before: object | undefined, after: object) =>
   (['kerneloptions', 'domain', 'provision_interface', 'osimage', 'osimagetag'] as const).some(
     field => (before as GroupDoc | undefined)?.[field] !== (after as GroupDoc)[field]
   ) || packedFiles.some(file => (before as OsimageDoc | undefined)?.[file] && !(after as OsimageDoc)[file])
 
-/** Refuses what is wrong with a node now, and was not before. */
+/** Refuses problems of a node that it did not have before. */
 function refuseNew(
   was: View,
   is: View,
@@ -143,7 +149,7 @@ interface Holder {
   readonly interfaces?: readonly Pick<InterfaceDoc, 'interface' | 'options'>[]
 }
 
-/** Linux makes no VLAN, bond or bridge with a longer name, and the network files name what these lie on. */
+/** Refuses interface names that are too long for a VLAN, bond or bridge, or for the interface below it. */
 function checkInterfaces(title: string, before: Holder | undefined, { interfaces = [] }: Holder): void {
   const had = new Set(before?.interfaces?.map(entry => `${entry.interface} ${entry.options ?? ''}`))
   const taken = new Set(interfaces.map(entry => entry.interface))

@@ -6,12 +6,12 @@ import type { View } from './stored.js'
 import { beyondLimits } from './table.js'
 import { objectTypes, typeNames } from './types.js'
 
-/** By type: its fields with limits, which are few. */
+/** The fields with limits, by type. */
 const limitedFields = new Map<string, Table>(
   typeNames.map(type => [type, objectTypes[type].fields.filter(({ limit }) => limit)])
 )
 
-/** The values of an object that may have limits, with their table. */
+/** Returns the values of an object that may have limits, with their table. */
 function limited(type: string, doc: object | undefined): [table: Table, values: object | undefined] {
   if (type !== 'cluster') return [limitedFields.get(type) ?? [], doc]
   const settings = Object.entries((doc as Docs['cluster'] | undefined)?.settings ?? {})
@@ -19,8 +19,8 @@ function limited(type: string, doc: object | undefined): [table: Table, values: 
 }
 
 /**
- * One sentence for each object that has got a value which no request may set: an import takes it (rules 3.11). The
- * values themselves are not told, since one may be a password.
+ * Returns a sentence for each object that now has a value beyond a limit, as an import allows (rules 3.11).
+ * Values are not shown: one may be a password.
  */
 export function limitWarnings(changes: Iterable<Change>): string[] {
   return [...changes].flatMap(({ type, name, before, after }) => {
@@ -33,7 +33,7 @@ export function limitWarnings(changes: Iterable<Change>): string[] {
   })
 }
 
-/** The same of every object that is there. */
+/** Returns the sentences of `limitWarnings` for all stored objects. */
 export function stateWarnings(view: View): string[] {
   const all = ([...typeNames, 'cluster'] as const).flatMap(type =>
     view.names(type).map(name => ({ type, name, before: undefined, after: view.get(type, name) }))

@@ -6,18 +6,17 @@ import { tooLongOf } from './lengths.js'
 import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
 
-/** So many lines are told, and so many names in one. */
+/** Lines of the warnings, and names in one line. */
 const mostLines = 50
 const mostNames = 5
 
-/** Kinds of Linux whose network files the installation knows (docs/interfaces.md), and what others of them are called. */
+/** Distributions whose network files are known (docs/interfaces.md), with other names for them. */
 const distributions = ['debian', 'ubuntu', 'redhat', 'rhel', 'centos', 'rocky', 'alma'].concat([
   ...['fedora', 'opensuse', 'suse', 'sles']
 ])
 const isDistribution = (name: string) =>
   distributions.includes(name.toLowerCase()) || /^(?:alma\w*|opensuse[\w-]*)$/i.test(name)
 
-/** The types that may hold such names. */
 const looseTypes = ['network', 'osimage', 'group', 'node'] as const
 type LooseType = (typeof looseTypes)[number]
 
@@ -25,10 +24,7 @@ const listOf = (names: readonly string[]) =>
   names.slice(0, mostNames).join(', ') +
   (names.length > mostNames ? ` and ${names.length - mostNames} more` : '')
 
-/**
- * What may be meant, and may be a slip: names that lead nowhere although a request may hold them, and networks that overlap.
- * One sentence for each, about an object.
- */
+/** Yields a sentence for each suspicious value: a name that leads nowhere, an overlapping network. */
 function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSettings): Generator<string> {
   if (type === 'node') yield* looseInNode(view, doc as Docs['node'], cluster)
   else if (type === 'group') yield* looseInGroup(doc as Docs['group'], cluster)
@@ -38,21 +34,23 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
   } else {
     const { distribution } = doc as Docs['osimage']
     if (distribution !== undefined && !isDistribution(distribution))
-      yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: which network files a node gets is guessed from the programs in the image`
+      yield `the distribution ${distribution} is not known${didYouMean(distribution, distributions)}: ` +
+        'which network files a node gets is guessed from the programs in the image'
   }
 }
 
 /** Options of interfaces that the network files know (docs/interfaces.md). */
 const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp', 'metric', 'on']
 
-/** Options that are left aside in silence on a node. */
+/** Yields options that a node silently ignores. */
 function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
   for (const { interface: name, options: given = '' } of interfaces)
     for (const word of given.split(/\s+/).filter(one => one !== '')) {
       const [key = ''] = word.split('=', 1)
       const isNowhere = key === 'on' && !interfaces.some(one => one.interface === word.slice(3))
       if (isNowhere && word !== key)
-        yield `interface ${name}: its option ${JSON.stringify(word)} names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
+        yield `interface ${name}: its option ${JSON.stringify(word)} ` +
+          `names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
       if (options.includes(key) && word !== key) continue
       const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
       yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`
@@ -79,10 +77,10 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
   const ofGroup = group ? interfacesOf(group) : []
   const wanted = settingsOf(doc, group, cluster).provision_interface
   const why = notItsOwn(wanted, interfacesOf(doc))
-  // What a whole group has is told of the group.
+  // A problem of the whole group is reported once, for the group.
   const isOfGroup = doc.provision_interface === undefined && notItsOwn(wanted, ofGroup) !== undefined
   if (why !== undefined && !isOfGroup) yield why
-  // An interface that the node alone has is usual; one that is nearly called like one of the group is a slip.
+  // An interface that only the node has is normal; a name close to one of the group is a slip.
   for (const name of interfacesOf(doc)) {
     const meant = ofGroup.includes(name) ? '' : didYouMean(name, ofGroup)
     if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
@@ -93,7 +91,7 @@ function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): 
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
 }
 
-/** Aliases of what was renamed or deleted. */
+/** Yields aliases of names that were renamed or deleted. */
 function* lostAliases(view: View, { dns_records = [] }: Docs['network']): Generator<string> {
   const devices = (['switch', 'otherdev'] as const).flatMap(type => view.names(type))
   const named = new Set([...dns_records.map(({ host }) => host), ...devices.map(name => name.toLowerCase())])
@@ -112,14 +110,14 @@ function* overlaps(view: View, { name, network }: Docs['network']): Generator<st
   yield `its ${network} overlaps with ${listOf(told)}: the longest prefix answers for an address`
 }
 
-/** The sentences about one object, none where it is not there (rules 3.17). */
+/** Returns the sentences about one object; none if it does not exist (rules 3.17). */
 export function looseOf(view: View, type: TypeName, name: string, cluster: ClusterSettings): string[] {
   const doc = view.get(type, name)
   const isLoose = (one: TypeName): one is LooseType => looseTypes.some(loose => loose === one)
   return doc && isLoose(type) ? [...looseIn(view, type, doc, cluster)] : []
 }
 
-/** One line for each sentence, with the objects that it holds for. */
+/** Joins the objects of each sentence to one line. */
 function lines(found: Iterable<readonly [object: string, sentence: string]>): string[] {
   const objects = new Map<string, string[]>()
   for (const [object, sentence] of found) {
@@ -133,7 +131,7 @@ function lines(found: Iterable<readonly [object: string, sentence: string]>): st
     : all
 }
 
-/** Warnings of what objects name and nobody knows, for `svcd check` (rules 3.17). */
+/** Returns warnings about names that lead nowhere, for `svcd check` (rules 3.17). */
 export function looseNames(view: View, cluster: ClusterSettings): string[] {
   function* found(): Generator<readonly [string, string]> {
     for (const type of looseTypes)

@@ -7,18 +7,18 @@ import { fieldFor } from './table.js'
 import { tagFields } from './types/osimage.js'
 import { objectTypes } from './types.js'
 
-/** The tables of luna2's database that hold svcd's objects. */
+/** Tables of luna2's database, with the type of their objects here. */
 const tables: Readonly<Record<string, TypeName>> = {
   ...{ network: 'network', osimage: 'osimage', bmcsetup: 'bmcsetup', group: 'group', node: 'node' },
   ...{ switch: 'switch', otherdevices: 'otherdev' }
 }
-/** Columns that name a row of another table: a field with that row's name here. */
+/** Columns that refer to a row of another table: the field here holds that row's name. */
 const references: Readonly<Record<string, readonly [table: string, field: string]>> = {
   ...{ osimageid: ['osimage', 'osimage'], osimagetagid: ['osimagetag', 'osimagetag'] },
   ...{ bmcsetupid: ['bmcsetup', 'bmcsetupname'], groupid: ['group', 'group'], switchid: ['switch', 'switch'] }
 }
 const otherNames: Readonly<Record<string, string>> = { shared: 'shared_with', nameserver_ip: 'ns_ip' }
-/** Columns that are read elsewhere, or that say nothing of what was configured. */
+/** Columns that are read separately or hold no configuration. */
 const passedOver = ['id', 'name', 'status', 'changed', 'network', 'subnet', 'non_authoritative', 'user']
 const carried = ['ipaddress', 'nodeinterface', 'groupinterface', 'nodesecrets', 'groupsecrets', 'osimagetag']
 
@@ -27,8 +27,8 @@ const own = <T>(table: Readonly<Record<string, T>>, key: string) =>
 const isSet = (value: JsonValue | undefined) => value !== undefined && value !== null && value !== ''
 
 /**
- * The export of luna2's daemon, as svcd's import takes it, and a line for each kind of thing that svcd has no place for.
- * Throws Error where it is no such export.
+ * Converts an export of luna2's daemon to an import of svcd. `leftOut` has a line for each kind of data that
+ * svcd cannot hold. Throws Error for any other document.
  */
 export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: string[] } {
   if (!isObject(document) || !Array.isArray(document.network) || !Array.isArray(document.node))
@@ -39,7 +39,7 @@ export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: s
   const lose = (what: string, count = 1) => void lost.set(what, (lost.get(what) ?? 0) + count)
   const all = new Map(
     Object.entries(document).map(([table, rows]) => {
-      // The first entries of a table tell how it was made.
+      // The first entries describe the table.
       const isRow = (row: JsonObject) => !('STRUCTURE' in row || 'SQLITE_SEQUENCE' in row)
       const flat = (row: JsonObject): JsonObject =>
         Object.fromEntries(
@@ -124,7 +124,7 @@ export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: s
   const secretsOf = (owner: 'group' | 'node') => {
     const found = keyed(`${owner}secrets`, row => nameOf(owner, row[`${owner}id`]) ?? '')
     const entry = ({ name, path, content }: JsonObject) => {
-      // A Fernet token, of which the daemon alone has the key.
+      // A Fernet token, whose key only luna2's daemon has.
       const isSealed = /^gAAAA/.test(String(content))
       if (isSealed || !isSet(path)) lose(`${owner}secrets, ${isSealed ? 'encrypted' : 'without a path'}`)
       return isSealed || !isSet(path) ? [] : [{ name, path, content: content ?? '' } as JsonObject]

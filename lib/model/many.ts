@@ -8,13 +8,10 @@ import { checkingChanges, refusal } from './rules.js'
 import type { View } from './stored.js'
 import { objectTypes } from './types.js'
 
-/** Finds the names of those that are to be changed, in short steps. */
+/** Finds the names of the objects to change, in short steps. */
 type Pick = (view: View) => Generator<unknown, readonly string[]>
 
-/**
- * Changes all the objects that `pick` names in one transaction, all of them or none; gives how many they are. Throws 404
- * for one that does not exist.
- */
+/** Changes the objects that `pick` names in one transaction, and returns their number. Throws 404. */
 export function saveAll(
   model: Model,
   type: TypeName,
@@ -32,14 +29,14 @@ export function saveAll(
   })
 }
 
-/** Throws 400 for a MAC or an address that is given to several objects: the second of them would be told that it is the first one's. */
+/** Throws 400 for a MAC or address for several objects, before the second conflicts with the first. */
 function refuseShared(type: TypeName, count: number, { values, interfaces }: Given): void {
   const { title } = objectTypes[type]
   const refuse = (where: string, what: string, value: unknown) => {
     if (typeof value === 'string')
       throw badRequest(
-        `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; give each its own, alone or by a table (svcctl import FILE)`,
-        'invalid-set'
+        `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; ` +
+          'give each its own, alone or by a table (svcctl import FILE)'
       )
   }
   refuse('field "macaddr"', 'MAC', values.get('macaddr'))
@@ -49,7 +46,7 @@ function refuseShared(type: TypeName, count: number, { values, interfaces }: Giv
   }
 }
 
-/** Removes all the objects that `pick` names, or none where somebody refers to one; gives how many they are. */
+/** Removes the objects that `pick` names, or none if one is in use; returns their number. */
 export function removeAll(model: Model, type: TypeName, pick: Pick, actor: Actor): Promise<number> {
   return changeAll(model, actor, pick, function* (changing, name) {
     model.get(type, name, changing.tx)
@@ -57,7 +54,6 @@ export function removeAll(model: Model, type: TypeName, pick: Pick, actor: Actor
   })
 }
 
-/** They may be too many for one turn of the event loop. */
 function changeAll(
   model: Model,
   actor: Actor,
@@ -73,9 +69,8 @@ function changeAll(
 }
 
 /**
- * Creates and changes objects, each as its entry says, in one transaction. `refused` is told of each entry that breaks a
- * rule, so that all of them are known; then `refuse` throws. Throws 400 where it would not do what the dry run with the
- * mark `expected` told.
+ * Creates and changes objects, one per entry, in one transaction. `refused` receives each entry that breaks a
+ * rule, then `refuse` throws. Throws 400 if the outcome differs from the dry run whose digest is `expected`.
  */
 export function saveEach<E extends { readonly name: string; readonly given: Given }>(
   model: Model,

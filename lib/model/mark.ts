@@ -2,13 +2,13 @@ import { createHmac, randomBytes } from 'node:crypto'
 import { badRequest } from '../errors.js'
 import type { Change } from '../store/types.js'
 
-/** Of this process: a mark is good until it ends, and nobody finds out a masked field by trying. */
+/** A digest is valid until the process ends. The random key keeps callers from guessing masked fields. */
 const key = randomBytes(32)
 const digest = (text: string) => createHmac('sha256', key).update(text).digest('hex').slice(0, 32)
 
 /**
- * Stands for what a change would replace, and for the interfaces that it would make: addresses may be given to others
- * meanwhile. It is the same for two runs of one request where both are. What else comes in their place follows from both.
+ * A digest of what a change replaces and of the interfaces that it makes, because their addresses depend on
+ * other changes. Two runs of one request give the same digest if they have the same effect.
  */
 export class Mark {
   readonly #parts: string[] = []
@@ -18,12 +18,12 @@ export class Mark {
     this.#parts.push(digest(JSON.stringify([type, name, before ?? null, interfaces ?? null])))
   }
 
-  /** Of all changes that were added, in whatever order. */
+  /** The digest of all added changes, in any order. */
   get text(): string {
     return digest(this.#parts.sort().join())
   }
 
-  /** Throws 400 where it is not the one that a dry run told. */
+  /** Throws 400 unless the digest equals that of the dry run. */
   check(expected: string): void {
     if (this.text !== expected)
       throw badRequest(
@@ -33,7 +33,7 @@ export class Mark {
   }
 }
 
-/** The mark of changes, in steps: there may be many. */
+/** Digests changes, one per step. */
 export function* marked(changes: readonly Change[]): Generator<void, Mark> {
   const mark = new Mark()
   for (const change of changes) {

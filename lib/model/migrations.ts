@@ -4,9 +4,9 @@ import type { Layout, RawState } from '../store/start.js'
 import { isObjectName } from './names.js'
 
 /**
- * The steps that bring the state of an earlier release to today's layout (rules 11.11). A release that stores something in
- * another way adds a step at the end, and a state of the release before it to test/store/releases/. A step must not use
- * what later releases may change: it works on plain JSON.
+ * The steps from the layouts of earlier releases to today's (rules 11.11). A release with a new layout
+ * appends a step, and adds a state of the previous release to test/store/releases/. Steps work on plain JSON,
+ * and use no code that later releases may change.
  */
 export const migrations = (imageDirectory: string): Layout['steps'] => [
   state => {
@@ -15,7 +15,7 @@ export const migrations = (imageDirectory: string): Layout['steps'] => [
   }
 ]
 
-/** A rename marked the `path` that it gave by a slash at the end, and stored no record of the directory. */
+/** Removes the final slash by which a rename marked a `path`, and adds the record of the directory. */
 function plainPaths(state: RawState, directory: string): void {
   for (const image of images(state)) {
     const { name, path } = image
@@ -27,8 +27,8 @@ function plainPaths(state: RawState, directory: string): void {
 }
 
 /**
- * The records of directories did not say whose they are: each belongs to the image that means the directory. A record that
- * no image means stays as it is: nobody knows whose the directory is, so it is never removed.
+ * Adds the owner to records of directories: the image that uses the directory. A record without such an image
+ * is left alone, so its directory is never removed.
  */
 function treeOwners(state: RawState, directory: string): void {
   const meant = (name: string, path: string) =>
@@ -42,7 +42,7 @@ function treeOwners(state: RawState, directory: string): void {
   }
 }
 
-/** The images, with their `path`; '' where they have none. */
+/** Returns the images with their `path`; '' if not set. */
 function images(state: RawState): { name: string; path: string; json: JsonObject }[] {
   return state.names('osimage').flatMap(name => {
     const json = state.get('osimage', name)

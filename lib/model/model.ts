@@ -17,26 +17,25 @@ import type { GroupDoc } from './types/group.js'
 import { generationOf, type NodeDoc } from './types/node.js'
 import { createIndex, objectTypes, sealedKinds } from './types.js'
 
-/** Who changes something, and from where: for the audit, and for what only an admin may do. */
+/** Identifies the caller of a change, for the audit log and for permissions. */
 export interface Actor extends Power {
   /** "user admin", "node node001", "console". */
   readonly who: string
   /** Source address. */
   readonly from: string
-  /** Of who only wants to know what would change: gives what is thrown at the end of the transaction, which is taken back. */
+  /** Set for a dry run: makes the error that is thrown at the end, so that the transaction is rolled back. */
   readonly dryRun?: (changes: readonly Change[], view: View, cluster: ClusterSettings) => Error
 }
 
-/** The daemon, where it changes something that nobody asked for. */
+/** The actor of changes that svcd makes on its own. */
 export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false }
 
-/** One object and what follows from it; the same change of many objects; many objects, each in its way; an import. */
+/** How a change was requested: one object, one change of a set, a table of entries, an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
 
-/** Who shares the objects with nobody. */
 const alone: readonly NamedController[] = []
 
-/** A change of so many steps, about one for an object that it looks at or writes, is made in one turn of the event loop. */
+/** A change with at most this many steps (about one for each object read or written) runs in one turn. */
 const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
@@ -44,21 +43,20 @@ export interface ModelOptions {
     Partial<Pick<ClusterStore, 'isFollowing' | 'known'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
-  /** The controllers that share the objects: the same array while they are the same ones. Default: none. */
+  /** The controllers that share the objects; the same array until the list changes. Default: none. */
   readonly controllers?: () => readonly NamedController[] | undefined
   readonly now: () => number
   readonly box: SecretBox
-  /** Called after a change is durable; what it awaits is awaited before the change is answered. */
+  /** Called after a change is durable; the change is answered after it resolves. */
   readonly audit: (actor: Actor, changes: readonly Change[], kind: ChangeKind) => Promise<void>
 }
 
 /**
- * How the store reads the state and what it has to hold, for files changed by hand (rules 11.2). Secret fields are sealed
- * with `box` (rules 11.8). `directory` is that of the state: for its medium, and for messages. `release` is this svcd's.
+ * Tells the store how to read the state and to verify it, as files may be edited by hand (rules 11.2). `box`
+ * seals secret fields (rules 11.8). `directory` is the state directory, `release` svcd's version.
  */
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
-  // An ini that gives the controller a device's address must not keep the objects from being loaded: `svcd check`
-  // warns of it, and nobody else is given that address.
+  // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
   const verifying = (view: View) => checkingState(view, settings)
@@ -67,8 +65,8 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
 }
 
 /**
- * The cluster's objects and every change that can be made to them. Each change is one transaction: it is
- * there entirely, with every reference and address carried along, or not at all.
+ * The cluster's objects and all changes of them. Each change is one transaction that takes its references and
+ * addresses along: it happens completely or not at all.
  */
 export class Model {
   #settings:
@@ -85,17 +83,17 @@ export class Model {
     return this.options.store.current
   }
 
-  /** Whether another controller writes: nothing can be changed here then. */
+  /** Whether this controller is a follower, which cannot change objects. */
   get isFollowing(): boolean {
     return this.options.store.isFollowing ?? false
   }
 
-  /** As `known` of the store: the objects are what is stored. Throws StoreError where that is not known now. */
+  /** Waits until the objects are those that are stored (`Store.known`). Throws StoreError if that fails. */
   async known(): Promise<void> {
     await this.options.store.known?.()
   }
 
-  /** The cluster's settings as the ini has them. */
+  /** The cluster's settings of the ini. */
   get ini(): ClusterSettings {
     return this.options.ini
   }
@@ -104,7 +102,7 @@ export class Model {
     return this.options.box
   }
 
-  /** The cluster's settings in force: the ini's, and those changed over http. */
+  /** The cluster's settings in force: those of the ini with the changes made over http. */
   get cluster(): ClusterSettings {
     const changed = this.view.get('cluster', 'cluster')
     const { ini } = this.options
@@ -117,14 +115,14 @@ export class Model {
     return this.#settings.settings
   }
 
-  /** A node with all that follows from its group, its network, its image and the cluster. */
+  /** Returns a node with all that it inherits from its group, network, image and the cluster. */
   effective(node: NodeDoc, view: View = this.view): EffectiveNode {
     return effectiveNode(view, node, this.cluster)
   }
 
   /**
-   * Whether a token was issued to the node that has this name now (rules 4.8). Its generation decides, because a clock may
-   * be set. `issuedAt` (ms) decides for a token without one, which an earlier version issued, until the next one is voided.
+   * Whether a token was issued to the present node of this name (rules 4.8). The generation decides, as
+   * clocks may be set. Tokens of earlier versions have none: `issuedAt` (ms) decides, until a revocation.
    */
   standsFor(node: string, { generation, issuedAt }: { generation?: number; issuedAt: number }): boolean {
     if (!this.view.get('node', node)) return false
@@ -133,7 +131,7 @@ export class Model {
     return issuedAt > (this.view.get('revoked', node)?.at ?? -1)
   }
 
-  /** Runs one change; every rule between objects holds after it, or nothing of it happened. */
+  /** Runs one change, which fails as a whole if it breaks a rule between objects. */
   async change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
     let changes: readonly Change[] = []
     const result = await this.options.store.change(tx => {
@@ -146,7 +144,7 @@ export class Model {
     return result
   }
 
-  /** Runs one change in steps and takes it back: gives what it would return, or throws what it would throw. */
+  /** Runs a change in steps and rolls it back: returns its result, or throws its error. */
   async preview<R>(fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
     const takenBack = new Error('taken back')
     const found: R[] = []
@@ -162,7 +160,7 @@ export class Model {
     return found[0] as R
   }
 
-  /** Runs a change that may be too long for one turn of the event loop; it checks what it makes itself. */
+  /** Runs a change that may be too long for one turn of the event loop; `fn` checks the rules itself. */
   async inSteps<R>(
     actor: Actor,
     kind: ChangeKind,
@@ -181,8 +179,8 @@ export class Model {
   }
 
   /**
-   * Runs one change that is short for most objects and long for some: at once, or in steps where it turns out to have
-   * many. Every rule between objects holds after it, or nothing of it happened. `fn` may be run twice.
+   * Runs a change that is usually short: in one turn, or again in steps if it takes too many. It fails as a
+   * whole if it breaks a rule between objects. `fn` may run twice.
    */
   async #ofAnySize<R>(actor: Actor, fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
     const checked = function* (changing: Changing) {
@@ -205,21 +203,21 @@ export class Model {
     }
   }
 
-  /** What a transaction has changed at its end; throws for who only wants to know it. */
+  /** Returns the changes of a transaction at its end; throws for a dry run. */
   #made(tx: Tx, { dryRun }: Actor): readonly Change[] {
     const changes = tx.changes()
     if (!dryRun) return changes
     throw dryRun(changes, tx, settingsInForce(tx, this.options.ini))
   }
 
-  /** The object, or 404 naming it. */
+  /** Returns an object; throws 404 naming it. */
   get<K extends TypeName>(type: K, name: string, view: View = this.view): Docs[K] {
     const doc = view.get(type, name)
     if (!doc) throw notFound(`${objectTypes[type].title} ${name} does not exist`, 'no-object')
     return doc
   }
 
-  /** Creates, updates or renames (rules 1.10). `also`: what else belongs to the same change; it may be called twice. */
+  /** Creates, updates or renames an object (rules 1.10). `also` joins the transaction; it may run twice. */
   save<K extends TypeName>(
     type: K,
     name: string,
@@ -242,8 +240,8 @@ export class Model {
   }
 
   /**
-   * Copies everything but what must be unique; fields in the request override the copy (rules 3.2). `also`: what
-   * else belongs to the same change; it may be called twice.
+   * Copies all fields of an object that need not be unique; fields of the request override the copy (rules
+   * 3.2). `also` joins the transaction; it may run twice.
    */
   clone<K extends TypeName>(
     type: K,
@@ -268,7 +266,7 @@ export class Model {
     })
   }
 
-  /** Removes an object that nobody refers to. */
+  /** Removes an object; throws 400 if another object refers to it. */
   remove(type: TypeName, name: string, actor: Actor): Promise<void> {
     return this.change(actor, tx => {
       this.get(type, name, tx)
@@ -276,7 +274,7 @@ export class Model {
     })
   }
 
-  /** Adds or changes interfaces of an object that exists; true when one of them is new (rules 1.9). */
+  /** Adds or changes interfaces of an existing object; returns whether one of them is new (rules 1.9). */
   saveInterfaces(
     type: 'group' | 'node',
     name: string,
@@ -293,7 +291,7 @@ export class Model {
     })
   }
 
-  /** Takes an interface away from a group and its members, or from a node (rules 3.5). */
+  /** Removes an interface of a node, or of a group and its members (rules 3.5). */
   removeInterface<K extends 'group' | 'node'>(
     type: K,
     name: string,
@@ -306,7 +304,7 @@ export class Model {
     })
   }
 
-  /** Who has a MAC that a machine boots with; 400 for the MAC of a BMC, which boots nothing. */
+  /** Returns the owner of a MAC that a machine boots with; throws 400 for the MAC of a BMC. */
   machineWith(tx: Tx, mac: string): Owner | undefined {
     const [owner] = tx.index.macOwners(mac)
     if (owner?.interface !== undefined && isBmc({ interface: owner.interface }))
@@ -314,10 +312,7 @@ export class Model {
     return owner
   }
 
-  /**
-   * Gives a MAC to a node's provision interface inside a transaction; a former owner loses it (rules 4.3,
-   * 4.4). Returns the former owner's name.
-   */
+  /** Moves a MAC to a node's provision interface; returns the former owner's name (rules 4.3, 4.4). */
   moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
     const owner = this.machineWith(tx, mac)
     if (owner?.type === 'node' && owner.name === node.name) return undefined
@@ -328,7 +323,7 @@ export class Model {
     return former?.name
   }
 
-  /** A new member of a group, made because a person at a console asked for one (rules 4.3). */
+  /** Creates a member of a group for a person at a console (rules 4.3). */
   createMember(tx: Tx, group: GroupDoc, name: string): NodeDoc {
     const node = followGroup({ name, group: group.name }, undefined, group)
     const assigned = assignAddresses(tx, node, this.cluster)
@@ -336,19 +331,18 @@ export class Model {
     return assigned
   }
 
-  /** What the types need of a change. */
   #changing(tx: Tx, power: Power): Changing {
     return { tx, cluster: this.cluster, now: this.options.now(), power }
   }
 }
 
-/** Removes objects, and what goes with them. */
+/** Removes objects and everything attached to them. */
 export function removeObjects(changing: Changing, type: TypeName, names: readonly string[]): void {
   for (const name of names) changing.tx.remove(type, name)
   objectTypes[type].removed?.(changing, names)
 }
 
-/** Stores what a request makes of an object, and what follows it: a step for each. */
+/** Applies a request to an object and stores it with all consequences, one step each. */
 export function* write<K extends TypeName>(
   changing: Changing,
   type: K,
@@ -359,7 +353,6 @@ export function* write<K extends TypeName>(
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
   const { memberOf, inForce } = objectType
-  // A new object inherits from the group that the request names.
   const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
   const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
   const after = merged(objectType, before ?? { name }, given, {
@@ -372,7 +365,7 @@ export function* write<K extends TypeName>(
   else yield tx.put(type, name, after)
 }
 
-/** Gives an object another name, also where others name it (rules 3.2): a step for each. */
+/** Renames an object, also in the objects that refer to it (rules 3.2), one step each. */
 function* rename<K extends TypeName>(changing: Changing, type: K, from: string, to: string): Generator<void> {
   const { tx } = changing
   const doc = tx.get(type, from)
@@ -390,7 +383,7 @@ function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, 
   if (doc) tx.put(type, name, renameReference(objectTypes[type].fields, doc, from, to))
 }
 
-/** Which code a rename or clone without a new name has (rules 2.4). */
+/** Makes the error of a rename or clone without a new name (rules 2.4). */
 function nameless(type: TypeName, name: string, what: string): Error {
   const { title, newName, namelessCode } = objectTypes[type]
   const message = `${title} ${name}: field "${newName[0]}" ${what}`

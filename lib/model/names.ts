@@ -1,4 +1,4 @@
-/** A node's name is its host name: one RFC 1123 label in lower case (rules 3.1). */
+/** A node name is a host name: one RFC 1123 label in lower case (rules 3.1). */
 const nodeName = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 const objectName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 const domainName =
@@ -13,29 +13,27 @@ export const objectNameRule =
   '1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit'
 export const fileNameRule = 'a file name of letters, digits and . _ + ~ -, the first a letter or digit'
 
-/** Whether a text keeps `nodeNameRule`. */
+/** Whether a text follows `nodeNameRule`. */
 export const isNodeName = (name: string) => nodeName.test(name)
-/** Whether a text keeps `objectNameRule`. */
+/** Whether a text follows `objectNameRule`. */
 export const isObjectName = (name: string) => objectName.test(name)
-/** A network may not be named like an address, for `/config/network/{address}` has to tell them apart. */
+/** Whether a text may name a network: an address may not, because of `/config/network/{address}`. */
 export const isNetworkName = (name: string) => objectName.test(name) && !quad.test(name)
-/** A host name, a domain or an address. */
+/** Whether a text is a host name, a domain or an address. */
 export const isDomainName = (name: string) => domainName.test(name)
-/**
- * A name in DNS as it is stored, in lower case and without the dot at its end; undefined for what is none.
- */
+/** Returns a DNS name in its stored form: lower case, no final dot; undefined if it is none. */
 export function asDomainName(given: string): string | undefined {
   const name = given.replace(/\.$/, '').toLowerCase()
   return isDomainName(name) ? name : undefined
 }
-/** Names of the files below `[paths] files`: fit for a URL, an iPXE script and a shell as they are. */
+/** Whether a text may name a file below `[paths] files`: safe in a URL, an iPXE script and a shell. */
 export const isFileName = (name: string) => fileName.test(name)
-/** Four numbers with dots between them, in range or not: such a name asks for an address. */
+/** Whether a text looks like an address, valid or not. */
 export const looksLikeAddress = (name: string) => quad.test(name)
 
 /**
- * A MAC in any common notation as lower case with colons; undefined for anything else (rules 3.9). Of the address of an
- * InfiniBand port, which has 20 bytes, the last 8 are given: they are its GUID, and the others may change.
+ * Parses a MAC in any common notation to lower case with colons; undefined for anything else (rules 3.9).
+ * Only the last 8 of the 20 bytes of an InfiniBand port address are kept: its GUID; the rest may change.
  */
 export function parseMac(text: string): string | undefined {
   if (storedMac.test(text)) return text
@@ -47,10 +45,10 @@ export function parseMac(text: string): string | undefined {
   return (digits.length === 40 ? digits.slice(-16) : digits).replace(/(..)(?!$)/g, '$1:')
 }
 
-/** Whether a MAC, as `parseMac` gives it, is the GUID of an InfiniBand port. */
+/** Whether a parsed MAC is the GUID of an InfiniBand port. */
 export const isGuid = (mac: string) => mac.length > 17
 
-/** Why no card has this MAC, as `parseMac` gives it; undefined where one may have it. */
+/** Returns why no card can have a parsed MAC; undefined if one can. */
 export function macProblem(mac: string): string | undefined {
   if (/^[0:]+$/.test(mac)) return 'is what firmware says that knows no address'
   if (/^[f:]+$/.test(mac)) return 'is the address of all machines'
@@ -58,7 +56,7 @@ export function macProblem(mac: string): string | undefined {
   return isOfMany ? "is a multicast address, which is no card's own" : undefined
 }
 
-/** The parts of a node name that ends in a number: `node007` → stem `node`, digits `007`. */
+/** Splits the final number off a node name: `node007` → stem `node`, digits `007`. */
 export function splitNumber(name: string): { stem: string; digits: string } {
   const digits = /[0-9]*$/.exec(name)?.[0] ?? ''
   return { stem: name.slice(0, name.length - digits.length), digits }

@@ -16,20 +16,20 @@ import type { Changing, GivenInterface, Power } from './object-type.js'
 import type { ClusterSettings, Tx, View } from './stored.js'
 import type { InterfaceDoc } from './types/interface.js'
 
-/** The dynamic range of a network that serves DHCP. */
+/** Returns the dynamic range of a network that serves DHCP; undefined for any other network. */
 export function dynamicRange(network: Docs['network']): { first: Address; last: Address } | undefined {
   if (!network.dhcp || network.dhcp_range_begin === undefined || network.dhcp_range_end === undefined)
     return undefined
   return { first: toAddress(network.dhcp_range_begin), last: toAddress(network.dhcp_range_end) }
 }
 
-/** An address where it is one that a device could have. */
+/** Parses an address that a device can have; undefined for loopback and for anything else. */
 function deviceAddress(text: string): Address | undefined {
   const address = parseAddress(text)
   return address === undefined || isLoopback(address) ? undefined : address
 }
 
-/** The addresses of the controllers, and whose they are (rules 3.7). */
+/** Maps the address of each controller to the controller's name (rules 3.7). */
 export function controllerAddresses({ controller, otherControllers }: ClusterSettings): Map<Address, string> {
   const found = new Map<Address, string>()
   for (const { name, address } of [controller, ...otherControllers]) {
@@ -39,13 +39,9 @@ export function controllerAddresses({ controller, otherControllers }: ClusterSet
   return found
 }
 
-/** The name servers that a network names. */
 const namedServers = (network: Docs['network'] | undefined) => network?.ns_ip?.split(',') ?? []
 
-/**
- * The name servers of a network: its own, else the controller where svcd drives the DNS server there. DHCP and the
- * installation go by it (rules 10.7).
- */
+/** Returns a network's own name servers, else the controller if svcd drives its DNS server (rules 10.7). */
 export function nameServersOf(
   network: Docs['network'] | undefined,
   cluster: ClusterSettings
@@ -55,7 +51,7 @@ export function nameServersOf(
   return own.length > 0 || controller === undefined ? own : [formatAddress(controller)]
 }
 
-/** Whether an address is nobody's to have: the network's own ones, its name server's, those of controllers (rules 3.7). */
+/** Whether no device may have an address: the network's, a gateway, name server or controller (rules 3.7). */
 function isReserved(
   view: View,
   name: string,
@@ -75,8 +71,8 @@ function isReserved(
 }
 
 /**
- * The first host address that is not used and not reserved (rules 3.7). `also`: more that are used. `after`: the
- * address to look behind. Throws 404 naming the network when there is none.
+ * Returns the first host address that is neither used nor reserved (rules 3.7), above `after` and not in
+ * `also`. Throws 404 naming the network when there is none.
  */
 export function nextFree(
   view: View,
@@ -100,7 +96,7 @@ export function nextFree(
   }
 }
 
-/** The network that answers for an address: the longest prefix that holds it, then by name (rules 3.6). */
+/** Returns the network that answers for an address: the longest prefix, then the first name (rules 3.6). */
 export function networkOf(view: View, address: Address): string | undefined {
   let best: { name: string; length: number } | undefined
   for (const [name, prefix] of view.index.networks)
@@ -112,7 +108,7 @@ export function networkOf(view: View, address: Address): string | undefined {
   return best?.name
 }
 
-/** Whether an address of a network is somebody's, or nobody's to have; throws 404 for one outside (rules 3.7). */
+/** Whether an address of a network is used or reserved; throws 404 for an address outside (rules 3.7). */
 export function isTaken(view: View, name: string, address: Address, cluster: ClusterSettings): boolean {
   const prefix = view.index.networks.get(name)
   if (!prefix || !contains(prefix, address))
@@ -122,7 +118,7 @@ export function isTaken(view: View, name: string, address: Address, cluster: Clu
   return view.index.taken.has(address) || isReserved(view, name, prefix, address, cluster)
 }
 
-/** Refuses an address that no device of the network may have; `where` opens the message. */
+/** Throws 400 for an address that no device of the network may have; the message begins with `where`. */
 export function checkDeviceAddress(view: View, network: string, text: string, where: string): void {
   const prefix = view.index.networks.get(network)
   const address = toAddress(text)
@@ -134,21 +130,21 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
   const range = hosts(prefix)
   if (address < range.first || address > range.last)
     throw badRequest(
-      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address of network ${network}`,
-      'address-reserved'
+      `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address ` +
+        `of network ${network}`
     )
   const gateway = view.index.gatewayOf(address)
   if (gateway !== undefined)
     throw badRequest(`${where}: ${text} is the gateway of network ${gateway}`, 'address-reserved')
 }
 
-/** Refuses the address of the network's name server, which an admin alone may give to a device (rules 3.8). */
+/** Throws 400 for the address of the network's name server, which only an admin may assign (rules 3.8). */
 function checkNotNameServer(view: View, network: string, text: string, where: string): void {
   if (namedServers(view.get('network', network)).includes(text))
     throw badRequest(`${where}: ${text} is the name server of network ${network}`, 'address-reserved')
 }
 
-/** The addresses in use inside a network, in order, with the device of each. */
+/** Lists the addresses in use inside a network in ascending order, each with its device. */
 export function takenIn(
   view: View,
   name: string,
@@ -168,23 +164,23 @@ type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
 /**
- * An entry of a node on its way to the store. `assign`: it is to get the next free address of its network, after all
- * that the request names have theirs (rules 3.14), and after those with a lower number.
+ * An interface of a node that is not stored yet. With `assign` it still needs an address: the next free one,
+ * after all addresses that the request names (rules 3.14) and after entries with a lower number.
  */
 type Entry = InterfaceDoc & { readonly assign?: number }
 
-/** Gives the number of the next entry that is to get an address. */
+/** Returns a function that numbers the entries that still need an address. */
 function turns(entries: Iterable<Entry>): () => number {
   let last = 0
   for (const { assign = 0 } of entries) last = Math.max(last, assign)
   return () => ++last
 }
 
-/** Entries by their interface, in their order: setting one anew keeps its place. */
+/** Maps interface names to entries in their order; replacing an entry keeps its position. */
 const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined): Map<string, Entry> =>
   new Map(holder?.interfaces?.map(entry => [entry.interface, entry]))
 
-/** An entry without the keys that are undefined or null, in table order. */
+/** Makes an entry in table order, without keys that are undefined or null. */
 function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): Entry {
   const { interface: name, network, ipaddress, macaddress, options, own, assign } = fields
   const clean = {
@@ -209,7 +205,7 @@ function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.
   }
 }
 
-/** The node with every address assigned that is still open. Throws 404 naming a network that has no free one. */
+/** Assigns every pending address. Throws 404 naming a network that has no free address. */
 export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings): NodeDoc {
   const entries = byName(node)
   const open = [...entries.values()].filter(({ assign }) => assign !== undefined)
@@ -217,7 +213,7 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
   const mine = new Set(
     [...entries.values()].flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
   )
-  // What lies before the last address that a network gave is not free: nothing is given back meanwhile.
+  // The search continues behind the last address: no address becomes free meanwhile.
   const last = new Map<string, Address>()
   for (const { assign: _, ...other } of open.sort((a, b) => (a.assign ?? 0) - (b.assign ?? 0))) {
     const { interface: name, network } = other
@@ -233,8 +229,8 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
 }
 
 /**
- * A node's interfaces after its group, or its group's interfaces, changed from `before` to `after` (rules 3.5); new
- * addresses are still open. When the node changes its group, what was deleted on it counts no more.
+ * Applies a change of a node's group, or of the group's interfaces, to the node (rules 3.5). New addresses
+ * are left pending. A node that changes its group forgets which interfaces were deleted on it.
  */
 export function followGroup(
   node: NodeDoc,
@@ -250,9 +246,9 @@ export function followGroup(
   for (const name of removed) now.delete(name)
   for (const { interface: name, network } of now.values()) {
     const has = entries.get(name)
-    // Inside one group an entry that deviates from the group's old network was set on the node by hand.
+    // Inside one group, an entry outside the group's old network was set on the node by hand.
     const follows = moved || has?.network === old.get(name)?.network
-    // In the same network an address is kept; a move gives one where there is none.
+    // An address is kept while the network stays the same; a move assigns a missing one.
     const stays = has?.network === network && ((has?.ipaddress ?? has?.assign) !== undefined || !moved)
     if (has && (stays || !follows)) continue
     entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: turn() }))
@@ -261,9 +257,9 @@ export function followGroup(
 }
 
 /**
- * A node with the given interface entries merged in (rules 1.9, 3.5, 3.8). An interface that is new, or moves to
- * another network, is to get an address unless the entry says which, or null. Taking an address by force changes its
- * former owner in the same transaction.
+ * Merges the given interfaces into a node (rules 1.9, 3.5, 3.8). An interface that is new, or moves to
+ * another network, gets an address unless its entry names one or null. Taking an address by force also
+ * changes its former owner, in the same transaction.
  */
 export function mergeNodeInterfaces(
   { tx, power }: Pick<Changing, 'tx' | 'power'>,
@@ -289,7 +285,7 @@ export function mergeNodeInterfaces(
     const stays = has !== undefined && has.network === network
     const open = network !== undefined && wanted.ipaddress === undefined
     const kept = wanted.ipaddress === undefined ? has?.ipaddress : wanted.ipaddress
-    // Options as they are read, the group's maybe, are left where they are (rules 3.4).
+    // Options that equal what answers show may be the group's: they do not become the node's own (rules 3.4).
     const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
@@ -311,7 +307,7 @@ export function mergeNodeInterfaces(
   return withInterfaces(node, entries.values(), [...removed])
 }
 
-/** Checks an address that is asked for by name, and frees it where force allows. */
+/** Checks a requested address, and takes it from its owner if force is set. */
 function claim(
   tx: Tx,
   node: string,
@@ -341,14 +337,14 @@ function withoutAddress(node: NodeDoc, name: string): NodeDoc {
   return withInterfaces(node, entries)
 }
 
-/** A node without one interface; one that its group has is remembered as removed (rules 3.5). */
+/** Removes an interface of a node; an interface of its group is remembered as removed (rules 3.5). */
 export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
   const left = without(node, `node ${node.name}`, name)
   const removed = node.removed ?? []
   return withInterfaces(node, left, byName(groupOf(tx, node)).has(name) ? [...removed, name] : removed)
 }
 
-/** The other interfaces; 404 where there is none of that name. */
+/** Returns the interfaces other than `name`; throws 404 if there is no such interface. */
 function without(holder: NodeDoc | GroupDoc, title: string, name: string): readonly InterfaceDoc[] {
   const left = (holder.interfaces ?? []).filter(entry => entry.interface !== name)
   if (left.length === (holder.interfaces ?? []).length)
@@ -356,7 +352,7 @@ function without(holder: NodeDoc | GroupDoc, title: string, name: string): reado
   return left
 }
 
-/** A node with this MAC (or none) on one interface, which is made when missing (rules 3.9). */
+/** Sets or clears the MAC of one interface, and creates the interface if it is missing (rules 3.9). */
 export function withMac(node: NodeDoc, name: string, macaddress: string | null): NodeDoc {
   const entries = byName(node)
   const has = entries.get(name)
@@ -366,7 +362,7 @@ export function withMac(node: NodeDoc, name: string, macaddress: string | null):
   return withInterfaces(node, entries.values(), removed)
 }
 
-/** The interfaces of a clone: the same networks, with addresses that are still open, and no MAC (rules 3.2). */
+/** Returns a clone's interfaces: the same networks, pending addresses, no MAC (rules 3.2). */
 export function cloneInterfaces(node: NodeDoc): NodeDoc {
   const entries = (node.interfaces ?? []).map(({ macaddress: _, ipaddress, ...other }, i) =>
     entry({ ...other, assign: ipaddress === undefined ? undefined : i })
@@ -374,17 +370,17 @@ export function cloneInterfaces(node: NodeDoc): NodeDoc {
   return withInterfaces(node, entries)
 }
 
-/** Old names of interfaces and their new ones. */
+/** Old interface names mapped to new ones. */
 export type Renames = ReadonlyMap<string, string>
 
-/** The interfaces of a request under their new names, and its renames (rules 1.9). */
+/** Returns the interfaces of a request under their new names, and the renames (rules 1.9). */
 export function renaming(given: readonly GivenInterface[]): [readonly GivenInterface[], Renames] {
   const named = given.filter(({ newinterfacename: to, interface: from }) => to && to !== from)
   const renames = new Map(named.map(({ interface: from, newinterfacename: to }) => [from, String(to)]))
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
 }
 
-/** Options of an interface with the new names of those that they name. */
+/** Replaces renamed interfaces in the options of an interface. */
 const optionsAfter = (options: string | undefined, renames: Renames) =>
   options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, (_, key: string, names: string) => {
     const now = names.split(',').map(name => renames.get(name) ?? name)
@@ -392,8 +388,8 @@ const optionsAfter = (options: string | undefined, renames: Renames) =>
   })
 
 /**
- * A node or a group whose interfaces have other names, also where options name them, and `over`, its provision interface.
- * Throws 404 where it has no such interface, 400 where the new name is taken.
+ * Renames interfaces of a node or group, also in options and in the provision interface `over`. Throws 404
+ * for an interface that does not exist, 400 for a new name that is taken.
  */
 export function withRenamed<D extends NodeDoc | GroupDoc>(
   doc: D,
@@ -417,8 +413,8 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
 }
 
 /**
- * The same of a node alone: an interface of its group is its own then, and counts as removed under the old name. Options of
- * the group that name it, or are those of it, become the node's own.
+ * Renames interfaces of a single node. A renamed interface of its group becomes the node's own, and the old
+ * name counts as removed. Options of the group that the rename concerns become the node's own.
  */
 export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: string): NodeDoc {
   if (renames.size === 0) return node
@@ -441,7 +437,7 @@ export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: s
   )
 }
 
-/** A group's interfaces with the given entries merged in. */
+/** Merges the given interfaces into a group. Throws 400 for one without a network. */
 export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInterface[]): GroupDoc {
   const entries = byName(group)
   for (const wanted of given) {
@@ -461,14 +457,14 @@ export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInter
   return entries.size > 0 ? { ...group, interfaces: [...entries.values()] } : group
 }
 
-/** A group without one interface; throws 404 where it has none of that name. */
+/** Removes an interface of a group; throws 404 if the group has no such interface. */
 export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
   const { interfaces: _, ...rest } = group
   const left = without(group, `group ${group.name}`, name)
   return left.length > 0 ? { ...rest, interfaces: left } : rest
 }
 
-/** Why an interface of a node has no network, in words. */
+/** Explains why an interface of a node has no network. */
 const lacking = (view: View, { group }: NodeDoc, isOfGroup: boolean) =>
   isOfGroup
     ? 'this interface has none'

@@ -4,14 +4,14 @@ import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { ClusterSettings, StoredType, Tx, View } from './stored.js'
 
-/** What a request gives for one interface; absent: left as it is, null: removed. */
+/** The fields that a request gives for one interface; missing ones stay, null removes. */
 export interface GivenInterface {
   readonly interface: string
   readonly network?: string | null
   readonly ipaddress?: string | null
   readonly macaddress?: string | null
   readonly options?: string | null
-  /** Its new name; null: it keeps its name. */
+  /** The new name; null keeps the present one. */
   readonly newinterfacename?: string | null
   readonly force: boolean
 }
@@ -22,18 +22,18 @@ export interface Given {
   readonly values: ReadonlyMap<string, unknown>
   readonly newName: string | undefined
   readonly interfaces: readonly GivenInterface[]
-  /** `_override: true` in a body that was not read from here: every given field is stored (rules 3.4). */
+  /** Store every given field (rules 3.4): `_override: true` in a body that was not read from svcd. */
   readonly override: boolean
-  /** The body holds what only an answer of ours does: it was read, and maybe changed. */
+  /** The body holds keys that only an answer has: it was read from svcd and perhaps edited. */
   readonly readBack: boolean
 }
 
-/** Who asks: an admin may take an address from another node by force, a node may not (rules 3.8). */
+/** The caller's rights: only an admin may take an address from another node by force (rules 3.8). */
 export interface Power {
   readonly takesAddresses: boolean
 }
 
-/** A change under way. */
+/** The context of a running change. */
 export interface Changing {
   readonly tx: Tx
   readonly cluster: ClusterSettings
@@ -42,7 +42,7 @@ export interface Changing {
   readonly power: Power
 }
 
-/** The settings in force, who sets each, and what else answers show and nothing stores. */
+/** Settings in force, the level that sets each, and values that answers show but nothing stores. */
 export interface InForce {
   readonly settings: Settings
   readonly sources: Sources & { readonly variables: VariableSources }
@@ -50,49 +50,49 @@ export interface InForce {
 }
 
 /**
- * Everything that is particular to an object type; `D` is its stored shape. The generic code (requests, files, rules,
- * export and import, documents) goes by it. A type needs what is not optional; the rest says where it differs.
+ * All that is particular to an object type with the stored shape `D`. The generic code for requests, files,
+ * rules, export, import and documents uses it. Optional members state exceptions.
  */
 export interface ObjectType<D extends object = object> extends StoredType<D> {
   readonly type: TypeName
-  /** Its parameter in paths, where that is not the name of the type: another path has it. */
+  /** The parameter in paths, if it differs from the type's name. */
   readonly parameter?: string
-  /** The field that renames and clones, and its other spellings. */
+  /** The field for the new name of a rename or clone, with its other spellings. */
   readonly newName: readonly [string, ...string[]]
   readonly isName: (name: string) => boolean
   readonly nameRule: string
-  /** What answers show of the interfaces that it holds. */
+  /** The fields of its interfaces in answers. */
   readonly interfaces?: Table
-  /** The code of a clone or a rename without the new name, where it is not 400 (rules 2.4). */
+  /** The status of a rename or clone without a new name, if not 400 (rules 2.4). */
   readonly namelessCode?: 404
 
-  /** What it, or a new one, inherits from its group and from the cluster (rules 3.3). */
+  /** Returns what an object, or a new one, inherits from its group and the cluster (rules 3.3). */
   inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): InForce
-  /** The kernel options that it, or its nodes, boot with: answers tell them beside its own (rules 3.4). */
+  /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
-  /** The fields that answers leave out. */
+  /** Returns the fields to omit from answers. */
   leavesOut?(doc: D): readonly string[]
-  /** Stores an object whose fields a request has changed, and what follows it, a step for each. Without it, `after` alone. */
+  /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
   write?(changing: Changing, before: D | undefined, after: D, given: Given): Generator<void>
-  /** The fields that a clone does not have (rules 3.2). */
+  /** The fields that a clone does not get (rules 3.2). */
   readonly unique?: readonly string[]
-  /** What a clone starts from, made of a copy without these. */
+  /** Returns the base of a clone, from a copy without the unique fields. */
   copy?(changing: Changing, copy: D): D
-  /** What a request asks of a clone. Without it, all that it holds. */
+  /** Returns the part of a request that applies to a clone. Default: all of it. */
   wishes?(given: Given, source: D): Given
-  /** Takes an interface away, and stores the object and what follows it, a step for each. */
+  /** Removes an interface and stores the object and its consequences, one step each. */
   removeInterface?(changing: Changing, doc: D, name: string): Generator<void>
 
-  /** What else a clone, a rename or a delete changes. */
+  /** Changes of other objects that follow a clone, rename or delete. */
   copied?(changing: Changing, from: string, to: string): void
   renamed?(changing: Changing, from: string, to: string): void
   removed?(changing: Changing, names: readonly string[]): void
 
-  /** The rules of its own: each check throws 400, its message begins with `title`. */
+  /** Yields the type's own checks; each throws 400 with a message that begins with `title`. */
   checks?(view: View, doc: D, title: string, cluster: ClusterSettings): Iterable<() => void>
-  /** The rules that a change may break for others, a step for each of them; throws 400. */
+  /** Checks the rules that a change may break for other objects, one step each; throws 400. */
   checkChange?(tx: Tx, before: D, after: D, cluster: ClusterSettings): Generator<void>
 }
 
-/** The rule that most names follow (rules 3.1). */
+/** The rule for most names (rules 3.1). */
 export const named = { isName: isObjectName, nameRule: objectNameRule }

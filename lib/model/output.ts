@@ -6,30 +6,26 @@ import type { ClusterSettings, View } from './stored.js'
 import { untagged } from './tags.js'
 import { objectTypes } from './types.js'
 
-/** Who reads, and what every answer depends on. */
+/** The rights of the caller, and the settings that all answers depend on. */
 export interface Reader {
   readonly cluster: ClusterSettings
-  /** Passwords are shown as ********. */
   readonly masked: boolean
 }
 
-/** An object and what its answer takes from others, all of one moment: a long list is written later than that. */
+/** An object with all that its answer needs, of one moment: a long list is written later. */
 export interface Seen<K extends TypeName = TypeName> {
   readonly doc: Docs[K]
-  /** Of a node. */
+  /** The node's group. */
   readonly group: Docs['group'] | undefined
-  /** Of a node or a group: the OS image in force. */
+  /** The OS image in force, for a node or a group. */
   readonly image: Docs['osimage'] | undefined
-  /** Last reported state of a node, null before the first. */
+  /** The last reported state of a node; null before the first. */
   readonly status: string | null
-  /** Further keys of a node: what it runs, and would (rules 6.8). The same object as long as they are the same. */
+  /** More keys of a node: what it runs, and would boot (rules 6.8). The same object while they are equal. */
   readonly runs: object | undefined
 }
 
-/**
- * Takes down what `show` needs of an object as it is now. `status`: last reported state of a node; `runs`: further keys of
- * a node.
- */
+/** Collects all that `show` needs. `status` returns a node's last reported state, `runs` more keys. */
 export function see<K extends TypeName>(
   type: K,
   doc: Docs[K],
@@ -51,7 +47,7 @@ export function see<K extends TypeName>(
   }
 }
 
-/** An object as answers show it: effective values, their sources, `_override` (rules 1.4, 3.4). */
+/** Returns an object as answers show it: values in force, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
   { doc, group, image, status, runs }: Seen<K>,
@@ -70,7 +66,7 @@ export function show<K extends TypeName>(
     const value = values[name] ?? null
     shown[name] = value === null ? (byDefault ?? null) : secret && masked ? hidden : value
   }
-  // Objects come behind the lists: luna's client never ends on a list of objects where one comes first (rules 2.17).
+  // Lists come first: luna's client loops forever on a list of objects that follows an object (rules 2.17).
   const isObject = ({ type: { json } }: Field) => json === 'object'
   for (const field of fields) if (!isObject(field)) put(field)
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
@@ -89,7 +85,7 @@ export function show<K extends TypeName>(
   return Object.assign(shown, runs)
 }
 
-/** The interfaces of a group, or of a node in `group`, as answers show them; `table` has their fields. */
+/** Returns the interfaces of a group, or of a node in `group`, with the fields of `table`. */
 export function showInterfaces(
   table: Table,
   doc: object,
@@ -100,17 +96,14 @@ export function showInterfaces(
   )
 }
 
-/** The JSON text of an object's answer, and what it was made from. */
+/** A cached answer text, with all that it was made from. */
 interface Text extends Omit<Seen, 'doc'>, Reader {
   readonly text: string
 }
 const texts = new WeakMap<object, Text>()
 const longestKept = 8192
 
-/**
- * What `show` gives, as JSON text. It is made once and kept until the object, or what its answer takes from others,
- * is another one: stored objects are replaced, never changed.
- */
+/** Returns `show` as JSON text, cached until the object or its other sources are replaced. */
 export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Reader): string {
   const { doc, group, image, status, runs } = seen
   const { cluster, masked } = reader
@@ -126,7 +119,7 @@ export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Rea
   )
     return kept.text
   const text = JSON.stringify(show(type, seen, reader))
-  // A long one holds scripts, which all members of a group would keep a copy of.
+  // Long texts hold scripts, of which each member of a group would cache a copy.
   if (text.length <= longestKept) texts.set(doc, { group, image, status, runs, cluster, masked, text })
   return text
 }

@@ -9,24 +9,24 @@ import { checkingChanges } from './rules.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { NetworkDoc } from './types/network.js'
 
-/** So many addresses that cannot be kept are named in a refusal. */
+/** Failed addresses that a refusal names. */
 const MOST_NAMED = 5
 
-/** The fields of a network that may hold an address of any machine, and those that hold addresses of its own alone. */
+/** Fields of a network that may hold any machine's address, and those that hold only its own addresses. */
 const ofMachines = ['ns_hostname', 'ns_ip', 'ntp_server', 'dns_records'] as const
 const inside = ['gateway', 'dhcp_range_begin', 'dhcp_range_end', 'routes'] as const
 
-/** An address that stands alone in a text: not a part of a name or of a prefix. */
+/** A complete address: not part of a name or of a prefix. */
 const ADDRESS = /(?<![\w./-])\d+(?:\.\d+){3}(?![\w./-])/g
 
-/** A node, a switch or another device: what has addresses. */
+/** A node, switch or other device. */
 type Addressed = Partial<InterfaceDoc> & { readonly interfaces?: readonly InterfaceDoc[] }
 
 /**
- * Gives a network another prefix, and all that has an address there the same host part in it, in one transaction (rules
- * 3.19). `given` holds the new `network`, and the fields that are not to follow by themselves. Gives how many addresses have
- * moved; what is left to do by hand goes to `warnings`, in a dry run too. Throws 400 with the first of those that do not
- * fit or are taken, and 404.
+ * Moves a network, and all addresses in it, to another prefix in one transaction (rules 3.19); host parts are
+ * kept. `given` has the new `network` and fields that replace the moved ones. Returns the number of moved
+ * addresses; `warnings` receives what is left to do by hand, in a dry run too. Throws 400 naming the first
+ * addresses that do not fit or are taken, and 404.
  */
 export function renumber(
   model: Model,
@@ -55,7 +55,7 @@ export function renumber(
     const devices = yield* moveDevices(changing, name, moved)
     const own = follow(before, [...ofMachines, ...inside], one => (contains(old, one) ? moved(one) : one))
     yield* write(changing, 'network', name, own, given)
-    // A name server or a time server of another network may be a machine of this one.
+    // A name or time server of another network may be a machine of this one.
     for (const other of [...tx.names('network')]) {
       yield
       const doc = other === name ? undefined : tx.get('network', other)
@@ -70,26 +70,29 @@ export function renumber(
     for (const [address, who] of new Map([...urls, ...controllers]))
       if (contains(old, address) && !contains(now, address))
         warnings.push(
-          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, such as ` +
-            `${formatAddress(moved(address))}, then change [controller] address and [http] url, and restart svcd`
+          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, ` +
+            `such as ${formatAddress(moved(address))}, then change [controller] address and [http] url, ` +
+            'and restart svcd'
         )
     for (const text of cluster.ntp_server.match(ADDRESS) ?? []) {
       const address = parseAddress(text)
       if (address !== undefined && contains(old, address) && !contains(now, address))
         warnings.push(
-          `cluster: field "ntp_server" has ${text}: if that machine moves too, give it ${formatAddress(moved(address))}`
+          `cluster: field "ntp_server" has ${text}: if that machine moves too, ` +
+            `give it ${formatAddress(moved(address))}`
         )
     }
     if (devices.bmcs > 0)
       warnings.push(
-        `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set (setupbmc at an installation, or by hand)`
+        `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set ` +
+          '(setupbmc at an installation, or by hand)'
       )
     warnings.push(...looseOf(tx, 'network', name, cluster).filter(one => !loose.includes(one)))
     return devices.to.size
   })
 }
 
-/** Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for each object. */
+/** Moves the addresses of objects, one per step. Returns old → new, and how many are of BMCs. */
 function* moveDevices({ tx }: Changing, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0
@@ -110,7 +113,7 @@ function* moveDevices({ tx }: Changing, network: string, moved: (address: Addres
   return { to, bmcs }
 }
 
-/** A network with the addresses in these fields moved. */
+/** Moves the addresses in some fields of a network. */
 function follow(
   network: NetworkDoc,
   where: readonly (typeof ofMachines | typeof inside)[number][],
@@ -127,7 +130,7 @@ function follow(
   return { ...network, ...Object.fromEntries(fields) }
 }
 
-/** Refuses what breaks a rule, the first of it by name. What is wrong with an address is told of its owner alone. */
+/** Refuses broken rules, naming the first ones. A wrong address is reported for its owner only. */
 function* check({ tx, cluster }: Changing, network: string, title: string): Generator<void> {
   const first: string[] = []
   let count = 0

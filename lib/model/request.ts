@@ -7,15 +7,12 @@ import { readTable, shown } from './table.js'
 import { interfaceFields } from './types/interface.js'
 import { mergeVariables, type VariableMap } from './variables.js'
 
-/** A field of a body; one that is `requestOnly` is in no answer. */
+/** A field of a body; answers do not have the `requestOnly` ones. */
 export interface BodyField extends Field {
   readonly requestOnly?: true
 }
 
-/**
- * Reads a body about `object` that has these fields, and `name`, the one of the path (rules 1.6, 1.8). Throws 400
- * naming the object and the field.
- */
+/** Reads these fields of a body; its `name` must be that of the path (rules 1.6, 1.8). Throws 400. */
 export function readFields(
   object: string,
   fields: readonly BodyField[],
@@ -31,10 +28,7 @@ export function readFields(
   })
 }
 
-/**
- * Reads a body about the object `name` of this type (rules 1.3, 1.6, 1.8). Throws 400 naming the object
- * and the field.
- */
+/** Reads a body about the object `name` (rules 1.3, 1.6, 1.8). Throws 400 naming object and field. */
 export function readObject(type: ObjectType, name: string, body: JsonValue): Given {
   const object = `${type.title} ${name}`
   if (!isObject(body))
@@ -63,10 +57,9 @@ function readNewName(type: ObjectType, where: string, value: JsonValue, before: 
   if (typeof value !== 'string')
     throw badRequest(`${where} must be a string, not ${shown(value)}`, 'invalid-field')
   if (before !== undefined && before !== value)
-    throw badRequest(`${where} is given twice with different values`, 'given-twice')
-  // An empty one is judged by the operation: for some it is a missing name, with a code of its own.
-  if (value !== '' && !type.isName(value))
-    throw badRequest(`${where} must be ${type.nameRule}`, 'invalid-name')
+    throw badRequest(`${where} is given twice with different values`)
+  // The operation decides about an empty name: for some it is missing, with its own status.
+  if (value !== '' && !type.isName(value)) throw badRequest(`${where} must be ${type.nameRule}`)
   return value
 }
 
@@ -82,7 +75,7 @@ export const interfaceEntry: readonly BodyField[] = [
   { name: 'newinterfacename', type: objectName, requestOnly: true, meaning: 'renames the interface' }
 ]
 
-/** Reads a list of interface entries that may have the fields of `table`. Throws 400 naming the object, the interface and the field. */
+/** Reads interface entries with the fields of `table`; throws 400 naming object, interface and field. */
 export function readInterfaces(object: string, value: JsonValue, table: Table): GivenInterface[] {
   if (!Array.isArray(value))
     throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`, 'invalid-field')
@@ -112,10 +105,7 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
   return all
 }
 
-/**
- * An object with the fields of a request: those equal to what is in force (`settings`) are left as they are (rules
- * 3.4). `before` is the object so far, its name alone when it is new.
- */
+/** Applies a request to an object. Values that are in force already do not become its own (rules 3.4). */
 export function merged<D extends object>(
   type: ObjectType<D>,
   before: object,
@@ -137,15 +127,15 @@ export function merged<D extends object>(
     const unset = value === null || value === undefined
     const wanted = unset ? (byDefault === '' ? '' : null) : value
     if (inherited && !given.override && isDeepStrictEqual(wanted, inForce[name])) continue
-    // A default says nothing new: left out, so that an object's file depends on its values alone.
+    // Defaults are left out, so that a file depends on the values alone.
     if (unset || (!inherited && isDeepStrictEqual(value, byDefault))) delete fields[name]
     else fields[name] = value
   }
-  // Each value was read by the type of its field.
+  // `readFields` has read each value by the type of its field.
   return fields as D
 }
 
-/** An object without some of its fields. */
+/** Returns an object without some of its fields. */
 export function without<D extends object>(doc: D, fields: readonly string[]): D {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D
 }

@@ -13,19 +13,19 @@ import { checkUnused } from './tags.js'
 import { treeProblems } from './types/osimage.js'
 import { attachedTypes, objectTypes, typeNames } from './types.js'
 
-/** The types by any name: the store speaks of a change of any of them. */
+/** Indexed by any name, because the store reports changes of any type. */
 const objects: Readonly<Record<string, ObjectType | undefined>> = objectTypes
 const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTypes
 
 /**
- * Checks what a transaction has changed against every rule between objects (rules 2.4, 3.6, 3.9, 3.13): run inside the
- * transaction, so that no two changes can break a rule together. Throws 400 naming the offender.
+ * Checks the changes of a transaction against all rules between objects (rules 2.4, 3.6, 3.9, 3.13). It runs
+ * inside the transaction, so concurrent changes cannot break a rule together. Throws 400 naming the object.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
   atOnce(checkingChanges(tx, cluster))
 }
 
-/** The same object by object. With `refused` what breaks a rule goes there instead of being thrown. */
+/** As `checkChanges`, one object per step. With `refused`, errors are reported instead of thrown. */
 export function* checkingChanges(
   tx: Tx,
   cluster: ClusterSettings,
@@ -46,7 +46,7 @@ export function* checkingChanges(
     throw badRequest(message, 'already-exists')
 }
 
-/** The object of each type that has another name now, as it was: what was stored before may break a rule of today. */
+/** Returns the former value of each type's only renamed object: it may break a newer rule. */
 function renamedOf(changes: readonly Change[]): Map<string, object> {
   const gone = new Map<string, object>()
   const count = new Map<string, number>()
@@ -85,19 +85,18 @@ function* checkingChange(
   yield* checkLengths(tx, { type, name, before: was, after }, cluster)
 }
 
-/** What is wrong with a stored object. */
 export interface Problem {
   readonly type: keyof Docs
   readonly name: string
   readonly message: string
 }
 
-/** Checks every object, for files changed by hand and for imports; at most `limit` problems. */
+/** Checks every object, after an import or an edit by hand; returns at most `limit` problems. */
 export function checkState(view: View, cluster: ClusterSettings, limit?: number): Problem[] {
   return atOnce(checkingState(view, cluster, limit))
 }
 
-/** The same object by object. */
+/** As `checkState`, one object per step. */
 export function* checkingState(
   view: View,
   cluster: ClusterSettings,
@@ -121,7 +120,7 @@ export function* checkingState(
   return problems
 }
 
-/** Why something is refused; undefined when it is not. */
+/** Returns why `run` is refused; undefined if it is not. */
 export function refusal(run: () => void): string | undefined {
   try {
     run()
@@ -140,7 +139,7 @@ function* attachedProblems<K extends keyof AttachedShapes>(view: View, type: K):
   }
 }
 
-/** What one object is checked for: each throws 400 for itself. */
+/** Yields the checks of one object; each throws 400. */
 function* checksOf<K extends TypeName>(
   view: View,
   ref: Ref & { type: K },
@@ -177,8 +176,8 @@ function checkConnection(
   const macOwner = macaddress === undefined ? undefined : other(view.index.macOwners(macaddress))
   if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`, 'mac-taken')
   if (ipaddress === undefined) return
-  if (network === undefined) throw badRequest(`${where}: an address needs a network`, 'network-needed')
-  // Another check says so where the network does not exist.
+  if (network === undefined) throw badRequest(`${where}: an address needs a network`)
+  // A missing network is reported by another check.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
   if (view.index.listed(`record/${name.toLowerCase()}`).includes(network))

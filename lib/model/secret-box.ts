@@ -4,24 +4,23 @@ const algorithm = 'aes-256-gcm'
 const nonceBytes = 12
 const tagBytes = 16
 
-/** Encrypts what lies at rest: nonce, tag and ciphertext in one base64 text (rules 5.5, 11.8). */
+/** Encrypts data at rest: nonce, tag and ciphertext in one base64 text (rules 5.5, 11.8). */
 export class SecretBox {
-  /** `key`: 32 bytes. Without it nothing can be sealed or opened, until `unlock` gives it. */
+  /** `key` has 32 bytes. Without it, nothing can be sealed or opened before `unlock`. */
   constructor(private key?: Uint8Array) {}
 
-  /** Whether it has its key. */
   get hasKey(): boolean {
     return this.key !== undefined
   }
 
-  /** Gives it the key that it was made without: 32 bytes. */
+  /** Sets the missing key: 32 bytes. */
   unlock(key: Uint8Array): void {
     this.key = key
   }
 
   /**
-   * The sealed text. With a `context` (where the value stands) it is the same for the same value, so that nothing is
-   * written when nothing has changed; the same value elsewhere looks different. Without one it is always another.
+   * Returns the sealed text. With a `context`, the place of the value, equal values give equal texts, so an
+   * unchanged value is not written again; in another place it looks different. Without it every text differs.
    */
   seal(plain: Uint8Array, context?: string): string {
     const nonce = context === undefined ? randomBytes(nonceBytes) : this.#nonceOf(plain, context)
@@ -30,7 +29,7 @@ export class SecretBox {
     return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString('base64')
   }
 
-  /** Throws Error when the text was not sealed with this key, or was changed since. */
+  /** Decrypts a text; throws Error if it was sealed with another key or changed. */
   open(sealed: string): Buffer {
     const bytes = Buffer.from(sealed, 'base64')
     const nonce = bytes.subarray(0, nonceBytes)
@@ -39,7 +38,7 @@ export class SecretBox {
     return Buffer.concat([cipher.update(bytes.subarray(nonceBytes + tagBytes)), cipher.final()])
   }
 
-  /** Whether the sealed text can be opened, and holds these bytes where they are given. */
+  /** Whether the text can be opened and, if `plain` is given, holds these bytes. */
   holds(sealed: string, plain?: Uint8Array): boolean {
     try {
       const found = this.open(sealed)
@@ -49,7 +48,7 @@ export class SecretBox {
     }
   }
 
-  /** Two values never share a nonce: it is a keyed hash of value and place. */
+  /** Different values never share a nonce: it is a keyed hash of value and place. */
   #nonceOf(plain: Uint8Array, context: string): Buffer {
     const hash = createHmac('sha256', this.#needKey())
       .update(JSON.stringify(['nonce', context]))

@@ -22,34 +22,31 @@ import { account, fileMode } from './types/file.js'
 
 export type SecretOwner = 'node' | 'group'
 
-/** A file placed on a node when it is installed: where, and its content in base64 (rules 5.5). */
+/** A file that the installation puts on a node: its path, and its content in base64 (rules 5.5). */
 export interface Secret {
   readonly name: string
   readonly path: string
   readonly content: string
-  /** Absent: root. */
   readonly owner?: string
-  /** Absent: root. */
   readonly group?: string
-  /** Absent: 0600. */
   readonly mode?: string
 }
 
-/** What a request gives for one secret; absent fields are left as they are. */
+/** The fields that a request gives for one secret; missing fields stay as they are. */
 export interface GivenSecret {
   readonly name: string
   readonly newName?: string
   readonly path?: string
   readonly content?: string
-  /** null: the default again. */
+  /** null resets it to the default. */
   readonly owner?: string | null
   readonly group?: string | null
   readonly mode?: string | null
-  /** Its content is the mask of an answer, and none is given. */
+  /** The content is the mask of an answer, so it gives no content. */
   readonly masked?: true
 }
 
-/** The name under which an owner's secrets are stored: no type's name holds a dot. */
+/** Returns the key of an owner's secrets in the store; no type name holds a dot. */
 export const secretsKey = (type: SecretOwner, owner: string) => `${type}.${owner}`
 
 const entries = (view: View, type: SecretOwner, owner: string): SecretsDoc['secrets'] =>
@@ -57,32 +54,30 @@ const entries = (view: View, type: SecretOwner, owner: string): SecretsDoc['secr
 
 const keyFile = (state: string) => join(state, 'secret.key')
 
-/** Why the secrets in a state directory cannot be opened: their key is not there; undefined where it is, or is not needed. */
+/** Returns why the secrets of a state directory cannot be opened; undefined if no key is missing. */
 export function missingKey(state: string, view: View): { file: string; message: string } | undefined {
   const owners = [...view.names('secrets')].map(key => key.replace('.', ' '))
   const file = keyFile(state)
   if (owners.length === 0 || existsSync(file)) return undefined
   const more = owners.length > 3 ? ` and ${owners.length - 3} more` : ''
   const message =
-    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be decrypted: ` +
-    `restore it from a backup; to give up all secrets for good, remove ${join(state, 'secrets')}`
+    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be ` +
+    'decrypted: restore it from a backup; to give up all secrets for good, ' +
+    `remove ${join(state, 'secrets')}`
   return { file, message }
 }
 
 const loss = 'loses every secret, and the passwords of BMCs and switches'
 
-/**
- * What a state directory is sealed with. While its key, secret.key, is not there yet, it has none (`unlockBox`). Throws
- * Error when the key is damaged.
- */
+/** Opens the box of a state directory, without a key before `unlockBox`. Throws Error for a damaged key. */
 export async function secretBoxOf(state: string): Promise<SecretBox> {
   const file = keyFile(state)
   return new SecretBox(existsSync(file) ? await readKey(file, loss) : undefined)
 }
 
 /**
- * Makes the key, unless it is there. Objects that need an older one have not been loaded (rules 11.8); throws Error when
- * the secrets of nodes and groups need one (rules 5.5).
+ * Creates secret.key if it is missing. Sealed objects were not loaded without it (rules 11.8), so only
+ * secrets of nodes and groups can need an older key: throws Error then (rules 5.5).
  */
 export async function unlockBox(box: SecretBox, state: string, view: View): Promise<void> {
   const missing = missingKey(state, view)
@@ -90,7 +85,7 @@ export async function unlockBox(box: SecretBox, state: string, view: View): Prom
   if (!box.hasKey) box.unlock(await openKey(keyFile(state), loss))
 }
 
-/** The secrets that the box cannot open, each owner with the first of them: "node n1: secret host". */
+/** Yields the first undecryptable secret of each owner. */
 export function* unreadableSecrets(
   view: View,
   box: SecretBox
@@ -103,18 +98,15 @@ export function* unreadableSecrets(
         type: 'secrets',
         name: key,
         message:
-          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it from a backup, ` +
-          `or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
+          `${type} ${owner}: secret ${bad.name} ${isUnreadable}; restore the secret.key that belongs to it ` +
+          `from a backup, or give its content again (POST /config/secrets/${type}/${owner}/${bad.name})`
       }
   }
 }
 
 const isUnreadable = 'cannot be decrypted: secret.key is another one, or the file was changed'
 
-/**
- * The owner's secrets, in the order they came: in the clear (503 where the key does not fit), or with their
- * contents masked, for which nothing is decrypted.
- */
+/** Returns the owner's secrets, oldest first: decrypted (503 if the key does not fit) or masked. */
 export function secretsOf(
   view: View,
   box: SecretBox,
@@ -125,7 +117,7 @@ export function secretsOf(
   return shownSecrets(entries(view, type, owner), box, `${type} ${owner}`, masked)
 }
 
-/** The same of secrets as they are stored; `owner` is for messages. */
+/** Returns stored secrets as `secretsOf` does; `owner` is for messages. */
 export const shownSecrets = (
   secrets: SecretsDoc['secrets'],
   box: SecretBox,
@@ -145,7 +137,7 @@ function opened(box: SecretBox, where: string, content: string): Buffer {
   }
 }
 
-/** Where a file can be put: not a directory, and no path that a log or a shell would break in two. */
+/** The path of a file, without control characters, which would break a log or shell line in two. */
 const filePath: FieldType<string> = {
   expected: 'the absolute path of a file, without .. and control characters',
   json: 'string',
@@ -156,7 +148,6 @@ const filePath: FieldType<string> = {
   }
 }
 
-/** The owner of the file, and who may read it. */
 const accessFields = [
   { name: 'owner', type: account, meaning: 'its user on the node, by name or number; root if it is not set' },
   {
@@ -167,7 +158,7 @@ const accessFields = [
   { name: 'mode', type: fileMode, meaning: 'who may read and write it; 0600 if it is not set' }
 ] as const satisfies Table
 
-/** The fields of a secret in a body (rules 5.5). An empty file is a file. */
+/** The fields of a secret in a body (rules 5.5). An empty file is allowed. */
 export const secretEntry: readonly BodyField[] = [
   { name: 'name', type: objectName, required: true, meaning: 'name' },
   { name: 'path', type: filePath, meaning: 'where the file is put' },
@@ -181,7 +172,7 @@ export const secretEntry: readonly BodyField[] = [
   }
 ]
 
-/** Reads one secret of a request, or a list of them; throws 400 naming owner and field. */
+/** Reads one secret of a request or a list of them; throws 400 naming owner and field. */
 export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
   const seen = new Set<string>()
   return [value].flat().map((entry, i) => {
@@ -204,8 +195,8 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
 }
 
 /**
- * Adds or changes secrets; true when one of them is new. What stays the same keeps its ciphertext. `replace`: those
- * that are not given go.
+ * Adds or changes secrets; returns whether one of them is new. Equal contents keep their ciphertext. With
+ * `replace`, secrets that are not given are removed.
  */
 export function putSecrets(
   tx: Tx,
@@ -230,8 +221,8 @@ export function putSecrets(
     const content = wanted.content === undefined ? old?.content : sealed(box, wanted.content, old?.content)
     if (content === undefined)
       throw badRequest(
-        `${where}: field "content" is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`,
-        'invalid-field'
+        `${where}: field "content" ` +
+          `is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
       )
     const position = positions.get(wanted.name) ?? secrets.length
     const access = accessFields.flatMap(({ name: field, type }) => {
@@ -253,7 +244,7 @@ function sealed(box: SecretBox, content: string, before: string | undefined): st
   return before !== undefined && box.holds(before, plain) ? before : box.seal(plain)
 }
 
-/** Copies a secret of an owner under a new name. */
+/** Copies a secret under a new name. */
 export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: string, copy: string): void {
   const secrets = entries(tx, type, owner)
   const source = secrets.find(secret => secret.name === name)
@@ -263,7 +254,7 @@ export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: stri
   write(tx, type, owner, [...secrets, { ...source, name: copy }])
 }
 
-/** Removes a secret of an owner; throws 404 when it has none of that name. */
+/** Removes a secret; throws 404 if the owner has no such secret. */
 export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: string): void {
   const secrets = entries(tx, type, owner)
   const left = secrets.filter(secret => secret.name !== name)
@@ -271,7 +262,7 @@ export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: str
   write(tx, type, owner, left)
 }
 
-/** What follows when the owner of secrets is cloned, renamed or deleted. */
+/** Carries secrets along when their owner is cloned, renamed or deleted. */
 export const ownsSecrets = (type: SecretOwner) => ({
   copied({ tx }: Changing, from: string, to: string): void {
     write(tx, type, to, entries(tx, type, from))
@@ -305,7 +296,7 @@ const secretFields = [
   }
 ] as const satisfies Table
 
-/** The secrets of one node or group, named `node.<name>` or `group.<name>`; contents are encrypted. */
+/** The encrypted secrets of one owner, named `node.<name>` or `group.<name>`. */
 export type SecretsDoc = { readonly name: string } & Stored<typeof secretFields>
 
 declare module './docs.js' {
@@ -314,7 +305,6 @@ declare module './docs.js' {
   }
 }
 
-/** The secrets of one owner. */
 export const secrets: AttachedType<SecretsDoc> = {
   title: 'secrets of',
   fields: secretFields,

@@ -7,14 +7,14 @@ import type { AttachedType, ClusterSettings, Tx, View } from './stored.js'
 import { beyondLimits, objectOf } from './table.js'
 import { checkVariables, mergeVariables, type VariableMap, variablesField } from './variables.js'
 
-/** No time server is a choice too, other than the ini's. */
+/** The empty text is a choice too: no time server, whatever the ini says. */
 const timeServers: FieldType<string> = {
   ...hosts,
   keepsEmpty: true,
   read: value => (value === '' ? value : hosts.read(value))
 }
 
-/** The cluster's settings that can be changed over http (rules 3.15). */
+/** Settings that can be changed over http (rules 3.15). */
 export const settingFields = [
   { name: 'ntp_server', type: timeServers, limit: oneLine, meaning: 'time servers' },
   { name: 'debug', type: boolean, meaning: 'the log tells more' },
@@ -26,10 +26,10 @@ export const settingFields = [
 export type SettingName = (typeof settingFields)[number]['name']
 export const settingNames = settingFields.map(({ name }) => name)
 
-/** What a request may change of the cluster: its settings, and the variables, which no ini has (rules 3.16). */
+/** The fields of the cluster that a request may change; only the variables have no ini key (rules 3.16). */
 export const clusterFields = [...settingFields, variablesField] as const satisfies Table
 
-/** A cluster setting changed over http: in force until the ini's value is another one than it was then. */
+/** A setting changed over http. It is in force until the ini's value differs from `ini`. */
 export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
 export type ClusterDoc = {
   readonly name: string
@@ -49,13 +49,13 @@ const object = 'cluster'
 const stored = (view: View, name: SettingName): SettingDoc | undefined =>
   view.get('cluster', object)?.settings[name]
 
-/** Who sets a setting: a change over http wins until the ini's value is another one than it was then. */
+/** Returns the source of a setting: a change over http wins until the ini's value changes. */
 export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): 'changed' | 'ini' {
   const setting = stored(view, name)
   return setting !== undefined && setting.ini === ini[name] ? 'changed' : 'ini'
 }
 
-/** What the cluster's objects inherit from the ini, and what they have to know of the controller. */
+/** Returns the settings that objects inherit from the ini, and what they need to know of the controller. */
 export const iniSettings = (ini: {
   readonly cluster: Pick<ClusterSettings, SettingName>
   readonly controller: ClusterSettings['controller']
@@ -73,7 +73,7 @@ export const iniSettings = (ini: {
   imageDirectory: ini.image.directory
 })
 
-/** The settings in force, given those of the ini. */
+/** Returns the settings in force: those of the ini with the changes made over http. */
 export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettings {
   const changed = settingNames.filter(name => sourceOf(view, ini, name) === 'changed')
   const values = changed.map(name => [name, stored(view, name)?.value])
@@ -81,13 +81,10 @@ export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettin
   return { ...ini, ...(Object.fromEntries(values) as Partial<Values>), variables }
 }
 
-/** What a request gives for settings; null goes back to the ini's value. */
+/** Settings of a request; null goes back to the ini's value. */
 export type GivenSettings = ReadonlyMap<SettingName | 'variables', string | boolean | VariableMap | null>
 
-/**
- * Reads settings. `inForce`: of a request, which may not set what is beyond a limit; an import may. Throws 400 naming the
- * field.
- */
+/** Reads settings; throws 400 naming the field. With `inForce`, as for a request, limits apply. */
 export function readSettings(given: JsonObject, inForce?: ClusterSettings): GivenSettings {
   const values = readFields('cluster', clusterFields, given)
   const why = inForce && [...beyondLimits(settingFields, inForce, Object.fromEntries(values))][0]
@@ -96,8 +93,8 @@ export function readSettings(given: JsonObject, inForce?: ClusterSettings): Give
 }
 
 /**
- * Stores settings; one that equals the ini's, or is null, is the ini's again. Variables are merged with those that are there.
- * `replace`: what is not given goes.
+ * Stores settings; null and the ini's own value go back to the ini. Variables are merged with the present
+ * ones. With `replace`, settings that are not given go back too.
  */
 export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings, replace = false): void {
   const settings: Record<string, SettingDoc> = {}
@@ -121,7 +118,6 @@ export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings, 
   else if (tx.get('cluster', object)) tx.remove('cluster', object)
 }
 
-/** Whatever the ini had then. */
 const iniValue: FieldType<string | boolean> = {
   ...freeText,
   read: value => (value === true || value === false ? value : freeText.read(value))
@@ -135,7 +131,6 @@ const changedSettings = settingFields.map(field => ({
   ])
 }))
 
-/** The settings that were changed over http. */
 export const cluster: AttachedType<ClusterDoc> = {
   title: 'cluster',
   fields: [

@@ -9,34 +9,31 @@ import type { SecretBox } from './secret-box.js'
 import { type Report, readTable, storedFields } from './table.js'
 import type { VariableMap } from './variables.js'
 
-/** What is known of everything that is stored, by type. */
+/** The description of a type of stored data. */
 export interface StoredType<D extends object = object> extends IndexedType<D> {
-  /** "OS image": for messages. */
+  /** For messages, such as "OS image". */
   readonly title: string
   readonly fields: Table
-  /** What is stored beside the fields, and no answer shows. */
+  /** Fields that are stored and never shown. */
   readonly hidden?: Table
-  /** What may be given, and is dropped (rules 1.6). */
+  /** Fields that a request may hold and that are ignored (rules 1.6). */
   readonly dropped?: Table
-  /** Which names there may be; without it, any. */
+  /** Without it, any name is allowed. */
   readonly isName?: (name: string) => boolean
   readonly nameRule?: string
 }
 
-/** What belongs to objects without being one. */
+/** Stored data that belongs to objects but is no object. */
 export interface AttachedType<D extends object = object> extends StoredType<D> {
-  /** What is wrong with one that a hand changed. */
+  /** Yields the problems of data edited by hand. */
   checks?(view: View, doc: D): Iterable<string>
-  /** Throws 400 where one may not go. */
+  /** Throws 400 if the data may not be removed. */
   checkRemoved?(tx: Tx, doc: D, cluster: ClusterSettings): void
 }
 
 const tableOf = ({ fields, hidden = [] }: StoredType): Table => [...fields, ...hidden]
 
-/**
- * Reads an object of an import, or (`exact`) of a file, whose name is in it too. What is wrong with it goes to `report`,
- * and is left out.
- */
+/** Reads an object of an import, or with `exact` of a file. Reports problems, and omits their values. */
 export function readStored<D extends object>(
   type: StoredType<D>,
   name: string,
@@ -52,30 +49,29 @@ export function readStored<D extends object>(
   if (given !== undefined && given !== name) report(['name'], `field "name" is ${JSON.stringify(given)}`)
   if (isName && !isName(name)) report([], `its name must be ${nameRule}`)
   const values = readTable(exact ? table : [...table, ...dropped], fields, report, exact)
-  // Each value was read by the type of its field.
+  // `readTable` has read each value by the type of its field.
   return { name, ...storedFields(table, values) } as object as D
 }
 
-/** What secret fields are sealed with on disk, and the name of the type in the store. */
+/** The key box for secret fields on disk, and the type's name in the store. */
 export interface Sealing {
   readonly box: SecretBox
   readonly type: string
 }
 
-/** How the objects of a type are written, and the fields that the text is made of. */
 export interface StoredKind<D extends object> extends Kind<D> {
   fieldsOf(doc: D): Record<string, JsonValue>
 }
 
 /**
- * How the objects of a type are kept on disk: as their tables say, secret fields encrypted (rules 11.8). Without `sealing`
- * all of them are in the clear, as in an export.
+ * Returns how the objects of a type are stored: in table order, with secret fields encrypted (rules 11.8).
+ * Without `sealing` all fields are in the clear, as in an export.
  */
 export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): StoredKind<D> {
   const table = tableOf(type)
   const keys = ['name', ...table.flatMap(({ name, derived }) => (derived ? [] : [name]))]
   const secret = new Set(table.flatMap(({ name, secret }) => (secret ? [name] : [])))
-  // Keys in table order, whatever order a change built them in: equal objects have equal files.
+  // In table order, so that equal objects have equal files.
   const fieldsOf = (doc: D) => {
     const fields = doc as Readonly<Record<string, JsonValue | undefined>>
     const ordered: Record<string, JsonValue> = {}
@@ -112,16 +108,16 @@ export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing)
   }
 }
 
-/** A secret value as a file holds it. No field of an object takes such an object itself, so it is no value in the clear. */
+/** Seals a secret value. No field takes an object of this form: it is never mistaken for a clear value. */
 const sealed = (value: JsonValue, context: string, box: SecretBox) => ({
   encrypted: box.seal(Buffer.from(JSON.stringify(value)), context)
 })
 
-/** The sealed text in a value of a file; undefined for a value in the clear, which a hand or an earlier version wrote. */
+/** Returns the sealed text of a value; undefined for a clear one, by hand or from an earlier version. */
 const sealedText = (value: JsonValue | undefined) =>
   isObject(value) && typeof value.encrypted === 'string' ? value.encrypted : undefined
 
-/** The fields of a file with its secret ones in the clear. */
+/** Decrypts the secret fields of a file. */
 function opened(json: object, secret: ReadonlySet<string>, { box }: Sealing, report: Report): object {
   const fields = Object.entries(json).map(([key, value]) => {
     const text = secret.has(key) ? sealedText(value) : undefined
@@ -135,8 +131,8 @@ function plainValue(text: string, box: SecretBox, key: string, report: Report): 
     return JSON.parse(box.open(text).toString())
   } catch {
     const why = box.hasKey
-      ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value was changed; ' +
-        'restore the secret.key that belongs to it from a backup'
+      ? 'cannot be decrypted: secret.key is another one than it was encrypted with, or the value ' +
+        'was changed; restore the secret.key that belongs to it from a backup'
       : 'cannot be decrypted without its secret.key; restore that from a backup'
     report(
       [key],
@@ -151,13 +147,12 @@ export type View = StoreView<Docs, ClusterIndex>
 export type Tx = StoreTx<Docs, ClusterIndex>
 export type ClusterStore = Store<Docs, ClusterIndex>
 
-/** A controller by its name and its own address. */
 export interface NamedController {
   readonly name: string
   readonly address: string
 }
 
-/** Cluster-wide settings that groups and nodes inherit, and what the controller takes for itself. */
+/** Cluster-wide settings that groups and nodes inherit, and facts about the controller. */
 export interface ClusterSettings {
   readonly provision_method: string
   readonly provision_fallback: string
@@ -166,14 +161,12 @@ export interface ClusterSettings {
   readonly technical_contacts: string
   readonly variables: VariableMap
   readonly controller: NamedController
-  /** Those that share the objects with it. */
+  /** The other controllers that share the objects. */
   readonly otherControllers: readonly NamedController[]
-  /** The addresses of `[http] url`. */
   readonly urlAddresses: readonly string[]
-  /** The URLs of svcd that boot scripts name, this controller's first; absent: not known. */
+  /** The URLs of svcd in boot scripts, this controller's first; undefined if unknown. */
   readonly urls?: readonly string[]
-  /** The DNS server on the controller is svcd's: it knows the cluster's names. */
+  /** Whether svcd drives the controller's DNS server, which then knows the cluster's names. */
   readonly servesDns: boolean
-  /** `[image] directory`, absolute. */
   readonly imageDirectory: string
 }

@@ -4,24 +4,24 @@ import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { type Field, type FieldType, hidden, type Table, ValueError } from './field.js'
 import { type VariableMap, withoutNull } from './variables.js'
 
-/** Gets what is wrong with an object, and where in it. */
+/** Receives a problem of an object and its place. */
 export type Report = (path: readonly (string | number)[], message: string) => void
 
-/** JSON text of a value for a message, cut where it is long. */
+/** Returns a value as JSON text for a message, cut if long. */
 export function shown(value: JsonValue): string {
   const text = JSON.stringify(value)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
 }
 
-/** The field that a key means, under any of its spellings; `bmcsetup` goes by the type of its value (rules 1.6). */
+/** Returns the field for a key in any spelling; `bmcsetup` depends on the type of its value (rules 1.6). */
 export function fieldFor(table: Table, key: string, value: JsonValue): Field | undefined {
   const wanted = key !== 'bmcsetup' ? key : typeof value === 'boolean' ? 'setupbmc' : 'bmcsetupname'
   return table.find(({ name, also }) => name === wanted || also?.includes(key))
 }
 
 /**
- * One value as its field stores it; null and, where it says nothing, '' stand for "not set", which an `exact` file has to
- * leave out. Throws ValueError that goes on after the field's name: "must be true or false, not 5".
+ * Reads a value in its stored form. null, and '' where it is no value, mean "not set"; an `exact` file must
+ * omit such a field. Throws ValueError to follow the field's name: "must be true or false, not 5".
  */
 function readField({ type, secret, leftOut, default: byDefault }: Field, value: JsonValue, exact: boolean) {
   const isUnset = value === null || (value === '' && !type.keepsEmpty)
@@ -37,9 +37,9 @@ function readField({ type, secret, leftOut, default: byDefault }: Field, value: 
 }
 
 /**
- * Reads an object as requests and imports hold it: each field under any of its spellings, null where it is not set
- * (rules 1.6, 1.8). Keys that begin with `_` are skipped, and a masked secret is no value (rules 1.11). `exact`: as a
- * file holds it, which has the fields that are stored, under their own names, and nothing else (rules 11.2).
+ * Reads an object of a request or import: fields in any spelling, null where not set (rules 1.6, 1.8). Keys
+ * that begin with `_` are skipped, and so are masked secrets (rules 1.11). `exact` reads a file, which must
+ * hold stored fields under their own names and nothing else (rules 11.2).
  */
 export function readTable(
   table: Table,
@@ -75,17 +75,14 @@ export function readTable(
   return values
 }
 
-/** The fields that a request may hold, and where a field of interfaces belongs. */
+/** Lists the fields of a request, with a hint for fields that belong to interfaces. */
 function only(names: readonly string[], key: string): string {
   const ofInterface = key === 'ipaddress' || key === 'macaddress' || key === 'options'
   const hint = ofInterface && names.includes('provision_interface') ? `; "interfaces" take "${key}"` : ''
   return ` here${didYouMean(key, names)}, only ${names.map(name => `"${name}"`).join(', ')}${hint}`
 }
 
-/**
- * The fields of an object as it is stored, in table order: without what is not set, and without defaults, so that an
- * object's file depends on its values alone.
- */
+/** Returns the fields to store, in table order, without defaults: a file depends on the values alone. */
 export function storedFields(table: Table, values: ReadonlyMap<string, unknown>): Record<string, unknown> {
   const doc: Record<string, unknown> = {}
   for (const { name, derived, inherited, merged, default: byDefault } of table) {
@@ -97,7 +94,7 @@ export function storedFields(table: Table, values: ReadonlyMap<string, unknown>)
   return doc
 }
 
-/** Why a change from `before` to `after` is not allowed by the limits of the fields. */
+/** Yields why the limits of the fields forbid a change. */
 export function* beyondLimits(table: Table, before: object | undefined, after: object): Generator<string> {
   const [old, now] = [(before ?? {}) as Record<string, unknown>, after as Record<string, unknown>]
   for (const { name, limit } of table) {
@@ -106,9 +103,9 @@ export function* beyondLimits(table: Table, before: object | undefined, after: o
   }
 }
 
-/** An object with these fields. */
+/** Makes a type for an object with these fields. */
 export const objectOf = <D>(table: Table): FieldType<D> => {
-  // Masks and encryption look at the fields of objects, not into their values.
+  // Masking and encryption do not look inside values.
   if (table.some(({ secret }) => secret))
     throw new TypeError('a secret field belongs to an object of its own')
   return {
@@ -129,12 +126,12 @@ export const objectOf = <D>(table: Table): FieldType<D> => {
   }
 }
 
-/** Throws what is wrong with a value, all of it in one error. */
+/** Throws all problems of a value as one error. */
 function throwAll([first, ...others]: readonly ValueError[]): void {
   if (first) throw new ValueError(first.message, first.path, others)
 }
 
-/** A list of objects with these fields; the first field tells one from the others. `what` is one: "interface". */
+/** Makes a type for a list of objects, identified by their first field. `what` names one: "interface". */
 export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> => {
   const key = table[0]?.name ?? ''
   const entryType = objectOf<D>(table)

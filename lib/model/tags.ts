@@ -6,46 +6,46 @@ import type { Tx, View } from './stored.js'
 
 type OsimagetagDoc = Docs['osimagetag']
 
-/** The tag that every image has without being tagged: its own current files (rules 1.2). */
+/** The implicit tag of every image: its own current files (rules 1.2). */
 export const untagged = 'default'
 
-/** The name a tag of an image is stored under. */
+/** Returns the name under which a tag is stored. */
 export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
 
-/** The tag of an image with what it pins; undefined where the image does not have it. */
+/** Returns a tag of an image; undefined if the image has no such tag. */
 export const findTag = (view: View, osimage: string, tag: string): OsimagetagDoc | undefined =>
   view.get('osimagetag', tagKey(osimage, tag))
 
-/** The files that an image or a tag has, without the rest. */
+/** Picks the files of an image or a tag. */
 export const filesOf = ({ kernelfile, initrdfile, imagefile }: Files): Files =>
   Object.fromEntries(
     Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
   )
 
-/** What the index lists the tags of one image under. */
+/** The index key for the tags of one image. */
 export const imageKey = (osimage: string) => `osimage/${osimage}`
-/** What it lists the tags of one name under. */
+/** The index key for the tags with one name. */
 export const nameKey = (tag: string) => `tag/${tag}`
 
 const docs = (view: View, names: readonly string[]): OsimagetagDoc[] =>
   names.flatMap(name => view.get('osimagetag', name) ?? [])
 
-/** The tags of one image, by tag. */
+/** Returns the tags of one image, sorted. */
 export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
 
-/** The images that have a tag of this name, the oldest first. */
+/** Returns the tags with this name, that of the oldest image first. */
 export const holders = (view: View, tag: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(nameKey(tag))).sort((a, b) => a.order - b.order)
 
-/** Every tag under the key it is listed by: the first image of a name has the plain one (rules 1.2). */
+/** Returns every tag with its key in lists: the first image of a name has the plain key (rules 1.2). */
 export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
   return docs(view, view.names('osimagetag'))
     .sort((a, b) => (a.tag < b.tag ? -1 : a.tag > b.tag ? 1 : a.order - b.order))
     .map(doc => [doc.order === 1 ? doc.tag : tagKey(doc.osimage, doc.tag), doc])
 }
 
-/** Creates a tag of an image, or moves it: it pins the files and the kernel options that the image has now. */
+/** Creates or moves a tag: it pins the present files and kernel options of the image. */
 export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   if (tag === untagged)
     throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`, 'invalid-field')
@@ -55,7 +55,7 @@ export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
   tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...filesOf(image), ...options })
 }
 
-/** Removes a tag; the next oldest image with a tag of that name takes its place. */
+/** Removes a tag; its place passes to the next oldest image with a tag of that name. */
 export function removeTag(tx: Tx, osimage: string, tag: string): void {
   if (tag === untagged)
     throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`, 'invalid-field')
@@ -63,7 +63,7 @@ export function removeTag(tx: Tx, osimage: string, tag: string): void {
   remove(tx, [{ osimage, tag }])
 }
 
-/** The tags of images go with them. */
+/** Removes the tags of images. */
 export function removeTags(tx: Tx, osimages: readonly string[]): void {
   remove(
     tx,
@@ -73,13 +73,13 @@ export function removeTags(tx: Tx, osimages: readonly string[]): void {
 
 function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[]): void {
   for (const { osimage, tag } of tags) tx.remove('osimagetag', tagKey(osimage, tag))
-  // Once for each name, since every image after the removed ones moves up.
+  // Once for each name, as all later images move up.
   for (const tag of new Set(tags.map(({ tag }) => tag)))
     for (const [i, doc] of holders(tx, tag).entries())
       if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
-/** The tags of an image follow its new name. */
+/** Moves the tags of an image to its new name. */
 export function renameTags(tx: Tx, from: string, to: string): void {
   for (const doc of tagsOf(tx, from)) {
     const name = tagKey(to, doc.tag)
@@ -88,7 +88,7 @@ export function renameTags(tx: Tx, from: string, to: string): void {
   }
 }
 
-/** A tag in force must be one of the image in force (rules 1.2); throws 400, its message begins with `title`. */
+/** Throws 400 if the image in force lacks the tag in force (rules 1.2); `title` begins the message. */
 export function checkTag(
   view: View,
   { osimage, osimagetag: tag }: { readonly osimage: string | null; readonly osimagetag: string },
@@ -100,7 +100,7 @@ export function checkTag(
     throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`, 'unknown-reference')
 }
 
-/** Refuses what takes an object away that others use; names ten of them (rules 2.4). */
+/** Refuses to remove an object in use; the message names ten of its users (rules 2.4). */
 export function checkUnused(title: string, users: readonly string[]): void {
   if (users.length === 0) return
   const more = users.length > 10 ? ` and ${users.length - 10} more` : ''

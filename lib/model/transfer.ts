@@ -21,20 +21,19 @@ import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
 import { attachedTypes, kinds, objectTypes, sealedKinds, typeNames } from './types.js'
 import type { VariableMap } from './variables.js'
 
-/** In the order they are written. */
+/** The sections of a document in the order of writing. */
 const sections: readonly string[] = ['cluster', ...typeNames, 'osimagetag', 'secrets']
 const owners = ['group', 'node'] as const
 const mostProblems = 50
-/** An export comes in parts of about so many characters. */
+/** An export is made in parts of about this many characters. */
 const PART_CHARACTERS = 16_384
 const isMasked = "is masked: only an admin's export can be imported"
 
 /**
- * Everything an admin has configured, as one document of stored values (rules 3.11), in
- * parts of JSON text: names in natural order, keys in table order, so that equal states give equal bytes, and each object on a
- * line of its own, for diff. All of it is of
- * the moment of the call, however long it takes to read; it can be read several times. Throws 503 for a secret that cannot
- * be decrypted.
+ * Exports everything that an admin has configured as one document of stored values (rules 3.11), in parts of
+ * JSON text. Names are in natural order, keys in table order, and each object has its own line: equal states
+ * give equal bytes, and diff works. The document shows the moment of the call however slowly it is read, and
+ * can be read several times. Throws 503 for a secret that cannot be decrypted.
  */
 export function exportText(model: Model, masked: boolean): Iterable<string> {
   const { view, box } = model
@@ -42,7 +41,7 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
   const hasVariables = Object.keys(variables).length > 0
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const cluster = JSON.stringify(hasVariables ? { ...settings, variables } : settings)
-  // Objects are never changed, only replaced: a list of them is the whole state.
+  // Objects are replaced and never changed, so lists of them are a snapshot.
   const objects = typeNames.map(type => [type, view.names(type).map(name => view.get(type, name))] as const)
   const tags = allTags(view)
   const secrets = view.names('secrets').map(key => [key, view.get('secrets', key)?.secrets] as const)
@@ -59,7 +58,7 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
       for (const [i, owner] of owners.entries()) {
         yield `${i > 0 ? ',' : ''}\n"${owner}":`
         const before = secretsKey(owner, '')
-        // Not by the owners: to look for those of each of very many nodes takes long, and comes to no piece.
+        // One pass over all secrets: a lookup for each of many nodes would take long without giving a part.
         yield* map(secrets, ([key, held]) => {
           if (!held || !key.startsWith(before)) return undefined
           const name = key.slice(before.length)
@@ -71,7 +70,7 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
   }
 }
 
-/** Throws 503 for a secret that cannot be decrypted. */
+/** Throws 503 for a secret that cannot be decrypted; yields for each owner. */
 export function* checkingSecrets({ view, box }: Model): Generator<void> {
   for (const owner of owners)
     for (const name of [...view.names(owner)]) {
@@ -80,7 +79,7 @@ export function* checkingSecrets({ view, box }: Model): Generator<void> {
     }
 }
 
-/** The entries of a map, each on a line of its own, in pieces; nothing for what is undefined. */
+/** Yields the text of a map in parts, one line per entry; values without an entry are skipped. */
 function* map<V>(
   values: readonly V[],
   entry: (value: V) => readonly [name: string, value: unknown] | undefined
@@ -110,7 +109,7 @@ const tagEntry = ({ tag, osimage, kernelfile, initrdfile, imagefile, kerneloptio
   ...{ name: tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }
 })
 
-/** What an import found wrong: all of it is told, up to a bound, each with its path in the document. */
+/** Collects the problems of an import, each with its path in the document, up to a bound. */
 class Problems {
   readonly #found: string[] = []
 
@@ -126,7 +125,7 @@ class Problems {
     if (this.#found.length > 0) throw make(`import refused: ${this.#found.join('; ')}`)
   }
 
-  /** What one reading throws is added, and the rest is read on. */
+  /** Runs `read`, and records its error instead of throwing it. */
   attempt<R>(path: readonly (string | number)[], read: () => R): R | undefined {
     try {
       return read()
@@ -138,23 +137,23 @@ class Problems {
   }
 }
 
-/** What a section of an import makes of the state; its shape has been checked. */
+/** Replaces one section of the state. The shape of the section has been checked. */
 type Replace = (changing: Changing, problems: Problems) => Generator<void>
 
-/** The objects of one type that a change created, changed and deleted: their names in natural order. */
+/** The names of created, changed and deleted objects of one type, in natural order. */
 export interface Touched {
   readonly created: readonly string[]
   readonly changed: readonly string[]
   readonly deleted: readonly string[]
 }
 
-/** What an import did, by section of the document; a section where nothing changed is missing. */
+/** The outcome of an import by section; sections without a change are missing. */
 export type ImportResult = Readonly<Record<string, Touched>>
 
 /**
- * Replaces each section that is present, as a whole, and leaves the others; the result must keep every rule
- * (rules 3.11). Throws 400 for what is not of the document's shape, and where it would not do what the preview with the
- * mark `expected` told; 404 for rules broken, with all problems up to 50. Nothing is changed then.
+ * Replaces each section of the document as a whole and leaves the other sections alone (rules 3.11). Throws
+ * 400 for a document of the wrong shape, or if the outcome differs from the preview whose digest is
+ * `expected`; 404 if rules are broken, with up to 50 problems. Nothing is changed in these cases.
  */
 export async function importDocument(
   model: Model,
@@ -171,8 +170,8 @@ export async function importDocument(
 }
 
 /**
- * Tells what `importDocument` would do, with a mark of what it would replace; throws as that does. `felt`
- * finds the nodes.
+ * Returns what `importDocument` would do, a digest of what it would replace, and `felt`, which finds the
+ * affected nodes. Throws as `importDocument` does.
  */
 export async function previewImport(model: Model, document: JsonValue) {
   const replace = await inTurns(parsing(model, document))
@@ -185,7 +184,7 @@ export async function previewImport(model: Model, document: JsonValue) {
   })
 }
 
-/** Sorts changes by section and by what happened to the object; changes of what no document holds are left out. */
+/** Sorts changes by section and kind; changes of types that no document holds are left out. */
 export function touched(changes: readonly Change[]): ImportResult {
   const found: Record<string, Record<keyof Touched, string[]>> = {}
   for (const { type, name, before, after } of changes) {
@@ -197,7 +196,7 @@ export function touched(changes: readonly Change[]): ImportResult {
   return found
 }
 
-/** Reads a document; gives what replaces its sections, checks the result, and tells what was changed. */
+/** Parses a document; the result replaces its sections, checks the new state and returns the changes. */
 function* parsing(
   model: Model,
   document: JsonValue
@@ -241,7 +240,7 @@ function parseSettings(model: Model, content: JsonObject, problems: Problems): R
     problems.attempt(['config', 'cluster', key], () => {
       for (const [name, read] of readSettings({ [key]: value })) settings.set(name, read)
     })
-  // A section replaces the whole: a setting that it does not hold is the ini's again.
+  // A section replaces the whole: missing settings go back to the ini.
   return function* ({ tx }) {
     yield putSettings(tx, model.ini, settings, true)
   }
@@ -253,7 +252,7 @@ function* parseObjects<K extends TypeName>(
   problems: Problems
 ): Generator<void, Replace> {
   const docs = new Map<string, Docs[K]>()
-  // Their entries at once would be as many lists, and hold the event loop four times as long.
+  // Object.entries would make as many arrays and block the event loop four times as long.
   for (const name of Object.keys(content)) {
     yield
     const entry = content[name]
@@ -269,7 +268,7 @@ function* parseObjects<K extends TypeName>(
   }
   return function* (changing) {
     const gone = changing.tx.names(type).filter(name => !docs.has(name))
-    // What goes with an image is looked for among all tags: once for all images.
+    // Removing an image searches all tags, so all images go in one step.
     const atOnce = type === 'node' ? NODES_REMOVED_AT_ONCE : gone.length
     for (let i = 0; i < gone.length; i += atOnce)
       yield removeObjects(changing, type, gone.slice(i, i + atOnce))
@@ -277,7 +276,7 @@ function* parseObjects<K extends TypeName>(
   }
 }
 
-/** A tag as an export has it. */
+/** A tag in the form of an export. */
 const tagTable: Table = [
   { name: 'name', type: objectName, required: true, meaning: 'tag' },
   ...tagFields.filter(({ name }) => name !== 'tag' && name !== 'order')
@@ -286,7 +285,7 @@ const tagTable: Table = [
 function* parseTags(content: JsonObject, problems: Problems): Generator<void, Replace> {
   const docs = new Map<string, OsimagetagDoc>()
   const holders = new Map<string, number>()
-  // The plain key belongs to the oldest image with a tag of that name, so it is counted first.
+  // The plain key belongs to the oldest image with that tag name, so plain keys come first.
   const entries = Object.entries(content).sort(
     ([a], [b]) => Number(a.includes(':')) - Number(b.includes(':'))
   )
@@ -348,10 +347,10 @@ function* parseSecrets(model: Model, content: JsonObject, problems: Problems): G
   }
 }
 
-/** So many nodes are removed in one step. */
+/** Nodes removed in one step. */
 const NODES_REMOVED_AT_ONCE = 200
 
-/** A secret that is whole, unlike those of a request. */
+/** Checks a secret of a document, which has to be complete, unlike one of a request. */
 function readWhole(owner: string, entry: JsonValue): void {
   for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
     if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`, 'invalid-field')
@@ -359,17 +358,17 @@ function readWhole(owner: string, entry: JsonValue): void {
       throw badRequest(`${owner}: secret ${name} must have "name", "path" and "content" alone`)
 }
 
-/** A piece of an answer is made in one turn of the event loop. */
+/** Characters of an answer made in one turn of the event loop. */
 const PIECE_CHARACTERS = 65_536
 
 /**
- * All objects of this moment, as their files hold them: secrets sealed (rules 11.12). A JSON object in pieces: the path of
- * the file in the state directory → its text. What is changed later is not in it, however long it takes to send.
+ * Returns all objects of this moment with sealed secrets (rules 11.12): a JSON object in pieces, from the
+ * path in the state directory to the text of the file. Later changes do not appear in it.
  */
 export function snapshot({ view, box }: Model): Iterable<string> {
   const kinds = sealedKinds(box)
   const types = [...typeNames, ...Object.keys(attachedTypes)] as (keyof Docs)[]
-  // Objects are never changed, only replaced: a list of them is the whole state.
+  // Objects are replaced and never changed, so lists of them are a snapshot.
   const all = types.flatMap(type => view.names(type).map(name => [type, name, view.get(type, name)] as const))
   const encode = (type: keyof Docs, doc: object) =>
     (kinds[type] as { encode(doc: object): string }).encode(doc)

@@ -15,7 +15,6 @@ import { osimage, osimagetag, pack, tree } from './types/osimage.js'
 import { otherdev } from './types/otherdev.js'
 import { switches } from './types/switch.js'
 
-/** The object types, in the order of an export. */
 export const objectTypes: { readonly [K in TypeName]: ObjectType<Docs[K]> } = {
   network,
   osimage,
@@ -27,10 +26,10 @@ export const objectTypes: { readonly [K in TypeName]: ObjectType<Docs[K]> } = {
   otherdev
 }
 
-/** The names of the object types, in that order. */
+/** In the order of an export. */
 export const typeNames = Object.keys(objectTypes) as TypeName[]
 
-/** What belongs to objects without being one. */
+/** Data that belongs to objects but is no object. */
 export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType<Docs[K]> } = {
   osimagetag,
   pack,
@@ -51,34 +50,33 @@ const kindsWith = (box?: SecretBox): Kinds =>
     ])
   ) as unknown as Kinds
 
-/** How everything is written with secret fields in the clear: as an export has it. */
+/** The export form: secret fields in the clear. */
 export const kinds: Kinds = kindsWith()
 
-/** How everything is kept on disk: secret fields sealed with `box` (rules 11.8). */
+/** The form on disk: secret fields sealed with `box` (rules 11.8). */
 export const sealedKinds: (box: SecretBox) => Kinds = kindsWith
 
-/** An empty index of everything that is stored. */
+/** Returns an empty index of all stored data. */
 export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })
 
 const titles: Readonly<Record<string, { readonly title: string }>> = { ...objectTypes, ...attachedTypes }
 const titleOf = (type: string) => titles[type]?.title ?? type
 
-/** An object as a sentence names it: `OS image debian`, `the secrets of group compute`. */
+/** Returns an object's name for a sentence: `OS image debian`, `the secrets of group compute`. */
 export function named(type: string, name: string): string {
   if (type === 'cluster') return 'the settings of the cluster'
-  // `group.compute`
   if (type === 'secrets') return `the secrets of ${name.replace('.', ' ')}`
   return `${titleOf(type)} ${name}`
 }
 
-/** What becomes of an object, by the `action` of a dry run. */
+/** Participles for the `action` of a dry run. */
 export const participles: Readonly<Record<string, string>> = {
   create: 'created',
   update: 'changed',
   delete: 'deleted'
 }
 
-/** So many objects as a sentence names them: `1 node`, `2 switches`. */
+/** Returns a number of objects for a sentence: `1 node`, `2 switches`. */
 export function numberOf(type: string, count: number): string {
   if (type === 'cluster') return 'the settings of the cluster'
   if (type === 'secrets') return `the secrets of ${count} object${count === 1 ? '' : 's'}`

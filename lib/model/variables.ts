@@ -2,10 +2,10 @@ import { badRequest } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
 import { type FieldType, ValueError } from './field.js'
 
-/** Variables of an admin, by name, for templates (rules 3.16). */
+/** An admin's variables for templates (rules 3.16). */
 export type VariableMap = Readonly<Record<string, string>>
 
-/** Variables in a request: null takes one away. */
+/** Variables of a request; null removes one. */
 type GivenVariables = Readonly<Record<string, string | null>>
 
 const mostVariables = 100
@@ -15,7 +15,7 @@ const mostValueBytes = 4_096
 export const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
 const isVariableName = (name: string) => /^[A-Za-z][A-Za-z0-9_]{0,62}$/.test(name)
 
-/** An object of texts. A file has to spell it without null. */
+/** An object of texts; null is not allowed in a file. */
 export const variableMap: FieldType<VariableMap> = {
   expected: 'an object of texts',
   json: 'object',
@@ -38,18 +38,17 @@ function checkVariable(name: string, value: JsonValue | undefined, exact = false
     throw new ValueError(`has a variable ${name} of ${bytes} bytes: ${mostValueBytes} at most`)
 }
 
-/** In the order of their names, so that a file depends on the values alone. */
+/** Sorts by name, so that a file depends on the values alone. */
 const sorted = <V>(entries: readonly (readonly [string, V])[]): Readonly<Record<string, V>> =>
   Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
 
-/** Without those that are to be taken away. */
+/** Drops the variables that a request removes. */
 export const withoutNull = (given: GivenVariables): VariableMap =>
   Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== null))
 
 /**
- * An object's own variables with those of a request. What the request does not name is left as it is; null takes one away,
- * null for all of them takes away all. One that equals what is in force is left as it is (rules 3.16), unless all of the
- * request are to be stored.
+ * Merges the variables of a request into an object's own. Missing ones stay; null removes one, or all instead
+ * of the map. A value equal to that in force does not become its own (rules 3.16), unless `storeAll`.
  */
 export function mergeVariables(
   own: VariableMap = {},
@@ -65,7 +64,7 @@ export function mergeVariables(
   return sorted([...merged])
 }
 
-/** Throws 400 where an object has too many variables, or too long ones; the message begins with `title`. */
+/** Throws 400 if the variables are too many or too long; the message begins with `title`. */
 export function checkVariables(variables: VariableMap = {}, title: string): void {
   const entries = Object.entries(variables)
   if (entries.length > mostVariables)
@@ -81,7 +80,6 @@ export function checkVariables(variables: VariableMap = {}, title: string): void
     )
 }
 
-/** The variables of a group, a node or the cluster. */
 export const variablesField = {
   name: 'variables',
   type: variableMap,
@@ -90,7 +88,7 @@ export const variablesField = {
   meaning: 'texts for templates, by name; a request changes those that it names, and null takes one away'
 } as const
 
-/** Who sets each of the variables in force, from those that come first to those that win. */
+/** Returns the level that sets each variable; later levels win. */
 export const variableSources = <S extends string>(
   levels: readonly (readonly [S, VariableMap | undefined])[]
 ): Readonly<Record<string, S>> =>

@@ -1,28 +1,28 @@
 import { badRequest, notFound } from '../errors.js'
 import { cut, expand } from './expand.js'
 
-/** How many names and operands a set may have, unless the caller says it, those that it takes away again counted too. */
+/** Default limit of names and operands in a set, including names that are subtracted again. */
 const MOST_NAMES = 100_000
-/** Characters of an operand: ten thousand numbers in brackets, each by itself, are not as many. */
+/** Characters of an operand, for ten thousand single numbers in brackets. */
 const LONGEST_OPERAND = 256 * 1024
-/** So many different groups and patterns a set may name: one may take a look at each node. */
+/** Distinct groups and patterns of a set: each may scan all nodes. */
 const MOST_GROUPS = 100
-/** Characters of a node's name (rules 3.1), and of what stands behind an @: `status:` and the longest state. */
+/** Characters of a node name (rules 3.1), and of a group: `status:` and the longest state. */
 const LONGEST = { name: 63, group: 1031 } as const
 
-/** Finds the names of a group of nodes, `group` or `kind:value` as it stands behind the @; throws ServiceError where it is unknown. */
+/** Finds the names of a group, `group` or `kind:value` without the @; throws ServiceError if unknown. */
 export type Resolve = (group: string) => Generator<void, Iterable<string>>
 
 /**
- * Finds the names that a node set in ClusterShell's notation stands for, each once: `node[001-100,120]`, `node*`, `@group`, joined by
- * `,` (union), `!` (difference), `&` (intersection) and `^` (in one of both), which are applied from left to right. Whether
- * the names are nodes is not looked at. No step takes more than a few milliseconds, whatever the text. Throws ServiceError
- * 400 for what is no node set.
+ * Evaluates a node set in ClusterShell's notation to its names without duplicates: `node[001-100,120]`,
+ * `node*`, `@group`, joined by `,` (union), `!` (difference), `&` (intersection) and `^` (symmetric
+ * difference) from left to right. It does not check that the nodes exist. No step takes more than a few
+ * milliseconds, whatever the text. Throws ServiceError 400 for any other text.
  */
 export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Generator<void, Set<string>> {
   const found = new Set<string>()
   let left = most
-  // Each time that a name is named counts: a repeated one takes its time too.
+  // Repeated names count each time, as each takes time.
   const count = () => {
     if (left-- === 0) throw notASet(text, `it names more than ${most.toLocaleString('en')} nodes`)
   }
@@ -34,7 +34,7 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
     if (known) return known
     if (groups.size === MOST_GROUPS) throw notASet(text, `it names more than ${MOST_GROUPS} different groups`)
     const found = isPattern ? matching(group, yield* membersOf('all', false)) : resolve(group)
-    // A copy: what is there changes between two steps.
+    // Copied, because the original may change between two steps.
     const members = [...(yield* found)]
     groups.set(key, members)
     return members
@@ -66,10 +66,10 @@ export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Ge
   return found
 }
 
-/** Whether a text in a path is a set: no name has one of these characters. */
+/** Whether a text in a path is a node set: names have none of these characters. */
 export const isNodeSet = (text: string): boolean => /[[@,!&^*]/.test(text)
 
-/** The names that a pattern stands for; `*` is any characters. Throws 404 where there are none. */
+/** Returns the names that match a pattern with `*`. Throws 404 if there are none. */
 function* matching(pattern: string, names: Iterable<string>): Generator<void, string[]> {
   const found: string[] = []
   for (const name of names) yield void (isLike(pattern, name) && found.push(name))
@@ -78,7 +78,7 @@ function* matching(pattern: string, names: Iterable<string>): Generator<void, st
   return found
 }
 
-/** No regular expression: one made of many `*` takes hours for a name that it does not match. */
+/** Not a regular expression: with many `*` it takes hours for a name that does not match. */
 function isLike(pattern: string, name: string): boolean {
   const [first = '', ...inner] = pattern.split('*')
   const last = inner.pop() ?? ''
@@ -96,7 +96,7 @@ interface Operation {
   readonly operand: string
 }
 
-/** Splits at the operators that do not stand in brackets, one by one; the first operand is united with nothing. */
+/** Splits at operators outside brackets, lazily; the first operand is united with the empty set. */
 function* operations(text: string): Generator<Operation> {
   let operator = ','
   let start = 0

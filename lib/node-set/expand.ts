@@ -1,9 +1,9 @@
-/** More digits than these are exact in no number. */
+/** Numbers with more digits are not exact. */
 const LONGEST_NUMBER = 15
-/** More brackets than these are in no name of a machine. */
+/** Far above what names of machines need. */
 export const MOST_BRACKETS = 8
 
-/** Numbers between two brackets: those from `low` to `high`, `by` apart, padded with zeroes to `width`. */
+/** Numbers from `low` to `high` in steps of `by`, padded with zeros to `width`. */
 interface Range {
   readonly low: number
   readonly high: number
@@ -12,9 +12,9 @@ interface Range {
 }
 
 /**
- * The names of a pattern such as `node[001-100,120]` or `rack[1-4]node[0-31/2]`, in order; undefined is a pause. `wrong` makes
- * the error that is thrown for what is none, from the reason, before the first name is made. A name longer than `longest` is
- * refused before it is made.
+ * Expands a pattern such as `node[001-100,120]` or `rack[1-4]node[0-31/2]`, in order; undefined is a pause.
+ * Throws the error that `wrong` makes of a reason: for a malformed pattern before the first name, for a name
+ * longer than `longest` when it comes up.
  */
 export function* expand(
   pattern: string,
@@ -24,7 +24,7 @@ export function* expand(
   const brackets = pattern.replace(/[^[\]]/g, '')
   if (!/^(?:\[\])*$/.test(brackets)) throw wrong('its brackets do not match')
   if (brackets.length > 2 * MOST_BRACKETS) throw wrong(`it has more than ${MOST_BRACKETS} pairs of brackets`)
-  // Texts stand at even places, what stands in brackets at odd ones.
+  // Even places are text, odd ones the contents of brackets.
   const parts = pattern.split(/[[\]]/)
   const all: (string | Range[])[] = []
   for (const [i, part] of parts.entries()) all.push(i % 2 === 0 ? part : yield* rangesOf(part, wrong))
@@ -38,7 +38,7 @@ export function* expand(
   }
 }
 
-/** `before` has no more than the texts of the pattern and a number for each bracket. */
+/** Yields the names that begin with `before` and go on with the parts from `at`. */
 function* joined(parts: readonly (string | Range[])[], at: number, before: string): Generator<string> {
   const part = parts[at]
   if (part === undefined) yield before
@@ -49,7 +49,7 @@ function* joined(parts: readonly (string | Range[])[], at: number, before: strin
         yield* joined(parts, at + 1, before + String(number).padStart(width, '0'))
 }
 
-/** The ranges between two brackets: `1-3`, `008-012`, `0-10/2`, with commas between them. */
+/** Parses the contents of brackets: `1-3`, `008-012`, `0-10/2`, separated by commas. */
 function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<undefined, Range[]> {
   const ranges: Range[] = []
   for (const range of text.split(',')) {
@@ -69,8 +69,8 @@ function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<un
   return ranges
 }
 
-/** A text as a message shows it. */
+/** Returns a text for a message, cut if long. */
 export const cut = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
 
-/** Whether a number is written with zeroes before it. */
+/** Whether a number has leading zeros. */
 export const isZeroed = (digits: string): boolean => digits.length > 1 && digits.startsWith('0')

@@ -1,26 +1,23 @@
 import { atOnce, sorting } from '../concurrency.js'
 import { isZeroed, MOST_BRACKETS } from './expand.js'
 
-/** A name's text (even places) and numbers (odd places); a number is one name's, or ranges of several. */
+/** The parts of a name: text at even places, a number or ranges of numbers at odd ones. */
 type Parts = readonly string[]
 
-/**
- * The shortest notation that these names have when their numbers are folded from the last to the first:
- * node001, node002, node004 → `node[001-002,004]`. Evaluated it gives the same names.
- */
+/** Folds names, last number first: node001, node002, node004 → `node[001-002,004]`. `evaluate` undoes it. */
 export const fold = (names: Iterable<string>): string => atOnce(folding(names))
 
-/** The same, name by name. */
+/** As `fold`, one name per step. */
 export function* folding(names: Iterable<string>): Generator<void, string> {
   let all: Parts[] = []
-  // Filled name by name: a set made of 100,000 at once holds the event loop.
+  // Filled one by one: a set made of 100,000 names at once blocks the event loop.
   const seen = new Set<string>()
   for (const name of names) {
     yield
     if (seen.has(name)) continue
     seen.add(name)
     const parts = name.split(/((?<!\d)\d{1,15}(?!\d))/)
-    // A pattern has no more brackets: numbers behind those are text.
+    // A pattern has at most this many brackets; later numbers are text.
     const rest = parts.splice(2 * MOST_BRACKETS).join('')
     all.push(rest === '' ? parts : [...parts, rest])
   }
@@ -34,7 +31,7 @@ export function* folding(names: Iterable<string>): Generator<void, string> {
   return (yield* sorting(patterns, (a, b) => (a < b ? -1 : a > b ? 1 : 0))).join(',')
 }
 
-/** Puts those together that differ in the number at this place alone. */
+/** Joins entries that differ only in the number at `place`. */
 function* folded(all: readonly Parts[], place: number): Generator<void, Parts[]> {
   const has = (parts: Parts) => parts.length > place
   const alike = new Map<string, Parts[]>()
@@ -50,8 +47,8 @@ function* folded(all: readonly Parts[], place: number): Generator<void, Parts[]>
 }
 
 /**
- * `1-3,5,008-012` of the numbers at a place, in any order. Where some numbers of a width begin with zeroes, all of that width
- * are counted together.
+ * Returns the numbers at a place, in any order, as `1-3,5,008-012`. If some numbers of a width have leading
+ * zeros, all numbers of that width are padded.
  */
 function* ranges(all: readonly Parts[], place: number): Generator<void, string> {
   const padded = new Set<number>()
@@ -68,14 +65,14 @@ function* ranges(all: readonly Parts[], place: number): Generator<void, string> 
   const found: string[] = []
   for (const width of [...byWidth.keys()].sort((a, b) => a - b)) {
     const text = (number: number) => String(number).padStart(width, '0')
-    // Numbers that are sorted as such: 100,000 take a few milliseconds.
+    // Typed arrays sort numerically: 100,000 take a few milliseconds.
     for (const [first, last] of consecutive(Float64Array.from(byWidth.get(width) ?? []).sort()))
       yield void found.push(first === last ? text(first) : `${text(first)}-${text(last)}`)
   }
   return found.join(',')
 }
 
-/** First and last of each run of numbers that follow one another. */
+/** Yields the first and last number of each run of consecutive numbers. */
 function* consecutive(sorted: Iterable<number>): Generator<readonly [number, number]> {
   let run: [number, number] | undefined
   for (const number of sorted) {

@@ -1,7 +1,7 @@
 import { characters, Failure, unsupported } from './errors.js'
 import { isMap, isSimple, Loop, label, mapGet, misuse, toInteger, type Undefined } from './values.js'
 
-/** What a missing attribute or item gives; made only then. */
+/** Makes the value of a missing attribute or item. */
 export type Missing = (reason: string) => Undefined
 
 /** The attributes of `loop`. */
@@ -15,13 +15,13 @@ const LOOP = new Map<string, (loop: Loop) => unknown>([
   ['length', loop => loop.length]
 ])
 
-/** The attributes that Python's maps have: jinja2 finds these before an item of the same name. */
+/** Attributes of Python's maps, which jinja2 finds before an item of the same name. */
 const OF_MAPS =
   /^(?:clear|copy|fromkeys|get|items|keys|pop|popitem|setdefault|update|values|__(?!proto)[a-z_]+__)$/
 
 /**
- * The function that reads the attribute `name` of a value, as `value.name` does. Failure: it is neither a map nor
- * `loop`, or the name is a method of maps.
+ * Returns a reader of the attribute `name`, as in `value.name`. Throws Failure for a value that is neither
+ * map nor `loop`, or if maps have a method of that name.
  */
 export function attribute(name: string, missing: Missing): (value: unknown) => unknown {
   const isOfMaps = OF_MAPS.test(name)
@@ -38,7 +38,7 @@ export function attribute(name: string, missing: Missing): (value: unknown) => u
   }
 }
 
-/** `value[key]`. Failure: no string, list or map, or the key is not of the right kind. */
+/** Reads `value[key]`. Throws Failure for a value that has no items, or a key of the wrong kind. */
 export function item(value: unknown, key: unknown, missing: Missing): unknown {
   if (isMap(value) && isSimple(key)) {
     const found = mapGet(value, key)
@@ -53,7 +53,7 @@ export function item(value: unknown, key: unknown, missing: Missing): unknown {
   return found === undefined ? missing(`${label(value)} has no item ${index}`) : found
 }
 
-/** `value[from:to]`, either of which may be none. Failure: no string or list, a bound that is no integer. */
+/** Reads `value[from:to]`; null is an open end. Throws Failure for other values and bounds. */
 export function slice(value: unknown, from: unknown, to: unknown): unknown {
   const [start, end] = [from, to].map(bound => {
     const index = toInteger(bound)
@@ -66,7 +66,7 @@ export function slice(value: unknown, from: unknown, to: unknown): unknown {
   throw misuse(value, `cannot take a slice of ${label(value)}`)
 }
 
-/** Follows the steps of 'a.b.0' from `value`, as the argument `attribute` of filters does. */
+/** Follows the steps of 'a.b.0', as the argument `attribute` of filters does. */
 export function path(value: unknown, steps: readonly (string | number)[], missing: Missing): unknown {
   return steps.reduce((at, step) => item(at, step, missing), value)
 }

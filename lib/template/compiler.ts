@@ -10,17 +10,17 @@ const DEEPEST_INCLUDE = 16
 const INNER_TAGS = ['elif', 'else', 'endif', 'endfor', 'endset', 'endautoescape', 'endraw']
 
 /**
- * Compiles a template's text; `file` names it in errors, and `find` gives the templates that it includes.
- * Throws the TemplateError of its first error. Costs milliseconds; done once for each change of a file.
+ * Compiles a template's text in milliseconds, once for each change of a file. `file` names it in errors, and
+ * `find` finds included templates. Throws the TemplateError of its first error.
  */
 export function compileTemplate(text: string, file: string, find: Finder = () => undefined): Template {
   return new Compiler(new Source(file, text), find).template()
 }
 
-/** Reads statements and makes functions of them. */
+/** Compiles statements to functions. */
 class Compiler extends ExpressionCompiler {
   readonly #includes: { file: string; error: TemplateError }[] = []
-  /** The tags of the blocks that are open, innermost last. */
+  /** Tags of the open blocks, innermost last. */
   readonly #open: Token[] = []
 
   constructor(
@@ -45,17 +45,17 @@ class Compiler extends ExpressionCompiler {
     return { render, includes: this.#includes }
   }
 
-  /** Any error as a TemplateError; what knows no place itself happened at `at`. */
+  /** Turns any error into a TemplateError; one without a place gets the offset `at`. */
   #placed(error: unknown, at: number): TemplateError {
     if (error instanceof TemplateError) return error
     if (error instanceof Failure && error.origin)
       return error.origin.source.error(error.origin.at, error.message)
-    // JavaScript's own, of a string longer than it can hold
+    // JavaScript's error for a string that is too long.
     if (error instanceof RangeError) return this.source.error(at, 'the text becomes too long')
     return this.source.error(at, error instanceof Error ? error.message : String(error))
   }
 
-  /** Statements up to a tag named in `ends`, whose name is then the current token; or to the template's end. */
+  /** Reads statements up to a tag in `ends`, which becomes the current token, or to the template's end. */
   #statements(ends: readonly string[]): Execute {
     const body: Execute[] = []
     for (;;) {
@@ -118,7 +118,7 @@ class Compiler extends ExpressionCompiler {
     return run
   }
 
-  /** The rest of the opening tag, and the statements to one of `ends`, which is left as the current token. */
+  /** Reads the rest of the opening tag and the statements up to one of `ends`, the new current token. */
   #bodyUpTo(...ends: readonly string[]): Execute {
     this.skip(':')
     this.expect('%}')
@@ -131,12 +131,12 @@ class Compiler extends ExpressionCompiler {
     return run
   }
 
-  /** Begins a block with variables of its own. */
+  /** Begins a block with its own variables. */
   #beginScope(): void {
     this.scope = new Scope(this.scope, () => this.slotCount++)
   }
 
-  /** Ends the block that `run` runs. None of its variables is set when it begins. */
+  /** Ends the block that `run` executes. Its variables are unset whenever it begins. */
   #endScope(run: Execute): Execute {
     const { resets, parent } = this.scope
     this.scope = parent ?? this.scope
@@ -175,7 +175,7 @@ class Compiler extends ExpressionCompiler {
     const { evaluate, at } = this.plainExpression()
     this.#beginScope()
     const slots = targets.map(({ text: name }) => this.scope.give(name))
-    // `loop` is given after the test, which reads that of the loop around
+    // `loop` is assigned after the test, which reads the outer one.
     const test = this.skip('if') ? this.expression() : undefined
     const loopSlot = this.scope.give('loop')
     const before = this.loopReads
@@ -193,7 +193,7 @@ class Compiler extends ExpressionCompiler {
       const all = value instanceof Pairs && slots.length > 1 ? value.entries : toList(value)
       const items = test === undefined ? all : all.filter(item => isWanted(frame, item))
       const loop = new Loop(items.length)
-      // an included template sees `loop` where the body reads it, as in jinja2
+      // An included template sees `loop` only if the body reads it, as in jinja2.
       if (usesLoop) frame.slots[loopSlot] = loop
       for (const item of items) {
         assign(frame, item, slots)
@@ -230,7 +230,7 @@ class Compiler extends ExpressionCompiler {
     }
   }
 
-  /** A name to assign to. */
+  /** Reads a name to assign to. */
   #target(): Token {
     const token = this.expectName()
     if (isConstant(token.text)) throw this.fail(token, `cannot assign to ${token.text}`)
@@ -239,7 +239,7 @@ class Compiler extends ExpressionCompiler {
     return token
   }
 
-  /** Where a frame keeps what `set` gives to a name. */
+  /** Returns the slot of a variable. */
   #variable(name: Token): number {
     const slot = this.scope.set(name.text)
     if (slot === undefined)
@@ -297,7 +297,7 @@ function sequence(steps: readonly Execute[]): Execute {
   }
 }
 
-/** Gives an item to the variable of a loop, or its parts to several. */
+/** Assigns an item to a loop's variable, or its parts to several. */
 function assign(frame: Frame, item: unknown, slots: readonly number[]): void {
   if (slots.length > 1 && !Array.isArray(item))
     throw new Failure(`${label(item)} cannot be taken apart for ${slots.length} names`)

@@ -1,7 +1,4 @@
-/**
- * What is wrong with a template or with its rendering. Line and column count from 1, the column in characters
- * (rules 4.11).
- */
+/** An error in a template or its rendering. Line and column count from 1, in characters (rules 4.11). */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError'
 
@@ -14,23 +11,22 @@ export class TemplateError extends Error {
     super(`${file}:${line}:${column}: ${reason}`)
   }
 
-  /** Any error as a TemplateError; one that knows no place of its own stands at the beginning of `file`. */
+  /** Wraps any error; without a place of its own it is placed at the beginning of `file`. */
   static of(error: unknown, file: string): TemplateError {
     if (error instanceof TemplateError) return error
     return new TemplateError(file, 1, 1, error instanceof Error ? error.message : String(error))
   }
 }
 
-/** A place in a template, which errors name. */
+/** A place in a template, for errors. */
 export interface Origin {
   readonly source: Source
-  /** Offset in the source. */
   readonly at: number
 }
 
-/** The text of one template. It turns an offset in that text into a TemplateError. */
+/** The text of a template, which turns an offset into the place of an error. */
 export class Source {
-  /** `\n` is the only line end in it, as jinja2 reads a template. */
+  /** All line ends are LF, as in jinja2. */
   readonly text: string
 
   constructor(
@@ -40,7 +36,7 @@ export class Source {
     this.text = text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text
   }
 
-  /** The error `reason` at the offset `at`. */
+  /** Makes an error at an offset. */
   error(at: number, reason: string): TemplateError {
     const before = this.text.slice(0, at)
     const lineStart = before.lastIndexOf('\n') + 1
@@ -49,16 +45,16 @@ export class Source {
   }
 }
 
-/** The reason of an error about `what`, which is not in the subset. */
+/** Returns the reason for an error about something that is not in the subset. */
 export function unsupported(what: string): string {
   return `${what} is not part of svcd's templates; docs/templates.md lists what is`
 }
 
-/** An operation on values that failed. It knows no place; the renderer adds where it happened. */
+/** A failed operation on values. It has no place; the renderer adds it. */
 export class Failure extends Error {
   override readonly name = 'Failure'
 
-  /** `origin` is where an undefined value was read, which tells more than where it was used. */
+  /** The place where an undefined value was read, which helps more than where it was used. */
   constructor(
     reason: string,
     readonly origin?: Origin
@@ -69,23 +65,22 @@ export class Failure extends Error {
 
 // Strings as Python handles them.
 
-/** White space, as the text of a regular expression; JavaScript's \s is a little different. */
+/** White space of Python as a regular expression; JavaScript's \s differs. */
 export const SPACE = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]'
 const IS_SPACE = new RegExp(SPACE)
-/** The line ends of `str.splitlines`. */
 export const LINE_END = /\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]/
 
-/** The characters of `s`. Python counts and indexes these, not UTF-16 units. */
+/** Returns the characters of a string, which Python counts and indexes, unlike UTF-16 units. */
 export function characters(s: string): string[] {
   return Array.from(s)
 }
 
-/** `str.isspace` of one character. */
+/** `str.isspace` for one character. */
 export function isSpace(character: string): boolean {
   return IS_SPACE.test(character)
 }
 
-/** `str.strip`, `lstrip` and `rstrip`: takes white space, or the characters of `chars`, off the given sides. */
+/** `str.strip`, `lstrip`, `rstrip`: removes white space, or the characters of `chars`, from some sides. */
 export function strip(s: string, chars: string | undefined, left: boolean, right: boolean): string {
   const unwanted = chars === undefined ? undefined : new Set(characters(chars))
   const isUnwanted = (character = ''): boolean => unwanted?.has(character) ?? isSpace(character)
@@ -97,7 +92,7 @@ export function strip(s: string, chars: string | undefined, left: boolean, right
   return from === 0 && to === all.length ? s : all.slice(from, to).join('')
 }
 
-/** `str.split`: at `separator`, or at runs of white space; at most `limit` cuts, no bound where it is negative. */
+/** `str.split` at `separator` or white space, with at most `limit` cuts, any number if negative. */
 export function split(s: string, separator: string | undefined, limit: number): string[] {
   if (separator === '') throw new Failure('the separator of split() is empty')
   const parts: string[] = []
@@ -120,13 +115,13 @@ export function split(s: string, separator: string | undefined, limit: number): 
   }
 }
 
-/** `str.replace`: at most `limit` replacements, no bound where it is negative. Failure: `from` is empty. */
+/** `str.replace` with at most `limit` replacements, any if negative. Throws Failure if `from` is empty. */
 export function replace(s: string, from: string, to: string, limit: number): string {
   if (from === '') throw new Failure('replace has no text to look for')
   return split(s, from, limit).join(to)
 }
 
-/** The order of two strings by character, as in Python; it is that of UTF-8, and not that of UTF-16. */
+/** Compares strings by character, as Python does: the order of UTF-8, not of UTF-16. */
 export function compareText(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a, 'utf8'), Buffer.from(b, 'utf8'))
 }

@@ -8,7 +8,7 @@ import { BLANK, COMPARISONS, defined, label, misuse, OPERATORS, signed, truth, U
 
 const DEEPEST = 100
 const CONSTANTS = { true: true, True: true, false: false, False: false, none: null, None: null }
-/** What stands, in jinja2 and not here, where an expression or a tag has to end. */
+/** Constructs of jinja2 that the subset lacks, by the token where an expression or tag should end. */
 const OTHERS = new Map([
   [',', 'a tuple, unlike a list,'],
   ['/', 'the operator /'],
@@ -18,19 +18,19 @@ const OTHERS = new Map([
   ['recursive', 'a recursive loop'],
   ['without', 'include without context']
 ])
-/** The operators, those that bind least first; `not` stands above the comparisons. */
+/** Operators by precedence, lowest first; `not` is just above the comparisons. */
 const LEVELS = [['or'], ['and'], Object.keys(COMPARISONS), ['+', '-'], ['~'], ['*', '//', '%']]
 const COMPARISON = 2
 const OPERATIONS = { filter: FILTERS, test: TESTS, method: METHODS }
 
-/** An expression that was read, and the function that works it out. */
+/** A compiled expression. */
 export interface Expression {
   /** Offset in the source. */
   readonly at: number
   /** Levels of expressions below this one. */
   readonly height: number
   readonly evaluate: Evaluate
-  /** Of a plain string its text. */
+  /** The text, if the expression is a plain string. */
   readonly literal?: string
 }
 
@@ -40,25 +40,22 @@ interface Argument {
   readonly value: Expression
 }
 
-/** What follows the first operand of a row. */
+/** An operator with its right operand. */
 interface Step {
   readonly operator: string
   readonly right: Expression
 }
 
-/** Where an error is, if not at a token. */
+/** The place of an error that has no token. */
 type Place = Pick<Token, 'at'>
 
-/**
- * Reads expressions and makes functions of them. The precedence is jinja2's, lowest first: if, or, and, not,
- * comparison, + -, ~, * // %, unary.
- */
+/** Compiles expressions. The precedence is jinja2's: LEVELS between the inline if and the unary signs. */
 export class ExpressionCompiler {
-  /** The variables of the block that is being read. */
+  /** The variables of the present block. */
   protected scope: Scope
-  /** How often the variable `loop` was read so far. */
+  /** How often the variable `loop` has been read. */
   protected loopReads = 0
-  /** How many variables a frame has to hold. */
+  /** Variables that a frame holds. */
   protected slotCount = 0
   readonly #tokens: readonly Token[]
   #position = 0
@@ -79,13 +76,13 @@ export class ExpressionCompiler {
     return token
   }
 
-  /** Is the current token, or one ahead of it, this name or sign? */
+  /** Whether the token `ahead` of the current one is this name or sign. */
   protected is(text: string, ahead = 0): boolean {
     const token = this.#tokens[this.#position + ahead]
     return (token?.kind === 'name' || token?.kind === 'sign') && token.text === text
   }
 
-  /** Reads names or signs if they are all there. */
+  /** Skips these names or signs if they all follow. */
   protected skip(...texts: readonly string[]): boolean {
     const areThere = texts.every((text, ahead) => this.is(text, ahead))
     if (areThere) this.#position += texts.length
@@ -107,7 +104,7 @@ export class ExpressionCompiler {
     return this.source.error(place.at, reason)
   }
 
-  /** The error for a construct that is not in the subset. */
+  /** Makes the error for a construct that is not in the subset. */
   protected unsupported(place: Place, what: string): TemplateError {
     return this.source.error(place.at, unsupported(what))
   }
@@ -117,7 +114,6 @@ export class ExpressionCompiler {
     return this.fail(this.current, `expected ${wanted}, found ${kind === 'string' ? 'a string' : text}`)
   }
 
-  /** An expression. */
   protected expression(): Expression {
     return this.#nested(() => {
       let value = this.#row(0)
@@ -126,7 +122,7 @@ export class ExpressionCompiler {
     })
   }
 
-  /** An expression without an inline if, as the tags `if` and `for` take it. */
+  /** Reads an expression without an inline if, for the tags `if` and `for`. */
   protected plainExpression(): Expression {
     return this.#nested(() => this.#row(0))
   }
@@ -153,7 +149,7 @@ export class ExpressionCompiler {
     return this.#place(at, [], () => value)
   }
 
-  /** An expression that takes the values of all its operands. One operand is usual, and costs no array. */
+  /** Makes an expression of its operands' values. A single operand, the usual case, needs no array. */
   #operation(at: number, operands: readonly Expression[], run: Run): Expression {
     const [first, second] = operands
     if (first !== undefined && second === undefined)
@@ -169,7 +165,7 @@ export class ExpressionCompiler {
     })
   }
 
-  /** The rest of an inline if. */
+  /** Reads the rest of an inline if. */
   #choice(yes: Expression): Expression {
     const test = this.#row(0)
     const no = this.skip('else') ? this.expression() : this.#constant(yes.at, BLANK)
@@ -184,7 +180,7 @@ export class ExpressionCompiler {
     return this.#operation(at, [operand], value => !truth(value))
   }
 
-  /** A row of operands with operators of one level between, worked out from the left. */
+  /** Reads operands with left-associative operators of one level between. */
   #row(level: number): Expression {
     const operators = LEVELS[level]
     if (operators === undefined) return this.#unary(true)
@@ -278,7 +274,7 @@ export class ExpressionCompiler {
     })
   }
 
-  /** Items with commas between, and perhaps one at the end, up to `close`. */
+  /** Reads items separated by commas, with an optional one at the end, up to `close`. */
   #sequence(close: string, item: () => void): void {
     while (!this.skip(close)) {
       item()
@@ -338,7 +334,7 @@ export class ExpressionCompiler {
     return isNegated ? this.#operation(name.at, [test], found => !found) : test
   }
 
-  /** A filter, a test or a method, with the arguments that follow. */
+  /** Reads a filter, test or method with its arguments. */
   #apply(kind: keyof typeof OPERATIONS, name: Token, target: Expression): Expression {
     const what = `the ${kind} ${name.text}`
     const found = OPERATIONS[kind].get(name.text)
@@ -347,7 +343,7 @@ export class ExpressionCompiler {
     return this.#operation(name.at, [target, ...this.#ordered(what, name, found, given)], found.run)
   }
 
-  /** The arguments in the order of the operation's parameters. */
+  /** Sorts arguments into the order of the operation's parameters. */
   #ordered(what: string, place: Place, operation: Operation, given: readonly Argument[]): Expression[] {
     const { params, needs, isNamed } = operation
     const args: (Expression | undefined)[] = []
@@ -363,7 +359,7 @@ export class ExpressionCompiler {
     return Array.from(args, arg => arg ?? this.#constant(place.at, undefined))
   }
 
-  /** `is divisibleby 3`: an operand may follow without parentheses. */
+  /** Reads an operand without parentheses, as in `is divisibleby 3`. */
   #testOperand(): Argument[] {
     const { kind, text } = this.current
     const ends =
@@ -386,12 +382,12 @@ export class ExpressionCompiler {
   }
 }
 
-/** Is it the name of a constant, to which nothing can be assigned? */
+/** Whether a name is a constant, which cannot be assigned. */
 export function isConstant(name: string): name is keyof typeof CONSTANTS {
   return Object.hasOwn(CONSTANTS, name)
 }
 
-/** The truth of an expression. Failure as truth(). */
+/** Returns the truth of an expression. Throws Failure as truth() does. */
 export function isTrue(e: Expression, frame: Frame): boolean {
   const found = e.evaluate(frame)
   if (typeof found === 'boolean') return found
@@ -412,7 +408,7 @@ function calculation(first: Expression, steps: readonly Step[]): Evaluate {
   }
 }
 
-/** The first operand that settles it, else the last one. */
+/** Returns the first operand that decides, else the last one. */
 function logic(first: Expression, steps: readonly Step[]): Evaluate {
   return frame => {
     let at = first.at

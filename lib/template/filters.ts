@@ -25,22 +25,22 @@ import {
   Undefined
 } from './values.js'
 
-/** What works out a value from another one and from arguments. */
+/** Computes a value from a value and arguments. */
 export type Run = (value: unknown, ...args: unknown[]) => unknown
 
-/** A filter, a test or a method. The compiler puts its arguments in order. */
+/** A filter, test or method. The compiler sorts its arguments. */
 export interface Operation {
   /** Names of the arguments, in order. */
   readonly params: readonly string[]
-  /** How many of them must be given. */
+  /** Number of required arguments. */
   readonly needs: number
-  /** May a template name the arguments? */
+  /** Whether a template may name the arguments. */
   readonly isNamed: boolean
-  /** Takes the value and its arguments; one that is left out is undefined. Failure: wrong types and values. */
+  /** A missing argument is undefined. Throws Failure for wrong types and values. */
   readonly run: Run
 }
 
-/** An operation whose arguments are `params`, those that end in `?` being optional. */
+/** Makes an operation with the arguments `params`; those that end in `?` are optional. */
 export function operation(params: string, run: Run, isNamed = true): Operation {
   const names = params.split(' ').filter(Boolean)
   return {
@@ -53,7 +53,7 @@ export function operation(params: string, run: Run, isNamed = true): Operation {
 
 const missing: Missing = reason => new Undefined(reason)
 
-/** The filters of jinja2 that templates may use, and `quote` and `b64encode`. */
+/** jinja2's filters that templates may use, and `quote` and `b64encode`. */
 export const FILTERS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     default: operation('default_value? boolean?', orDefault),
@@ -70,7 +70,7 @@ export const FILTERS: ReadonlyMap<string, Operation> = new Map(
     tojson: operation('', value => toJson(value)),
     quote: operation('', quote),
     b64encode: operation('', value => Buffer.from(text(value), 'utf8').toString('base64')),
-    // of lists, maps and what can be gone through
+    // For lists, maps and other iterables.
     join: operation('d? attribute?', join),
     length: operation('', lengthOf),
     count: operation('', lengthOf),
@@ -91,7 +91,7 @@ function orDefault(value: unknown, fallback: unknown = '', boolean: unknown = fa
   return truth(boolean) && !truth(value) ? fallback : value
 }
 
-/** '42' and '42.7' are 42; any other text, none, and a list or map are the default. */
+/** '42' and '42.7' give 42; any other text, none, lists and maps give the default. */
 function toInt(value: unknown, fallback: unknown = 0): unknown {
   const integer = toInteger(value)
   if (integer !== undefined) return integer
@@ -115,19 +115,16 @@ function indent(value: unknown, width: unknown = 4, first: unknown = false, blan
   return (truth(first) ? margin : '') + indented.join('\n')
 }
 
-/**
- * One word for a POSIX shell, always in single quotes, whatever the text holds: `it's` is `'it'"'"'s'`.
- * Failure: a NUL, which no shell word can hold.
- */
+/** Quotes a word for a POSIX shell: `it's` becomes `'it'"'"'s'`. Throws Failure for a NUL. */
 function quote(value: unknown): string {
   const word = text(value)
-  // Most texts hold neither, and a script has dozens.
+  // Fast path: most texts hold neither a quote nor a NUL, and a script quotes dozens.
   if (!/['\0]/.test(word)) return `'${word}'`
   if (word.includes('\0')) throw new Failure('a text with a NUL cannot be quoted for a shell')
   return `'${word.replaceAll("'", `'"'"'`)}'`
 }
 
-/** 'a.b.0' as steps; none: the item itself. */
+/** Splits 'a.b.0' into steps; none means the item itself. */
 function steps(attribute: unknown): (string | number)[] {
   if (attribute === undefined || attribute === null) return []
   if (typeof attribute === 'number') return [attribute]
@@ -159,7 +156,7 @@ function reverse(value: unknown): unknown {
   return new Iter('reverse', toList(value).toReversed())
 }
 
-/** A key to compare with: upper and lower case count as the same, unless told otherwise. */
+/** Folds the case of a text for comparison, unless told otherwise. */
 function folded(key: unknown, caseSensitive: unknown = false): unknown {
   return typeof key === 'string' && !truth(caseSensitive) ? key.toLowerCase() : key
 }
@@ -175,7 +172,7 @@ function sort(
     entry,
     key: folded(path(entry, way, missing), caseSensitive)
   }))
-  // entries with the same key stay in their order, in reverse too
+  // Entries with equal keys stay in order, also in reverse.
   const sign = truth(isReverse) ? -1 : 1
   return entries.sort((a, b) => sign * order(a.key, b.key)).map(({ entry }) => entry)
 }
@@ -185,10 +182,7 @@ function order(a: unknown, b: unknown): number {
   return less(a, b) ? -1 : 1
 }
 
-/**
- * An Iter of what `pick` takes of each entry and of its attribute, worked out when it is gone through, as in
- * jinja2. `filter` is the name of the filter that gives it.
- */
+/** Returns a lazy Iter, as jinja2 does, of what `pick` returns for each entry and its attribute. */
 function lazily(
   filter: string,
   value: unknown,
@@ -202,7 +196,7 @@ function lazily(
   return new Iter(filter, entries())
 }
 
-/** `map(attribute='a')`; what stands in the first place without a name is a filter in jinja2. */
+/** `map(attribute='a')`. A first argument without a name is a filter in jinja2. */
 function map(value: unknown, filter: unknown, attribute: unknown): Iter {
   if (filter !== undefined || attribute === undefined)
     throw new Failure(unsupported('map with anything but attribute='))
@@ -214,7 +208,7 @@ function unique(value: unknown, caseSensitive?: unknown, attribute?: unknown): I
   return lazily('unique', value, attribute, (entry, found) => {
     const key = folded(found, caseSensitive)
     if (!isSimple(key)) throw misuse(key, `unique cannot compare ${label(key)}`)
-    // 1 and true are the same
+    // 1 and true are equal.
     const identity = toInteger(key) ?? key
     if (seen.has(identity)) return []
     seen.add(identity)
@@ -222,7 +216,7 @@ function unique(value: unknown, caseSensitive?: unknown, attribute?: unknown): I
   })
 }
 
-/** `selectattr('a')`, `selectattr('a', 'eq', 1)`, and where `wanted` is false their opposites. */
+/** `selectattr('a')` and `selectattr('a', 'eq', 1)`, or their opposites if `wanted` is false. */
 function select(filter: string, wanted: boolean): Operation {
   const run: Operation['run'] = (value, attribute, name, other) => {
     const test = name === undefined ? { params: [], run: truth } : TESTS.get(text(name))
@@ -243,7 +237,7 @@ const compares = (operator: keyof typeof COMPARISONS): Operation =>
   operation('other', COMPARISONS[operator], false)
 const rest = (value: unknown, by: unknown): unknown => OPERATORS['%']?.(value, by)
 
-/** The tests of `value is name(argument)`. Failure: wrong types, and an undefined value where jinja2 takes none. */
+/** The tests of `value is name(argument)`. Failure: wrong types, and undefined where jinja2 refuses it. */
 export const TESTS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     defined: is(isDefined),
@@ -267,7 +261,7 @@ export const TESTS: ReadonlyMap<string, Operation> = new Map(
     gt: compares('>'),
     le: compares('<='),
     ge: compares('>='),
-    // selectattr() may name the operator itself
+    // selectattr() may name an operator.
     ...Object.fromEntries(SIGNS.map(sign => [sign, compares(sign)]))
   })
 )
@@ -281,7 +275,7 @@ const ofText = (params: string, run: (self: string, ...args: unknown[]) => unkno
 const ofMap = (params: string, run: (self: object, ...args: unknown[]) => unknown): Operation =>
   operation(params, (self, ...args) => run(needMap(self), ...args), false)
 
-/** The methods of strings and of maps. Failure: the value is another one, wrong arguments. */
+/** The methods of strings and maps. They throw Failure for another value or wrong arguments. */
 export const METHODS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     upper: ofText('', self => self.toUpperCase()),
@@ -327,10 +321,7 @@ function needMap(value: unknown): object {
 const UNSAFE = /[<>&']|[^ -~]/g
 const DEEPEST = 100
 
-/**
- * JSON on one line as jinja2's `tojson` writes it: sorted keys, ASCII only, with `<>&'` escaped too. Failure:
- * what is no data.
- */
+/** Returns JSON as jinja2's `tojson`: one line, sorted keys, ASCII, `<>&'` escaped. Throws Failure. */
 function toJson(value: unknown, level = 1): string {
   if (level > DEEPEST) throw new Failure(`the value is nested over ${DEEPEST} deep`)
   if (typeof value === 'string') return quoteJson(value)
@@ -343,7 +334,7 @@ function toJson(value: unknown, level = 1): string {
   return `{${members.join(', ')}}`
 }
 
-/** JSON.stringify escapes quotes, backslashes and most control characters; the rest is done here. */
+/** Escapes what JSON.stringify leaves as it is. */
 function quoteJson(s: string): string {
   return JSON.stringify(s).replace(UNSAFE, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

@@ -1,9 +1,9 @@
 import { isSpace, type Source, SPACE, unsupported } from './errors.js'
 
-/** A part of a template: text, or what stands in a tag. A sign is an operator or a bracket, of tags too. */
+/** A piece of a template: text, or a part of a tag. A sign is an operator or a bracket, also of a tag. */
 export interface Token {
   readonly kind: 'text' | 'name' | 'string' | 'integer' | 'sign' | 'end'
-  /** As written; of a string its value. */
+  /** As written; for a string its value. */
   readonly text: string
   readonly at: number
 }
@@ -30,10 +30,10 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": "'",
   '\\': '\\'
 }
-/** What follows a backslash in the escapes that Python has and this subset has not. */
+/** Letters of Python's escapes that the subset lacks. */
 const OTHER_ESCAPE = /[0-7abfvxuUN\n]|[^\0-\x7f]/
 
-/** Cuts a template into tokens, the last of kind `end`. Throws the TemplateError of what is not closed or read. */
+/** Cuts a template into tokens, the last of kind `end`. Throws TemplateError if it cannot be read. */
 export function tokenize(source: Source): Token[] {
   return new Lexer(source).run()
 }
@@ -53,7 +53,7 @@ class Lexer {
     return this.#tokens
   }
 
-  /** Text up to the next tag, and the tag. */
+  /** Reads text up to the next tag, and the tag. */
   #outside(): void {
     const open = this.#find(TAG, this.#at)
     if (open === undefined) {
@@ -70,7 +70,7 @@ class Lexer {
     else this.#tag(open[0], index, inside)
   }
 
-  /** Pushes the text up to `end`, and goes there; `-` at the tag takes the white space off. */
+  /** Pushes the text up to `end` and moves there; a `-` of the tag removes the white space before it. */
   #take(end: number, isStripped: boolean): void {
     let last = end
     while (isStripped && last > this.#at && isSpace(this.#text.charAt(last - 1))) last--
@@ -78,7 +78,7 @@ class Lexer {
     this.#at = end
   }
 
-  /** Goes behind the end of a tag, and behind the white space that its `-`, the last group, removes. */
+  /** Moves behind a tag, and behind the white space that the `-` in the last group removes. */
   #leave(end: RegExpExecArray): void {
     this.#at = end.index + end[0].length
     if (end.at(-1) === '-') this.#skipSpace()
@@ -98,10 +98,9 @@ class Lexer {
     this.#leave(end)
   }
 
-  /** The tokens of one tag, with its brackets. */
   #tag(bracket: string, open: number, inside: number): void {
     const [pattern, close] = bracket === '{{' ? [END_PRINT, '}}'] : [END_BLOCK, '%}']
-    // brackets that are open: `}}` may end two maps
+    // Depth of open brackets, as `}}` may also end two maps.
     let depth = 0
     this.#push('sign', bracket, open)
     this.#at = inside
@@ -121,7 +120,7 @@ class Lexer {
     }
   }
 
-  /** A string, name, number or sign. */
+  /** Reads a string, name, number or sign. */
   #part(): void {
     const at = this.#at
     const first = this.#text.charAt(at)
@@ -153,14 +152,14 @@ class Lexer {
       .replace(/\\([\s\S])/g, (written, letter: string, offset: number) => {
         if (OTHER_ESCAPE.test(letter))
           throw this.source.error(start + offset, unsupported(`the escape ${written}`))
-        // Python leaves what is no escape as it is
+        // Python keeps a backslash that begins no escape.
         return ESCAPES[letter] ?? written
       })
     this.#push('string', value, this.#at)
     this.#at = end + 1
   }
 
-  /** Where a pattern matches first; a sticky one only at `from`. */
+  /** Returns the first match of a pattern; a sticky one matches only at `from`. */
   #find(pattern: RegExp, from: number): RegExpExecArray | undefined {
     pattern.lastIndex = from
     return pattern.exec(this.#text) ?? undefined

@@ -1,21 +1,21 @@
 /**
- * The variables of a template, of a loop's body or of another block that has its own. What a name means is
- * settled while the template is read: the innermost variable that is set by then, else what the data holds.
+ * The variables of a template, of a loop's body, or of another block with its own variables. Names are
+ * resolved while the template is read: to the innermost variable set so far, else to the data.
  *
- * jinja2 gives the same, with one exception: a name that is first set below a block which reads it is
- * undefined in that block, whatever the data holds. set() tells of it, and the template is refused.
+ * jinja2 resolves in the same way, with one exception: a name that is first set below a block that reads it
+ * is undefined in that block, whatever the data holds. set() detects this, and the template is refused.
  */
 export class Scope {
-  /** How many `if` are open in this scope. */
+  /** Number of open `if` in this scope. */
   branches = 0
-  /** Where a frame keeps what `set` gives to the names of this scope. */
+  /** Slots of this scope's variables, which are cleared when the block begins. */
   readonly resets: number[] = []
   readonly #slots = new Map<string, number>()
-  /** Names that this scope itself has read or set. */
+  /** Names that this scope has read or set itself. */
   readonly #used = new Set<string>()
-  /** Names that are set here whatever the data are. */
+  /** Names that are set here whatever the data is. */
   readonly #certain = new Set<string>()
-  /** Names that blocks of this scope have read, and that may be the data's. */
+  /** Names that inner blocks have read and that may come from the data. */
   readonly #readInside = new Set<string>()
 
   constructor(
@@ -23,14 +23,14 @@ export class Scope {
     readonly newSlot: () => number
   ) {}
 
-  /** Where a frame may keep what `name` means, innermost first. */
+  /** Returns the slots that may hold `name`, innermost first. */
   slotsOf(name: string): number[] {
     const own = this.#slots.get(name)
     const around = this.parent?.slotsOf(name) ?? []
     return own === undefined ? around : [own, ...around]
   }
 
-  /** As slotsOf(), for an expression that reads the name. */
+  /** As slotsOf(), and notes that an expression reads the name. */
   read(name: string): number[] {
     this.#used.add(name)
     if (!this.#isCertain(name))
@@ -43,7 +43,7 @@ export class Scope {
     return this.parent ? this.parent.#isCertain(name) : false
   }
 
-  /** Where a frame is to keep the variable `name`; undefined where a block above has taken it for the data's. */
+  /** Returns the slot for a variable; undefined if an earlier block has read it as data. */
   set(name: string): number | undefined {
     if (this.#readInside.has(name) && !this.#used.has(name)) return undefined
     const isNew = !this.#slots.has(name)
@@ -52,7 +52,7 @@ export class Scope {
     return slot
   }
 
-  /** Where a frame is to keep the variable `name`, which a loop gives. */
+  /** Returns the slot for a variable that a loop assigns. */
   give(name: string, isCertain = true): number {
     const slot = this.#slots.get(name) ?? this.newSlot()
     this.#slots.set(name, slot)

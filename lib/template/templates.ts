@@ -11,23 +11,20 @@ const LOOK_AGAIN_MS = 1000
 const NO_TEMPLATE = 'there is no such template'
 
 export interface TemplatesOptions {
-  /** Directory of the templates; names are paths below it. */
+  /** Directory of the templates, whose names are paths below it. */
   readonly directory: string
-  /** Milliseconds on a clock that never goes back. */
+  /** Monotonic clock in milliseconds. */
   readonly now?: () => number
 }
 
 interface Loaded {
   readonly template: Template | TemplateError | undefined
-  /** What tells one content of the file from another; '' where there is no file. */
+  /** Identifies the content of the file; '' without a file. */
   readonly stamp: string
   lookedAtMs: number
 }
 
-/**
- * The templates of a directory, compiled when first used. A change is seen without a restart: a file is
- * looked at once a second at most (rules 4.11).
- */
+/** The templates of a directory, compiled on first use, and again after a change (rules 4.11). */
 export class Templates {
   readonly #directory: string
   readonly #now: () => number
@@ -43,15 +40,13 @@ export class Templates {
     }
   }
 
-  /** A name that was looked at before is one. */
   #isBelow(name: string): boolean {
     return this.#loaded.has(name) || isBelow(name)
   }
 
   /**
-   * The text of the template `name`, a path such as 'boot/templ_boot_ipxe.cfg'. Costs microseconds, plus a
-   * stat once a second. Throws TemplateError: no such file, a syntax error, an undefined variable, a value
-   * that cannot be printed.
+   * Renders the template `name`, such as 'boot/templ_boot_ipxe.cfg', in microseconds plus one stat a second.
+   * Throws TemplateError: no such file, a syntax error, an undefined or unprintable value.
    */
   render(name: string, data: Readonly<Record<string, unknown>>): string {
     const template = this.#isBelow(name) ? this.#find(name) : undefined
@@ -59,10 +54,7 @@ export class Templates {
     return template.render(data)
   }
 
-  /**
-   * Stands for the present content of a template: another object once its file has changed, undefined for one that
-   * cannot be rendered.
-   */
+  /** Returns an object that stands for a template's content until it changes; undefined for a broken one. */
   identity(name: string): object | undefined {
     try {
       return this.#isBelow(name) ? this.#find(name) : undefined
@@ -72,8 +64,8 @@ export class Templates {
   }
 
   /**
-   * Reads every file below the directory, as `svcd check` does, and gives all errors; hidden files and
-   * editors' copies (`x~`) are no templates. An include that is written as a plain string must exist.
+   * Returns the errors of all files below the directory, for `svcd check`. Hidden files and editors' copies
+   * (`x~`) are skipped. An include of a fixed name must exist.
    */
   check(): TemplateError[] {
     const errors: TemplateError[] = []
@@ -104,7 +96,7 @@ export class Templates {
     }
   }
 
-  /** undefined where there is no such file. Throws the TemplateError of a file that does not compile. */
+  /** Returns undefined for a missing file. Throws the TemplateError of a file that does not compile. */
   #find(name: string): Template | undefined {
     let loaded = this.#loaded.get(name)
     const now = this.#now()
@@ -118,7 +110,7 @@ export class Templates {
   }
 
   #load(name: string): Loaded {
-    // the stamp first: a file that changes while it is read is read again
+    // The stamp comes first, so that a change during the read is noticed.
     const stamp = this.#stamp(name)
     return { stamp, lookedAtMs: this.#now(), template: stamp === '' ? undefined : this.#compile(name) }
   }
@@ -138,13 +130,13 @@ export class Templates {
       const stat = statSync(join(this.#directory, name), { throwIfNoEntry: false })
       return stat === undefined ? '' : `${stat.mtimeMs} ${stat.size} ${stat.ino}`
     } catch {
-      // reading it will say why
+      // Reading the file reports why.
       return 'unreadable'
     }
   }
 }
 
-/** Names come from includes, whose names may come from data: none leads out of the directory. */
+/** Names may come from data, by includes: none may lead out of the directory. */
 function isBelow(name: string): boolean {
   return (
     !name.includes('\0') && !name.includes('\\') && name.split('/').every(part => !/^\.{0,2}$/.test(part))

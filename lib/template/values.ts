@@ -1,17 +1,17 @@
 import { characters, compareText, Failure, type Origin } from './errors.js'
 
 /*
- * The values of templates are JSON's: null (none), booleans, strings, integers, arrays (lists) and objects
- * (maps). A map that a template writes is a Map. What JSON has no word for is a Special. Each operation names
- * the values that it takes; any other value is a Failure.
+ * Values of templates are those of JSON: null (none), booleans, strings, integers, arrays (lists) and objects
+ * (maps). A map written in a template is a Map. All other values are a Special. Each operation names the
+ * values that it takes, and throws Failure for any other.
  */
 
-/** A value that templates can hold and data cannot; `label` is what messages call it. */
+/** A value that data cannot hold; `label` names it in messages. */
 export class Special {
   constructor(readonly label: string) {}
 }
 
-/** What a missing variable, attribute or item gives. Every use of it fails, save `is defined` and `default`. */
+/** A missing variable, attribute or item. All uses fail, except `is defined` and `default`. */
 export class Undefined extends Special {
   constructor(
     readonly reason: string,
@@ -21,14 +21,14 @@ export class Undefined extends Special {
   }
 }
 
-/** What `a if b` without an else gives where b is false. jinja2 prints nothing for it, also when it is strict. */
+/** The value of `a if b` without an else if b is false. jinja2 prints nothing for it, even in strict mode. */
 export const BLANK = new Special('the missing else of an if')
 
-/** What filters such as `map`, and `keys()` and `values()` of a map, give: it can be gone through, once. */
+/** The result of filters such as `map`, and of a map's `keys()` and `values()`: it can be iterated once. */
 export class Iter extends Special implements Iterable<unknown> {
   #items: Iterable<unknown> | undefined
 
-  /** `maker` is the filter or method that gave it. */
+  /** `maker` is the filter or method that made it. */
   constructor(maker: string, items: Iterable<unknown>) {
     super(`what ${maker} gives`)
     this.#items = items
@@ -42,7 +42,7 @@ export class Iter extends Special implements Iterable<unknown> {
   }
 }
 
-/** What `items()` of a map gives, for `for key, value in …` alone: jinja2's items are tuples. */
+/** The result of a map's `items()`, only for `for key, value in …`, because jinja2's items are tuples. */
 export class Pairs extends Special {
   constructor(readonly entries: readonly (readonly [string, unknown])[]) {
     super('what items() gives, which is for `for key, value in …`,')
@@ -58,7 +58,7 @@ export class Loop extends Special {
   }
 }
 
-/** What messages call a value: 'a list'. */
+/** Returns the kind of a value for messages, such as 'a list'. */
 export function label(value: unknown): string {
   if (value === null) return 'none'
   if (value instanceof Special) return value.label
@@ -69,40 +69,40 @@ export function label(value: unknown): string {
   return Number.isInteger(value) ? 'an integer over 2^53' : 'a float'
 }
 
-/** The Failure of a use that `value` is not for: `otherwise`, or why it is undefined. */
+/** Returns the Failure of a wrong use: `otherwise`, or why the value is undefined. */
 export function misuse(value: unknown, otherwise: string): Failure {
   return value instanceof Undefined ? new Failure(value.reason, value.origin) : new Failure(otherwise)
 }
 
-/** A value that is to be kept, as a variable or an item. Failure: undefined. */
+/** Returns a value for a variable or item. Throws Failure for an undefined one. */
 export function defined(value: unknown): unknown {
   if (value instanceof Undefined) throw misuse(value, '')
   return value
 }
 
-/** Is it a map, of the data or of a template? */
+/** Whether a value is a map, of the data or of a template. */
 export function isMap(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Special)
 }
 
-/** Is it none, a boolean, a string or an integer? Python can look these up in a map, and lists and maps not. */
+/** Whether a value is none, a boolean, a string or an integer: Python's possible map keys here. */
 export function isSimple(value: unknown): boolean {
   return value === null || typeof value === 'string' || toInteger(value) !== undefined
 }
 
-/** The value at `key`; undefined where there is none. Only own properties count. */
+/** Returns the own value at `key`; undefined if there is none. */
 export function mapGet(map: object, key: unknown): unknown {
   if (map instanceof Map) return map.get(key)
   if (typeof key !== 'string' || !Object.hasOwn(map, key)) return undefined
   return (map as Record<string, unknown>)[key]
 }
 
-/** The keys of a map, in the order they were put in. */
+/** Returns the keys of a map in insertion order. */
 export function mapKeys(map: object): string[] {
   return map instanceof Map ? [...map.keys()] : Object.keys(map)
 }
 
-/** What a value goes through as, in order; of a map these are the keys. Failure: it cannot be gone through. */
+/** Iterates over a value; a map gives its keys. Throws Failure if it cannot be iterated. */
 export function iterate(value: unknown): Iterable<unknown> {
   if (Array.isArray(value) || value instanceof Iter) return value
   if (typeof value === 'string') return characters(value)
@@ -110,18 +110,18 @@ export function iterate(value: unknown): Iterable<unknown> {
   throw misuse(value, `cannot go through ${label(value)}`)
 }
 
-/** The items as an array, which may be the value itself: not to be changed. Failure as iterate(); undefined items. */
+/** Returns the items as an array, which must not be changed. Throws Failure as iterate() or defined(). */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : Array.from(iterate(value), defined)
 }
 
-/** How many characters, items or entries a value has. Failure: it has no length. */
+/** Returns the number of characters, items or entries. Throws Failure for other values. */
 export function lengthOf(value: unknown): number {
   if (Array.isArray(value) || typeof value === 'string' || isMap(value)) return toList(value).length
   throw misuse(value, `${label(value)} has no length`)
 }
 
-/** Python's truth. Failure: undefined, and what is neither data nor BLANK. */
+/** Returns Python's truth of a value. Throws Failure for undefined, and for all but data and BLANK. */
 export function truth(value: unknown): boolean {
   if (typeof value === 'boolean') return value
   if (typeof value === 'string') return value !== ''
@@ -133,7 +133,7 @@ export function truth(value: unknown): boolean {
   throw misuse(value, `${label(value)} is neither true nor false`)
 }
 
-/** As `{{ }}` prints it. Failure: undefined, and all but strings, integers, booleans and none. */
+/** Returns a value as `{{ }}` prints it. Throws Failure for all but strings, integers, booleans and none. */
 export function text(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value === 'boolean') return value ? 'True' : 'False'
@@ -143,13 +143,13 @@ export function text(value: unknown): string {
   throw misuse(value, `${label(value)} cannot be printed`)
 }
 
-/** An integer, or a boolean, which Python takes for one; undefined for anything else. */
+/** Returns an integer, or a boolean as Python's integer; undefined for anything else. */
 export function toInteger(value: unknown): number | undefined {
   if (typeof value === 'boolean') return Number(value)
   return Number.isSafeInteger(value) ? (value as number) : undefined
 }
 
-/** An argument that is an integer; `otherwise` where it is left out. Failure: it is something else. */
+/** Returns an integer argument, or `otherwise` if it is missing. Throws Failure for other values. */
 export function integerOr(otherwise: number, value: unknown): number {
   if (value === undefined) return otherwise
   const integer = toInteger(value)
@@ -157,19 +157,19 @@ export function integerOr(otherwise: number, value: unknown): number {
   return integer
 }
 
-/** An integer that is still exact. Failure: it is over 2^53. */
+/** Returns an exact integer. Throws Failure above 2^53. */
 export function exact(result: number): number {
   if (!Number.isSafeInteger(result)) throw new Failure('the integer is too large')
-  // -0 is 0
+  // Turns -0 into 0.
   return result + 0
 }
 
 type Binary = (a: unknown, b: unknown) => unknown
 
-/** Compared values may be nested this deep; data may hold itself. */
+/** Bounds the depth of compared values; data may contain itself. */
 const DEEPEST = 100
 
-/** Python's comparisons. Failure: values that it cannot compare. */
+/** Python's comparisons. They throw Failure for values that Python cannot compare. */
 export const COMPARISONS = {
   '==': (a, b) => equals(a, b),
   '!=': (a, b) => !equals(a, b),
@@ -181,13 +181,13 @@ export const COMPARISONS = {
   'not in': (a, b) => !contains(b, a)
 } as const satisfies Record<string, Binary>
 
-/** The operators between two values. Failure: other values than they take, division by zero. */
+/** The binary operators. They throw Failure for values that they do not take, and for division by zero. */
 export const OPERATORS: Readonly<Record<string, Binary>> = {
   ...COMPARISONS,
   '+': add,
   '-': integers('-', (x, y) => x - y),
   '*': integers('*', (x, y) => x * y),
-  // Python rounds down, where JavaScript rounds to zero
+  // Python rounds down, JavaScript towards zero.
   '//': integers('//', (x, y) => (x - (x % y)) / y - (isBelow(x, y) ? 1 : 0)),
   '%': integers('%', (x, y) => (x % y) + (isBelow(x, y) ? y : 0)),
   '~': (a, b) => text(a) + text(b)
@@ -204,7 +204,7 @@ function integers(operator: string, compute: (x: number, y: number) => number): 
   }
 }
 
-/** Is the remainder, as JavaScript has it, of the other sign than the divisor? */
+/** Whether JavaScript's remainder has another sign than the divisor. */
 function isBelow(x: number, y: number): boolean {
   return x % y !== 0 && x < 0 !== y < 0
 }
@@ -215,14 +215,14 @@ function add(a: unknown, b: unknown): unknown {
   return integers('+', (x, y) => x + y)(a, b)
 }
 
-/** Unary minus and plus. Failure: not an integer. */
+/** Unary minus and plus. Throws Failure for all but integers. */
 export function signed(operator: '-' | '+', value: unknown): number {
   const x = toInteger(value)
   if (x === undefined) throw misuse(value, `cannot compute ${operator} of ${label(value)}`)
   return operator === '-' ? 0 - x : x
 }
 
-/** Python's `==` of data. Failure: undefined, and what is no data. */
+/** Python's `==` of data. Throws Failure for undefined and for values that are not data. */
 export function equals(a: unknown, b: unknown, depth = 0): boolean {
   if (typeof a === 'string' && typeof b === 'string') return a === b
   for (const value of [a, b])
@@ -239,11 +239,11 @@ export function equals(a: unknown, b: unknown, depth = 0): boolean {
       return other !== undefined && equals(mapGet(a, key), other, depth + 1)
     })
   }
-  // 1 and true are the same
+  // 1 and true are equal.
   return (toInteger(a) ?? a) === (toInteger(b) ?? b)
 }
 
-/** Python's `<` of two integers or two strings. Failure: other values. */
+/** Python's `<` of two integers or two strings. Throws Failure for other values. */
 export function less(a: unknown, b: unknown): boolean {
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b) < 0
   const x = toInteger(a)
@@ -252,7 +252,7 @@ export function less(a: unknown, b: unknown): boolean {
   throw misuse(a instanceof Undefined ? a : b, `cannot order ${label(a)} and ${label(b)}`)
 }
 
-/** Python's `in`. Failure: the container holds nothing, or a string is to hold something else than a string. */
+/** Python's `in`. Throws Failure for a container without values, and a non-string searched in a string. */
 function contains(container: unknown, item: unknown): boolean {
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw misuse(item, `cannot look for ${label(item)} in a string`)

@@ -54,7 +54,7 @@ declare module '../docs.js' {
   }
 }
 
-/** How the BMC of a node is set up while it is installed, and how it is spoken to. */
+/** The settings of a BMC, for the installation and for sessions with it. */
 export const bmcsetup: ObjectType<BmcsetupDoc> = {
   type: 'bmcsetup',
   title: 'BMC set-up',

@@ -3,17 +3,17 @@ import { address, mac, objectName, type Stored, type Table } from '../field.js'
 import { nextFree } from '../networks.js'
 import type { Changing } from '../object-type.js'
 
-/** The one connection of a device that is not a node: what a switch and another device have of an interface. */
+/** The only connection of a switch or another device. */
 export const deviceFields = [
   { name: 'network', type: objectName, refers: 'network', meaning: 'network of its address' },
   { name: 'ipaddress', type: address, meaning: 'address in that network' },
   { name: 'macaddress', type: mac, meaning: 'hardware address' }
 ] as const satisfies Table
 
-/** What a switch and another device have of an interface. */
+/** A switch or another device, seen as its connection. */
 export type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
 
-/** What is particular to every type of device. */
+/** The behaviour that all types of devices share. */
 export const device = {
   connections: (doc: DeviceDoc) => [doc],
   unique: ['macaddress'],

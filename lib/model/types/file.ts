@@ -16,21 +16,21 @@ import {
 import { named, type ObjectType } from '../object-type.js'
 import type { View } from '../stored.js'
 
-/** Bytes of a template: it is compiled on the event loop when it is posted. */
+/** Bytes of a template: a posted one is compiled on the event loop. */
 const mostTemplateBytes = 65_536
-/** Bytes of a content that is no template: one object, and what stores it, hold it as a whole. */
+/** Bytes of a content that is no template. The object, and its file, hold it as a whole. */
 const mostContentBytes = 524_288
 const mostTargetBytes = 1024
-/** Files that one group or node names. */
+/** Files of one group or node. */
 const mostAttached = 32
-/** What a tar holds without an extension that not every tar reads. */
+/** The limits of a tar header without an extension, which not every tar reads. */
 const mostDirectoryBytes = 155
 const mostNameBytes = 100
 
-/** The system's own there, or gone after the next boot; svcd's own. */
+/** Directories of the system, volatile ones, and svcd's own. */
 const closed = ['/dev', '/proc', '/sys', '/run', '/etc/svc']
 
-/** Where a file stands on a node: an absolute path in its shortest form. */
+/** The path of a file on a node: absolute and in its shortest form. */
 const nodePath: FieldType<string> = {
   expected: 'the absolute path of a file, without //, . and .. and without control characters',
   json: 'string',
@@ -45,7 +45,8 @@ const nodePath: FieldType<string> = {
       Buffer.byteLength(parts.slice(0, -1).join('/')) > mostDirectoryBytes
     )
       throw new ValueError(
-        `is too long: a name has ${mostNameBytes} bytes at most, the directories before it ${mostDirectoryBytes}`
+        `is too long: a name has ${mostNameBytes} bytes at most, ` +
+          `the directories before it ${mostDirectoryBytes}`
       )
     const at = closed.find(directory => read === directory || read.startsWith(`${directory}/`))
     if (at !== undefined) throw new ValueError(`is in ${at}, where no file of an admin belongs`)
@@ -53,7 +54,6 @@ const nodePath: FieldType<string> = {
   }
 }
 
-/** A user or a group of the node. */
 export const account: FieldType<string> = {
   expected: 'a name of 1 to 31 letters, digits, dots, underscores and hyphens, or a number below 2097151',
   json: 'string',
@@ -78,7 +78,6 @@ export const fileMode: FieldType<string> = {
   }
 }
 
-/** Where a link leads. */
 const linkTarget: FieldType<string> = {
   expected: `a path of 1 to ${mostTargetBytes} bytes, without control characters`,
   json: 'string',
@@ -95,7 +94,7 @@ function contentLimit(text: string): string | undefined {
   return length > mostContentBytes ? `has ${length} bytes: ${mostContentBytes} at most` : undefined
 }
 
-/** A template that compiles, and is not too long. */
+/** Returns why a template is too long or does not compile. */
 function templateLimit(text: string): string | undefined {
   const bytes = Buffer.byteLength(text)
   if (bytes > mostTemplateBytes) return `has ${bytes} bytes: ${mostTemplateBytes} at most`
@@ -112,7 +111,7 @@ const fields = [
   {
     name: 'path',
     type: nodePath,
-    // In a tar of svcd's, such names stand for directories and links (lib/boot/node-files.ts).
+    // svcd's tars hold directories and links under such names (lib/boot/node-files.ts).
     limit: path =>
       path.includes('/.svc-') ? "has a name that begins with .svc-, which is svcd's own" : undefined,
     meaning: 'where it stands on a node'
@@ -171,14 +170,14 @@ export const file: ObjectType<FileDoc> = {
       if (kind !== 'file' && template !== '') throw no('template', `belongs to a file, not to a ${kind}`)
       if (kind !== 'file' && content !== undefined) throw no('content', `belongs to a file, not to a ${kind}`)
       if (template !== '' && content !== undefined) throw no('content', 'and "template" do not go together')
-      // The names by which directories and links stand in a tar are longer.
+      // Directories and links have longer names in the tar.
       const [name = ''] = path.split('/').slice(-1)
       const over = kind === 'link' ? Buffer.byteLength(name) + 10 - mostNameBytes : 0
       const deep = kind === 'directory' ? Buffer.byteLength(path) - 1 - mostDirectoryBytes : 0
       if (over > 0 || deep > 0) throw no('path', `is too long by ${over + deep} bytes for a ${kind}`)
     }
   },
-  /** Another path must not be that of a file beside it. */
+  /** Checks a new path against the other files of each group and node. */
   *checkChange(tx, before, after) {
     if (before.path === after.path) return
     for (const { type, name } of tx.index.users({ type: 'file', name: after.name })) {
@@ -188,7 +187,6 @@ export const file: ObjectType<FileDoc> = {
   }
 }
 
-/** Names of files, each once. */
 const attached: FieldType<readonly string[]> = {
   ...names,
   expected: `a list of names of files, each once, ${mostAttached} at most`,
@@ -199,7 +197,7 @@ const attached: FieldType<readonly string[]> = {
   }
 }
 
-/** The files that a group or a node names. */
+/** The field of a group or node for its files. */
 export const attachedFiles = {
   name: 'files',
   type: attached,
@@ -208,7 +206,7 @@ export const attachedFiles = {
   meaning: "files that svcd renders for it; a node has its group's as well"
 } as const
 
-/** Two files of one group or node cannot stand in one place; throws 400, its message begins with `title`. */
+/** Throws 400 if two files of one group or node have the same path; the message begins with `title`. */
 export function checkAttached(view: View, files: readonly string[] = [], title: string): void {
   const at = new Map<string, string>()
   for (const name of files) {
@@ -223,13 +221,13 @@ export function checkAttached(view: View, files: readonly string[] = [], title: 
   }
 }
 
-/** A file of a node, and who names it. */
+/** A file of a node, and the level that names it. */
 export interface FileInForce {
   readonly file: FileDoc
   readonly source: 'group' | 'node'
 }
 
-/** The files of a node whose group is `group`, by path: a node's own takes the place of its group's (rules 4.25). */
+/** Returns the files of a node in `group`, by path; a node's own file replaces its group's (rules 4.25). */
 export function filesInForce(
   view: View,
   node: { readonly files?: readonly string[] },

@@ -48,7 +48,7 @@ declare module '../docs.js' {
   }
 }
 
-/** A group of nodes: what it sets, its nodes inherit; its interfaces, they have. */
+/** A group of nodes, which inherit its settings and interfaces. */
 export const group: ObjectType<GroupDoc> = {
   type: 'group',
   title: 'group',
@@ -79,7 +79,7 @@ export const group: ObjectType<GroupDoc> = {
     yield () => checkAttached(view, doc.files, title)
     yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
   },
-  /** A group's image and tag must suit the members that inherit one of them (rules 1.2). */
+  /** Checks image and tag for the members that inherit one of them (rules 1.2). */
   *checkChange(tx, before, after, cluster) {
     if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
     for (const name of tx.index.members(after.name)?.all.values ?? []) {
@@ -98,7 +98,7 @@ function* put(
   renames: Renames = new Map()
 ): Generator<void> {
   tx.put('group', after.name, after)
-  // Most changes of a group are none of its interfaces: its members are left alone then.
+  // Most changes leave the interfaces alone, and then the members too.
   if (!before || isDeepStrictEqual(before.interfaces, after.interfaces)) return
   for (const { interface: name, network } of after.interfaces ?? [])
     if (network !== undefined && !tx.get('network', network))
@@ -111,7 +111,7 @@ function* put(
     yield
     const node = tx.get('node', name)
     if (!node) continue
-    // A node on which the interface was deleted has none to rename, and does not get it under the new name either.
+    // A node without the deleted interface must not get it back under its new name.
     const { removed = [] } = node
     const renamed = withRenamed(
       { ...node, removed: removed.map(one => renames.get(one) ?? one) },

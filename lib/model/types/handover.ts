@@ -14,7 +14,7 @@ const fields = [
   { name: 'from', type: freeText, meaning: 'source address of the request' }
 ] as const satisfies Table
 
-/** What is kept of one node that was released, or that changed hands at a console (rules 4.23). */
+/** The record of a node that was released, or that changed hands at a console (rules 4.23). */
 export type HandoverDoc = { readonly name: string } & Stored<typeof fields>
 
 declare module '../docs.js' {
@@ -23,10 +23,10 @@ declare module '../docs.js' {
   }
 }
 
-/** The handing over of one node, by its name. */
+/** The handover records of nodes, by name. */
 export const handover: AttachedType<HandoverDoc> = { title: 'handover of node', fields }
 
-/** It follows a node to its new name, and goes with a node that is deleted. */
+/** Moves the record along with a renamed node, or removes it with a deleted one. */
 export function moveHandover(tx: Tx, name: string, to?: string): void {
   const doc = tx.get('handover', name)
   if (!doc) return

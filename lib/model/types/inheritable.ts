@@ -12,7 +12,7 @@ import {
   type Table
 } from '../field.js'
 
-/** Of the BMC: first in a group and a node alike. */
+/** Fields of the BMC, which come first in groups and nodes. */
 export const bmcFields = [
   flag('setupbmc', false, 'sets up the BMC while installing'),
   {
@@ -24,7 +24,7 @@ export const bmcFields = [
   }
 ] as const satisfies Table
 
-/** What is installed and how the node boots: up to the comment of a group, after the comment of a node. */
+/** Fields for installation and boot: before a group's comment, after a node's. */
 export const installFields = [
   { name: 'domain', type: domain, inherited: 'group', meaning: 'DNS domain of the host name' },
   { name: 'osimage', type: objectName, refers: 'osimage', inherited: 'group', meaning: 'OS image' },
@@ -44,7 +44,7 @@ export const installFields = [
   flag('localinstall', false, 'installs a boot loader on the disk')
 ] as const satisfies Table
 
-/** What the node is for, and how its image gets there. */
+/** Roles, and the way an image is fetched. */
 export const provisionFields = [
   { name: 'roles', type: nameList, inherited: 'group', meaning: 'comma-separated roles' },
   {
@@ -70,7 +70,7 @@ export const provisionFields = [
   }
 ] as const satisfies Table
 
-/** Last in a group, with the BMC in a node. */
+/** The last field of a group; in a node it is with the BMC fields. */
 export const unmanagedBmcUsers = {
   name: 'unmanaged_bmc_users',
   type: oneOf('disable', 'delete'),
@@ -78,14 +78,14 @@ export const unmanagedBmcUsers = {
   meaning: 'what happens to other users of the BMC; empty keeps them'
 } as const
 
-/** Behind the fields of the interface's tables. */
+/** Follows the fields that the contract lists. */
 export const netbootOnce = flag(
   'netboot_once',
   false,
   'sets `netboot` of the node to false when an installation with `localinstall` is completed'
 )
 
-/** Not inherited but appended: to those of the image, the node's after its group's (rules 4.2). */
+/** Not inherited but appended: image, then group, then node (rules 4.2). */
 export const ownKernelOptions = {
   name: 'kerneloptions',
   also: ['kernopts'],
@@ -94,7 +94,7 @@ export const ownKernelOptions = {
   meaning: "kernel options that follow those of the image; a node's follow its group's"
 } as const
 
-/** The fields that a node takes from its group, and some a group from the cluster (rules 3.3). */
+/** The fields that nodes inherit from their group, and some groups from the cluster (rules 3.3). */
 export const inheritable = [
   ...bmcFields,
   ...installFields,

@@ -15,7 +15,7 @@ const options = {
   meaning: 'words such as mtu=9000; docs/interfaces.md lists them'
 } as const
 
-/** An interface as a node holds it (rules 1.9, 3.14). */
+/** The fields of a node's interface (rules 1.9, 3.14). */
 export const interfaceFields = [
   name,
   network,
@@ -24,12 +24,11 @@ export const interfaceFields = [
   options
 ] as const satisfies Table
 
-/** An interface as a group holds it: without an address. */
+/** The fields of a group's interface, which has no addresses. */
 export const groupInterfaceFields = [name, network, options] as const satisfies Table
 
-/** A stored interface entry. */
 export type InterfaceDoc = Stored<typeof interfaceFields> & {
-  /** The node brought it itself and keeps it when its group changes. */
+  /** Not from the group: kept when the group changes. */
   readonly own?: boolean
 }
 

@@ -52,7 +52,7 @@ const fields = [
   { name: 'routes', type: routes, meaning: 'static routes through gateways in this network' }
 ] as const satisfies Table
 
-/** A name of its own in the zone of a network: of an address, or an alias of another name (rules 10.15). */
+/** A DNS record in the zone of a network: an address or an alias (rules 10.15). */
 export const recordFields = [
   { name: 'host', type: recordName, required: true, meaning: 'name in the zone of the network' },
   { name: 'ipaddress', type: address, meaning: 'address that it is the name of' },
@@ -81,7 +81,7 @@ declare module '../docs.js' {
   }
 }
 
-/** An IPv4 network: interfaces and devices have their addresses in one. */
+/** An IPv4 network, for the addresses of interfaces and devices. */
 export const network: ObjectType<NetworkDoc> = {
   type: 'network',
   title: 'network',
@@ -92,7 +92,7 @@ export const network: ObjectType<NetworkDoc> = {
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
   listed: ({ dns_records = [] }) => dns_records.map(({ host }) => `record/${host}`),
-  // The range belongs to a network that serves DHCP; elsewhere it is only kept (rules 1.4).
+  // The range is shown only for a network that serves DHCP, and kept for others (rules 1.4).
   leavesOut: doc => [
     ...(doc.dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
     ...(['shared_with', 'dns', 'type', 'zone', 'routes'] as const).filter(name => !doc[name])
@@ -103,7 +103,7 @@ export const network: ObjectType<NetworkDoc> = {
     yield () => checkRoutes(doc, title)
     yield () => checkRecords(view, doc, title, cluster)
   },
-  /** A changed prefix must still hold the addresses of the devices on the network (rules 3.6). */
+  /** Checks that a new prefix still holds all addresses of the network (rules 3.6). */
   *checkChange(tx, before, { name, ...after }) {
     if (before.network === after.network && before.gateway === after.gateway) return
     for (const user of tx.index.users({ type: 'network', name })) {
@@ -115,7 +115,7 @@ export const network: ObjectType<NetworkDoc> = {
   }
 }
 
-/** A router has to be reached without another one, and a destination has one (rules 3.20). */
+/** Refuses a router outside the network and a second route to one destination (rules 3.20). */
 function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void {
   const seen = new Set<string>()
   for (const route of routes) {
@@ -134,10 +134,10 @@ function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void 
   }
 }
 
-/** So many names of its own a network may have. */
+/** DNS records of one network. */
 export const MOST_RECORDS = 1000
 
-/** The names of a network's own are not those of its devices, and lead somewhere (rules 10.15). */
+/** Refuses records with the name of a device or controller, and aliases of aliases (rules 10.15). */
 function checkRecords(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
   const { name, dns_records: records = [] } = network
   const count = records.length
@@ -173,7 +173,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
       )
   }
   const hosts = new Set(records.map(({ host }) => host))
-  // Names of nodes are in lower case, as those of records are.
+  // Names of nodes and records are in lower case.
   for (const type of ['node', 'switch', 'otherdev'] as const)
     for (const device of type === 'node' ? hosts : view.names(type)) {
       const host = device.toLowerCase()
@@ -188,7 +188,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
     }
 }
 
-/** What a network keeps (rules 3.13). */
+/** Checks the fields of a network against each other (rules 3.13). */
 function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: ClusterSettings): void {
   const range = parsePrefix(network.network)
   if (!range) throw badRequest(`${title}: field "network" is missing`, 'missing-field')
@@ -229,14 +229,14 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
     throw badRequest(`${title}: field "dhcp" needs "dhcp_range_begin" and "dhcp_range_end"`, 'invalid-range')
   if (begin !== undefined && end !== undefined && begin > end)
     throw badRequest(
-      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ${network.dhcp_range_end}`,
-      'invalid-range'
+      `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ` +
+        `${network.dhcp_range_end}`
     )
   if (begin === undefined || end === undefined) return
   for (const [address, controller] of controllerAddresses(cluster))
     if (address >= begin && address <= end)
       throw badRequest(
-        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, the address of controller ${controller}`,
-        'address-taken'
+        `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, ` +
+          `the address of controller ${controller}`
       )
 }

@@ -142,14 +142,13 @@ declare module '../docs.js' {
   }
 }
 
-/** What stays with the machine when a node is cloned: a clone is another machine (rules 3.2). */
+/** Fields of the machine that a clone, another machine, does not get (rules 3.2). */
 const machineFields = [
   ...['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256'],
   'rescue'
 ]
 const secrets = ownsSecrets('node')
 
-/** A machine of the cluster. */
 export const node: ObjectType<NodeDoc> = {
   type: 'node',
   title: 'node',
@@ -182,7 +181,7 @@ export const node: ObjectType<NodeDoc> = {
     const after = withNodeRenamed(tx, asked, renames, over)
     const moved = before?.group !== after.group
     const group = groupOf(tx, after)
-    // On a new node, what the request names of its group comes before the rest of the group: in the list, and for an address.
+    // A new node takes the group's interfaces that the request names first: in the list and for addresses.
     const ofGroup = new Set(before ? [] : group?.interfaces?.map(entry => entry.interface))
     const named = given.interfaces.filter(entry => ofGroup.has(entry.interface))
     const begun = named.length > 0 ? mergeNodeInterfaces(changing, after, named) : after
@@ -230,8 +229,8 @@ export const node: ObjectType<NodeDoc> = {
 }
 
 /**
- * A node that was read and is posted to another group: entries as they were read are no wish to keep what the move
- * drops (rules 1.11).
+ * Drops entries that are unchanged since they were read: when a node moves to another group, they are no
+ * request to keep what the move drops (rules 1.11).
  */
 function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfaces'] {
   const shown = interfacesInForce(before, groupOf(view, before))
@@ -247,7 +246,7 @@ function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfac
   })
 }
 
-/** The node with the MAC that the request gives to its provision interface (rules 3.9). */
+/** Sets the MAC that the request gives to the provision interface (rules 3.9). */
 function withMacaddr(
   { tx, cluster }: Changing,
   before: NodeDoc | undefined,
@@ -257,13 +256,13 @@ function withMacaddr(
   const mac = given.values.get('macaddr')
   if (mac === undefined) return node
   const { settings, provision } = effectiveNode(tx, node, cluster)
-  // As it was read it is no wish, whichever interface the node is provisioned over now.
+  // A MAC that was read and sent back is no request, whichever interface provisions the node now.
   const wasRead = before && given.readBack ? effectiveNode(tx, before, cluster).provision : provision
   if (mac === (provision?.macaddress ?? null) || mac === (wasRead?.macaddress ?? null)) return node
   return withMac(node, settings.provision_interface, mac === null ? null : String(mac))
 }
 
-/** A node that was read and is posted to be cloned: what it says of the machine is no wish for the clone. */
+/** Drops unchanged fields of the source's machine from a body that was read: a clone is another machine. */
 function withoutMachine(given: Given, source: NodeDoc): Given {
   const fields: Readonly<Record<string, unknown>> = source
   const values = new Map(given.values)
@@ -283,14 +282,14 @@ function withoutMachine(given: Given, source: NodeDoc): Given {
   return { ...given, values, interfaces }
 }
 
-/** Voids the tokens a node name was given so far: they do not pass to a later node of that name (rules 4.8). */
+/** Revokes all tokens of a node name, so that a later node of that name cannot use them (rules 4.8). */
 function revoke({ tx, now }: Changing, name: string, renamed?: string): void {
   const generation = generationOf(tx, name) + 1
   tx.put('revoked', name, { name, at: now, generation, ...(renamed === undefined ? {} : { renamed }) })
 }
 
-/** The number that a token of this node name carries now: it rises when the tokens so far become void. */
+/** Returns the generation of a node name, which its tokens carry; each revocation increments it. */
 export const generationOf = (view: View, name: string): number => view.get('revoked', name)?.generation ?? 0
 
-/** Marks the name of a node whose tokens were voided. */
+/** The names of nodes whose tokens were revoked. */
 export const revoked: AttachedType<RevokedDoc> = { title: 'revoked', fields: revokedFields }

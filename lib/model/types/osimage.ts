@@ -28,7 +28,8 @@ const fields = [
     type: objectName,
     default: 'redhat',
     meaning:
-      'kind of Linux in the image, which decides its network files: redhat, rocky, fedora, suse and so on: NetworkManager; ubuntu: netplan; debian and others: what the image has'
+      'kind of Linux in the image, which decides its network files: redhat, rocky, fedora, suse ' +
+      'and so on: NetworkManager; ubuntu: netplan; debian and others: what the image has'
   },
   { name: 'path', type: path, meaning: 'image directory' },
   { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
@@ -75,7 +76,7 @@ const hidden = [
 
 export type OsimageDoc = { readonly name: string } & Stored<typeof fields> & Stored<typeof hidden>
 
-/** A tag pins the files an image had; it is named `<osimage>:<tag>` (rules 1.2). */
+/** A tag pins the files that an image had; its name is `<osimage>:<tag>` (rules 1.2). */
 export const tagFields = [
   { name: 'osimage', type: objectName, required: true, meaning: 'its image' },
   { name: 'tag', type: objectName, required: true, meaning: 'its name' },
@@ -94,10 +95,7 @@ export const tagFields = [
 
 export type OsimagetagDoc = { readonly name: string } & Stored<typeof tagFields>
 
-/**
- * What svcd packed, named by its image file: who names the file finds its checksum here, and the sweep what to remove
- * when nobody does.
- */
+/** A pack, named by its image file: the checksum, and the files that the sweep removes when unreferenced. */
 const packFields = [
   { name: 'osimage', type: objectName, required: true, meaning: 'name that its image had then' },
   { name: 'sha256', type: sha256, required: true, meaning: 'checksum of the file' },
@@ -114,18 +112,18 @@ const packFields = [
 
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>
 
-/** How the names of all files begin that were made for a pack, also that of a kernel that its image had before. */
+/** Returns the prefix of all file names made for a pack, including an earlier kernel of its image. */
 export const stemOf = ({ osimage, sha256 }: PackDoc): string => `${osimage}-${sha256.slice(0, 12)}-`
 
-/** Whether svcd made this kernel or initramfs with that pack. */
+/** Whether svcd made a kernel or initramfs with this pack. */
 export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
   file === pack.kernelfile || file === pack.initrdfile || file.startsWith(stemOf(pack))
 
-/** The same of any pack. */
+/** Whether svcd made a kernel or initramfs with any pack. */
 export const isBootFileOfPacks = (view: View, file: string): boolean =>
   view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
 
-/** The pack of an image before another one of it, by their times; undefined where it is not kept. */
+/** Returns the previous pack of the same image by time; undefined if it is not kept. */
 export function packBefore(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
   const older = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
   return older
@@ -133,10 +131,7 @@ export function packBefore(view: View, { osimage, time }: PackDoc): PackDoc | un
     .reduce<PackDoc | undefined>((last, pack) => (last && last.time > pack.time ? last : pack), undefined)
 }
 
-/**
- * A directory right below `[image] directory` that belongs to an image (rules 3.12, 9.1). Renaming the image changes
- * `osimage` along.
- */
+/** A directory of an image right below `[image] directory` (rules 3.12, 9.1). `osimage` follows a rename. */
 const treeFields = [
   {
     name: 'at',
@@ -166,7 +161,7 @@ declare module '../docs.js' {
   }
 }
 
-/** What nodes install: a kernel, an initramfs and a packed image. */
+/** A kernel, an initramfs and a packed image, which nodes install. */
 export const osimage: ObjectType<OsimageDoc> = {
   type: 'osimage',
   title: 'OS image',
@@ -175,7 +170,7 @@ export const osimage: ObjectType<OsimageDoc> = {
   unique: ['controller'],
   newName: ['newosimage'],
   namelessCode: 404,
-  // svcd derives it.
+  // Derived by svcd.
   dropped: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
   ...named,
   files: doc => doc,
@@ -205,7 +200,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
     if (order === 1 && holders(view, tag)[0]?.name !== name)
       yield `another image has the first place ("order": 1) for tag ${tag}`
   },
-  /** Nobody may use a tag that goes. Those that set it are named, and not the nodes that have it from their group. */
+  /** Refuses to remove a tag in use. The message names groups, not the nodes that inherit it from them. */
   checkRemoved(tx, { osimage, tag }, cluster) {
     const users: string[] = []
     const groups = new Set<string>()
@@ -222,24 +217,24 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
   }
 }
 
-/** A pack serves the file that it is named like, and the kernel and initramfs that were packed with it. */
+/** A pack, which has its image file, and the kernel and initramfs that were packed with it. */
 export const pack: AttachedType<PackDoc> = {
   title: 'pack',
   fields: packFields,
   files: doc => ({ ...doc, imagefile: doc.name })
 }
 
-/** The directory of an image. */
+/** The records of image directories. */
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
 
-/** The directory of an image: its `path`, else the one in `[image] directory` with its name (rules 9.1). */
+/** Returns the directory of an image: `path`, else its name below `[image] directory` (rules 9.1). */
 export const meantTree = (directory: string, { name, path }: OsimageDoc): string =>
-  // A slash at the end means nothing.
+  // A final slash has no meaning.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
 /**
- * What is wrong with the directories that a change gives to images: two images share one only if both name it (rules
- * 9.1). Images that shared one before the change may go on.
+ * Yields the images that a change puts into another image's directory: sharing needs a `path` on both (rules
+ * 9.1). Images that shared one before may go on.
  */
 export function* treeProblems(
   tx: Tx,
@@ -263,7 +258,7 @@ export function* treeProblems(
   }
 }
 
-/** The images that a change creates, or gives another directory, or the same one in another way. */
+/** Yields images that are new or whose directory changes, or the way in which it is named. */
 function* movedImages(tx: Tx, directory: string): Generator<string> {
   for (const { type, name, before, after } of tx.changes()) {
     if (type !== 'osimage' || !after) continue
@@ -276,19 +271,19 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
   }
 }
 
-/** The records of directories that belong to an image. */
+/** Returns the directories of an image. */
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
   [...view.names('tree')].flatMap(name => {
     const tree = view.get('tree', name)
     return tree?.osimage === osimage && !tree.abandoned ? [tree] : []
   })
 
-/** The directories of an image are those of its new name (rules 3.12). */
+/** Moves the directories of an image to its new name (rules 3.12). */
 function renameTrees(tx: Tx, from: string, to: string): void {
   for (const tree of treesOf(tx, from)) tx.put('tree', tree.name, { ...tree, osimage: to })
 }
 
-/** An image is gone: what svcd made for it is to be removed, the rest is forgotten (rules 3.12). */
+/** Marks directories that svcd made for a deleted image for removal, and forgets the others (rules 3.12). */
 function abandonTrees(tx: Tx, osimage: string): void {
   for (const tree of treesOf(tx, osimage))
     if (tree.at === undefined) tx.remove('tree', tree.name)

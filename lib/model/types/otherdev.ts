@@ -16,7 +16,6 @@ declare module '../docs.js' {
   }
 }
 
-/** A device that is neither node nor switch, and has an address. */
 export const otherdev: ObjectType<OtherdevDoc> = {
   type: 'otherdev',
   title: 'other device',

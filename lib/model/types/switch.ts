@@ -20,7 +20,7 @@ declare module '../docs.js' {
   }
 }
 
-/** A switch: asked for the port of an unknown machine (rules 4.18). */
+/** A switch, which svcd asks for the port of an unknown machine (rules 4.18). */
 export const switches: ObjectType<SwitchDoc> = {
   type: 'switch',
   title: 'switch',

@@ -1,10 +1,10 @@
 # Messages, failures and the end of the run. `complain` keeps its text in a file, because it is often
 # called in a subshell, and the report of the failed step needs it.
 
-# The place of what must not vanish when a script mounts a disk on $_TMP.
+# Holds what must survive when a script mounts a disk on $_TMP.
 _RUN=/svcrun
 
-# While the output of a step is copied, this fd leads to the console.
+# While the output of a step is copied, this descriptor leads to the console.
 _CAPTURED=''
 
 log() {
@@ -12,7 +12,7 @@ log() {
   note "$*"
 }
 
-# A line for the log of the installation. What is copied gets there by itself.
+# Writes a line to the log of the installation. While output is copied, it arrives there anyway.
 note() {
   [ -n "$_CAPTURED" ] || printf 'svc: %s\n' "$*" >> "$_RUN/log"
 } 2>/dev/null
@@ -23,13 +23,13 @@ complain() {
   printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
 }
 
-# The last line that a failed program printed, short and without control characters: for a reason.
+# Prints the last line of a failed program as a reason: short, without control characters.
 last_words() {
   printf '%.200s' "$(printf '%s\n' "$1" | sed '/^[[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037\177')"
 }
 
-# Full path of a program. A busybox shell prefers its own applets to the programs in PATH (its tar to GNU
-# tar), so PATH is searched by hand first.
+# Prints the full path of a program. PATH is searched by hand, because a busybox shell prefers its own applets
+# (its tar to GNU tar).
 program() (
   name=$1
   IFS=:
@@ -56,13 +56,13 @@ find_decoder() {
   fi
 }
 
-# Base64 text to bytes on standard output.
+# Decodes base64 to standard output.
 decode() {
   if [ -z "$DECODE" ]; then
     complain 'no base64 decoder: base64, openssl or python3 is needed'
     return 1
   fi
-  # Some decoders skip what is not base64 and say nothing.
+  # Some decoders silently skip characters that are not base64.
   case $1 in
     *[!A-Za-z0-9+/=[:space:]]*)
       complain 'a text is not base64'
@@ -73,7 +73,7 @@ decode() {
   printf '%s' "$1" | tr -d ' \t\r\n' | $DECODE
 }
 
-# Makes the directories of the run, and removes what an earlier run that failed has left on this machine.
+# Makes the directories of the run, and removes those of an earlier run that failed.
 init() {
   umask 022
   mkdir -p "$_TMP" "$_SYSTEMROOT" && memory_files || return 1
@@ -98,15 +98,15 @@ run_step() {
   "$@" || exit 1
 }
 
-# The one place where a failed run is reported, whatever ended it.
+# Reports every failed run, whatever ended it.
 on_exit() {
   exit_status=$?
   trap - 0
-  # The signals are handled, not ignored: programs that are started from here would go on ignoring them.
+  # Signals are handled, not ignored: programs started from here would inherit the latter.
   trap : HUP INT TERM
   script_end 2>/dev/null
   if [ -n "$_CAPTURED" ]; then
-    # Some shells have undone the redirection by now.
+    # Some shells have already undone the redirection.
     if (: >&9) 2>/dev/null; then
       exec >&9 2>&9
     fi
@@ -118,7 +118,7 @@ on_exit() {
     exit_said=$(said_words 2>/dev/null)
     log "FAILED in step $_STEP${exit_reason:+: $exit_reason}"
     exit_reason="installer.failed: $_STEP$(printf '%.400s' "${exit_reason:+: $exit_reason}")"
-    # A state has 1024 characters at most, and the end of the output tells most.
+    # A state has at most 1024 characters, and the end of the output is the most useful part.
     exit_room=$((1000 - $(printf '%s' "$exit_reason" | wc -c)))
     status_update "$exit_reason${exit_said:+; it printed: $(printf '%s' "$exit_said" | tail -c "$exit_room")}"
     printf '' > "$_TMP/failed"

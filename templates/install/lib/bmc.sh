@@ -23,7 +23,7 @@ bmc_modules() {
   fi
 }
 
-# bmc WHAT WORDS...: runs one ipmitool command. When it fails, WHAT is told as the reason, and never the values.
+# bmc WHAT WORDS...: runs one ipmitool command. A failure reports WHAT, never the values.
 bmc() {
   bmc_what=$1
   shift
@@ -32,8 +32,8 @@ bmc() {
   return 1
 }
 
-# The command is in a file, because the process list shows arguments. ipmitool splits the line at blanks and ends it
-# at a #, even inside quotes, so text is given to it as numbers.
+# The command is in a file, because the process list shows arguments. ipmitool splits the line at blanks and
+# ends it at a #, even inside quotes, so texts are passed as numbers.
 bmc_run() {
   rm -f "$_TMP/ipmitool"
   (umask 077 && printf '%s\n' "$*" > "$_TMP/ipmitool") || return 1
@@ -43,7 +43,7 @@ bmc_run() {
   return "$bmc_status"
 }
 
-# bmc_bytes SIZE TEXT: the bytes of a text as numbers, filled up with zeros.
+# bmc_bytes SIZE TEXT: prints the bytes of a text as numbers, padded with zeros.
 bmc_bytes() (
   size=$1
   # shellcheck disable=SC2046 # a list of numbers
@@ -60,7 +60,7 @@ bmc_length() (
   printf '%s' "$#"
 )
 
-# The users of the BMC, one on each line: slot, comma, name, comma, rights.
+# Prints the users of the BMC, one per line: slot, comma, name, comma, rights.
 bmc_users() {
   bmc_run user list "$BMC_MGMTCHANNEL" 2>/dev/null
 }
@@ -74,7 +74,7 @@ bmc_user() {
     complain 'the BMC user name is longer than 16 characters'
     return 1
   fi
-  # IPMI 2.0 stores up to 20 bytes, and has to be told when there are more than 16.
+  # IPMI 2.0 stores up to 20 bytes, and must be asked to store more than 16.
   bmc_size=16
   bmc_slot=$BMC_USERID
   if [ "$(bmc_length "$BMC_PASSWORD")" -gt 16 ]; then
@@ -93,8 +93,8 @@ bmc_user() {
     bmc 'enable the user' user enable "$BMC_USERID"
 }
 
-# Some BMCs refuse a name that is taken, even by the same slot. A name that another slot has can be used only where
-# other users are to be deleted.
+# Some BMCs refuse a name that is taken, even by the same slot. A name of another slot can be used only if
+# other users are deleted.
 bmc_name() {
   bmc_users > "$_TMP/bmc_users"
   bmc_taken=''
@@ -109,7 +109,7 @@ bmc_name() {
     "$(bmc_bytes 16 "$BMC_USERNAME")"
 }
 
-# Keeps, disables or deletes the users that svcd does not manage. User 1 is the BMC's own anonymous one.
+# Keeps, disables or deletes the users that svcd does not manage. User 1 is the BMC's anonymous one.
 bmc_other_users() {
   case $BMC_UNMANAGED in
     disable | delete) ;;

@@ -1,7 +1,7 @@
-# The initramfs of a system on the node's own disk. The one that the pack built is for machines of any kind: the node has just
-# booted it. It is built anew, on the node and inside the image, where the root file system lies on LVM or RAID, where a script
-# has changed what it is made of, and where the image has none: for the kernel of the image alone, if that is known. svcd's
-# part in it does nothing without root=svc.
+# Provides the initramfs of a system on the node's own disk. The packed one, which the node has just booted,
+# suits any machine. A new one is built inside the image if the root file system is on LVM or RAID, if a
+# script has changed its sources, or if the image has none; for the image's kernel alone if that is known.
+# svcd's part of it is inactive without root=svc.
 
 boot_initramfs() {
   set -- "$_SYSTEMROOT"/boot/vmlinu?-*
@@ -31,12 +31,12 @@ initramfs_packed() {
     *-"${initramfs_file##*/}":*) ;;
     *) return 1 ;;
   esac
-  # Without it initramfs-tools takes each check of the root file system for failed: an older svcd left it out.
+  # Without logsave initramfs-tools takes each check of the root for failed; an older svcd left it out.
   if image_program logsave && ! program logsave >/dev/null; then
     return 1
   fi
   [ -s "$_SYSTEMROOT$initramfs_file" ] && program find >/dev/null && [ -z "$(
-    # A directory tells of files that came with a time of their own.
+    # The time of a directory reveals files that kept an old time of their own.
     cd "$_SYSTEMROOT/etc" && find initramfs-tools dracut.conf dracut.conf.d modprobe.d modules mdadm udev/rules.d \
       "../lib/modules/$SVC_KERNELVERSION" -newer "$_TMP/unpacked" 2>/dev/null
     grep '^[^#]' crypttab 2>/dev/null
@@ -59,7 +59,7 @@ initramfs_make() {
   fi
 }
 
-# The path of the initramfs under the name that the distribution uses; GRUB looks for all three names.
+# Prints the path of the initramfs by the distribution's naming; GRUB looks for all three names.
 initramfs_name() {
   for initramfs_file in "initramfs-$1.img" "initrd-$1" "initrd.img-$1"; do
     if [ -f "$_SYSTEMROOT/boot/$initramfs_file" ]; then

@@ -1,7 +1,7 @@
-# The image's own GRUB puts a boot loader on the node's disk. Under EFI it goes to the path that every firmware tries.
-# No boot entry is made, because an entry would come before the network in the boot order.
+# Installs the image's own GRUB on the node's disk. Under EFI it goes to the path that every firmware tries.
+# No boot entry is made: it would precede the network in the boot order.
 
-# For a node without a partscript: no disk is erased unless somebody asked for it. A prescript may have mounted one.
+# Without a partscript no disk is erased unless it was asked for. A prescript may have mounted one.
 partition_needed() {
   if ! mount_source "$_SYSTEMROOT" >/dev/null; then
     complain "localinstall needs a partscript that mounts a disk on $_SYSTEMROOT"
@@ -18,7 +18,7 @@ bootloader() {
     complain 'the image holds neither grub2-install nor grub-install'
     return 1
   fi
-  # An image that was made from a container has its kernel beside the modules alone, where GRUB does not look.
+  # An image made from a container has its kernel only beside the modules, where GRUB does not look.
   if ! ls "$_SYSTEMROOT"/boot/vmlinu* >/dev/null 2>&1 &&
     boot_kernel=$(image_file "/usr/lib/modules/$SVC_KERNELVERSION/vmlinuz"); then
     mkdir -p "$_SYSTEMROOT/boot" && cp "$boot_kernel" "$_SYSTEMROOT/boot/vmlinuz-$SVC_KERNELVERSION" || return 1
@@ -89,8 +89,8 @@ bootloader_efi() {
   fi
 }
 
-# For images that hold the distribution's signed loaders in the directory $1 (RHEL and its relatives). The fallback
-# loader is removed: if it lay beside the shim, the shim would start it, and it would make boot entries.
+# For images with the distribution's signed loaders in the directory $1 (RHEL and its relatives). The fallback
+# loader is removed: the shim would start it, and it would make boot entries.
 bootloader_signed() {
   if ! boot_uuid=$(in_image "$boot_prefix-probe" --target=fs_uuid /boot) ||
     ! boot_path=$(in_image "$boot_prefix-mkrelpath" "/boot/$boot_prefix"); then
@@ -109,7 +109,7 @@ bootloader_signed() {
   fi
 }
 
-# Firmware knows no RAID: the other disks that hold /boot have EFI system partitions of their own, which get the same files.
+# Firmware knows no RAID: the other disks that hold /boot get copies on their own EFI partitions.
 bootloader_copies() {
   copies_done=$(disks_of /boot/efi)
   for copies_disk in $(root_disks); do
@@ -165,7 +165,7 @@ bootloader_bios() {
   fi
 }
 
-# A device has / in sysfs as ! (cciss!c0d0).
+# sysfs replaces / in device names with ! (cciss!c0d0).
 block_name() {
   printf '%s' "${1#/dev/}" | tr / '!'
 }
@@ -174,8 +174,8 @@ block_node() {
   printf '/dev/%s' "$1" | tr '!' /
 }
 
-# Names what the block device at $1 in sysfs lies on: each disk, as "disk NAME", and the programs that what lies between needs.
-# Partitions, arrays, volume groups and encryption are looked through; a disk with several paths is the mapping of them.
+# Prints what the block device $1 in sysfs lies on: each disk as "disk NAME", and the programs that the layers
+# between need. A disk with several paths counts as its mapping.
 layers() (
   path=$(cd -P "$1" 2>/dev/null && pwd -P) || exit 0
   if [ -e "$path/partition" ]; then
@@ -198,7 +198,7 @@ layers() (
   fi
 )
 
-# The layers of the file system that is mounted at $1 of the image. One of btrfs may have several devices.
+# Prints the layers of the file system mounted at $1 of the image; btrfs may have several devices.
 layers_of() (
   source=$(mount_source "$_SYSTEMROOT$1") || exit 1
   name=$(readlink -f "$source") || name=$source
@@ -219,12 +219,12 @@ layers_of() (
   } | sort -u
 )
 
-# The disks that hold the file system at $1 of the image.
+# Prints the disks that hold the file system at $1 of the image.
 disks_of() {
   layers_of "$1" | sed -n 's|^disk ||p'
 }
 
-# The disks that hold /boot: each gets a boot loader, so that the node starts without the others too.
+# Prints the disks that hold /boot. Each gets a boot loader, so the node starts without the others too.
 root_disks() {
   root_disks=$(disks_of /boot)
   root_disks=${root_disks:-$(disks_of '')}

@@ -1,7 +1,7 @@
-# What is needed to work on disks that were used before.
+# Prepares disks that were used before.
 
 # shellcheck disable=SC2031 # in_image has a PATH of its own
-# Gives scripts the program svc_wipe, which is a text of its own. It lies outside of $_TMP, where a script may mount a disk.
+# Gives scripts the program svc_wipe. It lies outside $_TMP, where a script may mount a disk.
 give_programs() {
   mkdir -p "$_RUN" && chmod 700 "$_RUN" && svc_wipe_text > "$_RUN/svc_wipe" && chmod 700 "$_RUN/svc_wipe" || return 1
   case :$PATH: in
@@ -10,7 +10,7 @@ give_programs() {
   esac
 }
 
-# udev assembles an old RAID and activates old volume groups, and a disk that is in use cannot be partitioned.
+# udev assembles old RAIDs and activates old volume groups, and a busy disk cannot be partitioned.
 release_disks() {
   give_programs && sh "$_RUN/svc_wipe" --release >/dev/null 2>&1
 }

@@ -1,5 +1,5 @@
-# The files that svcd renders for the node. The script that places them runs inside the image: no link leads out of it there,
-# and it knows the image's users. The running system has the same script, with a token of its own and a timer.
+# Places the files that svcd renders for the node. The script runs inside the image, so that no link leads out
+# of it and users are the image's. The running system repeats it by a timer, with its own token.
 
 node_files() {
   http_get "/boot/files/$(url_segment "$SVC_NODE")" "$_TMP/files.tar" || return 1
@@ -9,7 +9,7 @@ node_files() {
   files_units || return 1
   image_place /etc/svc/files.tar 600 < "$_TMP/files.tar" && files_tar=$(image_path /etc/svc/files.tar) || return 1
   rm -f "$_TMP/files.tar"
-  # An installer may already have mounted what the programs need.
+  # An installer may have mounted already what the programs need.
   if ! mount_source "$_SYSTEMROOT/dev" >/dev/null; then
     chroot_mount || return 1
   fi

@@ -1,8 +1,8 @@
-# /etc/fstab of a system on the node's own disk follows what the partscript has mounted. A line of the image stays if it
-# mounts the same device at the same place. A line for a device that this machine does not have becomes a comment: the
-# image was taken from another machine, and the system would wait for the device and stop.
+# Writes /etc/fstab of a system on the node's disk to match the mounts of the partscript. A line of the image
+# stays if it mounts the same device at the same place. A line for an absent device becomes a comment: it
+# stems from another machine, and the system would wait for the device.
 
-# Lines "device path type options" of the disk file systems mounted for the image; the path is the image's.
+# Prints "device path type options" of each disk file system mounted for the image; the path is the image's.
 disk_filesystems() {
   while read -r disk_source disk_directory disk_type disk_options _; do
     case $disk_source:$disk_directory/ in
@@ -35,8 +35,8 @@ fstab_write() {
   fstab_clean /etc/crypttab 2 600
 }
 
-# For a system without a boot loader of its own: lines of absent devices become comments, and nothing is added. In memory
-# there is no disk of the image.
+# For a system without its own boot loader: turns lines of absent devices into comments, and adds none. In
+# memory, no disk of the image is present.
 fstab_forget() {
   boot_filesystems=$(disk_filesystems)
   [ -z "$boot_filesystems" ] || chroot_mount || return 1
@@ -78,7 +78,7 @@ fstab_judge() (
   fi
   case ${2:-}:${4:-} in
     /dev/*:* | UUID=*:* | LABEL=*:* | PARTUUID=*:* | PARTLABEL=*:* | ID=*:*) found=$(fstab_device "$2") ;;
-    # Swap in a file, and what the host of a virtual machine or another kind of disk has.
+    # Swap in a file, shares of a virtual machine's host, other kinds of disks.
     /*:swap) found=$(image_file "$2") ;;
     *:zfs | *:9p | *:virtiofs | *:vboxsf) found='' ;;
     *) printf '%s\n' "$1" && exit ;;
@@ -100,7 +100,7 @@ fstab_judge() (
   fi
 )
 
-# The device that the first field of a line of fstab means; nothing when this machine does not have it.
+# Prints the device that the first field of a line means; nothing if this machine does not have it.
 fstab_device() {
   case $1 in
     /dev/*) [ ! -e "$1" ] || printf '%s' "$1" ;;
@@ -109,7 +109,7 @@ fstab_device() {
   esac
 }
 
-# Lines for the mounted file systems that no line of the image mounts.
+# Prints lines for mounted file systems that no line of the image mounts.
 fstab_new() {
   while read -r fstab_source fstab_path fstab_type fstab_options; do
     if fstab_mounts "$fstab_source" "$fstab_path"; then
@@ -126,14 +126,14 @@ fstab_new() {
   done
 }
 
-# Firmware knows no RAID: /boot/efi lies on one of the disks that hold /boot. The system starts without that one too.
+# Firmware knows no RAID: /boot/efi is on one of the disks that hold /boot, and optional.
 fstab_spare() {
   case $1:$(root_disks) in
     */efi:*/dev/*/dev/*) printf ',nofail,x-systemd.device-timeout=10s' ;;
   esac
 }
 
-# The swap of the partscript: what is on, and what was made on the disks that hold the image.
+# Prints the active swap, and swap that the partscript made on the disks of the image.
 fstab_swaps() {
   while read -r fstab_swap _; do
     case $fstab_swap in
@@ -157,10 +157,10 @@ fstab_swaps() {
   done
 } 2>/dev/null
 
-# The line of one swap, unless a line of the image has it.
+# Prints the line of one swap, unless the image has it.
 fstab_swap_line() {
   if ! fstab_mounts "$1" none && ! fstab_mounts "$1" swap; then
-    # A file of swap is not found by its UUID.
+    # A swap file has no UUID to find it by.
     case $1 in
       /dev/*) fstab_uuid=$(in_image blkid -s UUID -o value "$1" </dev/null 2>/dev/null) ;;
       *) fstab_uuid='' ;;
@@ -178,7 +178,7 @@ fstab_mounts() (
   done | grep -q yes
 )
 
-# The subvolume of btrfs among mount options, as one more option.
+# Prints the btrfs subvolume of mount options as another option.
 subvolume() (
   set -f
   IFS=,

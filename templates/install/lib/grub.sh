@@ -1,6 +1,6 @@
 # GRUB's configuration in the image: the node's kernel options, without root=svc, and the menu.
 
-# dracut assembles LVM and RAID only when it is told to. Other tools ignore the option.
+# dracut assembles LVM and RAID only if told so; other tools ignore the option.
 boot_options() (
   device=$(mount_source "$_SYSTEMROOT")
   case $device in
@@ -9,7 +9,7 @@ boot_options() (
   printf '%s' "$SVC_KERNELOPTIONS"
 )
 
-# Debian reads a directory after the file. Its cloud image names a partition of its own there.
+# Debian reads a directory after the file. Its cloud image sets a partition of its own there.
 grub_settings() {
   for grub_file in /etc/default/grub "$_SYSTEMROOT"/etc/default/grub.d/*.cfg; do
     grub_forget "${grub_file#"$_SYSTEMROOT"}" || return 1
@@ -21,8 +21,8 @@ grub_settings() {
   fi
 }
 
-# Options of the image that name disks of another machine: the kernel would wait for them.
-# The character before each is kept: an option of another name may end so (rd.luks.root=).
+# Options that name disks of another machine, for which the kernel would wait. The character before each is
+# kept, as the name of another option may end in the same way (rd.luks.root=).
 _DISK_OPTIONS='\([[:blank:]"'"'"'=]\)\(resume\|resume_offset\|root\|rootflags\|rd\.lvm\.[lv][vg]\|rd\.luks\.uuid\|rd\.md\.uuid\)=[^ "'"'"']*'
 
 grub_forget() {
@@ -36,13 +36,13 @@ grub_variables() {
   if [ -n "$grub_options" ]; then
     printf 'GRUB_CMDLINE_LINUX=%s\n' "$(shell_quote "$grub_options")"
   fi
-  # A kernel with a serial console may have no screen, and GRUB's graphics would wait for one for ever.
+  # A kernel with a serial console may have no screen, and GRUB's graphics would wait for it forever.
   case " $grub_options" in
     *' console=ttyS'* | *' console=ttyAMA'*)
       printf 'GRUB_TERMINAL_OUTPUT="${GRUB_TERMINAL_OUTPUT:-console}"\n'
       ;;
   esac
-  # Without entries GRUB itself lists the kernels.
+  # Without entries, GRUB itself lists the kernels.
   if [ "$boot_prefix" = grub2 ] && ! boot_entries; then
     printf 'GRUB_ENABLE_BLSCFG=false\n'
   fi
@@ -64,7 +64,7 @@ grub_config() {
   grub_default
 }
 
-# GRUB boots the newest kernel, unless it is told to boot that of the image. The name of its entry is known once there are entries.
+# Makes GRUB boot the kernel of the image, not the newest one. Entries must exist, as it needs their names.
 grub_default() {
   set -- "$_SYSTEMROOT"/boot/vmlinu?-*
   case $#:$SVC_KERNELVERSION in
@@ -92,8 +92,8 @@ grub_default() {
   fi && in_image "$boot_prefix-mkconfig" -o "/boot/$boot_prefix/grub.cfg"
 }
 
-# Whether the image has boot loader entries (BLS; RHEL and its relatives). They hold the kernel options of the
-# machine that the image was made on, and paths that are wrong if /boot is a file system of its own.
+# Whether the image has boot loader entries (BLS; RHEL and its relatives). They hold kernel options of another
+# machine, and paths that are wrong if /boot is its own file system.
 boot_entries() {
   for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
     if [ -f "$entry_file" ]; then
@@ -110,7 +110,7 @@ boot_entries_update() {
   fi
   entry_path=${entry_path%/}
   entry_options=$(root_options)
-  # For the kernels that are installed later.
+  # For kernels that are installed later.
   printf '%s\n' "$entry_options" | image_place /etc/kernel/cmdline 644 || return 1
   for entry_file in "$_SYSTEMROOT"/boot/loader/entries/*.conf; do
     if [ -f "$entry_file" ] && ! [ -L "$entry_file" ]; then
@@ -119,7 +119,7 @@ boot_entries_update() {
   done
 }
 
-# The arguments of the kernel, with the root file system among them.
+# Prints the kernel arguments, including the root file system.
 root_options() {
   printf '%s\n' "$boot_filesystems" | while read -r root_device root_path _ root_mount; do
     if [ "$root_path" = / ]; then
@@ -143,7 +143,7 @@ boot_entry() {
   done
 }
 
-# A line of a boot loader entry, with its files where GRUB finds them.
+# Prints a line of a boot loader entry with the paths that GRUB sees.
 entry_files() (
   set -f
   # shellcheck disable=SC2086 # words of a line

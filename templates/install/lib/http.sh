@@ -1,5 +1,5 @@
-# Requests to the controller, by curl if it is there, else by wget (busybox or GNU). A request has succeeded when the
-# answer is 2xx and its whole body has arrived.
+# Requests to the controller, by curl or else wget (busybox or GNU). A request succeeds if the answer is 2xx
+# and its whole body arrives.
 
 find_http() {
   _CURL=$(program curl) || _CURL=''
@@ -14,7 +14,7 @@ find_http() {
   esac
 }
 
-# Writes the node's token into a file for curl and GNU wget, because everybody can read arguments in the process list.
+# Writes the node's token to a file for curl and GNU wget, as the process list shows arguments.
 http_secret() {
   if [ -s "$_TMP/http" ]; then
     return 0
@@ -31,8 +31,8 @@ http_secret() {
   return 1
 }
 
-# Runs a command that writes below the path $1, and ends it when it has written nothing for $_STALL seconds. Otherwise a
-# dead connection would hold the node for ever.
+# Runs a command that writes below the path $1, and ends it after $_STALL seconds without a write: a dead
+# connection would hold the node forever.
 watched() {
   watched_path=$1
   shift
@@ -66,10 +66,10 @@ watch_growth() {
   done
 }
 
-# http_curl and http_wget make one request. When it fails, $http_cause says why.
+# http_curl and http_wget make one request. After a failure $http_cause says why.
 http_curl() {
   http_secret || return 1
-  # A .curlrc and brackets in a URL must not change what is asked for. Fewer than 1000 bytes a second are a stall.
+  # A .curlrc and brackets in a URL must not change the request. Below 1000 bytes/s counts as a stall.
   http_said=$("$_CURL" -q -g -s -S ${INSECURE:+"$INSECURE"} -K "$_TMP/http" --connect-timeout 20 \
     --speed-limit 1000 --speed-time "$_STALL" -D "$_TMP/head" -w '\n%{http_code}' "$@" 2>&1)
   http_status=$?
@@ -82,7 +82,7 @@ http_curl() {
   return 1
 }
 
-# Busybox wget takes the token in its arguments alone.
+# Busybox wget takes the token only as an argument.
 http_wget() {
   http_file=$1
   shift
@@ -98,8 +98,8 @@ http_wget() {
   return 1
 }
 
-# Runs a command that asks the controller $SVC_URL, again with the next controller while it ends with 1. The one that gave an
-# answer is asked first from then on.
+# Runs a command that asks the controller $SVC_URL, and repeats it with the next controller while it ends with
+# 1. The first one that answers is asked first from then on.
 ask_controllers() {
   asked_first=$SVC_URL
   while :; do
@@ -120,9 +120,8 @@ ask_controllers() {
   done
 }
 
-# GET a path below the controller's URL into a file below $_TMP; a file that did not arrive whole is removed. What one
-# controller does not give, another one may have. One that has too much to do just now (503 with Retry-After) is asked again,
-# for an hour.
+# GET a path below the controller's URL into a file below $_TMP; an incomplete file is removed. Other
+# controllers are asked after a failure. A busy one (503 with Retry-After) is asked again for an hour.
 http_get() {
   http_waited=0
   http_pause=''
@@ -140,7 +139,7 @@ http_get() {
   done
 }
 
-# From one controller. When it fails, $http_causes says why, after what others have said.
+# Asks one controller. After a failure $http_causes adds why.
 http_get_one() {
   http_get_once "$@" && return 0
   http_full=$(memory_full "$_TMP" "$memory_size")
@@ -149,19 +148,19 @@ http_get_one() {
   http_pause=${http_wait:-$http_pause}
   http_causes="${http_causes:+$http_causes; }$SVC_URL$1$http_full${http_cause:+: $http_cause}"
   if [ -n "$http_full" ]; then
-    # The same from another one would not fit either.
+    # Another controller's copy would not fit either.
     http_pause=''
     return 2
   fi
   return 1
 }
 
-# The head of the answer comes to $_TMP/head. Busybox's wget does not tell the head of a refusal.
+# The head of the answer goes to $_TMP/head. Busybox wget does not show the head of a refusal.
 http_get_once() {
   rm -f "$_TMP/head"
   if [ -n "$_CURL" ]; then
     http_curl -o "$2" "$SVC_URL$1" && return 0
-    # Why it refuses stands in its answer.
+    # The body of a refusal says why.
     case $http_cause in
       'the controller answered '*) http_cause=$http_cause$(refusal "$2") ;;
     esac
@@ -172,20 +171,20 @@ http_get_once() {
   return 1
 }
 
-# The message of a refusal, after a colon.
+# Prints the message of a refusal after a colon.
 refusal() {
   sed -n 's/,"code":"[a-z-]*"}$/}/; s/^{"message":"\(.*\)"}$/: \1/p' "$1" 2>/dev/null | cut -c 1-300 | tr -d '\000-\037\177'
 }
 
-# How many seconds to wait, if the last answer was a 503 that says so.
+# Prints the seconds to wait if the last answer was a 503 that says so.
 retry_after() {
   case $http_cause in
     *503*) sed -n 's/^ *[Rr]etry-[Aa]fter: *\([0-9]\{1,3\}\)[[:space:]]*$/\1/p' "$_TMP/head" 2>/dev/null | tail -n 1 ;;
   esac
 }
 
-# POST a JSON body to a path below the controller's URL. It is tried twice, because a controller that restarts is back
-# within a moment. Where there are several, another one takes over within seconds: it is tried for 15 s.
+# POST a JSON body to a path below the controller's URL. It is tried twice, because a restarting controller is
+# back soon. With several controllers it is tried for 15 s, until another one takes over.
 http_post() {
   case $_URLS in
     *' '*) http_longest=8 ;;
@@ -202,7 +201,7 @@ http_post() {
   done
 }
 
-# To one controller. A 4xx is an answer, which the others would give too.
+# Posts to one controller. A 4xx counts as an answer: the others would give it too.
 http_post_one() {
   http_post_once "$@" && return 0
   case $_URLS:$http_cause in

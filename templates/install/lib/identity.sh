@@ -1,6 +1,6 @@
-# Files that must differ from node to node: those of the image are removed before the node's own are written.
+# Files that must differ between nodes: those of the image are removed before the node's are written.
 
-# Calls $1 with the pattern $2 and a file, for each file of the image that matches it. Only its last part holds wildcards.
+# Calls $1 with the pattern $2 and each matching file of the image. Only the last part has wildcards.
 each_match() (
   IFS=''
   match_directory=$_SYSTEMROOT
@@ -13,15 +13,15 @@ each_match() (
   done
 )
 
-# Links stay: what a link points to has a name of its own.
+# Links stay, because their target has a name of its own.
 forget_identity() {
   for identity_pattern; do
     each_match forget_file "$identity_pattern" || return 1
   done
 }
 
-# systemd writes a new machine id into an empty file. When the file is missing, or holds the word uninitialized, systemd
-# takes the boot for the very first one, and enables and disables units as the distribution presets them.
+# systemd writes a new machine id into an empty file. A missing file, or the word uninitialized, means the
+# very first boot: systemd would preset all units as the distribution does.
 forget_file() {
   if ! [ -f "$2" ] || [ -L "$2" ]; then
     return 0
@@ -38,8 +38,8 @@ forget_file() {
   }
 }
 
-# Moves what the image holds of another machine out of the way: network files would give a node two addresses, and names
-# for storage would give two nodes one. They are kept in /etc/svc/aside. A link to /dev/null is nobody's.
+# Moves the image's files of another machine to /etc/svc/aside: network files would give a node two addresses,
+# names for storage would give two nodes one. Links to /dev/null stay.
 forget_machine() {
   machine_names=''
   for machine_pattern; do
@@ -60,13 +60,13 @@ forget_aside() {
     return 1
   fi
   printf ' %s' "${2#"$_SYSTEMROOT"}" >&3
-  # The start scripts of Debian make a name only where the file says so.
+  # The start scripts of Debian make a name only if the file asks for it.
   if [ "$1" = /etc/iscsi/initiatorname.iscsi ] && [ -e "$_SYSTEMROOT/etc/debian_version" ]; then
     echo GenerateName=yes | image_place /etc/iscsi/initiatorname.iscsi 600
   fi
 }
 
-# Whether a system would read the file. Other files in its directories are the image's.
+# Whether a system would read the file. Other files in its directories belong to the image.
 machine_owns() {
   case $1 in
     */ifcfg-lo | *.link) return 1 ;;
@@ -84,7 +84,7 @@ machine_owns() {
   esac
 }
 
-# Whether the image has an ssh server without a key: Debian makes keys only when the server is installed.
+# Whether the image has an ssh server without a key: Debian makes keys only at its installation.
 host_keys_wanted() {
   image_program sshd && image_program ssh-keygen || return 1
   for host_key in "$_SYSTEMROOT"/etc/ssh/ssh_host_*_key; do
@@ -94,9 +94,9 @@ host_keys_wanted() {
   done
 }
 
-# A system without host keys still runs: what fails here is a warning.
+# A system without host keys still runs, so failures are warnings.
 host_keys() {
-  # An installer may already have mounted what the program needs.
+  # An installer may have mounted already what the program needs.
   if ! mount_source "$_SYSTEMROOT/dev" >/dev/null && ! chroot_mount; then
     log 'warning: ssh-keygen cannot run in the image: its ssh server has no key'
   else

@@ -1,6 +1,6 @@
-# The file of ifupdown (Debian). Bonds, bridges and VLANs are made by ip, so that no further package is needed. Their
-# order matters, so the interfaces below make them. They stay when a single interface is taken down; a hook removes
-# them when all interfaces are.
+# The file of ifupdown (Debian). ip makes bonds, bridges and VLANs, which needs no further package. The
+# interfaces below make them in the right order. They stay while a single interface goes down; a hook removes
+# them when all do.
 
 _IFUPDOWN_HOOK=/etc/network/if-post-down.d/svc
 
@@ -13,13 +13,13 @@ ifupdown_files() {
   fi
 }
 
-# Removes the hook of another node, from which the image was taken.
+# Removes the hook of another node from which the image was taken.
 ifupdown_clear() {
   ifupdown_old=$(image_path "$_IFUPDOWN_HOOK") || return 0
   rm -f "$ifupdown_old"
 }
 
-# Lists the interfaces that ip makes, each VLAN before what it lies on.
+# Lists the interfaces that ip makes, each VLAN before its link.
 ifupdown_made() {
   case $IF_KIND in
     vlan) ifupdown_made="$IF_NAME${ifupdown_made:+ }$ifupdown_made" ;;
@@ -77,7 +77,7 @@ ifupdown_static() {
 
 ifupdown_dhcp() {
   printf 'iface %s inet dhcp\n' "$ifupdown_name"
-  # The default route of another interface comes first.
+  # The default route of another interface takes precedence.
   if [ -z "$IF_DEFAULT" ]; then
     printf '    metric 1000\n'
   else
@@ -116,7 +116,7 @@ ifupdown_make() {
   printf '    pre-up test -e /sys/class/net/%s || ip link add %s type %s\n' "$1" "$1" "$2"
 }
 
-# The kernel module makes a bond0 when it is loaded. The mode of a bond can be changed only while it has no members.
+# Loading the kernel module makes a bond0, and only a bond without members can change its mode.
 ifupdown_bond() {
   ifupdown_make "$IF_MASTER" "bond mode $IF_MASTER_MODE miimon 100 || test -e /sys/class/net/$IF_MASTER"
   printf '    pre-up grep -qs "^%s " /sys/class/net/%s/bonding/mode || ip link set %s type bond mode %s\n' \

@@ -1,6 +1,6 @@
 # The image is fetched to $_TMP/image, checked, and unpacked.
 
-# Fetches it by the configured method, else by the fallback. The console shows each failure.
+# Fetches the image by the configured method, else by the fallback. The console shows each failure.
 download() {
   case $SVC_IMAGEFILE in
     '')
@@ -12,12 +12,12 @@ download() {
       return 1
       ;;
   esac
-  # A script may have mounted a disk there, which lifts the limit of memory.
+  # A script may have mounted a disk there, which lifts the memory limit.
   if [ "$(mount_source "$_TMP")" != svctmp ]; then
     memory_size=''
   fi
   download_fits || return 1
-  # Not every image has a torrent. The fallback is the plan then, and no failure.
+  # Not every image has a torrent: the fallback is then the plan, not a failure.
   download_method=$SVC_PROVISION_METHOD
   if [ "$download_method:$SVC_TORRENT" = torrent: ]; then
     download_method=$SVC_PROVISION_FALLBACK
@@ -55,19 +55,19 @@ download_by() {
       ;;
   esac
   if ! check_sum; then
-    # Other nodes must not get it from this one either.
+    # Other nodes must not get a wrong image from this one either.
     end_seeding
     rm -f "$_TMP/image"
     return 1
   fi
 }
 
-# Fetches the image by torrent. The node hands out what it has from the first piece on until the run ends, also while it
-# unpacks the image. So the controller sends an image only a few times, however many nodes there are.
+# Fetches the image by torrent. The node seeds from the first piece until the run ends, also while it unpacks.
+# So the controller sends an image only a few times, however many nodes there are.
 
-# The process that fetches and then seeds; empty when there is none.
+# The process that fetches and then seeds; empty if there is none.
 _SEEDER=''
-# The nodes spread their requests over this many seconds when the torrent has failed.
+# After a failed torrent the nodes spread their requests over this many seconds.
 _SPREAD=10
 
 download_torrent() {
@@ -88,7 +88,7 @@ download_torrent() {
   mkdir -p "$_TMP/torrent" || return 1
   rm -f "$_TMP/torrent.done"
   http_get "/files/$(url_segment "$SVC_TORRENT")" "$_TMP/image.torrent" || return 1
-  # Both programs call this script when the image is whole, and go on seeding.
+  # Both programs call this script when the image is complete, and go on seeding.
   printf '#!/bin/sh\ntouch %s/torrent.done\n' "$_TMP" > "$_TMP/torrent.sh"
   chmod 700 "$_TMP/torrent.sh"
   trap seeder_exit 0
@@ -102,20 +102,20 @@ download_torrent() {
   torrent_full=$(memory_full "$_TMP" "$memory_size")
   end_seeding
   complain "the torrent did not deliver $SVC_IMAGEFILE$torrent_full: $torrent_why"
-  # Whatever has happened here has happened to the other nodes too.
+  # A failure here has probably hit the other nodes too.
   sleep "$(node_number "$_SPREAD")"
   return 1
 }
 
-# aria2c ends with this script, whatever ends the script. Without allocation and cache the size on disk shows what has
-# arrived. aria2c asks a tracker over UDP only when its DHT is on. The DHT knows nobody here, and private torrents do
-# not use it.
+# aria2c ends with this script, however the script ends. Without allocation and cache, the size on disk shows
+# the progress. aria2c asks UDP trackers only with its DHT on. The DHT knows no other peer here, and private
+# torrents do not use it.
 torrent_aria2c() {
   case $(head -c 40 "$_TMP/image.torrent") in
     d8:announce*:udp://*) torrent_udp=true ;;
     *) torrent_udp=false ;;
   esac
-  # Peers can make it take more and more memory. It needs a fifth of this.
+  # Peers can make it use more and more memory. It needs a fifth of this.
   # shellcheck disable=SC3045 # The shells of dracut and initramfs-tools know -v.
   ulimit -v 524288 2>/dev/null || :
   exec aria2c --no-conf --dir="$_TMP/torrent" --stop-with-process="$$" --seed-ratio=0.0 \
@@ -126,7 +126,7 @@ torrent_aria2c() {
     --console-log-level=warn "$_TMP/image.torrent"
 }
 
-# transmission-cli takes the same settings from a file alone. With uTP it finds out late that aria2c speaks TCP.
+# transmission-cli takes these settings only from a file. With uTP it learns late that aria2c speaks TCP.
 torrent_transmission() {
   mkdir -p "$_TMP/torrent.conf" &&
     printf '{ %s,%s,%s }\n' '"preallocation":0,"cache-size-mb":0,"utp-enabled":false,"rpc-enabled":false' \
@@ -136,7 +136,7 @@ torrent_transmission() {
       "$_TMP/image.torrent" >/dev/null
 }
 
-# Waits until the image is whole. Fails when the program ends, or when nothing arrives for $_STALL seconds.
+# Waits for the complete image. Fails if the program ends, or if nothing arrives for $_STALL seconds.
 torrent_complete() {
   torrent_last=none
   torrent_idle=0
@@ -159,7 +159,7 @@ torrent_complete() {
   done
 }
 
-# Ends the seeding, if there is any, and frees its memory. After SIGINT the programs have some seconds to leave the
+# Ends the seeding, if any, and frees its memory. After SIGINT the programs get some seconds to leave the
 # tracker, which would otherwise send other nodes to this one.
 end_seeding() {
   if [ -n "$_SEEDER" ]; then
@@ -184,13 +184,13 @@ seeder_exit() {
   on_exit
 }
 
-# A number below $1, made from the last three digits of the node's name, so that it differs from node to node.
+# Prints a number below $1 from the last three digits of the node's name, to spread the nodes.
 node_number() {
   node_digits=000${SVC_NODE##*[!0-9]}
   printf '%s' "$((1${node_digits#"${node_digits%???}"} % $1))"
 }
 
-# An image with a wrong checksum is never unpacked. If the checksum is not known, the transport is trusted.
+# An image with a wrong checksum is never unpacked. Without a known checksum, the transport is trusted.
 check_sum() {
   if [ -z "$SVC_IMAGESUM" ]; then
     log 'warning: the checksum of the image is not known'
@@ -229,8 +229,8 @@ unpack() {
     return 1
   fi
   unpack_tar=$(program tar)
-  # The users of this initramfs are not those of the image, so owners are taken as numbers if this tar can. ACLs come
-  # with the extended attributes, as numbers too; tar's own form of ACLs names users.
+  # This initramfs has other users than the image, so tar takes owners as numbers if it can. ACLs come as
+  # extended attributes, also as numbers; tar's own form of ACLs names users.
   case $("$unpack_tar" --version 2>/dev/null) in
     *'GNU tar'*) set -- --numeric-owner --xattrs '--xattrs-include=*' --warning=no-timestamp ;;
     *) set -- ;;
@@ -242,8 +242,8 @@ unpack() {
   fi
   memory_image || return 1
   rm -f "$_TMP/decompressed" "$_TMP/unpacked" "$_TMP/links"
-  # The first lines say what went wrong. On a full disk tar prints a line for each file. A hard link from one file system
-  # of the partscript to another cannot be: it is copied afterwards.
+  # The first lines give the cause: on a full disk, tar prints a line per file. A hard link between two file
+  # systems of the partscript is impossible; it becomes a copy later.
   unpack_said=$(
     {
       { decompress "$unpack_program" < "$_TMP/image" && printf '' > "$_TMP/decompressed"; } |
@@ -270,11 +270,11 @@ unpack() {
     complain "cannot unpack $SVC_IMAGEFILE$(memory_full "$_SYSTEMROOT" "$unpack_room")${unpack_said:+: $unpack_said}"
     return 1
   fi
-  # From now on the system that boots may use more.
+  # The booting system may use more from here on.
   [ -z "$unpack_room" ] || memory_root 75%
 }
 
-# Copies the files of hard links that tar could not make. Its lines are: tar: NAME: Cannot hard link to 'TARGET': ….
+# Copies the files of impossible hard links, from lines: tar: NAME: Cannot hard link to 'TARGET': ….
 copy_links() {
   links_count=0
   while IFS= read -r links_line; do
@@ -292,7 +292,7 @@ copy_links() {
   log "hard links to another file system, which are copies now: $links_count, such as $(last_words "${links_new%x}")"
 }
 
-# A text without the escapes of GNU tar.
+# Prints a text without the escapes of GNU tar.
 unquote() {
   printf '%b' "$(printf '%s' "$1" | sed -e 's,\\\\,\\/,g' -e 's,\\\([0-7][0-7][0-7]\),\\0\1,g' \
     -e "s,\\\\\([:']\),\\1,g" -e 's,\\/,\\\\,g')"

@@ -1,8 +1,7 @@
-# Files inside the image. A symbolic link is followed as it will be when the image runs: inside the image, and never out
-# of it.
+# Files inside the image. Symbolic links are followed as in the running image, never out of it.
 
-# Where a path of the image is for this script. Links among its directories are resolved; a link in the last part is
-# resolved only with a second argument.
+# Prints this script's path of a path of the image. Links among its directories are resolved; a link in the
+# last part only with a second argument.
 image_path() (
   rest=$1
   whole=${2:-}
@@ -40,8 +39,8 @@ image_path() (
   printf '%s' "$_SYSTEMROOT$resolved"
 )
 
-# Writes standard input to the file $1 of the image, with mode $2 and, where $3 is given, for that OWNER:GROUP of the image.
-# The file is replaced as a whole. A link of that name is replaced, not followed. At no moment does the file have a wider mode.
+# Writes standard input to the file $1 of the image, with mode $2 and optionally OWNER:GROUP $3 of the image.
+# The file is replaced as a whole and never has a wider mode. A link is replaced, not followed.
 image_place() {
   place_path=$(image_path "$1")
   if [ -z "$place_path" ] || { [ -d "$place_path" ] && ! [ -L "$place_path" ]; }; then
@@ -56,13 +55,13 @@ image_place() {
     fi
     mv -f "$place_path.svc-new" "$place_path" && return 0
   fi
-  # Half a file must not stay, and half a secret least of all.
+  # No part of a file may stay, least of all of a secret.
   rm -f "$place_path.svc-new"
   complain "cannot write $1 in the image${place_why:-}"
   return 1
 }
 
-# Gives the new file to the OWNER:GROUP $1, which the image knows.
+# Gives the new file to OWNER:GROUP $1, in names of the image.
 place_owner() {
   place_why=$(in_image chown "$1" "${place_path#"$_SYSTEMROOT"}.svc-new" 2>&1 >/dev/null) && place_why='' && return 0
   place_why=": $(last_words "$place_why")"
@@ -79,13 +78,13 @@ image_link() {
   return 1
 }
 
-# The file that the system of the image will find at a path; fails if there is none.
+# Prints the file that the image's system will find at a path; fails if there is none.
 image_file() {
   image_found=$(image_path "$1" whole) && [ -f "$image_found" ] && printf '%s' "$image_found"
 }
 
-# Writes standard input as svcd's block into the file $1 of the image; the other lines stay. If $1 is a link, the file
-# that it points to is written.
+# Writes standard input as svcd's block into the file $1 of the image; other lines stay. If $1 is a link, its
+# target is written.
 image_block() {
   if ! block_path=$(image_path "$1" whole); then
     complain "$1 is no place for a file in the image"
@@ -112,7 +111,7 @@ without_block() {
   done
 }
 
-# Whether the image holds a program. A link counts, because it may point to a place that exists only inside the image.
+# Whether the image holds a program. A link counts: its target may exist only inside the image.
 image_program() {
   for image_directory in usr/sbin usr/bin sbin bin; do
     if [ -e "$_SYSTEMROOT/$image_directory/$1" ] || [ -L "$_SYSTEMROOT/$image_directory/$1" ]; then
@@ -122,7 +121,7 @@ image_program() {
   return 1
 }
 
-# Writes a secret: content in base64, for root with mode 0600, or with mode, owner and group in the words of $3.
+# Writes a secret: base64 content, for root with mode 0600, or as the words mode, owner and group in $3.
 place_secret() {
   secret_file=$_TMP/secret
   secret_mode=600 secret_owner=''

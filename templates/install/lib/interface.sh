@@ -1,8 +1,8 @@
-# Prepares one interface of the node for the network files: its values as words, its options, and what lies on it.
-# Options are words: mtu=N, defaultroute=yes|no, dhcp=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,... mode=MODE,
-# bridge=INTERFACE,... metric=N, and on=INTERFACE of an entry that is a further address of that interface.
+# Prepares an interface for the network files: its values as words, its options, and the interfaces on top of
+# it. Options are words: mtu=N, defaultroute=yes|no, dhcp=yes|no, vlan=ID link=INTERFACE, bond=INTERFACE,...
+# mode=MODE, bridge=INTERFACE,... metric=N, and on=INTERFACE for another address of that interface.
 
-# each_interface calls this when the IF_ variables of an entry are set.
+# each_interface calls this after it has set the IF_ variables of an entry.
 interface_ready() {
   IF_NAME=$(word "$IF_NAME" | tr '/' _)
   IF_NETWORK=$(word "$IF_NETWORK")
@@ -12,7 +12,7 @@ interface_ready() {
   IF_NAMESERVER=$(unique $IF_NAMESERVER)
   IF_DOMAIN=$(word "$IF_DOMAIN")
   IF_MAC=$(word "$IF_MAC")
-  # The kernel's name for the interface. Only svcd calls it BOOTIF. It may be a member of the bond that has the node's MAC.
+  # The kernel's name; only svcd says BOOTIF. It may be a member of the bond with the node's MAC.
   IF_DEVICE=$IF_NAME
   if [ "$IF_NAME" = BOOTIF ]; then
     IF_DEVICE=$(word "$_BOOTIF")
@@ -31,8 +31,8 @@ interface_ready() {
     # The route comes from the DHCP server.
     IF_METHOD=dhcp IF_ADDRESS='' IF_GATEWAY=''
   fi
-  # There is one default route: through the interface that the survey chose, if it chose one. Others are asked for with a
-  # metric, which says which of them is taken.
+  # The interface that the survey chose, if any, has the default route. Others request it with a metric, which
+  # decides.
   IF_DEFAULT=''
   case ${IF_ON:+no}$IF_ROUTE:${IF_METRIC:+metric}:$_ROUTE_INTERFACE in
     no*) IF_GATEWAY='' ;;
@@ -41,7 +41,7 @@ interface_ready() {
   esac
 }
 
-# Prints a format for each static route of the interface, with its destination and its gateway.
+# Prints a format for each static route of the interface, with destination and gateway.
 interface_routes() {
   for route in $(related "$_ROUTES" "$IF_NAME"); do
     # shellcheck disable=SC2059 # the format is ours
@@ -77,8 +77,8 @@ interface_options() {
   set +f
 }
 
-# What kind of interface it is. A VLAN has the address of its link. The address of an InfiniBand port is no MAC: by its
-# GUID, the last 8 bytes, the port is found now, and its name written.
+# Finds the kind of the interface. A VLAN has the address of its link. The address of an InfiniBand port is no
+# MAC: the port is found by its GUID, the last 8 bytes, and its name is written.
 interface_kind() {
   IF_MEMBERS='' IF_GUID=''
   case $IF_MAC in
@@ -115,7 +115,7 @@ interface_port() {
   done
 }
 
-# The bond or bridge that it is a member of, as interface_relations found it.
+# Prints the bond or bridge of a member, as found by interface_relations.
 interface_master() {
   IF_MASTER='' IF_MASTER_KIND='' IF_MASTER_MODE=''
   for related in $(related "$_MASTERS" "$IF_NAME"); do
@@ -126,7 +126,7 @@ interface_master() {
   done
 }
 
-# The values of a name in a list of pairs NAME>VALUE. No word holds a ">".
+# Prints the values of a name in a list of NAME>VALUE. No word holds a ">".
 related() {
   for pair in $1; do
     case $pair in
@@ -135,10 +135,10 @@ related() {
   done
 }
 
-# Looks at all interfaces to see which lies on which.
+# Finds out which interfaces lie on which.
 interface_relations() {
   _ROUTE_INTERFACE='' _ENTRIES='' _LOWER='' _MASTERS='' _VLANS='' _MACS='' _OTHERS='' _ROUTES='' _FURTHER=''
-  # The installer of a kickstart does not say over which card it was booted: it is the one with the node's MAC.
+  # A kickstart does not know the card it was booted over: the one with the node's MAC.
   _BOOT_MAC=$(word "${SVC_MAC:-}")
   each_interface interface_related || return 1
   if [ -n "$_BOOT_MAC" ] && [ -z "$(related "$_MACS" BOOTIF)" ]; then
@@ -181,7 +181,7 @@ interface_related() {
   fi
 }
 
-# Calls a function for interfaces below a bond, a bridge or a VLAN that have no entry of their own.
+# Calls a function for interfaces below a bond, bridge or VLAN that have no entry of their own.
 other_interfaces() {
   for other in $_OTHERS; do
     IF_NAME=$other

@@ -23,7 +23,7 @@ kickstart_interface() {
     ethernet:* | infiniband:*) return 0 ;;
     *) kickstart_cannot || return 1 ;;
   esac
-  # The command of another interface names it already.
+  # Another interface's command names it already.
   if [ "$IF_METHOD:$IF_MTU" = none: ]; then
     case " $_LOWER " in
       *" $IF_NAME "*) return 0 ;;
@@ -61,7 +61,7 @@ kickstart_interface() {
   printf '\n'
 }
 
-# The name of a card, if neither its MAC is known nor the node was booted over it.
+# Prints the name of a card with an unknown MAC that the node was not booted over.
 kickstart_name() {
   if [ -z "$IF_MAC$IF_PROVISION" ]; then
     printf '%s' "$IF_DEVICE"
@@ -76,7 +76,7 @@ kickstart_stack() {
   printf 'network --device=%s --%s=%s' "$IF_NAME" "$1" "$kickstart_members"
 }
 
-# The kernel's name for the card that svcd calls $1. In the installed system the name will be the same as here.
+# Prints the kernel's name for svcd's card $1; the installed system will use the same name.
 kickstart_device() {
   kickstart_mac=$(related "$_MACS" "$1")
   if [ -n "$kickstart_mac" ]; then

@@ -1,5 +1,5 @@
-# SELinux labels for what was written into the image. A file that replaced another one has no label, and a system that
-# enforces labels could not read it.
+# SELinux labels for files written into the image. A file that replaced another one has no label, and a system
+# that enforces labels could not read it.
 
 labels_wanted() {
   labels_config=$_SYSTEMROOT/etc/selinux/config
@@ -18,8 +18,8 @@ labels_wanted() {
   [ -n "$labels_type" ] && [ -f "$_SYSTEMROOT$labels_file" ]
 }
 
-# A file system in memory keeps labels only once the kernel has a policy. The image's own is loaded for that. It is not
-# enforced yet: the image does that when it starts, as its configuration says.
+# A file system in memory keeps labels only if the kernel has a policy, so the image's own is loaded. It is
+# not enforced before the image starts, as its configuration says.
 labels_policy() {
   labels_root=''
   while read -r _ labels_directory labels_fs _; do
@@ -48,7 +48,7 @@ labels() {
       "$_SYSTEMROOT"/*) set -- "$@" -e "$(printf '%b' "${labels_directory#"$_SYSTEMROOT"}")" ;;
     esac
   done < /proc/mounts
-  # -m: the initramfs mounts without labels, but the file systems can hold them.
+  # -m: file systems are mounted without labels in the initramfs, but can hold them.
   in_image setfiles -m "$@" "$labels_file" / || log 'warning: setfiles failed: SELinux labels may be missing'
   chroot_unmount
 }

@@ -1,14 +1,14 @@
-# Most functions are the same for all nodes. They come in a file of their own, which is named by its checksum, so that
+# Most functions are the same for all nodes. They come in a file of their own, named by its checksum, so that
 # machines and caches share it.
 
-# library SHA256: fetches that file and reads it. It is tried five times, as this script was.
+# library SHA256: fetches that file and reads it, in up to five tries, like this script.
 library() {
   if ! program sha256sum >/dev/null && ! program openssl >/dev/null; then
     complain 'neither sha256sum nor openssl is in this initramfs: the functions of this script cannot be checked'
     return 1
   fi
   library_pause=1
-  # A cache on the way may hold a damaged text: the next tries ask for it by other names.
+  # A cache on the way may hold damaged text, so later tries use other names.
   library_try=''
   until library_get "$1" "$library_try"; do
     if [ "$library_pause" -gt 8 ]; then
@@ -21,7 +21,7 @@ library() {
   _LIBRARY=''
   # shellcheck source=/dev/null
   . "$_TMP/library"
-  # Its last line says so: some shells go on after an error.
+  # Its last line sets this: some shells go on after an error.
   if [ "$_LIBRARY" != whole ]; then
     complain "$SVC_URL/boot/library/$1 is not a script that can be read"
     return 1

@@ -1,7 +1,7 @@
-# Files in memory. There is no swap, and files that outgrow the memory end in a kernel panic. So each of our file
+# Files in memory. Without swap, files that outgrow the memory cause a kernel panic, so each of our file
 # systems in memory has a size.
 
-# The value of a line of /proc/meminfo, in kilobytes.
+# Prints a value of /proc/meminfo in kilobytes.
 memory_kilobytes() {
   while read -r memory_name memory_value _; do
     if [ "$memory_name" = "$1:" ]; then
@@ -10,13 +10,13 @@ memory_kilobytes() {
   done < /proc/meminfo
 }
 
-# How many kilobytes files in memory may take now.
+# Prints how many kilobytes files in memory may take now.
 memory_room() {
   memory_free=$(($(memory_kilobytes MemAvailable) - _RESERVE))
   printf '%s' "$((memory_free > 0 ? memory_free : 0))"
 }
 
-# Mounts memory of its own on $_TMP. The initramfs may be a ramfs, which has no limit.
+# Mounts a memory file system on $_TMP. The initramfs may be a ramfs, which has no limit.
 memory_files() {
   if ! mount_source "$_TMP" >/dev/null && ! mount -t tmpfs -o mode=0700 svctmp "$_TMP"; then
     complain "cannot mount a tmpfs on $_TMP"
@@ -24,7 +24,7 @@ memory_files() {
   fi
 }
 
-# Gives $_TMP a size. $memory_size holds it in kilobytes, and is empty if somebody mounted a disk there.
+# Sets the size of $_TMP. $memory_size holds it in kilobytes; empty if a disk was mounted there.
 memory_limit() {
   memory_size=''
   if [ "$(mount_source "$_TMP")" != svctmp ]; then
@@ -42,8 +42,8 @@ memory_limit() {
   fi
 }
 
-# memory_full DIRECTORY KILOBYTES: prints words for a reason when nothing more can be written to the directory, because
-# not every program says so itself. KILOBYTES is its size if it is in memory, else empty.
+# memory_full DIRECTORY KILOBYTES: prints a reason if the directory is full, as not every program reports it.
+# KILOBYTES is its size in memory, or empty for a disk.
 memory_full() {
   if ! { printf ' ' > "$1/.svc-new"; } 2>/dev/null; then
     printf ': no space is left on %s' "$1"
@@ -52,7 +52,7 @@ memory_full() {
   rm -f "$1/.svc-new"
 }
 
-# Limits what the unpacked image may take in memory, beside the packed one.
+# Limits the memory of the unpacked image, beside that of the packed one.
 memory_image() {
   unpack_room=''
   if [ "$(mount_source "$_SYSTEMROOT")" != svcroot ]; then

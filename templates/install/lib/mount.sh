@@ -1,6 +1,6 @@
-# Mounts, as /proc/mounts shows them: a blank in a name is \040 there.
+# Mounts as listed in /proc/mounts, where a blank in a name is \040.
 
-# The source of the file system that is mounted on $1 itself; fails when there is none.
+# Prints the source of the file system mounted on $1 itself; fails if there is none.
 mount_source() (
   found=''
   while read -r source directory _; do
@@ -22,8 +22,8 @@ unmount_below() {
   unmount_each
 }
 
-# Undoes what was not mounted before the first run: disks anywhere, and all at the places of the installation. A file that is
-# swap would keep its disk busy.
+# Undoes mounts made since the first run: disks anywhere, and everything at the places of the installation. A
+# swap file would keep its disk busy.
 unmount_new() {
   while read -r new_source new_type _; do
     [ "$new_type" != file ] || swapoff "$new_source"
@@ -88,7 +88,7 @@ chroot_unmount() {
   _CHROOT_MOUNTS=''
 }
 
-# Runs a program of the image inside the image, by its path: the chroot of busybox would run its own applet instead.
+# Runs a program of the image in the image, by its path: busybox chroot would prefer its own applet.
 in_image() (
   chroot_program=$(program chroot)
   # shellcheck disable=SC2030 # for this program alone

@@ -53,7 +53,7 @@ netplan_match() {
 }
 
 netplan_dhcp() {
-  # The lease belongs to the MAC, not to an identifier that each new system makes up.
+  # The lease follows the MAC, not an identifier that each new system invents.
   printf '      dhcp4: true\n      dhcp-identifier: mac\n'
   if [ -z "$IF_DEFAULT" ] || [ -n "$IF_METRIC" ]; then
     printf '      dhcp4-overrides:\n'
@@ -75,7 +75,7 @@ netplan_static() {
   given '        search:\n          - "%s"\n' "$IF_DOMAIN"
 }
 
-# Prints a heading and the words below it, a format for each; nothing where there are none.
+# Prints a heading and the words below it, each in its format; nothing without words.
 netplan_list() {
   # shellcheck disable=SC2059 # the formats are ours
   for netplan_word in $3; do

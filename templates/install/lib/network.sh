@@ -1,7 +1,7 @@
-# The network files of the image: host name, hosts, resolver, time, and the interfaces in the way of the distribution. A
-# network card is found by its MAC if that is known, because its name may differ in the image.
+# The image's network files: host name, hosts, resolver, time, and interfaces as the distribution has them. A
+# card is found by its MAC if known, because its name may differ in the image.
 
-# Looks at all interfaces for the default route, the name servers, the search list and the time server.
+# Collects default route, name servers, search list and time server from all interfaces.
 survey() {
   interface_relations || return 1
   survey_route='' survey_rank=0 _NAMESERVERS=''
@@ -56,7 +56,7 @@ network() {
   esac
 }
 
-# Which system will read the network files. The distribution decides; if it leaves a choice, the image does.
+# Prints the system that will read the network files: the distribution decides, or else the image.
 network_system() (
   case $(printf '%s' "$SVC_DISTRIBUTION" | tr '[:upper:]' '[:lower:]') in
     redhat | rhel | centos | rocky | alma* | fedora | opensuse* | suse | sles) echo NetworkManager && exit ;;
@@ -73,8 +73,8 @@ network_system() (
   fi
 )
 
-# Removes the files in the directory $1 of the image whose names begin with $2: an image that was taken from a node
-# holds the files of that node.
+# Removes the files in the image's directory $1 whose names begin with $2: an image taken from a node holds
+# the files of that node.
 network_clear() {
   clear_path=$(image_path "$1/$2") || return 0
   for clear_file in "$clear_path"*; do
@@ -93,7 +93,7 @@ given() {
   fi
 }
 
-# Lines of /etc/hosts with the name that the image had on another machine become comments.
+# Turns lines of /etc/hosts with the image's name on another machine into comments.
 hosts_forget() {
   hosts_file=$(image_file /etc/hosts) || return 0
   hosts_old=''
@@ -109,7 +109,7 @@ hosts_forget() {
   fi
 }
 
-# Standard input without the name $1. Debian gives a machine's own name the address 127.0.1.1.
+# Copies standard input without the name $1. Debian gives a machine's own name the address 127.0.1.1.
 hosts_kept() {
   hosts_name="[[:blank:]]${1:-=}\\(\\.[^[:blank:]#]*\\)\\{0,1\\}\\([[:blank:]#]\\|\$\\)"
   sed -e '/^[[:blank:]]*#/b' -e '/^[^#]*[[:blank:]]localhost\([[:blank:]#]\|$\)/{' -e ':again' \

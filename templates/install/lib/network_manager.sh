@@ -23,7 +23,7 @@ manager_keyfile() {
   case $IF_KIND in
     infiniband)
       printf '\n[infiniband]\ntransport-mode=datagram\n'
-      # NetworkManager compares the last 8 bytes alone.
+      # NetworkManager only compares the last 8 bytes.
       given 'mac-address=80:00:00:00:fe:80:00:00:00:00:00:00:%s\n' "$IF_GUID"
       ;;
     *) printf '\n[ethernet]\n' ;;
@@ -40,7 +40,7 @@ manager_keyfile() {
   fi
 }
 
-# Names the link by its MAC, else by its name. For a VLAN without a parent the MAC says which card is the link.
+# Names the link by its MAC, else by its name. The MAC of a VLAN without a parent names its card.
 manager_vlan() {
   manager_mac=$(related "$_MACS" "$IF_LINK")
   given 'mac-address=%s\n' "$manager_mac"

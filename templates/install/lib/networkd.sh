@@ -1,5 +1,5 @@
-# Files of systemd-networkd (Debian). Their names sort before those that netplan makes from a file of the image, which
-# would match every network card.
+# Files of systemd-networkd (Debian). Their names sort before those that netplan makes from files of the
+# image, which would match every network card.
 
 networkd_files() {
   network_clear /etc/systemd/network 05-svc- || return 1
@@ -29,7 +29,7 @@ networkd_interface() {
   networkd_file | image_place "/etc/systemd/network/05-svc-$IF_NAME.network" 644
 }
 
-# A device that the kernel is told to make.
+# Writes a device that the kernel has to make.
 networkd_device() {
   printf '[NetDev]\nName=%s\nKind=%s\n' "$IF_NAME" "$IF_KIND"
   given 'MACAddress=%s\n' "$IF_MAC"
@@ -43,7 +43,7 @@ networkd_device() {
 networkd_file() {
   printf '[Match]\n'
   if [ "$IF_KIND" = ethernet ] && [ -n "$IF_MAC" ]; then
-    # A bridge or VLAN above has the same address, and a member has the address of its bond.
+    # A bridge or VLAN on top has the same address, and a member that of its bond.
     printf 'PermanentMACAddress=%s\nType=ether\n' "$IF_MAC"
   else
     printf 'Name=%s\n' "$IF_DEVICE"
@@ -92,14 +92,14 @@ networkd_file() {
 }
 
 networkd_dhcp() {
-  # The lease belongs to the MAC, not to an identifier that each new system makes up.
+  # The lease follows the MAC, not an identifier that each new system invents.
   if [ -n "$IF_GUID" ]; then
     printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=duid\nIAID=0\nDUIDType=vendor\nDUIDRawData=00:00:02:c9:00:%s\n' "$IF_GUID"
   else
     printf 'DHCP=ipv4\n\n[DHCPv4]\nClientIdentifier=mac\n'
   fi
   given 'RouteMetric=%s\n' "$IF_METRIC"
-  # The gateway may be among the routes that the server tells.
+  # The gateway may be among the routes that the server sends.
   if [ -z "$IF_DEFAULT" ]; then
     printf 'UseGateway=no\nUseRoutes=no\n'
   fi

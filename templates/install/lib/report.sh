@@ -1,5 +1,5 @@
-# What the node tells the controller (rules 4.16). A report that does not arrive is shown on the console, and the
-# installation goes on.
+# Reports of the node to the controller (rules 4.16). One that does not arrive is shown on the console, and
+# the installation goes on.
 
 status_update() {
   report_node=$(json_string "$SVC_NODE")

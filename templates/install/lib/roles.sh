@@ -1,4 +1,4 @@
-# A role is a script that the controller hands out. A unit of its own runs it at each boot of the installed system.
+# A role is a script of the controller, which a unit of its own runs at each boot of the installed system.
 
 install_role() {
   case $1 in
@@ -26,7 +26,7 @@ install_role() {
   image_link "../svc-role-$1.service" "/etc/systemd/system/$role_target.wants/svc-role-$1.service"
 }
 
-# The text of one field of a flat JSON object, if it holds only characters of the given set.
+# Prints a field of a flat JSON object, if it holds only characters of the given set.
 json_field() {
   tr -d '\n\r' < "$3" | sed -n "s|^.*[{,][[:space:]]*\"$1\"[[:space:]]*:[[:space:]]*\"\\([$2]*\\)\"[[:space:]]*[,}].*\$|\\1|p"
 }

@@ -1,5 +1,5 @@
-# The installed system tells the controller at each boot that it is up, and which packed image it was made from (rules
-# 4.26). systemd tries again until the controller has taken it.
+# Makes the installed system report at each boot that it is up, and its packed image (rules 4.26). systemd
+# repeats the report until the controller accepts it.
 
 running_unit() {
   case $_URLS in
@@ -14,7 +14,7 @@ running_unit() {
     image_link ../svc-running.service /etc/systemd/system/multi-user.target.wants/svc-running.service
 }
 
-# systemd has its last word on a boot only when all units are started. A unit that starts for ever is told of after five minutes.
+# systemd decides about a boot when all units have started. Endless starts are reported after five minutes.
 running_script() {
   cat << 'END'
 #!/bin/sh
@@ -57,7 +57,7 @@ $(running_tries "$1" '' "wget -q ${INSECURE:+--no-check-certificate }-O /dev/nul
 END
 }
 
-# Lines of a script, each of which asks a controller for the path $1, until one has answered.
+# Prints lines of a script that ask each controller for the path $1 until one answers.
 running_tries() {
   tries_left=$_URLS
   while :; do

@@ -29,7 +29,7 @@ script_start() {
 script_shell() (
   exec 9>&-
   if [ -n "$script_group" ]; then
-    # 0 is the process that writes: this shell.
+    # 0 stands for the writing process: this shell.
     echo 0 > "$script_group/cgroup.procs"
   fi
   export SVC_SCRIPT="$$:"
@@ -40,7 +40,7 @@ script_shell() (
   esac
 )
 
-# Runs a command with its output on the console, in the log of the installation (1 MiB at most), and its end in $_RUN/said.
+# Runs a command with output to console and log (1 MiB at most); the end of it goes to $_RUN/said.
 captured() {
   rm -f "$_RUN/console" "$_RUN/words" "$_RUN/told"
   if ! program tee >/dev/null || ! mkfifo "$_RUN/console" "$_RUN/words" 2>/dev/null; then
@@ -68,7 +68,7 @@ captured() {
   return "$captured_status"
 }
 
-# What serves a file system may hold the output open for ever: it is waited for 5 s.
+# A process that serves a file system may keep the output open forever, so the wait ends after 5 s.
 captured_end() {
   _CAPTURED=''
   captured_tries=0
@@ -80,7 +80,7 @@ captured_end() {
   rm -f "$_RUN/console" "$_RUN/words"
 }
 
-# The last 20 lines that the failed step has printed, on one line: without our own, control characters and the node's token.
+# Prints the last 20 lines of the failed step on one line, without ours, control characters and the token.
 said_words() {
   said_escape=$(printf '\033')
   said_text=$(
@@ -103,9 +103,9 @@ keep_log() {
   fi
 }
 
-# All processes that a script starts are gathered in a cgroup: no new session, parent or environment leads out of it. A process that
-# is left would keep mounts and disks busy, and the next try would fail for another reason. $_RUN/group names the group as long as
-# there is one, also for a try that comes after a kill.
+# A cgroup gathers all processes of a script, whatever session, parent or environment they take. A process
+# that is left would keep mounts and disks busy, and make the next try fail for another reason. $_RUN/group
+# names the group while it exists, also for a try after a kill.
 script_group() {
   script_end
   script_group=$_RUN/cgroup/svc-script-$$
@@ -119,7 +119,7 @@ script_group() {
 
 script_end() {
   script_group=$(cat "$_RUN/group" 2>/dev/null)
-  # After a run that was killed its mounts are gone.
+  # The mounts of a killed run are gone.
   if [ -n "$script_group" ] && ! [ -d "$script_group" ]; then
     mount -t cgroup2 svcscript "$_RUN/cgroup" 2>/dev/null
   fi
@@ -135,8 +135,8 @@ script_end() {
   umount "$_RUN/cgroup" 2>/dev/null
 }
 
-# Kills what is left of a script. Fails when nothing is. A kernel without cgroups (2) tells by the environment and by the root
-# directory alone which processes those are.
+# Kills the remaining processes of a script; fails if there are none. Without cgroups (2), only the
+# environment and the root directory tell which processes those are.
 script_kill() {
   script_left=''
   for script_process in $(script_processes); do
@@ -169,7 +169,7 @@ script_processes() {
   done
 }
 
-# Whether a process serves a file system: FUSE, or by the sign that systemd has for that, an @ as the first character of its name.
+# Whether a process serves a file system: FUSE, or systemd's sign for it, a name that begins with @.
 script_serves() {
   case $(tr '\000' ' ' < "/proc/$1/cmdline") in
     @*) return 0 ;;
@@ -180,7 +180,7 @@ script_serves() {
   return 1
 }
 
-# The interpreter that a script names in its first line, if this machine has it.
+# Prints the interpreter of a script's first line, if this machine has it.
 script_interpreter() (
   IFS= read -r line < "$1"
   case $line in

@@ -1,17 +1,17 @@
 #!/bin/sh
 # svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md).
 #
-# In the tar a file .svc-directory stands for its directory, and .svc-link.NAME for a link NAME whose target it holds.
-# Without TAR it fetches them from the controller, with the node's own token, as /etc/svc/files.conf says. Each file is
-# replaced as a whole, or not at all. A link among the directories of a path is followed inside the root alone, and only
-# where nobody but root can have made it; a link in the place of the file is replaced.
+# In the tar, .svc-directory stands for its directory, and .svc-link.NAME holds the target of link NAME.
+# Without TAR the files come from the controller, with the node's own token, as /etc/svc/files.conf says. Each
+# file is replaced completely or not at all. Links among the directories of a path are followed only inside
+# the root, and only if nobody but root can have made them; a link in the place of the file is replaced.
 set -u
 umask 077
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 
-# What svcd writes into the tar for a name that this node may not know.
+# svcd writes this into the tar for a name that this node may not know.
 unknown=2097151
 
 say() {
@@ -44,7 +44,7 @@ settings() {
   [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
 }
 
-# Fetches the tar from the first controller that gives it. The token is no argument: everybody can read those.
+# Fetches the tar from the first controller that sends it. The process list would show a token argument.
 fetch() {
   settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
   causes=''
@@ -61,7 +61,7 @@ fetch() {
   done
   archive=$stage/answer
   renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
-  # On the disk before it takes the place of the other: without a token the node would have to be installed anew.
+  # Stored before it replaces the old token: without one the node would need a new installation.
   if [ -n "$renewed" ]; then
     if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
@@ -70,7 +70,7 @@ fetch() {
   fi
 }
 
-# Asks one controller. When it fails, $cause says why.
+# Asks one controller. After a failure $cause says why.
 fetch_once() {
   cause="$address cannot be fetched"
   rm -f "$stage/answer" "$stage/head"
@@ -97,7 +97,7 @@ fetch_once() {
   fi
 }
 
-# Whether nobody but root can change what is in the present directory.
+# Whether only root can change the contents of the present directory.
 trusted() {
   about=$(stat -c '%u %a' .) || return 1
   case $about in
@@ -106,7 +106,7 @@ trusted() {
   esac
 }
 
-# Whether root alone can come into the present directory. It may have the group of the one that it is in, and hand it on.
+# Whether only root can enter the present directory; it may inherit its parent's group.
 private() {
   case $(stat -c '%u %a' .) in
     '0 700' | '0 2700') ;;
@@ -114,8 +114,8 @@ private() {
   esac
 }
 
-# Goes to the directory $1, a path below the root, and makes what is missing of it. The place that was reached is asked for
-# after each step, because somebody may exchange a directory for a link meanwhile.
+# Enters the directory $1, a path below the root, and creates missing parts. The place is checked after each
+# step, because a directory may be exchanged for a link meanwhile.
 enter() {
   rest=$1
   reached=''
@@ -181,7 +181,7 @@ access_of() {
   fi
 }
 
-# Makes the directory that the file $1 of the tar stands for, with the owner and the mode of that file; what is in it stays.
+# Makes the directory of the tar's file $1 with its owner and mode; present contents stay.
 put_directory() (
   path=${1%/.svc-directory}
   access_of "$1" "$path" || exit 1
@@ -192,12 +192,12 @@ put_directory() (
   if [ "$(stat -c '%u %g %a' .)" = "$wanted" ]; then
     exit 0
   fi
-  # Somebody who can change the directory above may have moved another one here: what is in it is not handed on.
+  # Whoever can write above may have moved this directory here: its contents are not given away.
   if [ -n "$(ls -A .)" ] && ! (cd -P .. && trusted); then
     say "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner" >&2
     exit 1
   fi
-  # A mode in digits alone leaves these bits to a directory.
+  # A numeric mode leaves these bits of a directory alone.
   if chown "$owner:$group" . && chmod ug-s . && chmod "$mode" .; then
     say "/$path is new"
     exit 0
@@ -206,8 +206,8 @@ put_directory() (
   exit 1
 )
 
-# Puts the file $1 of the tar in its place, or the link that it stands for. In a directory of its own, where nobody else can write, it gets its text, its
-# owner and its mode; then it is renamed.
+# Puts the tar's file $1, or its link, into place. It gets text, owner and mode in a private directory where
+# nobody else can write, and is then renamed.
 put() (
   name=${1##*/}
   case $1 in
@@ -256,7 +256,7 @@ put() (
   exit 1
 )
 
-# Makes the file $1 of the tar in the present directory, under the name new, or a link to $2.
+# Makes the tar's file $1 as new in the present directory, or a link to $2.
 fill() {
   if [ -n "$2" ]; then
     ln -s -- "$2" new && chown -h "$owner:$group" new
@@ -301,7 +301,7 @@ fi
 if [ -n "$(find "$tree" ! -type d ! -type f)" ]; then
   die 'the tar holds something that is neither a file nor a directory'
 fi
-# Directories come first, each after the one that it is in: what is in them then finds them as they are to be.
+# Directories come first, parents before children, so that contents find them as they will be.
 find "$tree" -type f -name .svc-directory | sort > "$stage/list"
 find "$tree" -type f ! -name .svc-directory >> "$stage/list"
 failed=0

@@ -1,7 +1,8 @@
 #!/bin/sh
-# svc_wipe DISK...: empties disks, or partitions, that were used before (docs/howto.md). Their swap, volume groups, mappings and
-# arrays are ended. Then signatures and RAID superblocks are erased, and the first and the last MiB of each partition and of the
-# disk, and the kernel forgets the partitions. Nothing is erased where something is mounted, or where one disk is wrong.
+# svc_wipe DISK...: empties used disks or partitions (docs/howto.md). It ends their swap, volume groups,
+# mappings and arrays, erases signatures, RAID superblocks, and the first and last MiB of the disk and each
+# partition, and makes the kernel forget the partitions. Nothing is erased if something is mounted or one disk
+# is wrong.
 #
 # svc_wipe --release: only ends what lies on the disks of this machine and is not mounted.
 set -u
@@ -13,7 +14,7 @@ say() {
   printf 'svc_wipe: %s\n' "$*" >&2
 }
 
-# The device of a name in sysfs, which has ! for / (cciss!c0d0).
+# Prints the device of a name in sysfs, which has ! for / (cciss!c0d0).
 node() {
   printf '/dev/%s' "$1" | tr '!' /
 }
@@ -22,7 +23,7 @@ has() {
   command -v "$1" >/dev/null 2>&1
 }
 
-# A busybox shell takes its own applet for a program in PATH.
+# A busybox shell prefers its own applet to a program in PATH.
 swap_off() {
   for swap_path in $(printf '%s' "$PATH" | tr ':' ' ') /sbin; do
     [ ! -x "$swap_path/swapoff" ] || break
@@ -34,7 +35,7 @@ settle() {
   { has udevadm && udevadm settle --timeout=20; } >/dev/null 2>&1 || sleep 1
 }
 
-# Names the block device $1 and all that lies on it, what is on top first.
+# Prints the block device $1 and everything on top of it, the top first.
 stack() {
   for found in "$sys/$1"/holders/* "$sys/$1"/*/partition; do
     found=${found%/partition}
@@ -45,17 +46,17 @@ stack() {
   printf '%s\n' "$1"
 }
 
-# Where something of the stack of $1 is mounted.
+# Prints where a part of the stack of $1 is mounted.
 mounted() {
   for device in $(stack "$1"); do
-    # btrfs is named there for as long as it is mounted, by whatever name.
+    # A mounted btrfs is listed there, under any device name.
     for device_btrfs in /sys/fs/btrfs/*/devices/"$device"; do
       if [ -e "$device_btrfs" ]; then
         printf 'a btrfs of several names' && return 0
       fi
     done
     read -r device_number 2>/dev/null < "$sys/$device/dev" || continue
-    # A file system of several devices, such as btrfs, has a number of its own: there the source says which one.
+    # A file system with several devices, such as btrfs, has its own number: there the source counts.
     while read -r _ _ mount_number _ mount_point mount_rest; do
       case $mount_number:${mount_rest##* - } in
         "$device_number":* | *" $(node "$device") "*) printf '%s' "$mount_point" && return 0 ;;
@@ -65,13 +66,13 @@ mounted() {
   return 1
 }
 
-# Ends the swap on one device, and the device itself if it is an array or a mapping.
+# Ends the swap on a device, and the device itself if it is an array or a mapping.
 end_one() {
   if grep -q "^$(node "$1") " /proc/swaps 2>/dev/null; then
     swap_off "$(node "$1")"
   fi
   if [ -d "$sys/$1/md" ]; then
-    # The kernel stops it too, where the image has no mdadm.
+    # The kernel stops it too, if the image has no mdadm.
     mdadm --stop "/dev/$1" || echo clear > "$sys/$1/md/array_state"
   elif [ -d "$sys/$1/dm" ]; then
     read -r end_name < "$sys/$1/dm/name"
@@ -88,7 +89,7 @@ release_all() {
   fi
   for each in "$sys"/*; do
     each=${each##*/}
-    # A disk with several paths is reached by a mapping, which stays, with its partitions.
+    # A multipath disk is reached by a mapping, which stays with its partitions.
     case $(cat "$sys/$each/dm/uuid" 2>/dev/null) in
       *mpath-*) continue ;;
     esac
@@ -101,7 +102,7 @@ release_all() {
   fi
 }
 
-# The kernel's name of a disk that may be emptied.
+# Prints the kernel's name of a disk that may be emptied.
 usable() {
   usable_name=$(readlink -f "$1") && usable_name=$(printf '%s' "${usable_name#/dev/}" | tr / '!')
   if ! [ -b "$1" ] || ! [ -e "$sys/$usable_name/dev" ]; then
@@ -131,14 +132,14 @@ erase() {
   done
 }
 
-# udev assembles an array anew as soon as one of its disks is touched, so that a second round may be needed.
+# udev assembles an array again once one of its disks is touched, so a second round may be needed.
 wipe() {
   for _ in 1 2 3; do
     for device in $(stack "$1"); do
       [ "$device" = "$1" ] || end_one "$device"
     done
     wipe_failed=''
-    # An array that could not be stopped lies on other disks too.
+    # An array that could not be stopped uses other disks too.
     for device in $(stack "$1"); do
       if [ "$device" = "$1" ] || [ -e "$sys/$device/partition" ]; then
         erase "$device" || wipe_failed=$device

@@ -1,11 +1,11 @@
-# Text that comes from the hardware or from a person, made safe for JSON, a URL or a configuration file.
+# Makes text from hardware or people safe for JSON, URLs and configuration files.
 
-# The bytes of a text as decimal numbers.
+# Prints the bytes of a text as decimal numbers.
 bytes() {
   printf '%s' "$1" | od -An -v -tu1
 }
 
-# A text as a JSON string in ASCII. Bytes that are not UTF-8 become U+FFFD.
+# Prints a text as a JSON string in ASCII. Bytes that are not UTF-8 become U+FFFD.
 json_string() (
   case $1 in
     *[!A-Za-z0-9\ ._:/,@=+-]*) ;;
@@ -58,7 +58,7 @@ json_ascii() {
   fi
 }
 
-# Prints a decoded code point. An overlong form, a surrogate and a number past U+10FFFF are not UTF-8.
+# Prints a decoded code point. Overlong forms, surrogates and numbers above U+10FFFF are not UTF-8.
 json_point() {
   if [ "$1" -lt "$2" ] || [ "$1" -gt 1114111 ] || { [ "$1" -ge 55296 ] && [ "$1" -lt 57344 ]; }; then
     printf '\\ufffd'
@@ -69,7 +69,7 @@ json_point() {
   fi
 }
 
-# A name as one segment of a URL path.
+# Prints a name as one segment of a URL path.
 url_segment() (
   case $1 in
     *[!A-Za-z0-9._~-]*) ;;
@@ -85,7 +85,7 @@ url_segment() (
   done
 )
 
-# A value for a configuration file, without characters that no name or address has.
+# Prints a value for a configuration file, without characters that no name or address has.
 word() {
   case $1 in
     *[!A-Za-z0-9._:/%-]*)
@@ -96,7 +96,7 @@ word() {
   esac
 }
 
-# The words in their order, each once, with one blank between them.
+# Prints the words in order without duplicates, one blank between them.
 unique() (
   seen=''
   for item in "$@"; do

@@ -1,4 +1,4 @@
-# The controller's URL, made from its parts. A literal IPv6 address gets brackets. The protocol may come with its colon.
+# Makes the controller's URL. Literal IPv6 addresses get brackets; the protocol may end with a colon.
 case $_URL_PATH in
   *://*/*)
     _URL_PATH=${_URL_PATH#*://}
@@ -14,5 +14,5 @@ case $SVC_API_ADDRESS in
   *) _URL_HOST=$SVC_API_ADDRESS ;;
 esac
 SVC_URL=$SVC_API_PROTOCOL://$_URL_HOST:$SVC_API_PORT$_URL_PATH
-# All controllers, with blanks between them. $SVC_URL is the first of them: the one that is asked now.
+# All controllers, separated by blanks. $SVC_URL is the current one, at first the first.
 _URLS="$SVC_URL${_URLS:+ $_URLS}"
