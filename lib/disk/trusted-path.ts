@@ -41,7 +41,7 @@ export async function makeTrusted(path: string, mode: number): Promise<void> {
   await inTrusted(dirname(path), ({ at }) => mkdir(at(basename(path)), { mode }))
 }
 
-/** As `refuseForeignLink` for each name in a directory. */
+/** `refuseForeignLink` for each name in a directory. */
 export async function refuseForeignLinks(directory: string): Promise<void> {
   for (const name of await readdir(directory)) refuseForeignLink(join(directory, name))
 }
