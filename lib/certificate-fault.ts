@@ -1,7 +1,7 @@
-/** Why a certificate is not taken: it is for another name, of another time, or of an issuer that is not trusted. */
+/** Why a certificate is refused: another name, another time, or an untrusted issuer. */
 export type CertificateFault = 'name' | 'time' | 'issuer'
 
-/** The codes of Node's TLS; those of the checks of a chain are OpenSSL's (openssl-verification-options). */
+/** Codes of Node's TLS; those of chain checks are OpenSSL's (openssl-verification-options). */
 const CODES: Readonly<Record<CertificateFault, readonly string[]>> = {
   name: ['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH'],
   time: ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID'],
@@ -13,8 +13,8 @@ const CODES: Readonly<Record<CertificateFault, readonly string[]>> = {
 }
 
 /**
- * Why the certificate of the other side was not taken, by the code of the error that a connection ended with; undefined
- * where it ended for something else. Each has its own way out, which who connects has to name.
+ * Returns the certificate's fault by the error code of a connection; undefined for other errors. The way out
+ * depends on the caller.
  */
 export function certificateFault(code: string | undefined): CertificateFault | undefined {
   for (const fault of ['name', 'time', 'issuer'] as const)

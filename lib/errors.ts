@@ -1,6 +1,6 @@
 /**
- * The one family of errors that becomes an http answer: thrown where the fact is known, mapped once by the
- * server. `message` is one sentence that names the object and the field (rules 1.5).
+ * The errors that become http answers: thrown where the fact is known, mapped once by the server. `message`
+ * is one sentence that names object and field (rules 1.5).
  */
 export class ServiceError extends Error {
   override readonly name: string = 'ServiceError'
@@ -10,7 +10,7 @@ export class ServiceError extends Error {
     readonly headers: Readonly<Record<string, string>> = {},
     options?: ErrorOptions
   ) {
-    // Where a refusal was thrown is told to nobody, and finding out costs more than the refusal.
+    // Nobody sees the stack of a refusal, and capturing it costs more than the refusal.
     const { stackTraceLimit } = Error
     if (status < 500) Error.stackTraceLimit = 0
     super(message, options)
@@ -18,11 +18,11 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400: the request itself, or what it asks for, breaks a rule. */
+/** 400: the request breaks a rule. */
 export const badRequest = (message: string) => new ServiceError(400, message)
-/** 401: no valid credential where one is needed. */
+/** 401: a valid credential is missing. */
 export const unauthorized = (message: string) => new ServiceError(401, message)
-/** 403: a valid credential that may not do this. */
+/** 403: the credential does not permit this. */
 export const forbidden = (message: string) => new ServiceError(403, message)
 /** 404: no such route or object. */
 export const notFound = (message: string) => new ServiceError(404, message)
@@ -34,6 +34,6 @@ export const tooLarge = (message: string) => new ServiceError(413, message)
 /** 503: the daemon cannot do it now; nothing was changed. */
 export const unavailable = (message: string, cause?: unknown) =>
   new ServiceError(503, message, {}, cause === undefined ? undefined : { cause })
-/** 503 with the seconds after which another try may go well. */
+/** 503 with Retry-After in seconds. */
 export const tryLater = (message: string, seconds: number) =>
   new ServiceError(503, message, { 'Retry-After': String(seconds) })

@@ -112,9 +112,7 @@ export interface AccessOptions {
   readonly standsFor: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
 
-/**
- * Returns the caller of a request. Throws 401 if unauthenticated, 403 if not allowed (rules 2.3, 5.2, 5.3).
- */
+/** Returns the caller of a request. Throws 401 if unauthenticated, 403 if forbidden (rules 2.3, 5.2, 5.3). */
 export function authorize(options: AccessOptions, route: Guarded, head: RequestHead): Caller {
   const meaning = meaningIn(route, head)
   if (meaning.browsers) refuseBrowsers(head.headers)

@@ -16,10 +16,7 @@ function isSameProof(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/**
- * The nonces of messages between controllers: each counts once. It grows only by proved messages, so only
- * controllers fill it.
- */
+/** Remembers the nonces of proved messages, so that each counts once. Only controllers can fill it. */
 export class SaidOnce {
   /** Nonces by the minute in which they expire: whole minutes are dropped, whatever the clock does. */
   readonly #numbers = new Map<number, Set<string>>()

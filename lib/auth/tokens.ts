@@ -139,8 +139,7 @@ export class Tokens {
 
   #issue({ kind, sub, role, gen }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
-    // JWT times are seconds with fractions, which keeps the milliseconds. Named one by one: V8 is slow with
-    // spreads.
+    // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
     const signed = prefix + encode({ kind, sub, role, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }

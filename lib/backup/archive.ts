@@ -84,10 +84,7 @@ export class Archive {
   }
 }
 
-/**
- * Reads an open backup and compares its checksum. Throws Error naming the file if it is no backup, cut off or
- * changed.
- */
+/** Reads an open backup and compares its checksum. Throws Error with the file's name if they differ. */
 export async function verifyArchive(handle: FileHandle, file: string): Promise<void> {
   const damaged = new Error(
     `${file} is no whole backup of svcd: it is cut off, or was changed; nothing is restored`

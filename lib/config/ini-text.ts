@@ -2,8 +2,8 @@ import ini from 'ini'
 import { table, usersDoc } from './keys.js'
 
 /**
- * The ini as it is shipped: every key with its comment and its default. `settings` (`section.key` → value)
- * replace defaults: the installed file has absolute paths in their place (rules 7.1, 7.4).
+ * Returns the shipped ini: every key with comment and default. `settings` (`section.key` → value) replace
+ * defaults: the installed file has absolute paths (rules 7.1, 7.4).
  */
 export function iniText(settings: Readonly<Record<string, string>> = {}): string {
   const lines = [

@@ -1,24 +1,24 @@
 import type { Kind } from './values.js'
 import * as values from './values.js'
 
-/** One key of the ini: how its text is read, the text that stands for an absent key, and what it is for. */
+/** One key of the ini. */
 export interface Key<T> {
   readonly kind: Kind<T>
   readonly default: string
   /** One line: the comment above the key in the shipped file. */
   readonly doc: string
-  /** The value is never repeated in a message. */
+  /** The value must not appear in messages. */
   readonly secret: boolean
 }
 
-/** A key in two steps: how its text is read, which text stands for an absent key, and then what it is for. */
+/** Builds a key in two steps: how its text is read and its default, then its comment. */
 const key = <T>(kind: Kind<T>, fallback = '', secret = false) => ({
   about: (doc: string): Key<T> => ({ kind, default: fallback, doc, secret })
 })
 
 const secret = <T>(kind: Kind<T>) => key(kind, '', true)
 
-/** The keys of a server that svcd configures; `words` are the comments that differ from server to server. */
+/** The keys of a managed server; `words` are the comments that differ between servers. */
 function managed(words: { config: string; directory: string; reload: string; service: string }) {
   return {
     config: key(values.optionalPath).about(words.config),
@@ -37,7 +37,7 @@ function managed(words: { config: string; directory: string; reload: string; ser
   }
 }
 
-// The cluster object carries these beside the controller's name (rules 1.8).
+// The cluster object has these beside the controller's name (rules 1.8).
 const clusterFields = [
   'name',
   'ntp_server',
@@ -49,8 +49,8 @@ const clusterFields = [
 ]
 
 /**
- * Every key but those of `[users]` (rules 7.4), in the shipped file's order. Reading, the shipped
- * and the installed file and the documents come from this table.
+ * Every key except those of `[users]` (rules 7.4), in the order of the shipped file. Parsing, the shipped and
+ * the installed file, and the documents use this table.
  */
 export const keys = {
   http: {
@@ -330,10 +330,10 @@ export const keys = {
   }
 }
 
-/** The table without its literal types, for walking. */
+/** The table without its literal types, for iteration. */
 export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>>>>> = keys
 
-/** The section of users, whose keys are their names: the comment in the shipped file. */
+/** The comment of `[users]` in the shipped file; its keys are the users' names. */
 export const usersDoc = [
   'Users, one a line: name = role hash. Roles: admin (may do everything), viewer (may read). `svcd passwd NAME`',
   'prints the line. While no user stands here, admin logs in with the password in the file admin-password of the state.'
