@@ -83,10 +83,7 @@ const LOOK_MS = 1000
 /** svcd sends no interim answers (1xx); a proxy may. */
 const MOST_INTERIM = 8
 
-/**
- * Destroys a request whose server does not connect in time, or sends too many interim answers. Calls
- * `connected` once it is reached.
- */
+/** Destroys a request that does not connect in time, or gets too many interim answers. */
 export function guard(request: ClientRequest, isTls: boolean, connected: () => void): ClientRequest {
   const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
   let interim = 0

@@ -26,10 +26,7 @@ const realClock: Clock = {
 export interface BackgroundOptions {
   /** One run; a throw is a failure. `close` aborts `signal`. */
   readonly work: (signal: AbortSignal) => Promise<unknown>
-  /**
-   * Pause before the next run in milliseconds; a function is called after each run. Undefined: none until
-   * `wake`.
-   */
+  /** Pause between runs in milliseconds; a function is called after each. Undefined: until `wake`. */
   readonly everyMs?: number | (() => number | undefined)
   /** Exponential backoff after failures, in milliseconds. Absent: `everyMs` applies. */
   readonly retryMs?: { readonly first: number; readonly longest: number }

@@ -12,10 +12,7 @@ const CODES: Readonly<Record<CertificateFault, readonly string[]>> = {
   ]
 }
 
-/**
- * Returns the certificate's fault by the error code of a connection; undefined for other errors. The way out
- * depends on the caller.
- */
+/** Returns a certificate's fault by the error code of a connection; undefined for other errors. */
 export function certificateFault(code: string | undefined): CertificateFault | undefined {
   for (const fault of ['name', 'time', 'issuer'] as const)
     if (code !== undefined && CODES[fault].includes(code)) return fault

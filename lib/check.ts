@@ -301,8 +301,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
 }
 
 /**
- * Stored objects that break a rule, as a start that tolerates damage finds them. Throws LoadError if their
- * layout is unknown.
+ * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
  */
 export async function brokenObjects(stored: Stored, config: Config): Promise<readonly StoredProblem[]> {
   const { state } = config.paths

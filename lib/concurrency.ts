@@ -2,10 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { tryLater } from './errors.js'
 import { neighbours } from './source.js'
 
-/**
- * Runs `work` on every item, at most `limit` at once. Waits for all that were started; throws the first
- * failure.
- */
+/** Runs `work` on every item, at most `limit` at once. Waits for all started; throws the first failure. */
 export async function inParallel<V>(
   items: Iterable<V>,
   limit: number,
@@ -129,10 +126,7 @@ export class Mutex {
 
 type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
 
-/**
- * Waiting tasks, taken from each group in turn, and within it from each party. The group is the part before a
- * slash.
- */
+/** Waiting tasks, taken from each group in turn, and within it from each party. Group: before a slash. */
 class Queue {
   readonly #groups = new Map<string, Map<string, Waiting[]>>()
   length = 0

@@ -22,8 +22,7 @@ export interface LogOutputOptions {
 
 /**
  * Writes the lines of one turn of the event loop together, as each write is expensive. A full disk or a stuck
- * reader blocks nobody: up to 1 MiB of lines waits and is retried each second; further lines are dropped and
- * counted.
+ * reader blocks nobody: up to 1 MiB of lines waits and is retried each second; more are dropped and counted.
  */
 export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOptions): LogOutput {
   let lines: string[] = []

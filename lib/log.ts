@@ -1,8 +1,6 @@
 import { logOutput, standardError } from './log-output.js'
 
-/**
- * One line per request and per change on stderr (journald); never a token, a password or a body (rules 11.7).
- */
+/** Levels of lines on stderr (journald). Lines never hold a token, a password or a body (rules 11.7). */
 export type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']

@@ -32,10 +32,7 @@ interface Meaning {
   readonly node?: 'all' | 'own'
   /** An invalid token counts as none, instead of 401. */
   readonly lenient?: true
-  /**
-   * Refuses headers that only browsers send with 403: any web page could trigger a request that changes
-   * something (rules 5.8).
-   */
+  /** Refuses browsers with 403: any web page could make one change something (rules 5.8). */
   readonly browsers?: 'refused'
 }
 

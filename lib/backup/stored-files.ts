@@ -17,9 +17,8 @@ const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
 export type Wanted = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
 
 /**
- * Adds regular files below a directory as `<as>/<path>`, in the order of names. Follows a link to a file only
- * with `follow`, as trustedPath does, and never one to a directory. Skips missing files, and a missing
- * directory.
+ * Adds regular files below a directory as `<as>/<path>`, ordered by name. Follows a link to a file only with
+ * `follow`, as trustedPath does, and never one to a directory. The directory and files may be missing.
  */
 export async function addFiles(
   archive: Archive,
@@ -101,9 +100,8 @@ export async function addNamedFile(archive: Archive, path: string, as: string): 
 }
 
 /**
- * Backs up a state that no daemon writes to its `backups` (0600), as `svcd backup` does but without the ini;
- * returns the file. Keeps the three newest. `objects`: those outside of files, with the paths that they would
- * have.
+ * Backs up a state that no daemon writes to its `backups` (0600), like `svcd backup` without the ini; returns
+ * the file. Keeps the three newest. `objects`: those outside of files, with their paths as files.
  */
 export async function keepState(
   state: string,
@@ -145,10 +143,7 @@ export async function keepState(
 /** Texts with their paths below the state directory. */
 export type Texts = Iterable<readonly [path: string, text: string]>
 
-/**
- * Adds objects, journals and request records that are not in files, and skips unknown types. Returns the
- * names of the journals.
- */
+/** Adds objects, journals and request records of known types. Returns the names of the journals. */
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
   const journals = new Set<string>()
   for (const [path, text] of texts) {

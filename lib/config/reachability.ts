@@ -15,9 +15,7 @@ export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
   ]
 }
 
-/**
- * Warns if `[users]` has only viewers: its first line ends the user `admin` of the first start (rules 7.7).
- */
+/** Warns if `[users]` has only viewers: its first line ends the first start's `admin` (rules 7.7). */
 export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
   if (users.length === 0 || users.some(({ role }) => role === 'admin')) return []
   return [
@@ -27,9 +25,9 @@ export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
 }
 
 /**
- * Warnings: why nodes in these networks (CIDRs), or other machines while there is no network, cannot reach the listen
- * address or the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
- * address, not a loopback URL.
+ * Warns of reasons why nodes in these networks (CIDRs), or other machines while there is none, cannot reach
+ * the listen address or the nodes' URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback
+ * listen address, not a loopback URL.
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
@@ -53,10 +51,10 @@ export function reachability(config: Config, networks: readonly string[]): strin
   return warnings
 }
 
-/** Whether other machines, which reach a URL of ours, send what they tell in the clear. */
+/** Whether requests of other machines to this URL are unencrypted. */
 export const isPlain = (url: string) => url.startsWith('http:') && !isOfThisMachine(url)
 
-/** Whether a URL leads each machine to itself. */
+/** Whether every machine reaches itself by this URL. */
 const isOfThisMachine = (url: string) => isLoopback(hostOf(url))
 
 const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')

@@ -135,7 +135,7 @@ export const optionalAddress: Kind<string> = value => {
 
 export interface Listen {
   readonly address: string
-  /** 0: any free port. */
+  /** 0 stands for any free port. */
   readonly port: number
 }
 

@@ -59,10 +59,7 @@ export async function withOpen<H extends { close(): Promise<unknown> }, T>(
   }
 }
 
-/**
- * Creates a file (0600) that must not exist, owned by `owner`, and fills it. On failure, removes it and
- * rethrows.
- */
+/** Creates a new file (0600, owned by `owner`) and fills it. On failure, removes it and rethrows. */
 export async function fillNew<T>(
   path: string,
   fill: (file: FileHandle) => Promise<T>,

@@ -78,10 +78,7 @@ export const mountPoints = (mountinfo: string): string[] =>
     return point?.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8))) ?? []
   })
 
-/**
- * Mount points at or below a directory, as `mountPoints` returns them; none if it does not exist. Invalid
- * UTF-8 becomes U+FFFD.
- */
+/** The mount points at or below a directory, which may be missing. Invalid UTF-8 becomes U+FFFD. */
 export async function mountsBelow(directory: string): Promise<string[]> {
   const real = await unlessMissing(realpath(directory), undefined)
   if (real === undefined) return []

@@ -44,10 +44,7 @@ export class StepError extends Error {
 
   constructor(
     message: string,
-    /**
-     * Index of the failed step. Later steps were not run; earlier ones were, except for replacements in the
-     * same group.
-     */
+    /** Index of the failed step. Earlier steps were run, except replacements in the same group. */
     readonly step: number,
     readonly code?: string,
     readonly errno?: number
@@ -64,10 +61,7 @@ export class StepError extends Error {
 /** Device and inode of a directory: equal for every path to it, through links and bind mounts too. */
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
-/**
- * Runs steps in order, synchronously. Throws a StepError; replacements before a failed one in the same group
- * may be undone.
- */
+/** Runs steps in order, synchronously. Throws StepError, which may undo replacements of its group. */
 export function carryOut(steps: readonly DiskStep[]): void {
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []
@@ -237,10 +231,7 @@ export interface LogFile {
 export interface FileLayer {
   /** Runs steps in order. Rejects with a StepError for the first failure; later steps are not run. */
   inOrder(steps: readonly DiskStep[]): Promise<void>
-  /**
-   * Like the step. A long text in pieces is produced while it is written, one piece per turn of the event
-   * loop.
-   */
+  /** Like the step. A long text may come in pieces, produced one per turn of the event loop. */
   replace(file: string, text: string | Iterable<string>): Promise<void>
   rename(from: string, to: string): Promise<void>
   /** Like the step. */

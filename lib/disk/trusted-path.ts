@@ -28,9 +28,7 @@ export async function trustedPath(path: string): Promise<string> {
   return found
 }
 
-/**
- * Runs `work` in the directory of such a path, opened name by name: links created meanwhile are not followed.
- */
+/** Runs `work` in such a directory, opened name by name: links created meanwhile are not followed. */
 export const inTrusted = async <T>(
   path: string,
   work: (directory: OpenDirectory) => Promise<T>

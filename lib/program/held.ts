@@ -62,10 +62,7 @@ export class Held {
     return this.child.pid
   }
 
-  /**
-   * Returns the next line of standard output. Throws ProgramError if the program ends, at the time limit, and
-   * when aborted.
-   */
+  /** Returns the next line of standard output. Throws ProgramError at its end, late, or aborted. */
   async line(): Promise<string> {
     const { signal, timeLimitMs } = this.options
     const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>

@@ -274,10 +274,7 @@ async function canBind(setpriv: string): Promise<boolean> {
   return status === 0
 }
 
-/**
- * Why a program did not succeed. `failed`: a status that is not `ok`, a signal, too much output, not
- * startable.
- */
+/** Why a program failed. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
 export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
 
 /** A program failed; `message` is one sentence with its name and its last line of standard error. */

@@ -1,7 +1,6 @@
 /**
- * The state in memory that shared records describe. A record is about one name, or moves what is known from
- * one name to another. Most are in memory before they are appended; the others enter it once `append` has
- * resolved.
+ * The state in memory that shared records describe. A record is about one name, or moves what is known to
+ * another. Most are in memory before they are appended; the others enter it once `append` has resolved.
  */
 export interface SharedMemory<R> {
   /** The names that a record is about. */

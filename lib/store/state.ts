@@ -14,10 +14,7 @@ function deepFreeze<D extends Doc>(doc: D): D {
   return Object.freeze(doc)
 }
 
-/**
- * The transaction that `store.change` passes to its function. Writes go into `state` at once, and are noted
- * to be undone.
- */
+/** The transaction of `store.change`. Writes go into `state` at once, and can be undone. */
 export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   readonly #steps: Change[] = []
   /** One net change per object, maintained with each write, as a change may have many. */

@@ -336,10 +336,7 @@ export class Store<T extends Types, I extends Index> {
     await this.options.medium.close()
   }
 
-  /**
-   * Rewrites outdated texts in one commit. A failure is logged and does not stop the start: the next one
-   * retries.
-   */
+  /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #renew(outdated: readonly Outdated[]): Promise<void> {
     const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
     const writes = this.#writesOf(docs.map(({ doc, ...ref }) => ({ ...ref, before: doc, after: doc })))

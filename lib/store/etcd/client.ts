@@ -165,9 +165,9 @@ export class Client {
   }
 
   /**
-   * Like `ask`, for idempotent requests: every `HEDGE_MS` without an answer, and at once after a failure, the
-   * next endpoint is asked too, in the end the first again; the first answer wins. A member without a leader
-   * does not answer. A refusal stops further tries; it is thrown if all endpoints asked refused, otherwise
+   * Like `ask`, for idempotent requests: every `HEDGE_MS` without an answer, and at once after a failure,
+   * asks the next endpoint too, in the end the first again. The first answer wins. A member without a leader
+   * does not answer. A refusal ends the tries; it is thrown if all that were asked refused, otherwise
    * UnclearError.
    */
   hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
@@ -277,9 +277,8 @@ export class Client {
   }
 
   /**
-   * Sends a request with a token, once more with a new one if etcd rejects it (then nothing was done). A
-   * token whose request gets no answer is dropped: one from before a restore of etcd waits for a raft index
-   * far ahead.
+   * Sends a request with a token, once more with a new one if etcd rejects it (then nothing was done). Drops
+   * a token whose request gets no answer: one from before a restore of etcd waits for a raft index far ahead.
    */
   async #asUser<R>(
     endpoint: URL,

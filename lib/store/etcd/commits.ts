@@ -43,8 +43,7 @@ interface Unclear {
 
 /**
  * Commits as the leader. A change is one transaction that compares two keys: the leader's, so that a former
- * leader commits nothing, and the head, advanced by each commit, so that a repeated transaction takes effect
- * once.
+ * leader commits nothing, and the head, which each commit advances, so that retries take effect once.
  */
 export class Commits {
   readonly #finishing: Background

@@ -111,8 +111,7 @@ export async function transact(
 
 /**
  * Lists every key below a prefix that ends in a slash, at one revision, in pages. Throws what `Client.ask`
- * throws, RefusedError for keys out of order or range, undecodable ones, and more than `most`, and the reason
- * of `signal`.
+ * throws, RefusedError for keys out of order or malformed, or more than `most`, and the reason of `signal`.
  */
 export async function list(
   client: Client,

@@ -16,9 +16,9 @@ export class CompactedError extends Error {
 }
 
 /**
- * Watches all keys below a prefix that ends in a slash from a revision on: yields each transaction whole, in
- * order and once. Ends only by throwing: CompactedError, UnclearError if the stream breaks, or the reason of
- * `signal`.
+ * Watches all keys below a prefix that ends in a slash: yields each transaction from a revision on, whole, in
+ * order and once. Ends by throwing: CompactedError, UnclearError if the stream breaks, or the signal's
+ * reason.
  */
 export async function* watching(
   client: Client,

@@ -63,10 +63,7 @@ export class Writer {
     return this.#over || this.#keeping.problem
   }
 
-  /**
-   * Time since we were last known to lead, in ms; 0 while we do. After a pause longer than the lease,
-   * leadership is unknown.
-   */
+  /** Time since we were last known to lead, in ms; 0 while the lease lasts and all is well. */
   get doubtMs(): number {
     const agoMs = performance.now() - this.#heldMs
     const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.options.ttlSeconds * 1000

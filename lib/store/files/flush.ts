@@ -30,9 +30,8 @@ interface FlusherOptions {
 type Promised = Intent['writes'][number]
 
 /**
- * Writes the object files that intents promise, after the answers: the latest content of each file, then the
- * directories' syncs, then removes the intents. Failures are retried with backoff; until then the intents
- * stay.
+ * Writes the object files that intents promise, after the answers: the latest content of each file, the
+ * directories' syncs, then the removal of the intents. Retries failures with backoff, and keeps the intents.
  */
 export class Flusher {
   /** By object, the latest content of its file. Only a flush removes what it has written. */
