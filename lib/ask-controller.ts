@@ -48,8 +48,9 @@ export const CLOCK_WARN_MS = SLACK_MS / 2
 
 /** Describes two clocks that differ, with the way out. `aheadMs`: how far the clock of `other` is ahead. */
 export const clocksApart = (own: string, other: string, aheadMs: number): string =>
-  `the clock of ${other} is ${Math.round(Math.abs(aheadMs) / 1000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${own}, and ` +
-  `${SLACK_MS / 1000} s are allowed: type timedatectl on both, and have both set theirs by the same time servers (systemctl restart chrony)`
+  `the clock of ${other} is ${Math.round(Math.abs(aheadMs) / 1000)} s ` +
+  `${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${own}, and ${SLACK_MS / 1000} s are allowed: type ` +
+  'timedatectl on both, and have both set theirs by the same time servers (systemctl restart chrony)'
 
 /** The request got no answer. */
 export class UnansweredError extends Error {

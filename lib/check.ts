@@ -296,7 +296,8 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
     .filter(name => sourceOf(view, ini, name) === 'changed')
     .map(
       name =>
-        `[cluster] ${name}: ${told(inForce[name])} is in force, changed over http; the ini says ${told(ini[name])}`
+        `[cluster] ${name}: ${told(inForce[name])} is in force, ` +
+        `changed over http; the ini says ${told(ini[name])}`
     )
 }
 

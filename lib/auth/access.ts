@@ -139,7 +139,8 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
-    `a browser has asked (header ${sent}), and this is for machines: any web page could have it ask. With curl it works`
+    `a browser has asked (header ${sent}), and this is for machines: ` +
+      'any web page could have it ask. With curl it works'
   )
 }
 

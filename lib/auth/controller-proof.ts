@@ -92,7 +92,8 @@ export class ControllerQuestions {
       throw unauthorized(clocksApart('this controller', 'the controller that asks', aheadMs))
     if (this.#taken.isForgotten(Number(time), now))
       throw unauthorized(
-        'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ'
+        'this was asked before svcd was started here, by the clock of who asks: ' +
+          'it is asked again, or the clocks differ'
       )
     if (!this.#taken.take(number, Number(time), now))
       throw unauthorized('this was asked before, and is answered once')

@@ -26,8 +26,8 @@ export function infoOf(text: string): Info {
   const { format, version, release, images } = isObject(json) ? json : {}
   if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')
     throw new Error(
-      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd reads format ` +
-        `${FORMAT}: restore it with that svcd`
+      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd ` +
+        `reads format ${FORMAT}: restore it with that svcd`
     )
   return { version, release, images: images === true }
 }

@@ -7,8 +7,10 @@ import { table, usersDoc } from './keys.js'
  */
 export function iniText(settings: Readonly<Record<string, string>> = {}): string {
   const lines = [
-    '# svcd: cluster provisioning and configuration service. `svcd check` checks this file; a restart reads it.',
-    "# A relative path is relative to this file's directory. Durations and sizes have a unit: 30s, 10m, 4h, 7d; 64k,",
+    '# svcd: cluster provisioning and configuration service. ' +
+      '`svcd check` checks this file; a restart reads it.',
+    "# A relative path is relative to this file's directory. " +
+      'Durations and sizes have a unit: 30s, 10m, 4h, 7d; 64k,',
     '# 1m, 2g. A comment has a line of its own; a value with ; or # stands in double quotes.'
   ]
   for (const [section, keys] of Object.entries(table)) {

@@ -109,7 +109,8 @@ function readValue(raw: string): { value: string } | { fault: string } {
     if (closed && value !== raw) return { value }
     return {
       fault:
-        'is quoted wrongly: one pair of quotes around the whole value, no comment after it, escapes as in JSON'
+        'is quoted wrongly: one pair of quotes around the whole value, ' +
+        'no comment after it, escapes as in JSON'
     }
   }
   const sign = /(?:^|[^\\])(?:\\\\)*([;#])/.exec(raw)?.[1]

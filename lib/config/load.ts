@@ -142,7 +142,9 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
       const list = Object.keys(table[section] ?? {}).join(', ')
       problems.push({
         ...place,
-        message: `unknown key ${shown(key)} in [${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
+        message:
+          `unknown key ${shown(key)} in ` +
+          `[${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
       })
     } else known.set(key, { key, value, place })
   }
@@ -150,7 +152,9 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
     if (given.has(section)) return
     problems.push({
       ...place,
-      message: `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ${[...given.keys()].join(', ')}`
+      message:
+        `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ` +
+        `${[...given.keys()].join(', ')}`
     })
   }
 

@@ -10,8 +10,8 @@ const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
 export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
   if (http.front_files === '' || http.trusted_proxies.length > 0) return []
   return [
-    '[http] front_files: it does nothing without trusted_proxies; name the front server there (trusted_proxies = 127.0.0.1 ' +
-      'for one on this machine), or leave front_files empty'
+    '[http] front_files: it does nothing without trusted_proxies; name the front server there ' +
+      '(trusted_proxies = 127.0.0.1 for one on this machine), or leave front_files empty'
   ]
 }
 
@@ -19,8 +19,8 @@ export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
 export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
   if (users.length === 0 || users.some(({ role }) => role === 'admin')) return []
   return [
-    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the first start is ' +
-      'gone; add the line that `svcd passwd NAME` prints'
+    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the ' +
+      'first start is gone; add the line that `svcd passwd NAME` prints'
   ]
 }
 
@@ -37,7 +37,8 @@ export function reachability(config: Config, networks: readonly string[]): strin
   const { listen, trusted_proxies, urls } = config.http
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
     warnings.push(
-      `${nodes} [http] listen ${listen.address}: it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
+      `${nodes} [http] listen ${listen.address}: ` +
+        `it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
     )
   for (const url of urls) {
     const host = hostOf(url)

@@ -289,7 +289,8 @@ export const optionalTracker = optionalUrlOf(
 /** A list of etcd endpoints. Plain http would expose passwords and objects to the network. */
 export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
   const expected =
-    'URLs such as https://10.141.0.1:2379 with commas between them; plain http is for 127.0.0.1 and [::1] alone'
+    'URLs such as https://10.141.0.1:2379 with commas between them; ' +
+    'plain http is for 127.0.0.1 and [::1] alone'
   const isOne = (part: string) =>
     /^(?:https:\/\/[^\s/?#\\@]+|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?)\/?$/.test(part) &&
     URL.canParse(part)

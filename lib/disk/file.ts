@@ -197,7 +197,8 @@ export async function refuseOthers(path: string, bits: number, wanted: string, w
   const mode = (await stat(path)).mode & 0o7777
   if (mode & bits & ~(mode & STICKY ? GROUP : 0))
     throw new Error(
-      `${path} has mode ${mode.toString(8).padStart(4, '0')}: ${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
+      `${path} has mode ${mode.toString(8).padStart(4, '0')}: ` +
+        `${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
     )
 }
 

@@ -74,8 +74,8 @@ export function refuseLayout<T extends Types, I extends Index>(
   const { version } = layout
   if (version !== steps.length)
     throw new Error(
-      `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: install the release of ` +
-        'the svcd that writes'
+      `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: ` +
+        'install the release of the svcd that writes'
     )
 }
 

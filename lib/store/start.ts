@@ -104,8 +104,8 @@ export async function keepBackUp<T extends Types, I extends Index>(
   const { from, to } = migration
   const kept = await backUp?.(from).catch((error: unknown) => {
     throw new Error(
-      `${place}: the state has layout version ${from}, and is not brought to version ${to}, because its backup ` +
-        `cannot be written: ${reasonOf(error)}; nothing is changed`
+      `${place}: the state has layout version ${from}, and is not brought to version ${to}, because its ` +
+        `backup cannot be written: ${reasonOf(error)}; nothing is changed`
     )
   })
   log(
@@ -265,9 +265,9 @@ function migrationOf(
   if (from > to) {
     const kept = backups ? `; the start that made version ${from} left one in ${backups}` : ''
     const message =
-      `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ${to}: ` +
-      `install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force FILE${kept}); ` +
-      'nothing is changed'
+      `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ` +
+      `${to}: install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force ` +
+      `FILE${kept}); nothing is changed`
     throw new LoadError([{ file: stored.place(LAYOUT, VERSION), message }])
   }
   if (from === to) return undefined

@@ -101,8 +101,8 @@ export class Store<T extends Types, I extends Index> {
     return Store.#opened(options, async start => {
       if (start.migration)
         throw new Error(
-          `${start.place}: the layout of the state is not today's, or nothing is stored yet: who follows changes nothing of that; ` +
-            'wait for the svcd that writes, and give all the same release'
+          `${start.place}: the layout of the state is not today's, or nothing is stored yet: who follows ` +
+            'changes nothing of that; wait for the svcd that writes, and give all the same release'
         )
       const store = new Store(options, start)
       options.medium.follow(store.#followed)

@@ -317,8 +317,9 @@ export class Client {
       this.#token = undefined
       if (error instanceof RefusedError)
         throw new RefusedError(
-          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and password_file, whether etcd ` +
-            `knows that user (${this.etcdctl('user list', true)}), and whether it asks for users (${this.etcdctl('auth enable', true)})`
+          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and ` +
+            `password_file, whether etcd knows that user (${this.etcdctl('user list', true)}), and whether ` +
+            `it asks for users (${this.etcdctl('auth enable', true)})`
         )
       throw error
     }
@@ -415,7 +416,8 @@ function endpointOf(text: string): URL {
     )
   if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
     throw new TypeError(
-      `${url.origin} would be reached by plain http over a network: use https, or http with 127.0.0.1 or [::1]`
+      `${url.origin} would be reached by plain http over a network: ` +
+        'use https, or http with 127.0.0.1 or [::1]'
     )
   return url
 }
@@ -473,8 +475,8 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
   // If etcd has users and asks for certificates, its gateway refuses certificates with a common name.
   if (answer.statusCode === 400 && body.startsWith('CommonName'))
     throw new RefusedError(
-      `${from}: it knows users, and takes no certificate with a common name beside them: have the one of [store] cert issued ` +
-        'without CN'
+      `${from}: it knows users, and takes no certificate with a common name beside them: ` +
+        'have the one of [store] cert issued without CN'
     )
   if (typeof error !== 'string' || typeof code !== 'number') {
     const reason = `what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`

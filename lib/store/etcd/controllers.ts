@@ -120,8 +120,8 @@ export class Controllers {
 
   #tellOfNamesake(namesake: Controller | undefined): void {
     const told = namesake
-      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ${this.options.self.name} too: ` +
-        'give each its own, [controller] name'
+      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ` +
+        `${this.options.self.name} too: give each its own, [controller] name`
       : ''
     if (told !== '' && told !== this.#namesake) this.options.log('warn', told)
     this.#namesake = told

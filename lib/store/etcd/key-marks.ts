@@ -55,8 +55,9 @@ export async function refuseOtherKeys(
     ...other.map(name => `${join(state, name)} is not the one of the svcd that wrote last`)
   ]
   throw new Error(
-    `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key and admin-password from the ` +
-      'state directory of a controller that wrote to this etcd, mode 0600 (svcd join HOST does that)' +
+    `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key ` +
+      'and admin-password from the state directory of a controller that wrote to this etcd, mode 0600 ' +
+      '(svcd join HOST does that)' +
       (isWritten ? '' : `; to begin with other keys, stop svcd on all controllers and type ${removal}`)
   )
 }

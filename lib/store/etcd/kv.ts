@@ -154,7 +154,8 @@ export async function list(
       const { key } = pair
       if (!isBefore(key, end) || isBefore(key, from))
         throw strange(
-          `the key ${oneLine(key, 300)} is out of order, or not below ${prefix}: what answers is not etcd, or is damaged`
+          `the key ${oneLine(key, 300)} is out of order, ` +
+            `or not below ${prefix}: what answers is not etcd, or is damaged`
         )
       from = `${key}\0`
       size += key.length + pair.value.length
@@ -168,7 +169,8 @@ export async function list(
     if (some.length === 0) throw strange(`it tells of more keys below ${prefix}, and gives none`)
     if (performance.now() > giveUp)
       throw strange(
-        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is (${client.etcdctl('check perf', true)})`
+        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is ` +
+          `(${client.etcdctl('check perf', true)})`
       )
   }
 }

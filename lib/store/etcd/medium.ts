@@ -42,7 +42,8 @@ const RECORD_MS = 2000
 /** Marker file in the state directory of a controller that has had its objects in etcd. */
 const USED = 'objects-in-etcd'
 const USED_TEXT =
-  'This svcd has its objects in etcd. While this file is here, it does not begin on an etcd that holds nothing.\n'
+  'This svcd has its objects in etcd. While this file is here, ' +
+  'it does not begin on an etcd that holds nothing.\n'
 
 const OTHER_WRITES = 'another controller writes'
 const NOT_OPEN = 'the store is not open for changes'
@@ -194,22 +195,25 @@ export class Etcd implements SharedMedium {
     const used = join(state, USED)
     if (await exists(used))
       throw new Error(
-        `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] endpoints and prefix. ` +
-          'Where the objects are in files again, this svcd must not run on etcd: set medium = files on the one that has them, and ' +
-          'type systemctl disable --now svcd on the others. Where they are lost, restore a backup (svcd restore FILE), or copy ' +
-          `those of ${state}, if they are there and the right ones (${await copy()}). To begin anew, without objects, ` +
-          `remove ${used}`
+        `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] ` +
+          'endpoints and prefix. Where the objects are in files again, this svcd must not run on etcd: set ' +
+          'medium = files on the one that has them, and type systemctl disable --now svcd on the others. ' +
+          `Where they are lost, restore a backup (svcd restore FILE), or copy those of ${state}, if they ` +
+          `are there and the right ones (${await copy()}). To begin anew, without objects, remove ${used}`
       )
     if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
     throw new Error(
-      `${state} holds objects, and ${this.place()} holds none: type ${await copy()}; to begin without these ` +
-        `objects, move ${state}/${LAYOUT} away`
+      `${state} holds objects, and ${this.place()} holds none: type ${await copy()}; to begin without ` +
+        `these objects, move ${state}/${LAYOUT} away`
     )
   }
 
   /** Describes the location of an object, or of all, for messages. */
   place(type?: string, name = ''): string {
-    return `etcd at ${this.#client.where}: ${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
+    return (
+      `etcd at ${this.#client.where}: ` +
+      `${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
+    )
   }
 
   async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
@@ -235,17 +239,18 @@ export class Etcd implements SharedMedium {
       // A daemon that has joined has stored a layout.
       if (stored.isEmpty && (stored.head === undefined || this.#controllers))
         throw new Error(
-          `${this.place()} holds nothing any more: its keys were removed, or another etcd answers. Nothing is written, and ` +
-            'machines are booted from memory for as long as this svcd runs. To mend it: stop svcd on all controllers, and restore a ' +
-            'snapshot of etcd, or a backup (svcd restore FILE prints what comes next)'
+          `${this.place()} holds nothing any more: its keys were removed, or another etcd answers. Nothing ` +
+            'is written, and machines are booted from memory for as long as this svcd runs. To mend it: ' +
+            'stop svcd on all controllers, and restore a snapshot of etcd, or a backup (svcd restore FILE ' +
+            'prints what comes next)'
         )
       await followed.reload(stored)
       const last = commitsIn(stored.head)
       if (last < known)
         this.#log(
           'warn',
-          `${this.place()} has ${last} as its last change, and this svcd knew of ${known}: etcd was restored from an older ` +
-            'snapshot, or lost what it had. Later changes and reports are lost'
+          `${this.place()} has ${last} as its last change, and this svcd knew of ${known}: etcd was ` +
+            'restored from an older snapshot, or lost what it had. Later changes and reports are lost'
         )
     }
     return { ...followed, reload }
@@ -354,7 +359,8 @@ export class Etcd implements SharedMedium {
   /** Another controller has written, or is about to: steps down and follows it. */
   async #overtaken(): Promise<Error> {
     const reason =
-      `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or emptied: ` +
+      `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or ` +
+      'emptied: ' +
       (this.#followed ? 'this one follows it' : 'start svcd again')
     const ended = this.#writer.end(reason)
     if (this.#followed) {

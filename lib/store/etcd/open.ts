@@ -97,6 +97,9 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
 function explained(file: string, { code, message }: NodeJS.ErrnoException): string {
   if (code === 'ENOENT' || code === 'ENOTDIR') return `there is no file ${file}; put it there`
   if (code === 'EACCES' || code === 'EPERM')
-    return `${file} may not be read by the user of svcd (${code}); type: chgrp svcd ${file} && chmod 0640 ${file}`
+    return (
+      `${file} may not be read by the user of svcd (${code}); ` +
+      `type: chgrp svcd ${file} && chmod 0640 ${file}`
+    )
   return message.includes(file) ? message : `${file}: ${message}`
 }

@@ -59,8 +59,9 @@ export class StoredKeys implements Stored {
       this.#problems.push({
         file: this.#at(keys.head),
         message:
-          `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a backup, or, where ` +
-          `the objects are right, remove this key (${client.etcdctl(`del ${keys.head}`)}) while no svcd runs`
+          `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a ` +
+          'backup, or, where the objects are right, remove this key ' +
+          `(${client.etcdctl(`del ${keys.head}`)}) while no svcd runs`
       })
     }
     const records = new Map<string, StoredRecords>()
@@ -170,7 +171,9 @@ export class StoredKeys implements Stored {
       // Going on without them could break rules that only the newer release knows.
       ...unknown.map(([type, { size }]) => ({
         file: this.place(type),
-        message: `this svcd knows no such type (objects: ${size}); it needs the release of the svcd that wrote them`
+        message:
+          `this svcd knows no such type (objects: ${size}); ` +
+          'it needs the release of the svcd that wrote them'
       }))
     ]
   }
