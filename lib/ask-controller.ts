@@ -3,7 +3,7 @@ import { request as askTls } from 'node:https'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { type CertificateFault, certificateFault } from './certificate-fault.js'
 
-/** Which certificates of other controllers are trusted: TLS options of Node. */
+/** TLS options of Node that decide which certificates of other controllers are trusted. */
 export interface Trust {
   readonly rejectUnauthorized: boolean
   /** Absent: Node's default. */

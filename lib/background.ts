@@ -22,7 +22,7 @@ const realClock: Clock = {
   }
 }
 
-/** What background work does, and when. */
+/** Options of background work. */
 export interface BackgroundOptions {
   /** One run; a throw is a failure. `close` aborts `signal`. */
   readonly work: (signal: AbortSignal) => Promise<unknown>
@@ -61,7 +61,7 @@ export class Background {
     this.#clock = options.clock ?? realClock
   }
 
-  /** Why the last run failed; '' if it succeeded. */
+  /** The reason of the last run's failure; '' if it succeeded. */
   get problem(): string {
     return this.#problem
   }

@@ -1,4 +1,4 @@
-/** Why a certificate is refused: another name, another time, or an untrusted issuer. */
+/** Reasons to refuse a certificate: another name, another time, an untrusted issuer. */
 export type CertificateFault = 'name' | 'time' | 'issuer'
 
 /** Codes of Node's TLS; those of chain checks are OpenSSL's (openssl-verification-options). */

@@ -210,7 +210,7 @@ function modelOf(
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined
 
-/** What the ini names and this machine lacks: nothing that depends on it can work. */
+/** Things that the ini names and this machine lacks: nothing that depends on them can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {
   const { controller, boot, control, ssh } = config
   const problems: string[] = []

@@ -176,7 +176,7 @@ function connectionLimits(http: Config['http']): Partial<Limits> {
   }
 }
 
-/** How the server answers other controllers of a site. */
+/** Answers of the server to other controllers of a site. */
 type BetweenControllers = Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'> & {
   readonly routes: readonly ApiRoute[]
 }

@@ -37,8 +37,8 @@ interface Meaning {
 }
 
 /**
- * Who may call a route (rules 5.7); the check and the documents use this table. If the source address matters
- * too, the handler checks it.
+ * Access words (rules 5.7); the check and the documents use this table. If the source address matters too,
+ * the handler checks it.
  */
 const meanings = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
@@ -129,7 +129,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   return caller
 }
 
-/** Every browser sends one of these, whatever page made the request; firmware and curl send none. */
+/** Every browser sends at least one of these, whatever page made the request; firmware and curl send none. */
 const ofBrowsers = /^(?:sec-.*|origin|accept-language|upgrade-insecure-requests)$/
 
 function refuseBrowsers(headers: RequestHead['headers']): void {

@@ -30,7 +30,7 @@ export class SaidOnce {
 
   /** Whether a message of that time may have been received before a restart. */
   isForgotten(saidMs: number, now: number): boolean {
-    // Moves back with the clock: otherwise all messages were refused until the old time is reached again.
+    // Moves back with the clock: otherwise all messages would be refused until it reaches the old time.
     this.since -= Math.max(0, this.#lastMs - now)
     this.#lastMs = now
     return saidMs < this.since

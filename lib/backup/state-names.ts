@@ -6,7 +6,7 @@ const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
   ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'intents']
 ]
-/** All directories that belong into a backup. */
+/** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories bound to this machine and time: notes of work on images, and earlier states. */
 const local = ['work', 'initramfs', 'backups']
@@ -22,7 +22,7 @@ export const isDirectoryOfState = (name: string): boolean =>
 export const isMade = (name: string): boolean =>
   isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
 
-/** Whether an entry of the state directory belongs into a backup (rules 11.12). */
+/** Whether an entry of the state directory belongs in a backup (rules 11.12). */
 export const isKept = (name: string): boolean => directories.includes(name) || files.test(name)
 
 /** Whether a directory of this name belongs to the store's medium: objects, intents, the layout. */

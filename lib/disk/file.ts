@@ -228,7 +228,7 @@ export async function replaceFile(file: string, content: Content, mode = 0o600):
 export const temporaryOf = (file: string) =>
   join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
 
-/** Renames the temporary file in a system call's error to the file itself. */
+/** Replaces the temporary file's name in a system call's error with the file's. */
 export function namedAs(file: string, temporary: string, error: Error): Error {
   error.message = error.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
   return error
@@ -243,7 +243,7 @@ export const writeNew = (file: string, content: Content, mode: number): Promise<
     await handle.sync()
   })
 
-/** Whether a temporary file's name, as a killed replaceFile or the library before it left. */
+/** Whether a killed replaceFile, or the library used before it, left a file of this name. */
 export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)
 
 /** `replaceFile`, with a durable name. */

@@ -44,7 +44,7 @@ export class StepError extends Error {
 
   constructor(
     message: string,
-    /** Index of the failed step. Earlier steps were run, except replacements in the same group. */
+    /** Index of the failed step. Earlier steps are done, but replacements directly before it may not be. */
     readonly step: number,
     readonly code?: string,
     readonly errno?: number
@@ -61,7 +61,7 @@ export class StepError extends Error {
 /** Device and inode of a directory: equal for every path to it, through links and bind mounts too. */
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
-/** Runs steps in order, synchronously. Throws StepError, which may undo replacements of its group. */
+/** Runs steps in order, synchronously. Throws StepError, whose `step` tells what was done. */
 export function carryOut(steps: readonly DiskStep[]): void {
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []

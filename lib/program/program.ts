@@ -11,10 +11,10 @@ import { Lines } from './lines.js'
 export interface ProgramOptions {
   /** At this limit, SIGTERM goes to the whole process group, and SIGKILL 5 s later. */
   readonly timeLimitMs: number
-  /** Abortion ends the program in the same way. */
+  /** Aborting it ends the program in the same way. */
   readonly signal?: AbortSignal
   readonly cwd?: string
-  /** A program with arguments that executes the program, such as setpriv. */
+  /** A wrapper with its arguments, to which the program and its arguments are appended. */
   readonly through?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
@@ -46,7 +46,7 @@ export interface ProgramResult {
 const MAX_OUTPUT = 16 * 1024 * 1024
 const STDERR_KEPT = 8 * 1024
 const KILL_AFTER_MS = 5000
-/** How long a process outside the group may hold the streams open after the program's end. */
+/** A process outside the group may hold the streams open this long after the program's end. */
 const DRAIN_MS = 1000
 
 /**
@@ -86,7 +86,7 @@ export async function run(
   return new Run(program, options, start).result
 }
 
-/** Why a program was ended early: our reason, or a throw of the caller's function. */
+/** The reason for ending a program early: ours, or a throw of the caller's function. */
 type Ending = { readonly why: Why; readonly what: string } | { readonly thrown: unknown }
 
 class Run {
@@ -274,7 +274,7 @@ async function canBind(setpriv: string): Promise<boolean> {
   return status === 0
 }
 
-/** Why a program failed. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
+/** Causes of failure. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
 export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
 
 /** A program failed; `message` is one sentence with its name and its last line of standard error. */

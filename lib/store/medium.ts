@@ -31,13 +31,13 @@ export interface Medium {
    * none ever will. Without writes, tests whether the next commit would succeed.
    */
   commit(writes: readonly Revertible[]): Promise<void>
-  /** Why writing is, or soon will be, impossible; '' if all is well. */
+  /** The reason why writing is, or soon will be, impossible; '' if all is well. */
   readonly problem: string
   /** Whether another controller leads, or none. Absent for an exclusive medium. */
   readonly isFollowing?: boolean
   /** Describes the leader while following, '' while leading. Absent for an exclusive medium. */
   readonly following?: string
-  /** As in SharedMedium. */
+  /** See SharedMedium. */
   readonly writer?: Reached | undefined
   /** The location of an object, for messages; absent for an exclusive medium. */
   place?(type: string, name: string): string
@@ -75,7 +75,7 @@ export interface Standing {
   readonly role: 'primary' | 'standby' | 'unknown'
   /** The number of the last commit known here. */
   readonly revision: number
-  /** How long ago it was last up to date, in milliseconds; 0 while it leads. */
+  /** Time since it was last up to date, in milliseconds; 0 while it leads. */
   readonly lag_ms: number
 }
 
@@ -92,7 +92,7 @@ export interface Controller {
   readonly url?: string
   /** Digests of settings that all must share, by name; absent in releases that do not report them. */
   readonly digests?: Readonly<Record<string, string>>
-  /** How far its clock is ahead of ours, in milliseconds; absent for ourselves, and while unknown. */
+  /** Its clock minus ours, in milliseconds; absent for ourselves, and while unknown. */
   readonly aheadMs?: number
 }
 
@@ -136,7 +136,7 @@ export interface Stored {
   readonly foreign: readonly Problem[]
 }
 
-/** Where a medium keeps unfinished changes, beside the types: no type has this name. */
+/** Place of unfinished changes in a medium, beside the types: no type has this name. */
 export const INTENTS = 'intents'
 
 /** Throws TypeError for a name that no file can have, or that loading would skip. */

@@ -272,7 +272,7 @@ function migrationOf(
   }
   if (from === to) return undefined
   const isNew = types.every(type => state.names(type).length === 0)
-  // No release that tolerates damage has kept objects without a layout.
+  // On such a medium, no release wrote objects without a layout: it was removed.
   if (isLenient && from === 0 && !isNew) return undefined
   for (const step of steps.slice(from)) step(state)
   const doc: LayoutDoc = { name: VERSION, version: to, release }

@@ -10,7 +10,7 @@ export interface Kind<D extends Doc> {
   decode(name: string, json: unknown): D
   /** The file's text: keys in the order of the field table, two-space indent, final newline. */
   encode(doc: D): string
-  /** Why a parsed file has to be rewritten by the start; undefined: it has not. */
+  /** The reason why the start has to rewrite a parsed file; undefined if it has not. */
   outdated?(json: unknown): string | undefined
 }
 

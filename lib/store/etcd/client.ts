@@ -28,7 +28,7 @@ const STALE_TOKEN =
 /** gRPC codes: resource exhausted, out of range. */
 const NO_ROOM = 8
 const OUT_OF_RANGE = 11
-/** What an admin can do, by gRPC code. */
+/** Advice for an admin, by gRPC code. */
 const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   7: etcdctl =>
     'give the user of [store] user a role that may read and write below [store] prefix ' +

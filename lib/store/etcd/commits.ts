@@ -13,7 +13,7 @@ interface CommitsOptions {
   readonly client: Client
   readonly keys: Keys
   readonly writer: Writer
-  /** How long a commit is retried while etcd does not answer. */
+  /** A commit is retried for this long while etcd does not answer. */
   readonly patienceMs: number
   /** Called when another controller has written, or is about to; returns the error of the commit. */
   readonly overtaken: () => Promise<Error>
@@ -27,7 +27,7 @@ const MOST_BYTES = 1024 * 1024
 const LIMIT_MS = 2000
 const PAUSE_MS = 50
 const RETRY_MS = { first: 100, longest: 2000 }
-/** How long a stop may go on with a large change; the daemon has 10 s in all to stop. */
+/** Time limit of a large change during a stop; the daemon has 10 s in all. */
 const CLOSE_MS = 5000
 
 const byteLength = ({ type, name, text = '' }: Write) =>
@@ -76,7 +76,7 @@ export class Commits {
     return commitsIn(this.#head)
   }
 
-  /** Why a committed large change is not carried out yet; '' if there is none. */
+  /** The reason why a committed large change is not carried out yet; '' if there is none. */
   get problem(): string {
     return this.#finishing.problem
   }

@@ -10,7 +10,7 @@ import { granted, isKept, revoke } from './writer.js'
 interface ControllersOptions {
   readonly client: Client
   readonly keys: Keys
-  /** How long a dead controller stays listed. */
+  /** Time to live of a controller's entry. */
   readonly ttlSeconds: number
   readonly self: Controller
   /** The clock that is reported to the others, milliseconds since 1970. */

@@ -30,7 +30,7 @@ class Replica {
     for (const [key, value] of staged) this.#stage(key, value)
   }
 
-  /** Returns a moment's writes, at most one per object. Throws Error for unknown kinds of keys. */
+  /** Returns the writes of a transaction, at most one per object. Throws Error for unknown kinds of keys. */
   take(moment: Moment): Write[] {
     const { objects, staged, intent } = this.keys
     const writes: Write[] = []
@@ -146,7 +146,7 @@ export class Follower {
     return this.#right === ''
   }
 
-  /** How long ago this controller was last up to date, in ms. */
+  /** Time since this controller was last up to date, in ms. */
   get lagMs(): number {
     return performance.now() - this.#freshMs
   }

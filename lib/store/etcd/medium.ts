@@ -25,7 +25,7 @@ export interface EtcdOptions extends ClientOptions {
   readonly ttlSeconds?: number
   /** The URL at which other controllers reach this one. Default '': none. */
   readonly url?: string
-  /** How long a commit is retried while etcd does not answer. Default 5000. */
+  /** A commit is retried for this long while etcd does not answer. Default 5000. */
   readonly patienceMs?: number
   readonly log?: (level: 'warn' | 'info', message: string) => void
 }

@@ -37,7 +37,7 @@ export class Standby {
     this.#follower.start(stored)
   }
 
-  /** Why the leader's commits do not arrive; '' if they do. */
+  /** The reason why the leader's commits do not arrive; '' if they do. */
   get problem(): string {
     return this.#follower.problem
   }
@@ -66,7 +66,7 @@ export class Standby {
     return this.#follower.commits
   }
 
-  /** How long ago this controller was last up to date, in ms. */
+  /** Time since this controller was last up to date, in ms. */
   get lagMs(): number {
     return this.#follower.lagMs
   }

@@ -58,7 +58,7 @@ export class Writer {
     })
   }
 
-  /** Why leadership is in doubt; '' if it is not. */
+  /** The reason why leadership is in doubt; '' if it is not. */
   get problem(): string {
     return this.#over || this.#keeping.problem
   }
@@ -183,7 +183,7 @@ export class Writer {
       if (revision === this.#revision) this.since.set(key, signed.revision)
       this.full = ''
     } catch (error) {
-      // The heartbeat may have arrived, so it is repeated soon. After the lease has ended this is a fault.
+      // The heartbeat may still arrive, so it is repeated soon. After the lease has ended this is a fault.
       const isOver = performance.now() - this.#heldMs > this.options.ttlSeconds * 1000
       if (error instanceof UnclearError && !isOver) {
         this.#keeping.wake(RETRY_MS.first)

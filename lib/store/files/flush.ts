@@ -15,7 +15,7 @@ const OUTSTANDING_FILES = 400_000
 const TOGETHER = 32
 const MOST_CHARACTERS = 1024 * 1024
 const RETRY_MS = { first: 100, longest: 2000 }
-/** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
+/** Time limit of the files of a large change during a stop; the daemon has 10 s in all. */
 const CLOSE_MS = 5000
 
 interface FlusherOptions {
@@ -57,7 +57,7 @@ export class Flusher {
     return this.#intents.length === 0
   }
 
-  /** Why the files cannot be written; '' if they can. */
+  /** The reason why the files cannot be written; '' if they can. */
   get problem(): string {
     return this.#flushing.problem
   }

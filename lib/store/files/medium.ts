@@ -84,7 +84,7 @@ export class Files implements Medium {
   }
 }
 
-/** How long a start waits for a lock holder that has not written its name yet. */
+/** A start waits this long for a lock holder that has not written its name yet. */
 const PATIENCE_MS = 10_000
 const STEP_MS = 50
 
@@ -105,9 +105,9 @@ interface Holder {
 }
 
 /**
- * Locks a state directory: one daemon at a time (rules 11.3). A kernel lock on the directory itself ends with
- * this process, however that ends, and outlives failures of the disk. Throws LockedError with the holder, and
- * Error for a link in it owned by another user than root and this one.
+ * Locks a state directory: one daemon at a time (rules 11.3). The kernel lock on the directory itself ends
+ * with this process, however that ends, and no disk failure removes it. Throws LockedError with the holder,
+ * and Error for a link in it owned by another user than root and this one.
  */
 export async function acquireLock(directory: string): Promise<Lock> {
   const holderFile = join(directory, 'holder.json')
