@@ -22,7 +22,6 @@ const realClock: Clock = {
   }
 }
 
-/** Options of background work. */
 export interface BackgroundOptions {
   /** One run; a throw is a failure. `close` aborts `signal`. */
   readonly work: (signal: AbortSignal) => Promise<unknown>

@@ -238,9 +238,9 @@ interface Asker {
 }
 
 /**
- * Like `inSlices`, for requests: together they take one slice per turn of the event loop, from each network
- * (/24 or /64) in turn, and within it from each address. Rejects if the signal aborts first. Throws 503 with
- * Retry-After if too much waits. Without an asker, it is svcd's own work.
+ * Like `inSlices`, for requests: together they take one slice per turn of the event loop, in turn from each
+ * /24 (IPv6: /64), grouped by /16 (/48). Rejects if the signal aborts first. Throws 503 with Retry-After if
+ * too much waits. Without an asker, it is svcd's own work.
  */
 export async function inTurns<R>(work: Generator<unknown, R>, asker?: Asker): Promise<R> {
   if (!asker) return turns(work, '', undefined)

@@ -7,7 +7,6 @@ import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 import type { Memory, OpenRecords, Records } from './records.js'
 
-/** Options of a journal. */
 export interface JournalOptions<R> extends Pick<Memory<R>, 'read' | 'snapshot'> {
   file: string
   /** Compaction starts beyond this and twice the size after the last one. Default 8 MiB. */

@@ -5,7 +5,6 @@ import { INTENTS, type Medium, type Revertible, type Stored } from './medium.js'
 import { type Loaded, load, State } from './state.js'
 import type { Doc, Index, Kind, Types, View } from './types.js'
 
-/** Options of a store. */
 export interface StoreOptions<T extends Types, I extends Index> {
   /** Stores the objects. */
   medium: Medium
@@ -173,7 +172,6 @@ export class RawState implements Stored {
 
   constructor(private readonly stored: Stored) {}
 
-  /** The names of all objects of a type. */
   names(type: string): string[] {
     const names = new Set(this.stored.names(type))
     for (const { name, text } of this.#written.get(type)?.values() ?? [])

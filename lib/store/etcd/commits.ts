@@ -66,7 +66,6 @@ export class Commits {
     })
   }
 
-  /** Whether commits are accepted. */
   get isOpen(): boolean {
     return this.#isOpen
   }

@@ -130,7 +130,6 @@ export class Follower {
     return commitsIn(this.#head)
   }
 
-  /** The revision of etcd known here. */
   get revision(): string {
     return this.#revision
   }

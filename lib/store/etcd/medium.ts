@@ -17,7 +17,6 @@ import { Standby } from './standby.js'
 import { AllRecords, commitsIn, StoredKeys } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
-/** Options of a store in etcd. */
 export interface EtcdOptions extends ClientOptions {
   /** Prefix of all keys. Default /svcd/. */
   readonly prefix?: string

@@ -130,7 +130,6 @@ export class SharedRecords<R> implements Records<R> {
     this.#memory.promoted?.()
   }
 
-  /** Another controller leads from now on. */
   overtaken(): void {
     this.#memory?.overtaken?.()
   }

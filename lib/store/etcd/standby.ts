@@ -32,7 +32,6 @@ export class Standby {
     this.#follower = new Follower(o)
   }
 
-  /** Follows from `stored`, or reads it first. */
   start(stored?: StoredKeys): void {
     this.#follower.start(stored)
   }
@@ -42,7 +41,6 @@ export class Standby {
     return this.#follower.problem
   }
 
-  /** Whether there is no leader, as far as known. */
   get isFree(): boolean {
     return this.#follower.isFree
   }
@@ -61,12 +59,10 @@ export class Standby {
     return holder?.url ? { url: holder.url, right: holder.right, gone: holder.gone } : undefined
   }
 
-  /** The number of the last commit known here. */
   get revision(): number {
     return this.#follower.commits
   }
 
-  /** Time since this controller was last up to date, in ms. */
   get lagMs(): number {
     return this.#follower.lagMs
   }

@@ -297,12 +297,10 @@ export class AllRecords {
     else this.#of(kind).hear(name, text)
   }
 
-  /** This controller leads from now on. */
   promoted(): void {
     for (const records of this.#kinds.values()) records.promoted()
   }
 
-  /** Another controller leads from now on. */
   overtaken(): void {
     for (const records of this.#kinds.values()) records.overtaken()
   }

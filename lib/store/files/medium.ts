@@ -10,7 +10,6 @@ import { INTENTS, type Medium, type Revertible } from '../medium.js'
 import { Committer, Flusher } from './flush.js'
 import { StoredFiles } from './stored.js'
 
-/** Options of a store in files. */
 export interface FileOptions {
   /** The state directory, created (0700) if missing. */
   readonly directory: string
