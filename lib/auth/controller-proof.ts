@@ -119,7 +119,7 @@ const FORWARDED = 'x-svcd-forwarded'
 /** Bytes hashed per step: about a millisecond. */
 const STEP_BYTES = 512 * 1024
 
-/** The parts of a request that the forwarding controller proves, beside the body. */
+/** The parts of a request that the forwarding controller proves, besides the body. */
 interface Head {
   readonly method: string
   /** Path and query as sent. */

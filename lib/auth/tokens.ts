@@ -28,7 +28,7 @@ export type Claims = (
 /** The purpose of a node's token: equal permissions, different lifetimes (rules 4.8). */
 export type NodeUse = 'installing' | 'running'
 
-/** The claims of a token beside its times, in this order. */
+/** The claims of a token besides its times, in this order. */
 interface Payload {
   readonly kind: 'user' | 'node'
   readonly sub: string

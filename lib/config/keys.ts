@@ -38,7 +38,7 @@ function managed(words: { config: string; directory: string; reload: string; ser
   }
 }
 
-// The cluster object has these beside the controller's name (rules 1.8).
+// The cluster object has these besides the controller's name (rules 1.8).
 const clusterFields = [
   'name',
   'ntp_server',

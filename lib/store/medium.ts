@@ -132,7 +132,7 @@ export interface Stored {
   mended?(problem: Problem): Problem
   /** Journals of node reports, by name, as lines; absent if they are files beside it. */
   readonly journals?: ReadonlyMap<string, Iterable<string>>
-  /** Foreign entries beside the objects of listed types: reported, and left alone. */
+  /** Foreign entries beside the objects of listed types: reported, not touched. */
   readonly foreign: readonly Problem[]
 }
 

@@ -99,7 +99,7 @@ export interface Loaded {
   readonly objects: readonly { type: string; name: string; doc: Doc }[]
   /** Problems that stop a start. */
   readonly problems: readonly Problem[]
-  /** Foreign files or keys: reported, and left alone. */
+  /** Foreign files or keys: reported, not touched. */
   readonly foreign: readonly Problem[]
   /** Objects to be rewritten, and why. */
   readonly outdated: readonly Outdated[]

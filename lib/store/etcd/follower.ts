@@ -85,7 +85,7 @@ const SILENT_MS = 2000
 const SOON_MS = 500
 const SILENT = 'the watch tells nothing more'
 
-/** etcd was restored, or another one answers: its history is not the one followed, and all is read anew. */
+/** etcd was restored, or another one answers: its history differs, so that everything has to be reread. */
 class OtherHistoryError extends Error {}
 
 /** Replicates the commits of others: each whole, in order and once, despite lost connections and members. */

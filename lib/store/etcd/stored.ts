@@ -228,7 +228,7 @@ export const intentText = ({ id, writes }: Intent) => JSON.stringify({ id, write
 /** The number of the last commit, from the value of the head. */
 export const commitsIn = (head: string | undefined) => Number(head?.split(' ')[0] ?? 0)
 
-/** Parses the head: a number and its writer's revision. Throws Error if no svcd wrote it. */
+/** Parses the head: a number and its leader's fencing token. Throws Error if no svcd wrote it. */
 function headOf(value: Buffer | undefined): string | undefined {
   if (value === undefined) return undefined
   const text = decodeUtf8(value)
