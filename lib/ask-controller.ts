@@ -3,61 +3,62 @@ import { request as askTls } from 'node:https'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { type CertificateFault, certificateFault } from './certificate-fault.js'
 
-/** Whose certificates are taken of other controllers: options of Node for a connection with TLS. */
+/** TLS options of Node that decide which certificates of other controllers are trusted. */
 export interface Trust {
   readonly rejectUnauthorized: boolean
-  /** Absent: what Node trusts by itself. */
+  /** Absent: Node's default. */
   readonly secureContext?: SecureContext
 }
 
-/** `verified`: whether certificates are checked at all; `ca`: authorities in PEM form, beside those that the system trusts. */
+/** `verified`: whether certificates are verified; `ca`: authorities in PEM form beside the system's. */
 export const trustIn = (verified: boolean, ca: Buffer | undefined): Trust => ({
   rejectUnauthorized: verified,
-  // Made once for all connections: Node takes 20 ms to read all authorities.
+  // Shared by all connections: Node takes 20 ms to parse all authorities.
   ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
 })
 
-/** What another controller is asked. */
+/** A request to another controller. */
 export interface Question {
   /** Its origin, http or https. */
   readonly url: string
   readonly path: string
   readonly headers: Record<string, string>
-  /** Absent: it is a GET. */
+  /** Absent for a GET. */
   readonly json?: string
   readonly trust: Trust
-  /** After so many milliseconds without the head of an answer it is left. */
+  /** Time limit for the head of the answer, in milliseconds. */
   readonly answerMs: number
   readonly signal: AbortSignal
-  /** Whether it is still one of the controllers: who is gone is not waited for. Absent: it is. */
+  /** Whether the controller is still registered; a dead one is not waited for. Absent: always. */
   readonly isThere?: () => boolean
 }
 
-/** How a question is proved to be one of a controller, and so is its answer. */
+/** Authenticates requests between controllers and their answers. */
 export interface Proofs {
-  /** The headers of a question with these words: its body, or its path and query. */
+  /** The headers of a request with this body, or this path and query. */
   headersFor(words: string): Record<string, string>
-  /** Whether a controller has answered this to a question with these headers. */
+  /** Whether a controller gave this answer to a request with these headers. */
   isProved(asked: Record<string, string>, answer: string, proof: string): boolean
 }
 
-/** As far apart may the clocks of controllers be: tokens, and what is proved between controllers, go by them. */
+/** Maximum difference of controllers' clocks: tokens and proofs depend on them. */
 export const SLACK_MS = 60_000
-/** From here on it is told. */
+/** Difference from which a warning is shown. */
 export const CLOCK_WARN_MS = SLACK_MS / 2
 
-/** The sentence on two clocks that differ, with the way out. `aheadMs`: how far that of `other` is ahead of that of `own`. */
+/** Describes two clocks that differ, with the way out. `aheadMs`: how far the clock of `other` is ahead. */
 export const clocksApart = (own: string, other: string, aheadMs: number): string =>
-  `the clock of ${other} is ${Math.round(Math.abs(aheadMs) / 1000)} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${own}, and ` +
-  `${SLACK_MS / 1000} s are allowed: type timedatectl on both, and have both set theirs by the same time servers (systemctl restart chrony)`
+  `the clock of ${other} is ${Math.round(Math.abs(aheadMs) / 1000)} s ` +
+  `${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${own}, and ${SLACK_MS / 1000} s are allowed: type ` +
+  'timedatectl on both, and have both set theirs by the same time servers (systemctl restart chrony)'
 
-/** The question was not answered. */
+/** The request got no answer. */
 export class UnansweredError extends Error {
   constructor(
     reason: string,
-    /** Whether it was reached: it may have done what was asked. */
+    /** Whether the controller was reached: it may have carried out the request. */
     readonly isReached: boolean,
-    /** What is wrong with its certificate, and the way out; undefined where it is something else. */
+    /** The fault of its certificate, with the way out; undefined for other causes. */
     readonly certificate: string | undefined
   ) {
     super(reason)
@@ -70,29 +71,26 @@ const FAULTS: Readonly<Record<CertificateFault, string>> = {
   issuer: 'its certificate is not trusted; name its authority in [store] ca of this controller'
 }
 
-/** What is wrong with the certificate of another controller, and the way out, by the code that a connection ended with; undefined where it is something else. */
+/** Describes a certificate's fault and the way out, by the error's code; undefined for other errors. */
 export function certificateAdvice(code: string | undefined): string | undefined {
   const fault = certificateFault(code)
   return fault && FAULTS[fault]
 }
 
-/** A machine that is off answers nothing at all. */
+/** A machine that is off does not answer at all. */
 const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
 const LOOK_MS = 1000
-/** svcd never says that an answer will follow (1xx); a proxy in between may. */
+/** svcd sends no interim answers (1xx); a proxy may. */
 const MOST_INTERIM = 8
 
-/**
- * Destroys a request to another controller whose side does not connect in time, or goes on saying that its answer will follow.
- * `connected` is told when it is reached.
- */
+/** Destroys a request that does not connect in time, or gets too many interim answers. */
 export function guard(request: ClientRequest, isTls: boolean, connected: () => void): ClientRequest {
   const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
   let interim = 0
   return request
     .once('socket', socket => {
-      // Whose machine is gone without a word is noticed.
+      // Detects a machine that vanished silently.
       socket.setKeepAlive(true, KEEP_ALIVE_MS)
       const isThere = () => {
         clearTimeout(connecting)
@@ -109,8 +107,8 @@ export function guard(request: ClientRequest, isTls: boolean, connected: () => v
 }
 
 /**
- * Asks another controller, over a connection for this question alone; gives the head of the answer. Whoever reads the answer learns where it
- * breaks. Rejects with UnansweredError, and with the reason of the signal.
+ * Sends a request to another controller over its own connection; returns the head of the answer. A break in
+ * the body is an error of the answer's stream. Rejects with UnansweredError, or the signal's reason.
  */
 export async function askController(question: Question): Promise<IncomingMessage> {
   const { url, path, headers, json, trust, answerMs, signal, isThere } = question
@@ -134,7 +132,7 @@ export async function askController(question: Question): Promise<IncomingMessage
       ...{ agent: false, signal, ...trust }
     })
     const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
-    // One that stands still takes connections, and answers nothing.
+    // A stopped process accepts connections but answers nothing.
     const looking =
       isThere &&
       setInterval(() => {
@@ -149,7 +147,7 @@ export async function askController(question: Question): Promise<IncomingMessage
     })
       .once('close', () => {
         settled()
-        // Not each end without an answer is an error.
+        // Some ends without an answer emit no error.
         reject(new UnansweredError('it ended the connection', isReached, undefined))
       })
       .once('response', answer => {

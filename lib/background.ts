@@ -1,16 +1,16 @@
 import { LONGEST_MS, singleFlight } from './concurrency.js'
 
-/** Where background work gets its timers from; tests put their own in. */
+/** Source of time; tests pass their own. */
 export interface Clock {
-  /** Milliseconds that only grow. */
+  /** Monotonic, in milliseconds. */
   now(): number
-  /** Calls `work` in so many milliseconds; returns how to cancel that. With `holds` the process does not end before. */
+  /** Calls `work` after `ms`; returns how to cancel it. `holds` keeps the process alive. */
   after(ms: number, work: () => void, holds: boolean): () => void
 }
 
-/** Endpoints are asked by turns, so that the same failure names another one each time: that is no news. */
+/** The endpoint in a message changes as endpoints take turns, and does not make the failure a new one. */
 const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[\da-f:.]+\]:\d+/g
-/** So many reasons are told until it goes well again. */
+/** Reasons reported until the next success. */
 const MOST_TOLD = 20
 
 const realClock: Clock = {
@@ -22,24 +22,23 @@ const realClock: Clock = {
   }
 }
 
-/** What background work does, and when. */
 export interface BackgroundOptions {
-  /** One run; a throw is a failure. `signal` is aborted by `close`. */
+  /** One run; a throw is a failure. `close` aborts `signal`. */
   readonly work: (signal: AbortSignal) => Promise<unknown>
-  /** Pause before the next run, in milliseconds; a function is asked after each run. Undefined: until it is woken. */
+  /** Pause between runs in milliseconds; a function is called after each. Undefined: until `wake`. */
   readonly everyMs?: number | (() => number | undefined)
-  /** Pauses after failures, in milliseconds: each is twice the one before. Absent: they are those of `everyMs`. */
+  /** Exponential backoff after failures, in milliseconds. Absent: `everyMs` applies. */
   readonly retryMs?: { readonly first: number; readonly longest: number }
-  /** Called when a run failed, unless one since the last good run did for the same reason, at another endpoint perhaps. */
+  /** Called for a failure, once per reason until the next success; the endpoint does not count. */
   readonly failed?: (reason: string) => void
-  /** Called when a run went well after one that failed. */
+  /** Called when a run succeeds after a failed one. */
   readonly recovered?: () => void
   readonly clock?: Clock
 }
 
 /**
- * Work that goes on in the background: it is woken, runs once at a time, runs again when it was woken meanwhile, is
- * repeated after a pause, and backs off while it fails. It does nothing before it is first woken.
+ * Background work: one run at a time, again if woken during a run, repeated after a pause, with backoff after
+ * failures. It starts with the first `wake`.
  */
 export class Background {
   readonly #clock: Clock
@@ -48,12 +47,12 @@ export class Background {
   #due = Number.POSITIVE_INFINITY
   #holds = false
   #cancelTimer = () => {}
-  /** Somebody asked for a run that has not begun. */
+  /** A run was requested and has not begun. */
   #asked = false
   #running = false
   #failures = 0
   #problem = ''
-  /** Reasons that were told since the last run that went well, without the endpoints in them. */
+  /** Reasons reported since the last success, without endpoints. */
   readonly #told = new Set<string>()
   #waiting: (() => void)[] = []
 
@@ -61,12 +60,12 @@ export class Background {
     this.#clock = options.clock ?? realClock
   }
 
-  /** Why the last run failed, '' when it went well. */
+  /** The reason of the last run's failure; '' if it succeeded. */
   get problem(): string {
     return this.#problem
   }
 
-  /** Asks for a run in so many milliseconds at the latest. */
+  /** Requests a run within `ms`. */
   wake(ms = 0): void {
     if (this.#closing.signal.aborted) return
     this.#asked = true
@@ -74,19 +73,19 @@ export class Background {
     else void this.#run().catch(() => undefined)
   }
 
-  /** Runs as soon as no run is under way; resolves or rejects as that run does. Does nothing when it is closed. */
+  /** Runs as soon as no run is under way, with that run's outcome. Does nothing after `close`. */
   run(): Promise<void> {
     this.#asked = true
     return this.#run()
   }
 
-  /** Resolves when every run that was asked for has ended, well or not. */
+  /** Resolves when every requested run has ended, successful or not. */
   async settled(): Promise<void> {
     while ((this.#asked || this.#running) && !this.#closing.signal.aborted)
       await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** Aborts the run under way, waits for its end, and lets none begin after it. */
+  /** Aborts the current run, waits for its end, and prevents further runs. */
   async close(): Promise<void> {
     this.#closing.abort()
     this.#unschedule()
@@ -143,7 +142,7 @@ export class Background {
     for (const resolve of this.#waiting.splice(0)) resolve()
   }
 
-  /** The next run is the earliest of all that are due. The process waits for those that somebody asked for. */
+  /** The earliest due run is next. Requested runs keep the process alive. */
   #schedule(ms: number, holds: boolean): void {
     const now = this.#clock.now()
     const due = Math.min(this.#due, now + ms)

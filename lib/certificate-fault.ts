@@ -1,7 +1,7 @@
-/** Why a certificate is not taken: it is for another name, of another time, or of an issuer that is not trusted. */
+/** Reasons to refuse a certificate: another name, another time, an untrusted issuer. */
 export type CertificateFault = 'name' | 'time' | 'issuer'
 
-/** The codes of Node's TLS; those of the checks of a chain are OpenSSL's (openssl-verification-options). */
+/** Codes of Node's TLS; those of chain checks are OpenSSL's (openssl-verification-options). */
 const CODES: Readonly<Record<CertificateFault, readonly string[]>> = {
   name: ['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH'],
   time: ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID'],
@@ -12,10 +12,7 @@ const CODES: Readonly<Record<CertificateFault, readonly string[]>> = {
   ]
 }
 
-/**
- * Why the certificate of the other side was not taken, by the code of the error that a connection ended with; undefined
- * where it ended for something else. Each has its own way out, which who connects has to name.
- */
+/** Returns a certificate's fault by the error code of a connection; undefined for other errors. */
 export function certificateFault(code: string | undefined): CertificateFault | undefined {
   for (const fault of ['name', 'time', 'issuer'] as const)
     if (code !== undefined && CODES[fault].includes(code)) return fault

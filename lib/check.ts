@@ -37,17 +37,17 @@ import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
 
-/** What `svcd check` has found. */
+/** The findings of `svcd check`. */
 export interface Findings {
   readonly problems: readonly Problem[]
   readonly warnings: readonly string[]
-  /** Which cluster settings are not the ini's. */
+  /** Cluster settings that differ from the ini. */
   readonly notes: readonly string[]
 }
 
 /**
- * Every problem in the templates, in the state and with what the ini names on this machine, and what an admin should
- * know besides (rules 7.7). `now`: milliseconds since 1970.
+ * Returns every problem in the templates, the state, and what the ini names on this machine, with warnings
+ * (rules 7.7). `now`: milliseconds since 1970.
  */
 export async function checkAll(config: Config, now = Date.now()): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
@@ -77,14 +77,14 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
   const placed = (message: string): Problem => ({ ...placeOf(config, message), message })
   const problems = [...told.map(placed), ...damaged]
-  /** What is stored; nothing where the files by which etcd is asked are no use. */
+  /** Returns the problems of the stored state; none if the files for etcd are unusable. */
   const inspect = async (): Promise<Problem[]> => {
     if (inEtcd.length > 0) return []
     const endpoints = etcd?.silent()
     try {
       const medium = etcd ?? new Files(options)
       const log = (_: string, message: string) => warnings.push(message)
-      // As the start does it, which goes on without what is damaged there.
+      // Like a start, which goes on without damaged objects.
       const start = etcd ? { ...options, damaged: () => undefined } : options
       const found = await Store.inspect({ ...start, medium, verify, log })
       await etcd?.refuseForgotten(directory)
@@ -126,7 +126,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     const images = imageFindings(config, view, model.cluster)
     problems.push(...images.onMachine.map(placed), ...inState(images.problems))
     warnings.push(...images.warnings, ...looseNames(view, model.cluster))
-    // A network without a prefix is one of the problems.
+    // A network without a prefix is reported as a problem already.
     for (const name of view.names('network')) {
       const cidr = view.get('network', name)?.network
       if (cidr !== undefined) networks.push(cidr)
@@ -155,7 +155,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   }
 }
 
-/** Etcd where the ini names it, or what is wrong with the files by which it is asked. */
+/** Opens etcd if the ini names it, or returns the faults of its files. */
 async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems: readonly string[] }> {
   if (store.medium !== 'etcd') return { problems: [] }
   const { EtcdFilesError, openEtcd } = await import('./store/etcd/open.js')
@@ -167,7 +167,7 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems:
   }
 }
 
-/** Each endpoint that does not answer while another one does: where none does, that is a problem of its own. */
+/** Warns of each silent endpoint; if none answers, that is a problem instead. */
 function endpointWarnings(found?: Awaited<ReturnType<Etcd['silent']>>): string[] {
   if (!found) return []
   const { silent, of } = found
@@ -176,13 +176,13 @@ function endpointWarnings(found?: Awaited<ReturnType<Etcd['silent']>>): string[]
   const others = answering > 1 ? 'the others do' : 'the other one does'
   const rest = silent.length > 1 ? `${answering} of ${of} ${answering > 1 ? 'do' : 'does'}` : others
   return silent.map(({ endpoint, reason }) => {
-    // The wrong one of the two is the usual slip.
+    // Mistaking the two ports is the usual slip.
     const hint = endpoint.endsWith(':2380') ? '; is this 2380, the port of members?' : ''
     return `[store] endpoints: ${endpoint} does not answer (${reason}); ${rest}${hint}`
   })
 }
 
-/** Whether a start would be refused for its keys: those of the state directory have to be those of the other controllers. */
+/** Whether a start would refuse the keys: they have to be those of the other controllers. */
 async function keyFindings(etcd: Etcd, state: string): Promise<Problem[]> {
   const isWritten = (await etcd.holder()) !== ''
   try {
@@ -190,12 +190,12 @@ async function keyFindings(etcd: Etcd, state: string): Promise<Problem[]> {
     return []
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    // Who may not read a key is told so already.
+    // Unreadable keys are reported already.
     return code === 'EACCES' ? [] : [{ file: state, message }]
   }
 }
 
-/** The state as it was read, for those who ask a model; nobody changes it. */
+/** A read-only model of the state as read. */
 function modelOf(
   current: View,
   ini: ClusterSettings,
@@ -210,7 +210,7 @@ function modelOf(
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined
 
-/** What the ini names and this machine does not have: nothing that depends on it can work. */
+/** Things that the ini names and this machine lacks: nothing that depends on them can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {
   const { controller, boot, control, ssh } = config
   const problems: string[] = []
@@ -222,7 +222,7 @@ async function missingOnMachine(config: Config): Promise<string[]> {
   const { listen } = config.http
   if (isElsewhere(listen.address))
     problems.push(`[http] listen: no interface of this machine has ${listen.address}`)
-  // Without one of its own the controller has the address of listen, which is told already.
+  // By default the controller's address is that of listen, which is reported already.
   if (isElsewhere(controller.address) && controller.address !== listen.address)
     problems.push(`[controller] address: no interface of this machine has ${controller.address}`)
   if (boot.ipxe_directory !== '' && !hasDirectory(boot.ipxe_directory))
@@ -242,8 +242,8 @@ async function missingOnMachine(config: Config): Promise<string[]> {
 }
 
 /**
- * iPXE binaries that are not in their directory. That of UEFI x86-64, and one that the ini names itself, has to be there.
- * Nobody may need the others: BIOS asks a TFTP server, and a cluster may have no arm64.
+ * Missing iPXE binaries. UEFI x86-64's, and those that the ini names, are required. Others may not be needed:
+ * BIOS uses a TFTP server, and a cluster may have no arm64.
  */
 function missingFirmware({ boot }: Config): { problems: string[]; warnings: string[] } {
   const directory = boot.ipxe_directory
@@ -260,7 +260,7 @@ function missingFirmware({ boot }: Config): { problems: string[]; warnings: stri
   }
 }
 
-/** Whether the certificate and its key can be used now, will be soon no more, and are for the name that nodes use. */
+/** Whether the certificate and its key are usable, expire soon, and match the name that nodes use. */
 async function tlsFindings(
   { http: { tls_certificate, tls_key, tls_port, url }, store }: Config,
   now: number
@@ -296,21 +296,21 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
     .filter(name => sourceOf(view, ini, name) === 'changed')
     .map(
       name =>
-        `[cluster] ${name}: ${told(inForce[name])} is in force, changed over http; the ini says ${told(ini[name])}`
+        `[cluster] ${name}: ${told(inForce[name])} is in force, ` +
+        `changed over http; the ini says ${told(ini[name])}`
     )
 }
 
 /**
- * Which stored objects break a rule, as a start that goes on without them would find it. Throws LoadError where it is not known
- * in which layout they are.
+ * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
  */
 export async function brokenObjects(stored: Stored, config: Config): Promise<readonly StoredProblem[]> {
   const { state } = config.paths
-  // A damaged key is in the backup as it is.
+  // The backup contains a damaged key as it is.
   const box = await secretBoxOf(state).catch(() => new SecretBox())
   const options = storeOptions(state, iniSettings(config), box, version.service)
   const { problems } = startOf({ ...options, damaged: () => undefined }, stored)
   if (problems.some(({ file }) => file === stored.place(LAYOUT, VERSION))) throw new LoadError(problems)
-  // A type that no svcd has is not in the backup.
+  // The backup omits unknown types.
   return problems.filter(({ file }) => !file.endsWith('/'))
 }

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { tryLater } from './errors.js'
 import { neighbours } from './source.js'
 
-/** Runs `work` on every item, at most `limit` at a time. Ends when none is running; throws the first failure. */
+/** Runs `work` on every item, at most `limit` at once. Waits for all started; throws the first failure. */
 export async function inParallel<V>(
   items: Iterable<V>,
   limit: number,
@@ -23,10 +23,10 @@ export async function inParallel<V>(
   if (failure !== undefined) throw failure.error
 }
 
-/** Longer than this no slice of a long piece of work holds the event loop; a single step may. */
+/** Maximum time that a slice holds the event loop, unless a single step takes longer. */
 const SLICE_MS = 8
 
-/** Runs a piece of work that could be made in slices to its end, at once. */
+/** Runs a generator to its end synchronously. */
 export function atOnce<R>(work: Generator<unknown, R>): R {
   for (;;) {
     const step = work.next()
@@ -34,7 +34,7 @@ export function atOnce<R>(work: Generator<unknown, R>): R {
   }
 }
 
-/** Runs a piece of work to its end, at once, or throws TooLong: it has more steps than these. */
+/** Like `atOnce`; throws TooLong after this many steps. */
 export function atOnceWithin<R>(work: Generator<unknown, R>, steps: number): R {
   for (let i = 0; i <= steps; i++) {
     const step = work.next()
@@ -48,7 +48,7 @@ export class TooLong extends Error {
   override readonly name = 'TooLong'
 }
 
-/** Carries work on for one slice; gives its last step. */
+/** Runs a generator for one slice; returns its last step. */
 function slice<R>(work: Generator<unknown, R>): IteratorResult<unknown, R> {
   const untilMs = performance.now() + SLICE_MS
   for (;;) {
@@ -58,8 +58,8 @@ function slice<R>(work: Generator<unknown, R>): IteratorResult<unknown, R> {
 }
 
 /**
- * Runs a long piece of work to its end, a slice in each turn of the event loop; resolves or rejects as it ends. It is for the
- * work of svcd itself, which waits for no other; what anybody may ask for many times at once takes `inTurns`.
+ * Runs a generator to its end, one slice per turn of the event loop. For svcd's own work, which waits for no
+ * other; work that clients request many times uses `inTurns`.
  */
 export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   for (let step = slice(work); ; step = slice(work)) {
@@ -68,10 +68,10 @@ export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
   }
 }
 
-/** So many items are put in order in one step. */
+/** Items that one step sorts. */
 const SORTED_AT_ONCE = 512
 
-/** Puts items in order in short steps, as `toSorted` would. */
+/** Sorts in short steps, with the result of `toSorted`. */
 export function* sorting<V>(items: readonly V[], compare: (a: V, b: V) => number): Generator<void, V[]> {
   if (items.length <= SORTED_AT_ONCE) return items.toSorted(compare)
   const half = items.length >> 1
@@ -95,11 +95,11 @@ let sliceEndsMs = 0
 let isOpening = false
 
 /**
- * For short steps of which very many may follow each other, as all that they wait for is there at once: waits for a turn of the event
- * loop. The steps of all callers together take one slice of each turn.
+ * Yields to the event loop. Use between many short steps that never block: the steps of all callers together
+ * take one slice per turn.
  */
 export async function turnForStep(): Promise<void> {
-  // What follows a turn is carried out before the next of those who wait looks at the clock.
+  // The caller's code runs before the next waiter checks the clock.
   await nextTurn()
   while (performance.now() >= sliceEndsMs) {
     if (!isOpening)
@@ -112,11 +112,11 @@ export async function turnForStep(): Promise<void> {
   }
 }
 
-/** Runs one piece of work at a time, in the order in which they were asked for. */
+/** Runs one task at a time, in the order of calls. */
 export class Mutex {
   #last: Promise<unknown> = Promise.resolve()
 
-  /** Runs `work` when all that was asked for before has ended; resolves or rejects as it does. */
+  /** Runs `work` after all earlier tasks, with its outcome. */
   run<R>(work: () => Promise<R>): Promise<R> {
     const mine = this.#last.then(work, work)
     this.#last = mine.catch(() => undefined)
@@ -126,7 +126,7 @@ export class Mutex {
 
 type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
 
-/** Tasks that wait, taken from each group in turn, and within it from each party. The group is what precedes a slash. */
+/** Waiting tasks, taken from each group in turn, and within it from each party. Group: before a slash. */
 class Queue {
   readonly #groups = new Map<string, Map<string, Waiting[]>>()
   length = 0
@@ -143,7 +143,7 @@ class Queue {
     this.length++
   }
 
-  /** Refuses one of the party that has most in the group that has most, each with the same chance. */
+  /** Rejects a random task of the longest party in the longest group. */
   refuse(error: Error): void {
     const group = oneOf(most([...this.#groups], ([, parties]) => [...parties.values()].flat().length))
     const found = group && oneOf(most([...group[1]], ([, those]) => those.length))
@@ -153,7 +153,7 @@ class Queue {
     one[1](error)
   }
 
-  /** The next to start. A party, or a group, with more to do goes to the end of the queue. */
+  /** Returns the next task to start. Its party and group move to the end of the queue. */
   take(): (() => void) | undefined {
     for (const [group, parties] of this.#groups)
       for (const [party, those] of parties) {
@@ -178,7 +178,7 @@ class Queue {
 
 const groupOf = (party: string) => party.replace(/\/.*/, '')
 
-/** The entries of which there is most. */
+/** The entries with the highest count. */
 const most = <V>(all: readonly V[], count: (one: V) => number): V[] => {
   const counts = all.map(count)
   const largest = Math.max(...counts)
@@ -188,9 +188,8 @@ const most = <V>(all: readonly V[], count: (one: V) => number): V[] => {
 const oneOf = <V>(those: readonly V[]): V | undefined => those[Math.floor(Math.random() * those.length)]
 
 /**
- * Runs at most `limit` tasks at once. Those that wait are taken from each party in turn, so that a party with a
- * thousand tasks delays another by no more than one of its own tasks per place. A task of a higher rank is taken when none
- * of a lower one waits.
+ * Runs at most `limit` tasks at once. Waiting tasks are taken from each party in turn, so that a party with a
+ * thousand tasks delays another by at most one of them per slot. A higher rank waits for all lower ones.
  */
 export class Semaphore {
   readonly #queues = [new Queue(), new Queue(), new Queue()] as const
@@ -198,18 +197,18 @@ export class Semaphore {
 
   constructor(private readonly limit: number) {}
 
-  /** How many of this rank wait: of all parties, or of one. */
+  /** The number of waiting tasks of a rank: of all parties, or of one. */
   waiting(rank: 0 | 1 | 2, party?: string): number {
     const queue = this.#queues[rank]
     return party === undefined ? queue.length : queue.of(party)
   }
 
-  /** Makes room: one of this rank that waits rejects, by chance, of the party with most in the group with most. */
+  /** Makes room: rejects a random task of this rank, of the longest party in the longest group. */
   refuseOne(rank: 0 | 1 | 2, error: Error): void {
     this.#queues[rank].refuse(error)
   }
 
-  /** The task's result, once there was a place for it; a task that throws gives its place back too. */
+  /** Runs the task in a free slot, which it releases even if it throws. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
     if (this.#running < this.limit) this.#running++
     else await new Promise<void>((...one) => this.#queues[rank].add(party, one))
@@ -225,24 +224,23 @@ export class Semaphore {
 
 const requests = new Semaphore(1)
 
-/** Pieces of work that have begun, each of which holds what it is made of: in all, and of one party. */
+/** Bounds of started work, which holds its inputs: in all, and per party. */
 const begun = new Semaphore(64)
 const BEGUN_OF_PARTY = 4
-/** So many wait, which hold their bodies: in all, and of one party. */
+/** Bounds of waiting work, which holds its bodies: in all, and per party. */
 const MOST_WAITING = { all: 512, ofParty: 128 }
 const parties = new Map<string, { readonly begun: Semaphore; count: number }>()
 
-/** Where work was asked for, and what aborts when nobody waits for it any more. */
+/** The source of a request for work, and a signal that aborts when nobody waits any more. */
 interface Asker {
   readonly source: { readonly address: string }
   readonly signal?: AbortSignal
 }
 
 /**
- * The same for the work of requests: all of them together take one slice in each turn of the event loop, from each address in
- * turn, and those of one address in turn too: the addresses of a /24 or a /64 take one turn together. Rejects where the
- * signal aborts before the work has ended. Throws 503 with Retry-After where too much waits already. Without an asker it is
- * svcd's own.
+ * Like `inSlices`, for requests: together they take one slice per turn of the event loop, in turn from each
+ * /24 (IPv6: /64), grouped by /16 (/48). Rejects if the signal aborts first. Throws 503 with Retry-After if
+ * too much waits. Without an asker, it is svcd's own work.
  */
 export async function inTurns<R>(work: Generator<unknown, R>, asker?: Asker): Promise<R> {
   if (!asker) return turns(work, '', undefined)
@@ -278,7 +276,7 @@ async function turns<R>(
 }
 
 /**
- * Shares work among all who ask for it: at most one piece is under way, and each caller gets the result of one that
+ * Shares work among all callers: at most one run at a time, and each caller gets the result of a run that
  * began after the call.
  */
 export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
@@ -295,16 +293,16 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
   }
 }
 
-/** What `shared` gives: the work's result for all who ask, and a way to have it made anew. */
+/** The shared result of a run, which can be discarded. */
 export interface Shared<T> {
   get(): Promise<T>
-  /** What was made so far, or is being made, is true no more: who asks from now on gets what is made anew. */
+  /** Discards the result, and that of a run under way: later callers get a new one. */
   forget(): void
 }
 
 /**
- * Shares work as `singleFlight` does, and its result with all who ask within `ms` milliseconds after it began. `now`: a
- * clock in milliseconds; one that is set back makes no result last longer.
+ * Like `singleFlight`, but also reuses the result for `ms` milliseconds from its start. `now`: a clock in
+ * milliseconds; setting it back extends nothing.
  */
 export function shared<T>(ms: number, work: () => Promise<T>, now = () => performance.now()): Shared<T> {
   let made: { readonly result: T; readonly sinceMs: number } | undefined
@@ -314,7 +312,7 @@ export function shared<T>(ms: number, work: () => Promise<T>, now = () => perfor
     const mine = { sinceMs: now(), result: await work() }
     if (before !== forgotten) return mine.result
     made = mine
-    // A large result is not held for longer than it serves.
+    // Frees a large result as soon as it has expired.
     setTimeout(() => {
       if (made === mine) made = undefined
     }, ms).unref()
@@ -332,7 +330,7 @@ export function shared<T>(ms: number, work: () => Promise<T>, now = () => perfor
   }
 }
 
-/** The longest time that a timer takes. */
+/** The maximum delay of a timer. */
 export const LONGEST_MS = 2 ** 31 - 1
 
 /** A signal that aborts with another one, or after a time limit. */

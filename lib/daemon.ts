@@ -82,9 +82,9 @@ export interface Daemon {
 }
 
 /**
- * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or an Error of the
- * operating system; nothing is left running then. `now` is the clock, milliseconds since 1970: it may be set, so durations
- * are measured by another one. `work` does what needs root; default: this process.
+ * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or a
+ * system error, with nothing left running. `now`: milliseconds since 1970; it may be set back, so durations
+ * use another clock. `work` does root's work; default: this process.
  */
 export async function startDaemon(
   config: Config,
@@ -161,27 +161,27 @@ export async function startDaemon(
   }
 }
 
-/** So many requests are handed on at once. */
+/** Bound of requests forwarded at once. */
 const MOST_FORWARDS = 1000
 
-/** What the ini allows, as far as the process has descriptors for it; all files of the parts are open by now. */
+/** The ini's limits, reduced to the available descriptors; all files of the parts are open by now. */
 function connectionLimits(http: Config['http']): Partial<Limits> {
   const { connections, downloads, crowded } = descriptorShare()
   return {
     ...{ connections, crowded },
     connectionsPerAddress: http.max_connections_per_address,
     downloads: Math.min(http.max_downloads, downloads),
-    // Each takes a descriptor for the other connection.
+    // Each forward takes a second descriptor.
     forwards: Math.min(MOST_FORWARDS, Math.max(8, Math.floor(downloads / 2)))
   }
 }
 
-/** How the server answers what controllers ask of one another, where several share the objects. */
+/** Answers of the server to other controllers of a site. */
 type BetweenControllers = Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'> & {
   readonly routes: readonly ApiRoute[]
 }
 
-/** Builds the parts, each from those above it; `closers` closes what was built, the last one first. */
+/** Builds the parts, each from those above it; `closers` closes them in reverse order. */
 async function buildParts(
   config: Config,
   log: Log,
@@ -191,7 +191,7 @@ async function buildParts(
 ): Promise<
   Parts & { readonly between: BetweenControllers; readonly digests: Readonly<Record<string, string>> }
 > {
-  /** Milliseconds that only grow, whoever sets the clock. */
+  /** Monotonic clock in milliseconds. */
   const ticks = () => performance.now()
   const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
   const { state, templates: templateDirectory, files, roles } = config.paths
@@ -201,7 +201,7 @@ async function buildParts(
   }
   const ini = iniSettings(config)
   await refuseHalfRestored(state)
-  // The thread for the disk starts while the state is read: the first change does not wait for it.
+  // Starts the disk thread while the state is read, so that the first change does not wait for it.
   realFiles.inOrder([]).catch(() => {})
   const box = await secretBoxOf(state)
   const options = {
@@ -231,7 +231,7 @@ async function buildParts(
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ours } = local
-  // Where controllers share the objects, they share these too.
+  // Controllers that share objects share these too.
   const records = (kind: string) => {
     const inFile = journalIn(join(state, `${kind}.journal`), ours)
     return etcd?.records.opener(kind, inFile) ?? inFile
@@ -241,7 +241,7 @@ async function buildParts(
   const events = closed(new Events({ ticks }))
   const boots = closed(await Boots.open(records('node-boots'), now, log))
   boots.catchUp(store.current)
-  // At the commit, so that nobody sees a node without its states or a new one with those of another.
+  // At the commit, so that a node is never seen without its states, or with those of another.
   store.subscribe(changes => {
     status.follow(changes)
     boots.follow(changes)
@@ -254,7 +254,7 @@ async function buildParts(
     onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
   const passwordFile = adminPasswordFile(state)
-  // `svcd serve` tells where it is.
+  // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
   const provenFile = join(state, 'logins.json')
   const logins = closed(new Logins({ users, adminPasswordFile: passwordFile, provenFile, now: ticks }))
@@ -283,7 +283,7 @@ async function buildParts(
       return audit.record(actor, changes, kind)
     }
   })
-  // A setting changed over http ends when the ini's value changes, also when it is changed back later.
+  // A setting changed over http ends when the ini's value changes, even if it is changed back later.
   const settle = async () => {
     if (store.isFollowing) return
     await etcd?.keepKeyMarks(state)
@@ -316,7 +316,7 @@ async function buildParts(
     (node, address) => log.info(`node ${node} is granted its install script at ${address}`),
     booting.dynamic_nodes && lent ? (mac, address) => lent.has(mac, address, now()) : undefined
   )
-  // Its modules are loaded where it is used: off is the default.
+  // Loaded on demand: off by default.
   const snmp = booting.snmp_detection ? await import('./services/snmp/detection.js') : undefined
   const detection = snmp && closed(new snmp.PortDetection({ model, log }))
   const handover = new Handover({
@@ -368,7 +368,7 @@ async function buildParts(
   )
   store.subscribe(changes => images.follow(changes))
   promoted = () => {
-    // Who wrote before may have died between a change of a node and what follows from it. It never rejects.
+    // The previous leader may have died between a change of a node and its records. Never rejects.
     void status.catchUp(store.current)
     boots.promoted(store.current)
     settling.wake()
@@ -406,7 +406,7 @@ async function buildParts(
   if (agreed) closed(agreed)
   const services = closed(new Services({ config, model, log, now, run, shared: agreed }))
   roleChanged = () => services.roleChanged()
-  // Of a change that another controller made it is not known who asked for it.
+  // The author of another controller's change is unknown here.
   store.subscribe(changes => services.changed(changes, false))
   urgent = changes => services.changed(changes)
   services.start()
@@ -453,7 +453,7 @@ async function buildParts(
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))
   const overview = new Overview({ model, status, boots }, events)
-  // Before the events of the change: who is told of it loads anew.
+  // Before the events: their listeners then load the new state.
   store.subscribe(changes => overview.follow(changes))
   watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   const known = () => agreed?.controllers.map(({ name }) => name) ?? []

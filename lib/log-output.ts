@@ -1,34 +1,33 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs'
 
-/** Lines beyond these wait no longer: what cannot be written must not fill the memory. */
+/** Bound of waiting bytes; further lines are dropped, to bound memory. */
 const MOST_WAITING = 1024 * 1024
 const RETRY_MS = 1000
 
-/** Where lines of the log go. */
+/** Writes lines of the log. */
 export interface LogOutput {
   write(line: string): void
-  /** Writes what waits, as far as it can be written now. */
+  /** Writes what can be written now. */
   flush(): void
 }
 
-/** What an output is made of; a test puts its own in. */
+/** Options of an output; tests pass their own. */
 export interface LogOutputOptions {
-  /** Writes some of the bytes and returns how many; a throw says that nothing can be written now. */
+  /** Writes some of the bytes and returns their number; throws if nothing can be written now. */
   readonly write: (bytes: Buffer) => number
-  /** Called when lines can be written again: why they could not, and how many were lost meanwhile. */
+  /** Called when writing works again: why it failed, and the number of lost lines. */
   readonly recovered: (reason: string, lost: number) => void
   readonly retryMs?: number
 }
 
 /**
- * Lines of one turn of the event loop are written together: a write for each costs more than what it tells of. A full
- * disk, a reader that has gone or does not read stops nobody: lines wait then, 1 MiB of them, and are tried again each
- * second; those beyond are lost and counted.
+ * Writes the lines of one turn of the event loop together, as each write is expensive. A full disk or a stuck
+ * reader blocks nobody: up to 1 MiB of lines waits and is retried each second; more are dropped and counted.
  */
 export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOptions): LogOutput {
   let lines: string[] = []
   let waiting = 0
-  /** Bytes of lines that were begun. */
+  /** The unwritten bytes of earlier lines. */
   let rest: Buffer = Buffer.alloc(0)
   let problem = ''
   let lost = 0
@@ -66,7 +65,7 @@ export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOpt
   }
 }
 
-/** Writes to standard error, never waiting for who reads a pipe. */
+/** Writes to standard error without waiting for the reader of a pipe. */
 export function standardError(): (bytes: Buffer) => number {
   const descriptor = withoutWaiting()
   return bytes => writeSync(descriptor, bytes)
@@ -74,7 +73,7 @@ export function standardError(): (bytes: Buffer) => number {
 
 function withoutWaiting(): number {
   try {
-    // An opening of our own: the flag is then not that of others who have the same pipe.
+    // Our own open file: the flag must not affect others that share the pipe.
     if (fstatSync(2).isFIFO()) return openSync('/proc/self/fd/2', constants.O_WRONLY | constants.O_NONBLOCK)
   } catch {
     // It was opened by another user, or its reader has gone.

@@ -1,10 +1,10 @@
 import { logOutput, standardError } from './log-output.js'
 
-/** One line per request and per change on stderr (journald); never a token, a password or a body (rules 11.7). */
+/** Levels of lines on stderr (journald). Lines never hold a token, a password or a body (rules 11.7). */
 export type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
-// journald reads the syslog priority from this prefix; a terminal is spared it.
+// journald reads the syslog priority from this prefix; terminals get none.
 const toJournal = process.env.JOURNAL_STREAM !== undefined
 const priority: Record<Level, string> = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
 
@@ -16,35 +16,35 @@ export interface Log {
   debug(message: string): void
 }
 
-/** What a terminal would obey, that changes the direction of what stands there, or that is not seen. */
+/** Characters that control a terminal, change the direction of text, or are invisible. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/u
 const ALL_CONTROLS = new RegExp(CONTROLS, 'gu')
-/** As JSON writes it: a character beyond the first 65,536 is two. */
+/** JSON's escapes: two for a character beyond the first 65,536. */
 const escaped = (character: string) =>
   character.replace(/./gs, unit => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 
-/** A text without characters that steer a terminal or are not seen: they are escaped, so that a line stays a line. */
+/** Escapes characters that control a terminal or are invisible, so that a line stays a line. */
 export const escapeControls = (text: string) =>
-  // To look first costs less than to replace nothing: there may be tens of thousands of lines in a second.
+  // Testing first costs less than replacing nothing; there may be tens of thousands of lines per second.
   CONTROLS.test(text) ? text.replace(ALL_CONTROLS, escaped) : text
 
-/** Blanks that look like a space, and signs that look like none. */
+/** Blanks that look like a space, and signs that look like nothing. */
 const LOOKALIKES = /[\u2800\ufffc]|[^\S \t\r\n]/gu
 
-/** The same for a text that is told as wrong: what cannot be told from a space is escaped, too. */
+/** `escapeControls` for faulty texts: also escapes whatever looks like a space. */
 export const visible = (text: string) => escapeControls(text).replace(LOOKALIKES, escaped)
 
-/** The same in ASCII, for a header. */
+/** Escapes everything but ASCII, for a header. */
 export const ascii = (text: string) => text.replace(/[^\x20-\x7e]/g, escaped)
 
-/** A text as one line of at most `longest` characters: control characters are escaped, the rest cut off. */
+/** Returns a text as one line of at most `longest` characters, with control characters escaped. */
 export function oneLine(text: string, longest = 2000): string {
-  // What is cut off need not be escaped.
+  // Clipped first: the rest need not be escaped.
   const line = escapeControls(text.slice(0, longest + 1))
   return line.length > longest ? `${line.slice(0, longest)}…` : line
 }
 
-/** A log that writes lines of `level` and above; control characters are escaped, so a line stays a line. */
+/** Creates a log of lines of `level` and above; control characters are escaped. */
 export function createLog(level: Level, write: (line: string) => void = toStandardError()): Log {
   const line = (at: Level) => (message: string) => {
     if (order.indexOf(at) <= order.indexOf(log.level)) write(lineOf(at, message))
@@ -67,7 +67,7 @@ function lineOf(at: Level, message: string): string {
 let shownMs = 0
 let shown = ''
 
-/** The time of day. Its text is made once a millisecond: there may be tens of thousands of lines in a second. */
+/** The time of day, formatted once per millisecond: there may be tens of thousands of lines per second. */
 function isoNow(): string {
   const now = Date.now()
   if (now !== shownMs) {
@@ -77,7 +77,7 @@ function isoNow(): string {
   return shown
 }
 
-/** What waits when the process exits is written then. */
+/** Writes to standard error; flushes when the process exits. */
 function toStandardError(): (line: string) => void {
   const output = logOutput({
     write: standardError(),

@@ -103,7 +103,7 @@ const commands = new Map(
   })
 )
 
-/** What the commands that take operands take. */
+/** Operands of the commands. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
   osimage: 'shell NAME',
@@ -126,16 +126,16 @@ async function configOf(options: Options): Promise<Config> {
   return loadConfig(iniOf(options), options.set ?? [])
 }
 
-/** This program as a command. */
+/** The command line of this program. */
 const self = (): string[] => [process.execPath, ...process.execArgv, process.argv[1] ?? '']
 
-/** The words of the command line that choose the configuration. */
+/** The options that choose the configuration. */
 const given = ({ config, set = [] }: Options): string[] => [
   ...(config === undefined ? [] : ['--config', config]),
   ...set.flatMap(value => ['--set', value])
 ]
 
-/** Options and operands in any order; what does not belong to the command is refused. */
+/** Parses options and operands in any order; refuses those of other commands. */
 function parse(argv: readonly string[]) {
   const { values, positionals } = (() => {
     try {
@@ -157,7 +157,7 @@ function parse(argv: readonly string[]) {
         }
       })
     } catch (error) {
-      // Its first sentence; the rest is advice about operands that begin with a hyphen.
+      // Only the first sentence: the rest is about operands that begin with a hyphen.
       throw new UsageError((error as Error).message.split('. ', 1)[0])
     }
   })()

@@ -16,8 +16,8 @@ function serviceVersion(): string {
 }
 
 /**
- * What `GET /version` and `svcd version` say (rules 6.4): the package's version, the
- * interface's, and the commit that the build baked in beside this file (`unknown` outside git or unbuilt).
+ * The answer of `GET /version` and `svcd version` (rules 6.4): the package's version, the interface's, and
+ * the commit that the build wrote beside this file (`unknown` outside git or unbuilt).
  */
 export const version: { readonly service: string; readonly api: number; readonly commit: string } =
   Object.freeze({
@@ -26,5 +26,5 @@ export const version: { readonly service: string; readonly api: number; readonly
     commit: bakedCommit()
   })
 
-/** The line that `svcd --version` and `svcctl --version` print. */
+/** The output of `svcd --version` and `svcctl --version`. */
 export const versionLine = `svcd ${version.service}, api ${version.api}, commit ${version.commit}\n`

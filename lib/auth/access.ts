@@ -4,52 +4,49 @@ import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './passwords.js'
 import type { Claims, Tokens } from './tokens.js'
 
-/** Who sends a request. */
+/** The sender of a request. */
 export type Caller =
   | { readonly kind: 'anonymous' }
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
   | NodeCaller
 
-/** A node, by its token. */
+/** A node, authenticated by its token. */
 export interface NodeCaller {
   readonly kind: 'node'
   readonly node: string
-  /** Which node of this name the token was issued to. Who waits looks afterwards whether it is still that. */
+  /** Generation of the node's name that the token was issued to. Handlers that wait compare it afterwards. */
   readonly generation: number
-  /** When the token ends; milliseconds since 1970. */
+  /** Expiry of the token; milliseconds since 1970. */
   readonly expiresAt: number
 }
 
-/** What an access word means: who may call, and how the documents put it. */
+/** The meaning of an access word: who may call, and the wording of the documents. */
 interface Meaning {
   /** For the documents: what a caller needs. */
   readonly says: string
-  /** `needed`: 401 without one; `optional`: the handler serves callers without one too; `unread`: none is looked at. */
+  /** `needed`: 401 without one; `optional`: the handler also serves callers without; `unread`: ignored. */
   readonly token: 'needed' | 'optional' | 'unread'
-  /** Which routes a viewer may call; absent: those that only read. */
+  /** The routes that viewers may call; absent: those that only read. */
   readonly viewer?: 'all' | 'none'
-  /** The tokens of nodes that are good: all, or that of the node in the path (all where it names none); absent: none. */
+  /** Accepted tokens of nodes: all, or only the one of the node in the path, if any; absent: none. */
   readonly node?: 'all' | 'own'
-  /** A token that is not valid counts as none, instead of 401. */
+  /** An invalid token counts as none, instead of 401. */
   readonly lenient?: true
-  /**
-   * Headers that only a browser sends are refused with 403: a page from anywhere can have it ask for what changes something
-   * (rules 5.8).
-   */
+  /** Refuses browsers with 403: any web page could make one change something (rules 5.8). */
   readonly browsers?: 'refused'
 }
 
 /**
- * Who may call a route (rules 5.7): the check and the documents are made from this table. Where the source address
- * decides as well, the handler looks at it.
+ * Access words (rules 5.7); the check and the documents use this table. If the source address matters too,
+ * the handler checks it.
  */
 const meanings = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
   machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
   minimal: { says: 'token; without one names only', token: 'optional' },
-  // As `minimal` where the path names an address in the place of a network, else as `user`.
+  // As `minimal` if the path has an address in place of a network, else as `user`.
   address: { says: 'token for a network; an address is told without one', token: 'optional' },
-  // For a GET that notes what it has told: a change that a viewer may make.
+  // For a GET that records what it returned: a change that a viewer may make.
   reader: { says: 'token', token: 'needed', viewer: 'all' },
   user: { says: 'token', token: 'needed' },
   admin: { says: 'token', token: 'needed', viewer: 'none' },
@@ -70,10 +67,10 @@ const meanings = {
   }
 } as const satisfies Readonly<Record<string, Meaning>>
 
-/** Who may call a route, as its row says it. */
+/** The access word of a route. */
 export type Access = keyof typeof meanings
 
-/** What the check and the documents look at in a route. */
+/** The part of a route that decides access. */
 interface Guarded {
   readonly path: string
   readonly access: string
@@ -85,7 +82,7 @@ const meaningOf = (access: string): Meaning => meanings[access as Access]
 const refusesViewers = ({ viewer }: Meaning, { effect }: Guarded) =>
   viewer === 'none' || (viewer === undefined && effect === 'changes')
 
-/** What a caller of a route needs, whether it is a token, and the codes of those who are refused. */
+/** Returns what a caller of a route needs, whether a token is read, and the codes of refusals. */
 export function accessOf(route: Guarded) {
   const meaning = meaningOf(route.access)
   const { says, token, node, browsers } = meaning
@@ -103,16 +100,16 @@ export function accessOf(route: Guarded) {
 
 const anonymous: Caller = { kind: 'anonymous' }
 
-/** What the check needs of the rest of the daemon. */
+/** Dependencies of the check. */
 export interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
-  /** The role of a user now; undefined when the ini no longer names the user. */
+  /** The current role of a user; undefined if the ini no longer has the user. */
   readonly roleOf: (user: string) => Role | undefined
-  /** Whether a token was given to the node that has this name now. */
+  /** Whether a token was issued to the node that has this name now. */
   readonly standsFor: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
 
-/** The caller of a request; throws 401 when it is not known who calls, 403 when they may not (rules 2.3, 5.2, 5.3). */
+/** Returns the caller of a request. Throws 401 if unauthenticated, 403 if forbidden (rules 2.3, 5.2, 5.3). */
 export function authorize(options: AccessOptions, route: Guarded, head: RequestHead): Caller {
   const meaning = meaningIn(route, head)
   if (meaning.browsers) refuseBrowsers(head.headers)
@@ -136,7 +133,7 @@ export function authorize(options: AccessOptions, route: Guarded, head: RequestH
   return caller
 }
 
-/** Each browser sends one of these at least, whatever the page that has it ask wants; no firmware and no curl does. */
+/** Every browser sends at least one of these, whatever page made the request; firmware and curl send none. */
 const ofBrowsers = /^(?:sec-.*|origin|accept-language|upgrade-insecure-requests)$/
 
 function refuseBrowsers(headers: RequestHead['headers']): void {
@@ -146,14 +143,14 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
-    `a browser has asked (header ${sent}), and this is for machines: any web page could have it ask. With curl it works`,
-    'browser-refused'
+    `a browser has asked (header ${sent}), and this is for machines: ` +
+      'any web page could have it ask. With curl it works'
   )
 }
 
 /**
- * Throws 403 where a page of another origin has a browser ask: failures would count against whoever reads that page. The
- * front server passes Host on as it is.
+ * Throws 403 for requests from a page of another origin: failures would count against its reader. The front
+ * server passes Host on unchanged.
  */
 export function refuseForeignPage({
   origin,
@@ -178,7 +175,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
     return role && { kind: 'user', user: claims.user, role }
   }
   if (claims?.kind !== 'node' || !options.standsFor(claims.node, claims)) return undefined
-  // A token without a number is good only for a node whose tokens were never voided.
+  // A token without a generation is valid only for a node whose tokens were never revoked.
   const { node, generation = 0, expiresAt } = claims
   return { kind: 'node', node, generation, expiresAt }
 }
@@ -201,8 +198,8 @@ function checkViewer({ user, role }: { user: string; role: Role }, meaning: Mean
 export const isAdmin = (caller: Caller) => caller.kind === 'user' && caller.role === 'admin'
 
 /**
- * Bytes of a body that this caller may post; a user may post `most`. Parsing blocks the event loop, and a node, or a
- * caller without a token, has little to say (rules 2.11).
+ * Maximum body size for this caller in bytes; `most` for users. Parsing blocks the event loop, and nodes and
+ * anonymous callers need little (rules 2.11).
  */
 export const largestBody = (caller: Caller, most: number) =>
   caller.kind === 'user' ? most : Math.min(most, 65_536)

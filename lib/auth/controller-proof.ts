@@ -6,67 +6,67 @@ import { badRequest, ServiceError, unauthorized } from '../errors.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { HandedOn } from '../http/route.js'
 
-/** The proof that one who has the key has said this, in hexadecimal digits. */
+/** HMAC of a message, hex. */
 const proofBy = (key: Uint8Array, said: readonly unknown[]): string =>
   createHmac('sha256', key).update(JSON.stringify(said)).digest('hex')
 
-/** Whether two proofs are the same, in a time that does not tell where they differ. */
+/** Compares two proofs in constant time. */
 function isSameProof(one: string, other: string): boolean {
   const [a, b] = [Buffer.from(one), Buffer.from(other)]
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-/** The random numbers of what controllers have said: each counts once. Nobody but controllers makes it grow, as it is given only what is proved. */
+/** Remembers the nonces of proved messages, so that each counts once. Only controllers can fill it. */
 export class SaidOnce {
-  /** The minute in which the time of what was said is over → its numbers: whatever a clock does, a whole minute is forgotten at once. */
+  /** Nonces by the minute in which they expire: whole minutes are dropped, whatever the clock does. */
   readonly #numbers = new Map<number, Set<string>>()
 
   #lastMs: number
 
-  /** `since`: of what was said before it nothing is known here. */
+  /** `since`: the time before which nonces are unknown here. */
   constructor(private since: number) {
     this.#lastMs = since
   }
 
-  /** Whether what was said at that time may have come before, to an svcd that has ended. */
+  /** Whether a message of that time may have been received before a restart. */
   isForgotten(saidMs: number, now: number): boolean {
-    // The start goes back with the clock: otherwise all that is said is refused until the time of the start has come again.
+    // Moves back with the clock: otherwise all messages would be refused until it reaches the old time.
     this.since -= Math.max(0, this.#lastMs - now)
     this.#lastMs = now
     return saidMs < this.since
   }
 
-  /** Whether this number, of what was said at `saidMs`, is a new one. `number`: in hexadecimal digits. */
+  /** Records a nonce (hex) of a message sent at `saidMs`; false if it is known. */
   take(number: string, saidMs: number, now: number): boolean {
     for (const minute of this.#numbers.keys())
       if ((minute + 1) * SLACK_MS <= now) this.#numbers.delete(minute)
     const minute = Math.floor((saidMs + SLACK_MS) / SLACK_MS)
     const numbers = this.#numbers.get(minute) ?? new Set()
     this.#numbers.set(minute, numbers)
-    // A text of its own: a piece of a header would keep the whole header in memory.
+    // A copy: a substring would keep the whole header in memory.
     const own = Buffer.from(number, 'hex').toString('latin1')
     if (numbers.has(own)) return false
     numbers.add(own)
     return true
   }
 
-  /** How many are kept. */
+  /** The number of nonces kept. */
   get size(): number {
     return [...this.#numbers.values()].reduce((sum, { size }) => sum + size, 0)
   }
 }
 
-/** The header by which one controller asks another. */
+/** The header that authenticates a request between controllers. */
 const HEADER = 'x-svcd-controller'
 
 /**
- * Proves questions of controllers to one another, and their answers, by a key that controllers alone have. A question counts once,
- * and an answer is that to one question.
+ * Authenticates requests between controllers, and their answers, with a shared key. A request counts once,
+ * and an answer belongs to one request.
  */
 export class ControllerQuestions {
   readonly #taken: SaidOnce
 
-  /** `key`: for one purpose alone. `now`: milliseconds since 1970. */
+  /** `key`: for this purpose alone. `now`: milliseconds since 1970. */
   constructor(
     private readonly key: Uint8Array,
     private readonly now: () => number
@@ -74,13 +74,13 @@ export class ControllerQuestions {
     this.#taken = new SaidOnce(now())
   }
 
-  /** The headers of a question with these words: its body, or its path and query. No other question has the same. */
+  /** The headers of a request with this body, or this path and query; unique per request. */
   headersFor(words: string): Record<string, string> {
     const said = `${this.now()} ${randomBytes(16).toString('hex')}`
     return { [HEADER]: `${said} ${this.#proof('asked', words, said)}` }
   }
 
-  /** Throws 401 where no controller of this cluster has asked this, or it was asked before: a start of svcd is that for all before it. */
+  /** Throws 401 unless a controller of this cluster sent this, for the first time, and since our start. */
   check(words: string, { [HEADER]: header }: IncomingHttpHeaders): void {
     const [, said = '', time, number = '', proof = ''] =
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
@@ -95,19 +95,19 @@ export class ControllerQuestions {
       )
     if (this.#taken.isForgotten(Number(time), now))
       throw unauthorized(
-        'this was asked before svcd was started here, by the clock of who asks: it is asked again, or the clocks differ',
-        'unproven-controller'
+        'this was asked before svcd was started here, by the clock of who asks: ' +
+          'it is asked again, or the clocks differ'
       )
     if (!this.#taken.take(number, Number(time), now))
       throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
   }
 
-  /** The proof of what is answered to a question with these headers. */
+  /** The proof of the answer to a request with these headers. */
   proofOf(asked: IncomingHttpHeaders, answer: string): string {
     return this.#proof('answered', String(asked[HEADER]), answer)
   }
 
-  /** Whether a controller of this cluster has answered this to that question. */
+  /** Whether a controller of this cluster gave this answer to that request. */
   isProved(asked: IncomingHttpHeaders, answer: string, proof: string): boolean {
     return isSameProof(this.proofOf(asked, answer), proof)
   }
@@ -117,28 +117,28 @@ export class ControllerQuestions {
   }
 }
 
-/** The header of a request that one controller has handed on to another. */
+/** The header of a forwarded request. */
 const FORWARDED = 'x-svcd-forwarded'
-/** A step of the checksum of a long body: about a millisecond. */
+/** Bytes hashed per step: about a millisecond. */
 const STEP_BYTES = 512 * 1024
 
-/** The parts of a request that are proved by the controller that hands it on, beside its body. */
+/** The parts of a request that the forwarding controller proves, besides the body. */
 interface Head {
   readonly method: string
-  /** Path and query, as they were sent. */
+  /** Path and query as sent. */
   readonly target: string
-  /** Of these the token. */
+  /** Only the token of these. */
   readonly headers: IncomingHttpHeaders
 }
 
 /**
- * Tells in a header who asked for a request that a controller hands on to the one that writes, and proves it by a key that controllers alone
- * have, for one request with one body, and for one right to write.
+ * Authenticates forwarded requests: a header tells the leader the client's address, proved with the
+ * controllers' shared key, for one request with one body and one fencing token.
  */
 export class ForwardedRequests {
   readonly #taken: SaidOnce
 
-  /** `key`: for this purpose alone. `right`: the right to write that this controller has. `now`: milliseconds since 1970. */
+  /** `key`: for this purpose alone. `right`: our fencing token. `now`: milliseconds since 1970. */
   constructor(
     private readonly key: Uint8Array,
     private readonly right: () => string | undefined,
@@ -147,7 +147,7 @@ export class ForwardedRequests {
     this.#taken = new SaidOnce(now())
   }
 
-  /** The headers that tell the controller that has this right to write that this address asked, with this body. No other request has the same. */
+  /** The headers of a request of this address with this body, for the leader with this token; unique. */
   async headersFor(
     right: string,
     head: Head,
@@ -160,9 +160,9 @@ export class ForwardedRequests {
   }
 
   /**
-   * The address that asked, undefined where no controller handed it on. Throws 400 for a header that is not one of a controller's, or
-   * that came before, and 503 where nobody knows whether it did, it was for who wrote before, or the clocks differ. `own` and `other`: this
-   * controller and the one that handed it on, for a person.
+   * Returns the client's address; undefined if the request was not forwarded. Throws 400 for an invalid or
+   * repeated header, and 503 if it may be a repetition, was for an earlier leader, or the clocks differ.
+   * `own` and `other` name this controller and the forwarding one in messages.
    */
   handedOn(head: Head, own = 'this controller', other = 'another one'): HandedOn | undefined {
     const { [FORWARDED]: header } = head.headers
@@ -172,11 +172,8 @@ export class ForwardedRequests {
         String(header)
       ) ?? []
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
-      throw badRequest(
-        `the header ${FORWARDED} is for controllers of this cluster: leave it out`,
-        'invalid-http'
-      )
-    // Before all else: who begins to write has taken none of those that were for another one.
+      throw badRequest(`the header ${FORWARDED} is for controllers of this cluster: leave it out`)
+    // Checked first: a new leader has taken no request that was meant for its predecessor.
     if (right !== this.right())
       throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {
         [NOT_TAKEN]: 'yes'
@@ -212,7 +209,7 @@ export class ForwardedRequests {
 const again = (why: string, wayOut = '', headers: Readonly<Record<string, string>> = {}) =>
   new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5', ...headers })
 
-/** SHA-256 in hexadecimal digits. */
+/** SHA-256, hex. */
 const checksumOf = (body: Uint8Array): Promise<string> => inTurns(checksumming(body))
 
 function* checksumming(body: Uint8Array): Generator<undefined, string> {

@@ -15,15 +15,15 @@ import {
   verifyPassword
 } from './passwords.js'
 
-/** Checks of passwords at once: each takes a core, and one of the four threads that files need too. */
+/** Password checks at once: each takes a core, and one of the four threads that files also need. */
 const checksAtOnce = 2
-/** How many checks wait for addresses that nothing is known of, and for those with failures; one more takes another one's place. */
+/** Bounds of waiting checks: unknown addresses, and those with failures. One more replaces another. */
 const mostWaiting = { 1: 500, 2: 100 } as const
-/** So many checks of one address go before those of addresses that nothing is known of. */
+/** Checks of one address that go ahead of unknown addresses. */
 const mostAhead = 20
-/** Addresses of right logins that are remembered. */
+/** Remembered addresses of successful logins. */
 const mostProven = 1000
-/** New ones are written down together. */
+/** New addresses are written together after this time. */
 const keptAfterMs = 60_000
 const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
@@ -32,13 +32,13 @@ const longestName = 256
 export interface LoginsOptions {
   /** `[users]` of the ini. */
   readonly users: readonly User[]
-  /** Read while there are no users, when somebody logs in; `ensureAdminPassword` makes it. */
+  /** Read at a login while there are no users; created by `ensureAdminPassword`. */
   readonly adminPasswordFile: string
-  /** Holds the addresses of right logins over a restart; absent: they are forgotten. A file that is damaged counts as none. */
+  /** Persists the addresses of successful logins; absent: not persisted. A damaged file counts as empty. */
   readonly provenFile?: string
-  /** Milliseconds that only grow. */
+  /** Monotonic clock in milliseconds. */
   readonly now: () => number
-  /** Waits so many milliseconds. */
+  /** Sleeps for some milliseconds. */
   readonly delay?: (ms: number) => Promise<unknown>
 }
 
@@ -52,7 +52,7 @@ interface Remembered {
   readonly verifiedAt: number
 }
 
-/** Who may log in, and at what pace (rules 5.1, 5.4). */
+/** Verifies passwords, and limits the rate of attempts (rules 5.1, 5.4). */
 export class Logins {
   readonly #users: ReadonlyMap<string, User>
   readonly #dummy: string
@@ -60,7 +60,7 @@ export class Logins {
   readonly #checks = new Semaphore(checksAtOnce)
   readonly #failures: Failures
   readonly #remembered = new Map<string, Remembered>()
-  /** Addresses of right logins, the newest last. */
+  /** Addresses of successful logins, the newest last. */
   readonly #proven: Set<string>
   readonly #keeping: Background | undefined
   readonly #underWay = new Map<string, Promise<boolean>>()
@@ -77,21 +77,21 @@ export class Logins {
     this.#keeping = new Background({ work, retryMs })
   }
 
-  /** Writes down at once what is to be kept over a restart. Never throws. */
+  /** Writes pending addresses. Never throws. */
   async close(): Promise<void> {
     if (this.#proven.size > 0) await this.#keeping?.run().catch(() => undefined)
     await this.#keeping?.close()
   }
 
   /**
-   * The user and role, or undefined when the name or the password is wrong, in equal time for both. `address`
-   * is where the login comes from: after failures it waits up to a second, and lets addresses without failures go first.
-   * A login verified in the last minute costs one HMAC.
-   * @throws ServiceError 503 when there are no users and the admin password file cannot be read, and for an address with
-   * failures while too many of those wait
+   * Returns user and role; undefined if name or password is wrong, in equal time for both. After failures,
+   * `address` waits for up to a second, and addresses without failures go first. A login repeated within a
+   * minute costs one HMAC.
+   * @throws ServiceError 503 if there are no users and the admin password file cannot be read, and for an
+   * address with failures while too many of those wait
    */
   async login(username: string, password: string, address: string): Promise<Login | undefined> {
-    // Refused without a look: to hash megabytes would cost more than a check does.
+    // Refused unchecked: hashing megabytes would cost more than a check.
     if (username.length > longestName || password.length > longestPassword) {
       await this.#wait(address)
       this.#failures.add(address)
@@ -113,14 +113,14 @@ export class Logins {
     return { user: user.name, role: user.role }
   }
 
-  /** The role that this user has now; undefined for one who may no longer log in: void tokens show here. */
+  /** The current role of a user; undefined for a user who may not log in any more, which voids tokens. */
   roleOf(user: string): Role | undefined {
     return this.#users.size === 0 && user === 'admin' ? 'admin' : this.#users.get(user)?.role
   }
 
   async #find(username: string, address: string): Promise<User | undefined> {
     if (this.#users.size > 0) return this.#users.get(username)
-    // Read for every name, so that "admin" takes no longer than another.
+    // Read for every name, so that "admin" takes as long as others.
     const password = await readAdminPassword(this.options.adminPasswordFile).catch(error => {
       throw unavailable("the first user's password cannot be read", 'unavailable', error)
     })
@@ -136,7 +136,7 @@ export class Logins {
     return username === 'admin' ? admin : undefined
   }
 
-  /** Stands for name, hash and password in memory, where none of the passwords is kept. */
+  /** Represents name, hash and password in memory, so that no password is kept there. */
   #proof(username: string, hash: string, password: string): Buffer {
     return createHmac('sha256', this.#key)
       .update(JSON.stringify([username, hash, password]))
@@ -147,7 +147,7 @@ export class Logins {
     const remembered = this.#remembered.get(user.name)
     if (!remembered || !timingSafeEqual(remembered.proof, proof)) return false
     const age = this.options.now() - remembered.verifiedAt
-    // Negative after the clock was set back, and then of unknown age.
+    // Negative after the clock was set back, so that the age is unknown.
     return age >= 0 && age < rememberedMs
   }
 
@@ -156,7 +156,7 @@ export class Logins {
     if (ms > 0) await (this.options.delay ?? sleep)(ms)
   }
 
-  /** One computation for equal logins under way. */
+  /** Equal logins under way share one computation. */
   #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
     const known = this.#underWay.get(id)
     if (known) return known
@@ -171,8 +171,8 @@ export class Logins {
   }
 
   /**
-   * The rank of an address in the queue: 0 the controller itself and addresses from which somebody has logged in before, 1 those that nothing is
-   * known of, 2 those with failures in the last minute.
+   * Rank in the queue: 0 for loopback and addresses of earlier successful logins, 1 for unknown ones, 2 for
+   * those with failures in the last minute.
    */
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
@@ -202,14 +202,15 @@ function readProven(file: string): string[] {
   }
 }
 
-/** Where the first admin's password stands while the ini names no user (rules 5.1). */
+/** The file of the first admin's password while the ini has no users (rules 5.1). */
 export function adminPasswordFile(stateDirectory: string): string {
   return join(stateDirectory, 'admin-password')
 }
 
 /**
- * Makes the file at the first start: a random password alone on a line, mode 0600. True when it was made now.
- * @throws Error when the file is there without a password in it
+ * Creates the file at the first start: a random password on a line, mode 0600. Returns whether it was
+ * created.
+ * @throws Error if the file exists without a password
  */
 export async function ensureAdminPassword(file: string): Promise<boolean> {
   if (await createOnce(file, `${randomBytes(18).toString('base64url')}\n`)) return true
@@ -218,7 +219,7 @@ export async function ensureAdminPassword(file: string): Promise<boolean> {
   return false
 }
 
-/** The password on the file's first line; undefined when there is no file or nothing on that line. */
+/** Returns the first line of the file; undefined if it is missing or empty. */
 async function readAdminPassword(file: string): Promise<string | undefined> {
   const text = await unlessMissing(readRegularFile(file).then(String), '')
   return text.split(/\r?\n/, 1)[0] || undefined
@@ -226,17 +227,17 @@ async function readAdminPassword(file: string): Promise<string | undefined> {
 
 const windowMs = 60_000
 const largestDelayMs = 1000
-/** Failures in the window that cost nothing; the next login may be the fifth, and waits. */
+/** Free failures in the window: the login after these may be the fifth failure, and waits. */
 const free = 4
 const stepMs = 250
 
 /**
- * Failed logins per source address in the last minute, and how long the address waits for them (rules 5.4):
- * nothing before the fifth, then a quarter of a second more with each up to one second. Remembers the
- * `capacity` addresses that failed last. An IPv6 host owns a /64, which counts as one address.
+ * Failed logins per source address in the last minute, and the resulting delay (rules 5.4): none before the
+ * fifth, then 0.25 s more with each, up to 1 s. Remembers the last `capacity` addresses. An IPv6 /64 counts
+ * as one address, as a host owns one.
  */
 export class Failures {
-  /** Times of the last failures that matter, oldest first; addresses in the order of their last failure. */
+  /** Times of recent failures, oldest first; addresses in the order of their last failure. */
   readonly #times = new Map<string, readonly number[]>()
 
   constructor(
@@ -244,7 +245,7 @@ export class Failures {
     private readonly capacity = 10_000
   ) {}
 
-  /** Milliseconds that a login from this address waits before it is looked at. */
+  /** Returns the delay of the next login from this address in milliseconds. */
   delayMs(address: string): number {
     return Math.min(
       largestDelayMs,
@@ -266,14 +267,14 @@ export class Failures {
     if (this.#times.size > this.capacity) this.#times.delete(oldest)
   }
 
-  /** Addresses remembered. */
+  /** The number of remembered addresses. */
   get size(): number {
     return this.#times.size
   }
 
   #recent(key: string): readonly number[] {
     const now = this.now()
-    // A time ahead of the clock, which was set back, is of no known age and does not count.
+    // A time ahead of the clock, which was set back, does not count: its age is unknown.
     return (this.#times.get(key) ?? []).filter(time => time > now - windowMs && time <= now)
   }
 }

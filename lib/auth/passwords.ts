@@ -1,11 +1,11 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 
-/** What a guess costs: `128 * N * r` bytes of memory (16 MiB), touched `p` times. */
+/** Cost of a guess: `128 * N * r` bytes of memory (16 MiB), touched `p` times. */
 const cost = { N: 16384, r: 8, p: 5 }
 const saltBytes = 16
 const keyBytes = 32
 
-/** Bytes of the longest password that can match: longer ones are not looked at. */
+/** Maximum length of a password in bytes; longer ones never match. */
 export const longestPassword = 1024
 
 interface Parts {
@@ -17,29 +17,32 @@ interface Parts {
 }
 
 /**
- * `$scrypt$N=…,r=…,p=…$salt$key` with a fresh salt: printable ASCII without white space (rules 5.1). Takes
- * about a sixth of a second of one core and 16 MiB.
+ * Returns `$scrypt$N=…,r=…,p=…$salt$key` with a fresh salt: printable ASCII without white space (rules 5.1).
+ * Takes about 0.17 s of one core, and 16 MiB.
  */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes)
   const key = await derive(password, { ...cost, salt }, keyBytes)
-  return `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}$${salt.toString('base64url')}$${key.toString('base64url')}`
+  return (
+    `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}` +
+    `$${salt.toString('base64url')}$${key.toString('base64url')}`
+  )
 }
 
-/** Whether `hash` was made from `password`, compared in constant time; false for what is not a hash. */
+/** Whether `hash` was made from `password`, in constant time; false for a malformed hash. */
 export async function verifyPassword(password: string, hash: string): Promise<boolean> {
   const parts = parse(hash)
-  // To scrypt, zero bytes at the end of a password are as good as none.
+  // scrypt ignores trailing zero bytes of a password.
   if (!parts || password.includes('\0') || Buffer.byteLength(password) > longestPassword) return false
   return timingSafeEqual(await derive(password, parts, parts.key.length), parts.key)
 }
 
-/** Whether `hashPassword` can have printed this. */
+/** Whether `hashPassword` may have returned this. */
 export function isPasswordHash(text: string): boolean {
   return parse(text) !== undefined
 }
 
-/** A hash that no password matches and that costs as much to check as the dearest of `hashes`. */
+/** Returns a hash that matches no password and costs as much to check as the costliest of `hashes`. */
 export function dummyHash(hashes: readonly string[]): string {
   const work = ({ N, r, p }: Pick<Parts, 'N' | 'r' | 'p'>) => N * r * p
   const dearest = hashes
@@ -64,7 +67,7 @@ function parse(hash: string): Parts | undefined {
     salt: Buffer.from(salt, 'base64url'),
     key: Buffer.from(key, 'base64url')
   }
-  // A power of two is what scrypt takes; 256 MiB is as much as one login may ever use.
+  // scrypt requires a power of two; a login may use 256 MiB at most.
   const usable = Number.isInteger(Math.log2(parts.N)) && parts.N > 1 && 128 * parts.N * parts.r <= 2 ** 28
   return usable ? parts : undefined
 }
@@ -79,13 +82,13 @@ function derive(password: string, { N, r, p, salt }: Omit<Parts, 'key'>, bytes: 
 /** Roles of users (rules 5.2). */
 export const roles = ['admin', 'viewer'] as const
 export type Role = (typeof roles)[number]
-/** Whether a word names a role. */
+/** Whether a word is a role. */
 export const isRole = (word: string): word is Role => roles.some(role => role === word)
 
 /** A user of `[users]`: `name = role hash`. */
 export interface User {
   readonly name: string
   readonly role: Role
-  /** As `svcd passwd` prints it: salted scrypt. */
+  /** Salted scrypt, as printed by `svcd passwd`. */
   readonly hash: string
 }

@@ -3,32 +3,32 @@ import { join } from 'node:path'
 import { openKey } from '../disk/file.js'
 import { type Role, roles } from './passwords.js'
 
-// Names have 63 characters at most, so ours stay far below.
+// Names have at most 63 characters, so our tokens are far shorter.
 const longestToken = 1024
-/** So many tokens are remembered whose signature was good: 5 MB. The one that has been known longest is forgotten. */
+/** Verified tokens to remember: 5 MB. The oldest is dropped first. */
 const mostKnown = 10_000
-/** A token from the future is void, but for what a clock may be set back by time synchronisation. */
+/** Tokens from the future are void, except for steps of time synchronisation. */
 const clockSlackMs = 60_000
 
 const encode = (json: object) => Buffer.from(JSON.stringify(json)).toString('base64url')
-/** The one header there is: a token with any other, whatever algorithm it names, is not ours. */
+/** The only valid header: it fixes the algorithm. */
 const prefix = `${encode({ alg: 'HS256', typ: 'JWT' })}.`
 
-/** Whom a valid token stands for; times in milliseconds since the epoch. */
+/** The claims of a valid token; times in milliseconds since the epoch. */
 export type Claims = (
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
   | {
       readonly kind: 'node'
       readonly node: string
-      /** Which node of this name; absent: an earlier version issued the token. */
+      /** Generation of the node's name; absent in tokens of an earlier version. */
       readonly generation?: number
     }
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
-/** What a node's token is given for; both are good for the same, and last differently long (rules 4.8). */
+/** The purpose of a node's token: equal permissions, different lifetimes (rules 4.8). */
 export type NodeUse = 'installing' | 'running'
 
-/** What a token says beside its times, in this order. */
+/** The claims of a token besides its times, in this order. */
 interface Payload {
   readonly kind: 'user' | 'node'
   readonly sub: string
@@ -36,7 +36,7 @@ interface Payload {
   readonly gen?: number
 }
 
-/** What a new token is made from. */
+/** The claims that a renewed token takes over. */
 export interface RunningClaims {
   readonly node: string
   readonly generation: number
@@ -51,16 +51,16 @@ export interface TokensOptions {
   readonly lifetimeMs: number
   /** `[auth] node_token_lifetime`. */
   readonly nodeLifetimeMs: number
-  /** `[auth] running_token_lifetime`; absent: as long as the other. */
+  /** `[auth] running_token_lifetime`; absent: `nodeLifetimeMs`. */
   readonly runningLifetimeMs?: number
-  /** Called when the key is made: every token that was issued before is void. */
+  /** Called when the key is created: all earlier tokens are void. */
   readonly onNewKey?: () => void
 }
 
-/** Tokens: HS256 JWTs to us, opaque to clients; valid over a restart (rules 5.1, 4.8). */
+/** Tokens: HS256 JWTs, opaque to clients; they survive a restart (rules 5.1, 4.8). */
 export class Tokens {
   readonly #key: KeyObject
-  /** A node sends its token a dozen times, and to compute its signature takes longer than the rest of a report. */
+  /** A node sends its token a dozen times, and a signature takes longer than the rest of a report. */
   readonly #known = new Map<string, Claims>()
   readonly #options: TokensOptions
 
@@ -70,20 +70,20 @@ export class Tokens {
   }
 
   /**
-   * Reads the key from `token.key` in the state directory, and makes it (mode 0600) where there is none.
-   * @throws Error when the file cannot be read or is not a key; it is never overwritten
+   * Reads the key from `token.key` in the state directory, or creates it (mode 0600).
+   * @throws Error if the file cannot be read or is no key; it is never overwritten
    */
   static async open(stateDirectory: string, options: TokensOptions): Promise<Tokens> {
     const file = join(stateDirectory, 'token.key')
     return new Tokens(await openKey(file, 'voids every token', options.onNewKey), options)
   }
 
-  /** A token for a user who has just logged in. */
+  /** Issues a token to a user who has just logged in. */
   issueUser(user: string, role: Role): string {
     return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
   }
 
-  /** A token for a node that installs itself, or runs; `generation` tells it from others of its name. Microseconds. */
+  /** Issues a token to an installing or running node of this generation. Takes microseconds. */
   issueNode(node: string, generation: number, use: NodeUse = 'installing'): string {
     const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
@@ -91,8 +91,8 @@ export class Tokens {
   }
 
   /**
-   * A token in the place of that with which a running node came, for the node that it was issued to; undefined while that
-   * is nearly new (a 90th of its life), so that nodes need not write a new one each time. Microseconds.
+   * Renews a running node's token; undefined while it is nearly new (a 90th of its life), so that nodes do
+   * not store a new one each time. Takes microseconds.
    */
   renewNode({ node, generation, expiresAt }: RunningClaims): string | undefined {
     const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
@@ -101,8 +101,8 @@ export class Tokens {
   }
 
   /**
-   * What a token says, undefined when it is not ours, has expired, or was issued in the future. That the
-   * user still has that role, and the node was not deleted since, is the caller's to check. Microseconds.
+   * Returns the claims of a token; undefined if it is not ours, expired, or from the future. The caller
+   * checks the user's role and the node's generation. Takes microseconds.
    */
   verify(token: string): Claims | undefined {
     if (token.length > longestToken) return undefined
@@ -111,21 +111,21 @@ export class Tokens {
     return claims && claims.issuedAt <= now + clockSlackMs && now < claims.expiresAt ? claims : undefined
   }
 
-  /** A key for another purpose, which all have who have the key of the tokens. */
+  /** Derives a key for another purpose from the key of the tokens. */
   keyFor(purpose: string): Uint8Array {
     return new Uint8Array(hkdfSync('sha256', this.#key, '', `svcd ${purpose}`, 32))
   }
 
-  /** How many tokens are remembered. */
+  /** The number of remembered tokens. */
   get remembered(): number {
     return this.#known.size
   }
 
-  /** What a token of ours says, whatever the time; undefined for any other. Only ours are remembered. */
+  /** Returns the claims of a token of ours, whatever the time, and remembers it; undefined for others. */
   #check(token: string): Claims | undefined {
     if (!token.startsWith(prefix)) return undefined
     const dot = token.lastIndexOf('.')
-    // Compared as bytes of the text: base64 has several spellings of the same signature.
+    // Compared as text, not decoded: base64 has several spellings of the same bytes.
     const given = Buffer.from(token.slice(dot + 1))
     const ours = Buffer.from(this.#sign(token.slice(0, dot)))
     if (given.length !== ours.length || !timingSafeEqual(given, ours)) return undefined
@@ -139,7 +139,7 @@ export class Tokens {
 
   #issue({ kind, sub, role, gen }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
-    // JWT times are seconds and may have fractions: the milliseconds survive. Each by its name: V8 adds to a spread slowly.
+    // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
     const signed = prefix + encode({ kind, sub, role, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }
@@ -149,7 +149,7 @@ export class Tokens {
   }
 }
 
-/** The payload of a token whose signature is ours; the key may be older than this program all the same. */
+/** Parses the payload of a token with our signature; an older program may have written it. */
 function readClaims(payload: string): Claims | undefined {
   let json: Record<string, unknown> | null
   try {

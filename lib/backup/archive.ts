@@ -6,12 +6,12 @@ import { Header, Pax } from 'tar'
 export const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
 
-/** The last entry of a backup: the SHA-256 of all bytes before its header, in hex. */
+/** The last entry of a backup: the SHA-256 of all bytes before its header, hex. */
 export const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
 const TRAILER_BYTES = 4 * BLOCK_BYTES
 
-/** What is told of an entry beside its name. */
+/** Attributes of an entry. */
 interface About {
   /** Permission bits; default 0600. */
   readonly mode?: number
@@ -19,20 +19,20 @@ interface About {
   readonly mtimeMs?: number
 }
 
-/** A tar in the order in which it is given, with a checksum of the whole at its end (rules 11.12). */
+/** A tar in the order of calls, with a checksum of the whole at its end (rules 11.12). */
 export class Archive {
   readonly #hash = createHash('sha256')
   readonly #entries = new Map<string, number>()
 
-  /** `write` takes the bytes, piece by piece; what it throws ends the call that wrote. */
+  /** `write` takes the bytes in pieces; what it throws is rethrown. */
   constructor(private readonly write: (bytes: Uint8Array) => Promise<unknown>) {}
 
-  /** How many entries with content that was given here, or by an open file, are right below each directory so far. */
+  /** The number of entries of `add` and `addOpen` directly in each directory so far. */
   get entries(): ReadonlyMap<string, number> {
     return this.#entries
   }
 
-  /** An entry with this content. */
+  /** Adds an entry with this content. */
   async add(path: string, content: string | Uint8Array, about: About = {}): Promise<void> {
     this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
@@ -41,10 +41,7 @@ export class Archive {
     await this.#put(Buffer.alloc(padding(bytes.length)))
   }
 
-  /**
-   * An entry with the bytes that an open file had when it was called for: `sizeBytes` of them, and no more if it grows.
-   * Throws Error for one that has become shorter.
-   */
+  /** Adds `sizeBytes` bytes of an open file, and no more if it grows. Throws Error if it became shorter. */
   async addOpen(path: string, file: FileHandle, sizeBytes: number, about: About = {}): Promise<void> {
     this.#count(path)
     await this.#put(headOf(path, sizeBytes, about))
@@ -53,7 +50,7 @@ export class Archive {
     await this.#put(Buffer.alloc(padding(sizeBytes)))
   }
 
-  /** The entries of a tar that another program made, without the blocks that end it. */
+  /** Adds the entries of another program's tar, without its final blocks. */
   async addTar(tar: AsyncIterable<Buffer>): Promise<void> {
     let held: Buffer = Buffer.alloc(0)
     for await (const chunk of tar) {
@@ -87,9 +84,7 @@ export class Archive {
   }
 }
 
-/**
- * Reads an open backup once and compares its checksum. Throws Error naming the file where it is no backup, cut off or changed.
- */
+/** Reads an open backup and compares its checksum. Throws Error with the file's name if they differ. */
 export async function verifyArchive(handle: FileHandle, file: string): Promise<void> {
   const damaged = new Error(
     `${file} is no whole backup of svcd: it is cut off, or was changed; nothing is restored`
@@ -105,10 +100,10 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
   if (new Header(trailer).path !== CHECKSUM || told !== hash.digest('hex')) throw damaged
 }
 
-/** How many bytes follow a content, up to the end of its block. */
+/** The padding to the end of a content's block, in bytes. */
 const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
-/** A header block, with an extended header before it where the path has no room. */
+/** Returns a header block, after an extended header if the path is too long for it. */
 function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: About): Buffer {
   const fields = { path, size, mode, mtime: new Date(Math.floor(mtimeMs / 1000) * 1000), uid: 0, gid: 0 }
   const header = new Header({ ...fields, type: 'File' })
@@ -117,25 +112,26 @@ function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now()
   return needsMore ? Buffer.concat([new Pax(fields).encode(), block]) : block
 }
 
-/** The header of a file in a tar, which stands before its content. */
+/** The header of a file in a tar. */
 export interface ArchiveEntry {
-  /** As it stands there: who uses it looks at it first. */
+  /** Unchecked: callers validate it. */
   readonly path: string
-  /** As the package tar names it: `File`, `Directory`, `SymbolicLink`, … */
+  /** The name of the package tar: `File`, `Directory`, `SymbolicLink`, … */
   readonly type: string
   readonly mode: number
   readonly size: number
-  /** Where its content begins in the archive, in bytes. */
+  /** Offset of its content in the archive, in bytes. */
   readonly position: number
 }
 
-/** For the extended header of one file: its path and attributes. */
+/** Bound of the extended header of a file: its path and attributes. */
 const MOST_EXTENDED_BYTES = 4 * 1024 * 1024
 
 /**
- * The entries of a whole backup (verifyArchive) but its checksum. Extended headers are read by the lengths in them, as the system's tar
- * does. The package tar reads them by lines: a name or an attribute of a file in an image could make its content look like entries.
- * Throws Error for what is damaged, and for what `svcd backup` never writes: global headers, GNU's long names, content of a link.
+ * Yields the entries of a backup that verifyArchive has checked, without the checksum. Parses extended
+ * headers by their lengths, as the system's tar does. The package tar parses them by lines, so that a name or
+ * attribute in an image could make its content look like entries. Throws Error for damage, and for what `svcd
+ * backup` never writes: global headers, GNU long names, links with content.
  */
 export async function* entriesOf(archive: FileHandle): AsyncGenerator<ArchiveEntry> {
   const end = (await archive.stat()).size - TRAILER_BYTES
@@ -161,11 +157,11 @@ export async function* entriesOf(archive: FileHandle): AsyncGenerator<ArchiveEnt
   }
 }
 
-/** The content of an entry, in pieces. */
+/** Yields the content of an entry in pieces. */
 export const contentOf = (archive: FileHandle, { position, size }: ArchiveEntry): AsyncGenerator<Buffer> =>
   piecesOf(archive, position, size, new Error('it has become shorter while it was read'))
 
-/** So many bytes of an open file from `position` on, in pieces; `shorter` is thrown where it ends before. */
+/** Yields `size` bytes of an open file in pieces; throws `shorter` if it ends before. */
 async function* piecesOf(file: FileHandle, position: number, size: number, shorter: Error) {
   for (let at = 0; at < size; ) {
     const wanted = Math.min(size - at, CHUNK_BYTES)
@@ -176,7 +172,7 @@ async function* piecesOf(file: FileHandle, position: number, size: number, short
   }
 }
 
-/** Records `<length> <key>=<value>\n`; empty where they are none. */
+/** Parses records `<length> <key>=<value>\n`; empty if malformed. */
 function extendedOf(bytes: Buffer): Map<string, string> {
   const found = new Map<string, string>()
   for (let at = 0; at < bytes.length; ) {

@@ -3,31 +3,31 @@ import { isObject } from '../json.js'
 /** The first entry of a backup. */
 export const INFO = 'backup.json'
 
-/** The form of backups that this program writes and reads. */
+/** The format of backups of this program. */
 const FORMAT = 1
 
-/** What a backup tells of itself. */
+/** Metadata of a backup. */
 export interface Info {
   /** The layout version of its state. */
   readonly version: number
   /** The release of svcd that made it. */
   readonly release: string
-  /** Whether it holds the packed files and the directories of the images. */
+  /** Whether it has the packed files and directories of the images. */
   readonly images: boolean
 }
 
-/** The text of the entry. */
+/** Returns the text of the entry. */
 export const infoText = (info: Info): string =>
   `${JSON.stringify({ format: FORMAT, made: new Date().toISOString(), ...info }, null, 2)}\n`
 
-/** Reads the entry. Throws Error for another form, with the release that made it. */
+/** Parses the entry. Throws Error for another format, with the release that made it. */
 export function infoOf(text: string): Info {
   const json: unknown = JSON.parse(text)
   const { format, version, release, images } = isObject(json) ? json : {}
   if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')
     throw new Error(
-      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd reads format ` +
-        `${FORMAT}: restore it with that svcd`
+      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd ` +
+        `reads format ${FORMAT}: restore it with that svcd`
     )
   return { version, release, images: images === true }
 }

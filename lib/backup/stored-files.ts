@@ -8,18 +8,17 @@ import { Archive } from './archive.js'
 import { infoText } from './info.js'
 import { isKept, isShared, isStored } from './state-names.js'
 
-/** How many backups that starts made are kept. */
+/** The number of kept backups that starts made. */
 const MOST_KEPT = 3
-// To open a pipe would wait for its writer.
+// O_NONBLOCK: opening a pipe would wait for its writer.
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
 
-/** Says of an entry below a directory, by its path from there, whether it is wanted; of a directory, whether it is entered. */
+/** Selects an entry by its path below a directory; for a directory, whether to enter it. */
 export type Wanted = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
 
 /**
- * Adds regular files below a directory as `<as>/<path>`, in the order of their names. A link to a file is followed only with
- * `follow`, as trustedPath does; a link to a directory never is. What is missing,
- * the directory too, is left out: who calls for this holds the directory, or does not mind.
+ * Adds regular files below a directory as `<as>/<path>`, ordered by name. Follows a link to a file only with
+ * `follow`, as trustedPath does, and never one to a directory. The directory and files may be missing.
  */
 export async function addFiles(
   archive: Archive,
@@ -30,7 +29,7 @@ export async function addFiles(
 ): Promise<void> {
   const top = await unlessMissing(trustedPath(directory), undefined)
   if (top === undefined) return
-  // Held open on the way down: who owns a directory in it may put a link in its place meanwhile.
+  // Held open on the way down: the owner of a directory may replace it with a link meanwhile.
   const addBelow = async (at: string, below: string): Promise<void> => {
     const held = await unlessMissing(open(at, DIRECTORY), undefined)
     if (!held) return
@@ -53,13 +52,13 @@ export async function addFiles(
   await addBelow(top, '')
 }
 
-/** Files that grow, with the bytes that they had when they were opened: what comes later, a rotation too, is none of theirs. */
+/** Growing files as of their opening: later bytes, and rotated files, are left out. */
 export class OpenFiles {
   readonly #files: { readonly name: string; readonly handle: FileHandle; readonly bytes: number }[] = []
 
   private constructor() {}
 
-  /** Opens those in a directory whose names match. Throws the error of the operating system. */
+  /** Opens the matching files of a directory. Throws the system's error. */
   static async open(directory: string, names: RegExp): Promise<OpenFiles> {
     const opened = new OpenFiles()
     for (const name of (await readdir(directory)).filter(name => names.test(name)).sort()) {
@@ -71,7 +70,7 @@ export class OpenFiles {
     return opened
   }
 
-  /** Adds them as `<as>/<name>`, but for those with these names. */
+  /** Adds them as `<as>/<name>`, except for `without`. */
   async addTo(archive: Archive, as: string, without: ReadonlySet<string>): Promise<void> {
     for (const { name, handle, bytes } of this.#files)
       if (!without.has(name)) await archive.addOpen(`${as}/${name}`, handle, bytes)
@@ -82,7 +81,7 @@ export class OpenFiles {
   }
 }
 
-/** Adds a regular file; one that is missing is left out. */
+/** Adds a regular file, unless it is missing. */
 async function addFile(archive: Archive, path: string, as: string): Promise<void> {
   const handle = await unlessMissing(open(path, READ), undefined)
   try {
@@ -94,15 +93,15 @@ async function addFile(archive: Archive, path: string, as: string): Promise<void
   }
 }
 
-/** The same for a path that an admin gave: links of root and of this user are followed. Throws Error for others. */
+/** `addFile` for an admin's path: follows links of root and this user. Throws Error for others. */
 export async function addNamedFile(archive: Archive, path: string, as: string): Promise<void> {
   const real = await unlessMissing(trustedPath(path), undefined)
   if (real !== undefined) await addFile(archive, real, as)
 }
 
 /**
- * Keeps a state that no daemon writes as a backup in its `backups` (0600), as `svcd backup` makes it but without the ini;
- * gives the file. The three newest are kept. `objects`: those that are in no files, with the paths that they would have.
+ * Backs up a state that no daemon writes to its `backups` (0600), like `svcd backup` without the ini; returns
+ * the file. Keeps the three newest. `objects`: those outside of files, with their paths as files.
  */
 export async function keepState(
   state: string,
@@ -112,7 +111,7 @@ export async function keepState(
 ): Promise<string> {
   const directory = join(state, 'backups')
   await mkdir(directory, { recursive: true, mode: 0o700 })
-  // Those of starts that were killed take the room that this one needs.
+  // Partial files of killed starts take up the room needed here.
   for (const name of await readdir(directory))
     if (name.endsWith('.part')) await rm(join(directory, name), { force: true })
   const stamp = new Date().toISOString().replace(/[-:]|\.\d+/g, '')
@@ -144,10 +143,7 @@ export async function keepState(
 /** Texts with their paths below the state directory. */
 export type Texts = Iterable<readonly [path: string, text: string]>
 
-/**
- * Adds objects, journals and records of requests that are in no files; those of types that no svcd of this version makes are none of
- * ours. Gives the names of the journals.
- */
+/** Adds objects, journals and request records of known types. Returns the names of the journals. */
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
   const journals = new Set<string>()
   for (const [path, text] of texts) {
@@ -158,10 +154,10 @@ export async function addTexts(archive: Archive, texts: Texts): Promise<Set<stri
   return journals
 }
 
-/** The first name of a path. */
+/** The first component of a path. */
 export const topOf = (path: string) => path.split('/', 1)[0] ?? ''
 
-/** How the system's tar keeps all that a file system tells of a file. */
+/** Options of the system's tar that keep all attributes of files. */
 export const treeOptions = [
   '--format=posix',
   '--numeric-owner',

@@ -1,30 +1,31 @@
 import type { Kind } from './values.js'
 import * as values from './values.js'
 
-/** One key of the ini: how its text is read, the text that stands for an absent key, and what it is for. */
+/** One key of the ini. */
 export interface Key<T> {
   readonly kind: Kind<T>
   readonly default: string
   /** One line: the comment above the key in the shipped file. */
   readonly doc: string
-  /** The value is never repeated in a message. */
+  /** The value must not appear in messages. */
   readonly secret: boolean
 }
 
-/** A key in two steps: how its text is read, which text stands for an absent key, and then what it is for. */
+/** Builds a key in two steps: how its text is read and its default, then its comment. */
 const key = <T>(kind: Kind<T>, fallback = '', secret = false) => ({
   about: (doc: string): Key<T> => ({ kind, default: fallback, doc, secret })
 })
 
 const secret = <T>(kind: Kind<T>) => key(kind, '', true)
 
-/** The keys of a server that svcd configures; `words` are the comments that differ from server to server. */
+/** The keys of a managed server; `words` are the comments that differ between servers. */
 function managed(words: { config: string; directory: string; reload: string; service: string }) {
   return {
     config: key(values.optionalPath).about(words.config),
     directory: key(values.optionalPath).about(words.directory),
     check: key(values.command).about(
-      "Command that checks a file, with the file's path as its last argument; empty: the server's own checker."
+      "Command that checks a file, with the file's path as its last argument; " +
+        "empty: the server's own checker."
     ),
     reload: key(values.command).about(words.reload),
     control: key(values.command, 'systemctl').about(
@@ -37,7 +38,7 @@ function managed(words: { config: string; directory: string; reload: string; ser
   }
 }
 
-// The cluster object carries these beside the controller's name (rules 1.8).
+// The cluster object has these besides the controller's name (rules 1.8).
 const clusterFields = [
   'name',
   'ntp_server',
@@ -49,8 +50,8 @@ const clusterFields = [
 ]
 
 /**
- * Every key but those of `[users]` (rules 7.4), in the shipped file's order. Reading, the shipped
- * and the installed file and the documents come from this table.
+ * Every key except those of `[users]` (rules 7.4), in the order of the shipped file. Parsing, the shipped and
+ * the installed file, and the documents use this table.
  */
 export const keys = {
   http: {
@@ -64,7 +65,8 @@ export const keys = {
       'Front servers whose X-Forwarded-For is believed: CIDRs with commas between them.'
     ),
     front_files: key(values.optionalLocation).about(
-      'Internal location at which these front servers (nginx) serve the files directory; empty: svcd sends the files.'
+      'Internal location at which these front servers (nginx) ' +
+        'serve the files directory; empty: svcd sends the files.'
     ),
     tls_certificate: key(values.optionalPath).about(
       'PEM file of a certificate and those up to its authority, for TLS on a port of its own; empty: no TLS.'
@@ -80,7 +82,8 @@ export const keys = {
       'How many files are sent at once; nodes wait and try again when there are more.'
     ),
     max_connections_per_address: key(values.count(8, 1_000_000), '2000').about(
-      'How many connections one address may have, loopback and trusted_proxies apart; over it idle ones are ended.'
+      'How many connections one address may have, ' +
+        'loopback and trusted_proxies apart; over it idle ones are ended.'
     ),
     metrics: key(values.choice('viewer', 'open'), 'viewer').about(
       'Who may read /metrics: viewer (a user, with a token), or open (anybody who reaches the port).'
@@ -110,7 +113,8 @@ export const keys = {
       'Members of etcd: https://host:port with commas between them; http for 127.0.0.1 and [::1] alone.'
     ),
     ca: key(values.optionalPath).about(
-      "PEM file of the authorities of etcd, and of other controllers beside the system's; empty: the system's alone."
+      'PEM file of the authorities of etcd, ' +
+        "and of other controllers beside the system's; empty: the system's alone."
     ),
     cert: key(values.optionalPath).about('PEM file of the certificate that etcd asks svcd for; empty: none.'),
     key: key(values.optionalPath).about('PEM file of its private key, for svcd alone to read.'),
@@ -212,10 +216,12 @@ export const keys = {
   },
   boot: {
     manual: key(values.choice('networks', 'any', 'none'), 'networks').about(
-      'Who may use the boot pages that assign nodes: networks (the configured ones and loopback), any or none.'
+      'Who may use the boot pages that assign nodes: ' +
+        'networks (the configured ones and loopback), any or none.'
     ),
     takeover: key(values.choice('yes', 'released'), 'yes').about(
-      'WARNING: yes lets any machine take any node, with its passwords; released: nodes that an admin has released.'
+      'WARNING: yes lets any machine take any node, with its passwords; ' +
+        'released: nodes that an admin has released.'
     ),
     new_nodes: key(values.count(0, 1_000_000), '300').about(
       'How many nodes these pages make in a minute at most; 0: none.'
@@ -276,7 +282,8 @@ export const keys = {
     ),
     ...managed({
       config:
-        "File that svcd writes; empty: the server's usual one on Debian, /etc/dnsmasq.d/svcd-dhcp.conf for dnsmasq.",
+        "File that svcd writes; empty: the server's usual one on Debian, " +
+        '/etc/dnsmasq.d/svcd-dhcp.conf for dnsmasq.',
       directory: 'Directory of a file for each machine, for dnsmasq alone; empty: /var/lib/misc/svcd-dhcp.',
       reload:
         'Command that puts a new file in force; empty: the control socket of kea, else the control command.',
@@ -302,7 +309,8 @@ export const keys = {
     ),
     ...managed({
       config:
-        'File that svcd writes; empty: /etc/bind/svcd.conf, which named.conf includes, or /etc/dnsmasq.d/svcd-dns.conf.',
+        'File that svcd writes; empty: /etc/bind/svcd.conf, ' +
+        'which named.conf includes, or /etc/dnsmasq.d/svcd-dns.conf.',
       directory: 'Directory of the zone or hosts files; empty: /var/lib/bind/svcd or /var/lib/misc/svcd-dns.',
       reload: 'Command that puts new files in force; empty: the control command.',
       service: 'Name of the service; empty: named or dnsmasq.'
@@ -330,11 +338,13 @@ export const keys = {
   }
 }
 
-/** The table without its literal types, for walking. */
+/** The table without its literal types, for iteration. */
 export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>>>>> = keys
 
-/** The section of users, whose keys are their names: the comment in the shipped file. */
+/** The comment of `[users]` in the shipped file; its keys are the users' names. */
 export const usersDoc = [
-  'Users, one a line: name = role hash. Roles: admin (may do everything), viewer (may read). `svcd passwd NAME`',
-  'prints the line. While no user stands here, admin logs in with the password in the file admin-password of the state.'
+  'Users, one a line: name = role hash. Roles: ' +
+    'admin (may do everything), viewer (may read). `svcd passwd NAME`',
+  'prints the line. While no user stands here, ' +
+    'admin logs in with the password in the file admin-password of the state.'
 ]

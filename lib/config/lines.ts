@@ -2,18 +2,18 @@ import { readFileSync, statSync } from 'node:fs'
 import ini from 'ini'
 import { type Problem, shown } from './problem.js'
 
-/** One `key = value` as it stands in the ini, quotes and escapes of the value resolved. */
+/** A `key = value` of the ini, with quotes and escapes of the value resolved. */
 export interface Entry {
   readonly section: string
   readonly key: string
-  /** Undefined: there is a value, but a problem with it is reported already. */
+  /** Undefined: the value has a problem that is reported already. */
   readonly value: string | undefined
   readonly line: number
 }
 
 export interface Scan {
   readonly entries: readonly Entry[]
-  /** Section headers, also those without keys. */
+  /** Section headers, also of empty sections. */
   readonly sections: readonly { readonly name: string; readonly line: number }[]
   readonly problems: readonly Problem[]
 }
@@ -21,7 +21,7 @@ export interface Scan {
 const largestFile = 4 * 1024 ** 2
 const longestValue = 8192
 
-/** The ini's text, or why there is none. A byte order mark at the beginning is dropped. */
+/** Returns the text of the ini, or why it cannot be read. Drops a byte order mark. */
 export function readText(file: string): string | Problem {
   let bytes: Buffer
   try {
@@ -63,7 +63,7 @@ function firstBadLine(bytes: Buffer): number {
   }
 }
 
-/** Takes the ini apart, one key per line, and reports what is not one (rules 7.3). */
+/** Splits the ini into keys, one per line, and reports malformed lines (rules 7.3). */
 export function scanLines(file: string, text: string): Scan {
   const entries: Entry[] = []
   const sections: { name: string; line: number }[] = []
@@ -78,7 +78,7 @@ export function scanLines(file: string, text: string): Scan {
     if (/[\u0000-\u0008\u000b-\u001f\u007f]/.test(trimmed)) problem('holds a control character')
     else if (trimmed.startsWith('[')) {
       const [, name, rest] = /^\[([^\]]*)\](.*)$/.exec(trimmed) ?? []
-      // Keys below a header that cannot be read belong to no section, and are not reported.
+      // Keys below an unreadable header belong to no section, and are not reported.
       section = name?.trim() ?? ''
       if (name === undefined) problem('a section is written [name]')
       else sections.push({ name: section, line })
@@ -97,19 +97,20 @@ export function scanLines(file: string, text: string): Scan {
   return { entries, sections, problems }
 }
 
-/** Resolves quotes and escapes, or says why that fails (without the value, which may be a secret). */
+/** Resolves quotes and escapes, or returns the fault, without the value, which may be a secret. */
 function readValue(raw: string): { value: string } | { fault: string } {
   if (raw.length > longestValue) return { fault: `is longer than ${longestValue} characters` }
   const quote = raw[0]
   if (quote === '"' || quote === "'") {
     const closed = raw.length > 1 && raw.endsWith(quote)
-    // Not left to the library: it would read '5' and 'true' as JSON.
+    // The library would read '5' and 'true' as JSON.
     if (closed && quote === "'") return { value: raw.slice(1, -1) }
     const value = ini.unsafe(raw)
     if (closed && value !== raw) return { value }
     return {
       fault:
-        'is quoted wrongly: one pair of quotes around the whole value, no comment after it, escapes as in JSON'
+        'is quoted wrongly: one pair of quotes around the whole value, ' +
+        'no comment after it, escapes as in JSON'
     }
   }
   const sign = /(?:^|[^\\])(?:\\\\)*([;#])/.exec(raw)?.[1]

@@ -7,21 +7,21 @@ import { ConfigError, type Problem, shown } from './problem.js'
 import type { Config, Values } from './types.js'
 import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
 
-/** Where a value comes from, as a problem names it. */
+/** The location of a value in a problem. */
 type Place = Pick<Problem, 'file' | 'line'>
 interface Given {
   readonly key: string
   readonly value: string | undefined
   readonly place: Place
 }
-/** Section → key → what was given for it. */
+/** Section → key → the given value. */
 type Sections = Map<string, Map<string, Given>>
 
 /**
- * Reads the ini and checks it whole (rules 7.3). `overrides` are `section.key=value`, the value
- * taken literally; the last one for a key wins, over the ini. A relative path is relative to the ini's
- * directory in both. The result is deeply frozen.
- * @throws ConfigError with every problem, each with its file and line or `--set section.key`
+ * Reads and validates the whole ini (rules 7.3). `overrides` are `section.key=value`, taken literally; the
+ * last one of a key wins, also over the ini. Relative paths are relative to the ini's directory. The result
+ * is deeply frozen.
+ * @throws ConfigError with every problem, each with file and line, or `--set section.key`
  */
 export function loadConfig(file: string, overrides: readonly string[]): Config {
   const { config, problems } = readConfig(file, overrides)
@@ -30,8 +30,8 @@ export function loadConfig(file: string, overrides: readonly string[]): Config {
 }
 
 /**
- * The same for `svcd check`, which goes on where the ini has problems: a wrong value is the default in `config`. There is no
- * `config` where it may not be known which directories are meant.
+ * Reads an ini with problems for `svcd check`: `config` has defaults for invalid values. Undefined `config`
+ * if the directories may be unknown.
  */
 export function readConfig(
   file: string,
@@ -50,7 +50,7 @@ export function readConfig(
   return { config, problems: inOrder(path, problems) }
 }
 
-/** Reports what is wrong with keys that belong together: by the section and the key that are given. */
+/** Checks keys that belong together; reports the section and key that is given. */
 function checkTogether(
   { http, controller, store, torrent }: Values,
   report: (section: string, key: string, message: string) => void
@@ -84,10 +84,10 @@ function checkTogether(
   }
 }
 
-/** Problems of single keys of sections that name no directory of svcd's own, and no other place of objects. */
+/** Matches problems of single keys that affect neither directories nor the location of objects. */
 const isElsewhere = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
 
-/** The values with the defaults in the place of wrong ones. */
+/** Replaces invalid values with defaults. */
 function withDefaults(file: string, values: Values): Values {
   const sections = Object.entries(values).map(([section, keys]) => {
     const read = Object.entries(keys).map(([name, value]) => {
@@ -132,7 +132,7 @@ const linesOf = (given: Sections): Record<string, number> =>
 
 const host = (address: string) => (address.includes(':') ? `[${address}]` : address)
 
-/** What the ini and the command line give, known keys only; everything else is a problem. */
+/** Collects the known keys of the ini and the command line; the rest are problems. */
 function collect(file: string, overrides: readonly string[], problems: Problem[]): Sections {
   const given: Sections = new Map([...Object.keys(table), 'users'].map(section => [section, new Map()]))
   const add = (section: string, key: string, value: string | undefined, place: Place) => {
@@ -142,7 +142,9 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
       const list = Object.keys(table[section] ?? {}).join(', ')
       problems.push({
         ...place,
-        message: `unknown key ${shown(key)} in [${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
+        message:
+          `unknown key ${shown(key)} in ` +
+          `[${section}]${didYouMean(key, Object.keys(table[section] ?? {}))}, which has ${list}`
       })
     } else known.set(key, { key, value, place })
   }
@@ -150,7 +152,9 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
     if (given.has(section)) return
     problems.push({
       ...place,
-      message: `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ${[...given.keys()].join(', ')}`
+      message:
+        `unknown section ${shown(section)}${didYouMean(section, given.keys())}: there are ` +
+        `${[...given.keys()].join(', ')}`
     })
   }
 
@@ -187,7 +191,7 @@ function firstOfEach(file: string, entries: readonly Entry[], problems: Problem[
   })
 }
 
-/** Reads every key of the table. A key with a wrong value is left out and added to the problems. */
+/** Parses every key of the table. Omits and reports invalid values. */
 function readValues(file: string, given: Sections, problems: Problem[]): Values {
   const values = Object.entries(table).map(([section, keys]) => {
     const read = Object.entries(keys).map(([name, key]) => {
@@ -242,7 +246,7 @@ function readUsers(given: ReadonlyMap<string, Given> = new Map(), problems: Prob
 const placeOf = (file: string, given: Sections, section: string, key: string): Place =>
   given.get(section)?.get(key)?.place ?? { file }
 
-/** Sorts problems by line; those of the command line come after those of the file. */
+/** Sorts problems by line; those of the command line come last. */
 function inOrder(file: string, problems: readonly Problem[]): Problem[] {
   const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.POSITIVE_INFINITY)
   return problems

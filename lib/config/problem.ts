@@ -1,14 +1,14 @@
 import type { Config } from './types.js'
 
-/** One thing that is wrong, and where; `file` is `--set section.key` for a value from the command line. */
+/** One problem and its location; `file` is `--set section.key` for the command line. */
 export interface Problem {
   readonly file: string
-  /** Counted from 1; absent where no single line is at fault. */
+  /** Counted from 1; absent if no single line is at fault. */
   readonly line?: number
   readonly message: string
 }
 
-/** The ini cannot be used: every problem found in one pass (rules 7.3). */
+/** The ini cannot be used; has every problem (rules 7.3). */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   constructor(readonly problems: readonly Problem[]) {
@@ -16,19 +16,19 @@ export class ConfigError extends Error {
   }
 }
 
-/** `file:line: message`, the one form in which problems are printed. */
+/** `file:line: message`, the printed form of problems. */
 export function problemText({ file, line, message }: Problem): string {
   return `${file}:${line === undefined ? '' : `${line}:`} ${message}`
 }
 
-/** A value as it is shown in a message: quoted, on one line, cut when long. */
+/** A value in a message: quoted, on one line, clipped. */
 export function shown(text: string): string {
   return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text)
 }
 
 /**
- * Where the key stands that a message begins with: on the command line or in the ini. Where nobody gave that one, it is the
- * place of the next key that the message names, whose value needs the first.
+ * Returns the location of the first key in a message that was given: the command line or the ini. The message
+ * may begin with a key that is missing but needed by the next.
  */
 export function placeOf(
   { file, set, lines }: Pick<Config, 'file' | 'set' | 'lines'>,

@@ -6,31 +6,28 @@ import { isWildcard } from './values.js'
 
 const loopback = ipaddr.IPv4.parseCIDR('127.0.0.0/8')
 
-/**
- * Warnings about `[http] front_files` without `trusted_proxies`: svcd sends the files itself then, as if the key were not
- * set (rules 7.7).
- */
+/** Warns of `[http] front_files` without `trusted_proxies`: svcd then sends the files itself (rules 7.7). */
 export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
   if (http.front_files === '' || http.trusted_proxies.length > 0) return []
   return [
-    '[http] front_files: it does nothing without trusted_proxies; name the front server there (trusted_proxies = 127.0.0.1 ' +
-      'for one on this machine), or leave front_files empty'
+    '[http] front_files: it does nothing without trusted_proxies; name the front server there ' +
+      '(trusted_proxies = 127.0.0.1 for one on this machine), or leave front_files empty'
   ]
 }
 
-/** A warning where `[users]` has viewers alone: with its first line the user `admin` of the first start ends (rules 7.7). */
+/** Warns if `[users]` has only viewers: its first line ends the first start's `admin` (rules 7.7). */
 export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
   if (users.length === 0 || users.some(({ role }) => role === 'admin')) return []
   return [
-    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the first start is ' +
-      'gone; add the line that `svcd passwd NAME` prints'
+    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the ' +
+      'first start is gone; add the line that `svcd passwd NAME` prints'
   ]
 }
 
 /**
- * Warnings: why nodes in these networks (CIDRs), or other machines while there is no network, cannot reach the listen
- * address or the node-facing URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback listen
- * address, not a loopback URL.
+ * Warns of reasons why nodes in these networks (CIDRs), or other machines while there is none, cannot reach
+ * the listen address or the nodes' URL (rules 7.7). A front server (`trusted_proxies`) excuses a loopback
+ * listen address, not a loopback URL.
  */
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
@@ -40,7 +37,8 @@ export function reachability(config: Config, networks: readonly string[]): strin
   const { listen, trusted_proxies, urls } = config.http
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
     warnings.push(
-      `${nodes} [http] listen ${listen.address}: it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
+      `${nodes} [http] listen ${listen.address}: ` +
+        `it is a loopback address; 0.0.0.0:${listen.port} is all addresses`
     )
   for (const url of urls) {
     const host = hostOf(url)
@@ -54,10 +52,10 @@ export function reachability(config: Config, networks: readonly string[]): strin
   return warnings
 }
 
-/** Whether other machines, which reach a URL of ours, send what they tell in the clear. */
+/** Whether requests of other machines to this URL are unencrypted. */
 export const isPlain = (url: string) => url.startsWith('http:') && !isOfThisMachine(url)
 
-/** Whether a URL leads each machine to itself. */
+/** Whether every machine reaches itself by this URL. */
 const isOfThisMachine = (url: string) => isLoopback(hostOf(url))
 
 const hostOf = (url: string) => new URL(url).hostname.replace(/^\[|\]$/g, '')
@@ -79,7 +77,7 @@ function some(networks: readonly string[]): string {
   return networks.length > 3 ? `${shown} and ${networks.length - 3} more networks` : shown
 }
 
-/** The URLs with this controller's own first, where one names its address, or its name: who asks it has seen that it is there. */
+/** The URLs, those with this controller's address or name first: a node that asks it can reach it. */
 export function ownFirst({ http, controller }: Pick<Config, 'http' | 'controller'>): readonly string[] {
   const isOwn = (url: string) => {
     const host = hostOf(url)
@@ -88,23 +86,23 @@ export function ownFirst({ http, controller }: Pick<Config, 'http' | 'controller
   return [...http.urls.filter(isOwn), ...http.urls.filter(url => !isOwn(url))]
 }
 
-/** What controllers that share objects need alike, by its words for an admin: a section of the ini, or a key of one. */
+/** Settings that controllers of a site must share, by section or key of the ini. */
 function sameEverywhere(config: Config): Record<string, unknown> {
   const { http, store, users, cluster, dhcp, dns, kickstart, image } = config
-  // A directory is this machine's own.
+  // A directory may differ on each machine.
   const { ipxe_directory: _, ...boot } = config.boot
   return {
-    // With one URL each has its own, or all share one. The order is each one's own: nodes begin with the first.
+    // A single URL may differ per controller. The order may differ too: nodes begin with the first.
     '[http] url': http.urls.length > 1 ? [...http.urls].sort() : [],
-    // Files and users differ in harmless ways. Who has another prefix is in another list of controllers.
+    // Files and users may differ. Controllers with another prefix are not in the same list.
     '[store] ttl': store.ttl,
-    // With a member on this machine each list is another one, and not compared.
+    // A member on this machine makes the list differ, so it is not compared.
     ...(store.endpoints.some(isOfThisMachine)
       ? {}
       : { '[store] endpoints': [...new Set(store.endpoints.map(url => new URL(url).origin))].sort() }),
     '[users]': Object.fromEntries(users.map(({ name, ...user }) => [name, user])),
     '[cluster]': cluster,
-    // Which server it is, and its files, service and interfaces, each machine may have differently. Each may have a TFTP server of its own.
+    // The server, its files, service, interfaces and TFTP server may differ per machine.
     '[dhcp]': dhcp.server !== 'none' && {
       lease_time: dhcp.lease_time,
       hasTftpServer: dhcp.tftp_server !== ''
@@ -117,9 +115,8 @@ function sameEverywhere(config: Config): Record<string, unknown> {
 }
 
 /**
- * Digests of what controllers that share objects need alike in their ini: HMAC-SHA-256, the first 16 hex digits, by the words for
- * a section or a key. Neither the order of keys in the ini nor that of URLs changes one. Without `key` nobody can try
- * passwords against them.
+ * Digests of the settings that controllers must share, by section or key: HMAC-SHA-256, the first 16 hex
+ * digits. Independent of the order of keys and URLs. The key prevents guessing of passwords.
  */
 export function digestsOf(config: Config, key: Uint8Array): Record<string, string> {
   const digest = (value: unknown) =>

@@ -2,11 +2,11 @@ import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
 
-/** The text is not a value of its kind; the message completes "[section] key …" and never repeats the text. */
+/** An invalid value; the message completes "[section] key …" and never has the text. */
 export class ValueError extends Error {}
 
 /**
- * Reads the text of a value; `directory` is the ini's own, for relative paths.
+ * Parses the text of a value; `directory` is the ini's, for relative paths.
  * @throws ValueError
  */
 export type Kind<T> = (text: string, directory: string) => T
@@ -17,14 +17,14 @@ function must(holds: boolean, expected: string): asserts holds {
 
 /** Names of everything but nodes (rules 3.1). */
 export const nameRule = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
-/** The rule in words, to end a sentence with. */
+/** The rule in words, for the end of a sentence. */
 export const nameRuleText =
   '1 to 63 letters, digits, dots, underscores and hyphens, beginning with a letter or digit'
 
-/** Any text on one line, empty too. */
+/** Any text on one line, or empty. */
 export const text: Kind<string> = value => value
 
-/** A name; `reserved` words mean something else in the place where the name is used. */
+/** A name; `reserved` words have another meaning where the name is used. */
 export function name(reserved: readonly string[] = []): Kind<string> {
   return value => {
     must(nameRule.test(value), nameRuleText)
@@ -104,27 +104,27 @@ export function count(min: number, max: number): Kind<number> {
   }
 }
 
-/** An absolute path; a relative one is relative to the ini's directory. */
+/** An absolute path, or one relative to the ini's directory. */
 export const path: Kind<string> = (value, directory) => {
   must(value !== '', 'a path')
   return resolve(directory, value)
 }
 
-/** A path, or nothing. */
+/** A path, or empty. */
 export const optionalPath: Kind<string> = (value, directory) => (value === '' ? '' : path(value, directory))
 
-/** Canonical text of an IPv4 or IPv6 address without a zone, undefined when it is none. */
+/** Returns the canonical text of an IPv4 or IPv6 address without a zone; undefined if invalid. */
 function canonical(value: string): string | undefined {
   if (isIP(value) === 0 || value.includes('%')) return undefined
   return ipaddr.process(value).toString()
 }
 
-/** True for 0.0.0.0 and ::. */
+/** Whether it is 0.0.0.0 or ::. */
 export function isWildcard(address: string): boolean {
   return ipaddr.process(address).range() === 'unspecified'
 }
 
-/** One address of this machine in canonical text, or nothing. */
+/** One address of this machine in canonical text, or empty. */
 export const optionalAddress: Kind<string> = value => {
   if (value === '') return ''
   const address = canonical(value)
@@ -135,7 +135,7 @@ export const optionalAddress: Kind<string> = value => {
 
 export interface Listen {
   readonly address: string
-  /** 0: any free port. */
+  /** 0 stands for any free port. */
   readonly port: number
 }
 
@@ -150,7 +150,7 @@ export const listen: Kind<Listen> = value => {
   return { address, port }
 }
 
-/** Addresses and CIDRs with commas or blanks between them, as CIDRs. */
+/** A list of addresses and CIDRs, separated by commas or blanks, as CIDRs. */
 export const cidrs: Kind<readonly string[]> = value =>
   value
     .split(/[\s,]+/)
@@ -161,7 +161,7 @@ export const cidrs: Kind<readonly string[]> = value =>
       const address = canonical(head)
       must(address !== undefined, expected)
       const width = isIP(address) === 4 ? 32 : 128
-      // An IPv4-mapped address has become IPv4, so its prefix length is out of range here, and refused.
+      // An IPv4-mapped address was converted to IPv4, so its prefix length is refused as out of range.
       const prefix = bits === undefined ? width : Number(bits)
       must(prefix <= width, expected)
       const cidr = `${address}/${prefix}`
@@ -172,14 +172,14 @@ export const cidrs: Kind<readonly string[]> = value =>
       return cidr
     })
 
-/** One IPv4 address, or nothing. */
+/** One IPv4 address, or empty. */
 export const optionalIpv4: Kind<string> = value => {
   const address = optionalAddress(value, '')
   must(isIP(address) !== 6, 'an IPv4 address')
   return address
 }
 
-/** Text of a shape. */
+/** Text that matches a pattern. */
 const shaped =
   (shape: RegExp, expected: string): Kind<string> =>
   value => {
@@ -187,7 +187,7 @@ const shaped =
     return value
   }
 
-/** Parts with commas between them, each of which passes the test, or nothing. */
+/** A list, separated by commas, of parts that pass the test; or empty. */
 const listed =
   (test: (part: string) => boolean, expected: string): Kind<readonly string[]> =>
   value => {
@@ -199,25 +199,25 @@ const listed =
     return parts
   }
 
-/** The name of a file without a path, which a DHCP answer, a URL and TFTP carry as it is. */
+/** A file name without a path, as a DHCP answer, a URL and TFTP use it. */
 export const fileName = shaped(
   /^[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}$/,
   'a file name of letters, digits and . _ + ~ -'
 )
 
-/** The name of a service, or nothing. */
+/** The name of a service, or empty. */
 export const unit = shaped(
   /^(?:[A-Za-z0-9][A-Za-z0-9@._:-]{0,199})?$/,
   'the name of a service, such as isc-dhcp-server'
 )
 
-/** A path below the root of a web server that ends in a slash, or nothing. */
+/** A path below a web server's root that ends in a slash, or empty. */
 export const optionalLocation = shaped(
   /^(?:\/(?:[A-Za-z0-9_][A-Za-z0-9._-]*\/)+)?$/,
   'a path that begins and ends with a slash, such as /svcd-files/'
 )
 
-/** Names of network interfaces with commas between them, or nothing. */
+/** A list of network interfaces, or empty. */
 export const interfaces = listed(
   name => /^[A-Za-z0-9][A-Za-z0-9_.@-]{0,14}$/.test(name),
   'names of network interfaces with commas between them'
@@ -226,7 +226,7 @@ export const interfaces = listed(
 const label = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?'
 const hostName = new RegExp(`^(?=.{1,253}$)${label}(?:\\.${label})*$`)
 
-/** A host name or an address, or nothing. */
+/** A host name or an address, or empty. */
 export const optionalHost: Kind<string> = value => {
   if (value === '') return ''
   const address = canonical(value)
@@ -238,7 +238,7 @@ export const optionalHost: Kind<string> = value => {
   return address ?? value
 }
 
-/** A URL of a shape, without a user and without a fragment, or nothing. */
+/** A URL that matches a pattern, without user or fragment, or empty. */
 const optionalUrlOf =
   (shape: RegExp, expected: string, part: 'origin' | 'href'): Kind<string> =>
   value => {
@@ -249,7 +249,7 @@ const optionalUrlOf =
     return url[part]
   }
 
-/** `http(s)://host[:port]` in canonical text without a slash at the end, or nothing. */
+/** `http(s)://host[:port]` in canonical text without a final slash, or empty. */
 export const optionalOrigin = optionalUrlOf(
   /^https?:\/\/[^\s/?#\\]+\/?$/,
   'a URL of the form http://host:port or https://host',
@@ -257,10 +257,10 @@ export const optionalOrigin = optionalUrlOf(
 )
 
 const mostOrigins = 8
-/** Nodes get them all as a kernel argument, and Linux takes 2048 characters of arguments. */
+/** Nodes get all of them as a kernel argument, and Linux limits arguments to 2048 characters. */
 const longestOrigins = 500
 
-/** `http(s)://host[:port]` in canonical text, or several with commas between them, each another one, or nothing. */
+/** A list of distinct `http(s)://host[:port]` in canonical text, or empty. */
 export const origins: Kind<readonly string[]> = (value, directory) => {
   const expected =
     'URLs of the form http://host:port or https://host with commas between them: each once, ' +
@@ -272,24 +272,25 @@ export const origins: Kind<readonly string[]> = (value, directory) => {
   return found
 }
 
-/** `http(s)://host[:port][/path]`, or nothing. */
+/** `http(s)://host[:port][/path]`, or empty. */
 export const optionalUrl = optionalUrlOf(
   /^https?:\/\/[^\s/?#\\]+(?:\/[^\s?#\\]*)?$/,
   'a URL such as http://127.0.0.1:9091/transmission/rpc',
   'href'
 )
 
-/** An announce URL (http, https or udp), or nothing. */
+/** An announce URL (http, https or udp), or empty. */
 export const optionalTracker = optionalUrlOf(
   /^(?:https?|udp):\/\/[^\s/?#\\]+(?:\/[^\s\\]*)?$/,
   'a URL such as http://host:6969/announce or udp://host:6969',
   'href'
 )
 
-/** Members of etcd with commas between them, one at least. Plain http would tell a network all passwords and objects. */
+/** A list of etcd endpoints. Plain http would expose passwords and objects to the network. */
 export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
   const expected =
-    'URLs such as https://10.141.0.1:2379 with commas between them; plain http is for 127.0.0.1 and [::1] alone'
+    'URLs such as https://10.141.0.1:2379 with commas between them; ' +
+    'plain http is for 127.0.0.1 and [::1] alone'
   const isOne = (part: string) =>
     /^(?:https:\/\/[^\s/?#\\@]+|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?)\/?$/.test(part) &&
     URL.canParse(part)
@@ -298,16 +299,16 @@ export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
   return endpoints
 }
 
-/** What the names of keys begin with. */
+/** The prefix of keys. */
 export const keyPrefix = shaped(
   /^\/(?:[A-Za-z0-9_.-]+\/)+$/,
   'a path that begins and ends with a slash, such as /svcd/'
 )
 
-/** The name of a user of etcd, or nothing. */
+/** The name of a user of etcd, or empty. */
 export const optionalUser = shaped(/^[^\s"]{0,200}$/, 'a name without blanks and quotes, or empty')
 
-/** A program and its arguments, with blanks between them, or nothing; no shell reads it, so quotes are refused. */
+/** A program and its arguments, separated by blanks, or empty; quotes are refused, as no shell reads it. */
 export const command: Kind<readonly string[]> = value => {
   must(
     !/["'`\\$|&;<>]/.test(value),
@@ -316,19 +317,19 @@ export const command: Kind<readonly string[]> = value => {
   return value.split(/\s+/).filter(word => word !== '')
 }
 
-/** Files inside an image with commas between them, each from its root; the names may hold *, ? and [ ]. */
+/** A list of files from the root of an image; names may have the patterns *, ? and [ ]. */
 export const imageFiles = listed(
   part => /^(?:\/(?!\.\.?\/)[^/*?[\]\\\s]+)*\/[^/\\\s]+$/.test(part) && !/\/\.\.?$/.test(part),
   'files from the root of an image, such as /etc/ssh/ssh_host_*, with commas between them'
 )
 
-/** Paths inside an image with commas between them, each from its root; patterns may hold *, ? and [ ]. */
+/** A list of paths from the root of an image; they may have the patterns *, ? and [ ]. */
 export const imagePaths = listed(
   part => part.startsWith('/') && !part.split('/').includes('..'),
   'paths from the root of an image, such as /var/cache/*, with commas between them'
 )
 
-/** A crypt(3) hash, or nothing; never a password in clear. */
+/** A crypt(3) hash, or empty; never a password in clear. */
 export const optionalCrypt = shaped(
   /^(?:\$[0-9a-z]{1,12}\$[./0-9A-Za-z$,=+-]{8,400})?$/,
   'a crypt(3) hash, as `openssl passwd -6` prints it, or empty'

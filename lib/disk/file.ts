@@ -5,11 +5,11 @@ import { basename, dirname, join, resolve } from 'node:path'
 
 const MISSING = ['ENOENT', 'ENOTDIR']
 
-/** Whether an error says that a file, or a directory above it, is not there. */
+/** Whether an error means that a file, or a directory above it, is missing. */
 export const isMissing = (error: unknown): boolean =>
   MISSING.includes((error as NodeJS.ErrnoException | undefined)?.code ?? '')
 
-/** What an operation on a file gives; `otherwise` where that file is not there. Throws what else goes wrong. */
+/** Returns the result of a file operation; `otherwise` if the file is missing. Rethrows other errors. */
 export async function unlessMissing<T, O>(operation: Promise<T>, otherwise: O): Promise<T | O> {
   try {
     return await operation
@@ -19,21 +19,21 @@ export async function unlessMissing<T, O>(operation: Promise<T>, otherwise: O): 
   }
 }
 
-/** Whether something, be it a link to nothing, has this name. */
+/** Whether this name exists, even as a dangling link. */
 export const exists = (path: string): Promise<boolean> =>
   unlessMissing(
     lstat(path).then(() => true),
     false
   )
 
-/** Whether a regular file, no link to one, has this name. */
+/** Whether this name is a regular file, not a link. */
 export const isFile = async (path: string): Promise<boolean> =>
   (await lstat(path).catch(() => undefined))?.isFile() ?? false
 
-/** Whether a path is, or a link leads to, a regular file. One that may not be looked at counts as there. */
+/** Whether a path leads to a regular file, through links too. True if it may not be examined. */
 export const hasFile = (path: string): boolean => isKind(path, found => found.isFile())
 
-/** Whether a path is, or a link leads to, a directory. One that may not be looked at counts as there. */
+/** Whether a path leads to a directory, through links too. True if it may not be examined. */
 export const hasDirectory = (path: string): boolean => isKind(path, found => found.isDirectory())
 
 function isKind(path: string, test: (found: Stats) => boolean): boolean {
@@ -46,7 +46,7 @@ function isKind(path: string, test: (found: Stats) => boolean): boolean {
 
 const chunkBytes = 1 << 20
 
-/** Does work with a file, a directory or whatever else is opened for it, and closes it. */
+/** Runs `work` with an opened handle, and closes it. */
 export async function withOpen<H extends { close(): Promise<unknown> }, T>(
   opened: Promise<H>,
   work: (handle: H) => Promise<T>
@@ -59,10 +59,7 @@ export async function withOpen<H extends { close(): Promise<unknown> }, T>(
   }
 }
 
-/**
- * Makes a file (0600) that must not be there yet, and has it filled; `owner` gets it. When that fails, it is removed and
- * what failed is thrown.
- */
+/** Creates a new file (0600, owned by `owner`) and fills it. On failure, removes it and rethrows. */
 export async function fillNew<T>(
   path: string,
   fill: (file: FileHandle) => Promise<T>,
@@ -79,7 +76,7 @@ export async function fillNew<T>(
   })
 }
 
-/** Copies an open file, which it closes, to a new one (0600); durable but for its name when it resolves. */
+/** Copies an open file, which it closes, to a new one (0600), synced; its name is not durable yet. */
 export async function copyTo(
   from: FileHandle,
   to: string,
@@ -106,7 +103,7 @@ export async function copyTo(
   }
 }
 
-/** Whether two files hold the same. */
+/** Whether two files have equal content. */
 export async function sameBytes(one: string, other: string, signal: AbortSignal): Promise<boolean> {
   const [a, b] = [await open(one), await open(other)]
   try {
@@ -123,7 +120,7 @@ export async function sameBytes(one: string, other: string, signal: AbortSignal)
   }
 }
 
-/** Reads on until the buffer is full or the file ends; gives the bytes that were read. */
+/** Reads until the buffer is full or the file ends; returns the number of bytes. */
 export async function fillBuffer(file: FileHandle, buffer: Buffer): Promise<number> {
   let filled = 0
   for (;;) {
@@ -133,35 +130,32 @@ export async function fillBuffer(file: FileHandle, buffer: Buffer): Promise<numb
   }
 }
 
-/** Makes the contents of a file durable, and gives it a mode. */
+/** Sets the mode of a file, and makes its content durable. */
 export const syncFile = (file: string, mode: number): Promise<void> =>
   withOpen(open(file, 'r'), async handle => {
     await handle.chmod(mode)
     await handle.sync()
   })
 
-// Without it, to open a pipe waits until somebody writes to it.
+// O_NONBLOCK: opening a pipe would wait for its writer.
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
 
 const refused = (file = '') =>
   new Error(`${file}it is not a regular file; move it away, or put the file of a backup in its place`)
 
-/**
- * The bytes of a regular file. Throws the error of the operating system, and an Error for a pipe or a device; both name
- * the file.
- */
+/** Reads a regular file. Throws the system's error, or Error for a pipe or device; both name the file. */
 export const readRegularFile = (file: string): Promise<Buffer> =>
   withOpen(open(file, FLAGS), async handle => {
     if (!(await handle.stat()).isFile()) throw refused(`${file}: `)
     return handle.readFile()
   })
 
-/** The same, synchronously. The Error for a pipe or a device does not name the file: who asks does. */
+/** `readRegularFile`, synchronously. Its own Error does not name the file. */
 export const readRegularFileSync = (file: string): Buffer =>
   withDescriptor(openSync(file, FLAGS), descriptor => {
     const stat = fstatSync(descriptor)
     if (!stat.isFile()) throw refused()
-    // readFileSync would ask for its size again: a start may read 100,000 files.
+    // readFileSync would ask for the size again; a start may read 100,000 files.
     const bytes = Buffer.allocUnsafe(stat.size)
     let size = 0
     for (let read = -1; size < bytes.length && read !== 0; size += read)
@@ -172,16 +166,16 @@ export const readRegularFileSync = (file: string): Buffer =>
 const keyBytes = 32
 
 /**
- * Reads a key of 32 random bytes, and makes its file (mode 0600) where there is none; `made` is called then. `loss` says
- * what is lost with the key. Throws Error when the file cannot be read, is not a key, or others than its owner may read
- * or replace it; it is never overwritten.
+ * Reads a key of 32 random bytes; creates the file (mode 0600) if it is missing, and calls `made`. `loss`:
+ * the consequence of removing it. Throws Error if the file is unreadable, no key, or readable or replaceable
+ * by others than its owner; it is never overwritten.
  */
 export async function openKey(file: string, loss: string, made = () => {}): Promise<Buffer> {
   if (await createOnce(file, randomBytes(keyBytes))) made()
   return readKey(file, loss)
 }
 
-/** The same for a key that must be there. */
+/** `openKey` for a key that must exist. */
 export async function readKey(file: string, loss: string): Promise<Buffer> {
   const key = await readRegularFile(file)
   const restore = `restore it, or remove it, which ${loss}`
@@ -194,28 +188,29 @@ export async function readKey(file: string, loss: string): Promise<Buffer> {
   return key
 }
 
-/** A group that may write to a sticky directory replaces only what is its members' own. */
+/** In a sticky directory, members of a writing group replace only their own files. */
 const STICKY = 0o1000
 const GROUP = 0o070
 
-/** Throws Error, which names path and mode, where the mode has one of these bits; `why` they are too many. */
+/** Throws Error with path and mode if the mode has one of these bits; `why` explains. */
 export async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
   const mode = (await stat(path)).mode & 0o7777
   if (mode & bits & ~(mode & STICKY ? GROUP : 0))
     throw new Error(
-      `${path} has mode ${mode.toString(8).padStart(4, '0')}: ${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
+      `${path} has mode ${mode.toString(8).padStart(4, '0')}: ` +
+        `${why}; give it mode ${wanted} (chmod ${wanted} ${path})`
     )
 }
 
-/** What a file gets: whole, or in pieces, each of which is made when the one before it is written. */
+/** Content of a file: whole, or in pieces that are produced while writing. */
 type Content = string | Buffer | Iterable<string>
 
 /**
- * Gives a file its whole new content: it holds the old one or the new one, never a part. The content is durable when
- * this resolves, the name is not yet (see replaceDurably). The temporary file beside it is hidden. A link of that
- * name is replaced, not followed: some of these directories belong to others. Throws the error of the operating system,
- * and Error where the directory is a link of another user than root and this one.
- * Its message names the file and not the temporary one, so that a second failure has the same message as the first.
+ * Replaces a file atomically. The content is durable when this resolves; the name is not yet (see
+ * replaceDurably). Writes a hidden temporary file beside it. Replaces a link instead of following it, as some
+ * directories belong to others. Throws the system's error, and Error if the directory is a link of another
+ * user than root and this one; the message names the file, not the temporary one, so that repeated failures
+ * have equal messages.
  */
 export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
   const temporary = temporaryOf(file)
@@ -229,17 +224,17 @@ export async function replaceFile(file: string, content: Content, mode = 0o600):
   }
 }
 
-/** A name beside a file for its new content, until that is complete. */
+/** A hidden name beside a file for its incomplete content. */
 export const temporaryOf = (file: string) =>
   join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
 
-/** The error of a system call on the temporary file, as one of the file itself. */
+/** Replaces the temporary file's name in a system call's error with the file's. */
 export function namedAs(file: string, temporary: string, error: Error): Error {
   error.message = error.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
   return error
 }
 
-/** Makes a file that must not be there yet, with this content and mode; durable but for its name when it resolves. */
+/** Creates a file that must not exist; synced, but its name is not durable yet. */
 export const writeNew = (file: string, content: Content, mode: number): Promise<void> =>
   withOpen(open(file, 'wx', mode), async handle => {
     if (typeof content === 'string' || Buffer.isBuffer(content)) await handle.writeFile(content)
@@ -248,10 +243,10 @@ export const writeNew = (file: string, content: Content, mode: number): Promise<
     await handle.sync()
   })
 
-/** Whether a name is that of a temporary file that a killed replaceFile, or the library used before it, left. */
+/** Whether a killed replaceFile, or the library used before it, left a file of this name. */
 export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)
 
-/** The same, its name durable too. */
+/** `replaceFile`, with a durable name. */
 export async function replaceDurably(file: string, content: Content, mode = 0o600): Promise<void> {
   await replaceFile(file, content, mode)
   await syncDirectory(dirname(file))
@@ -261,7 +256,7 @@ export async function replaceDurably(file: string, content: Content, mode = 0o60
 export const syncDirectory = (directory: string): Promise<void> =>
   withOpen(open(directory), handle => handle.sync())
 
-/** Makes a directory (0700), and those above it, where there is none; it outlives a power cut. */
+/** Creates a directory (0700) and its parents if missing; durable. */
 export async function makeDirectory(directory: string, sync = syncDirectory): Promise<void> {
   const first = await mkdir(directory, { recursive: true, mode: 0o700 })
   if (first === undefined) return
@@ -270,11 +265,11 @@ export async function makeDirectory(directory: string, sync = syncDirectory): Pr
 }
 
 /**
- * Makes a file (0600, its directory 0700) with these bytes, whole and durable, unless it exists: true
- * when this call made it. An existing file is never touched, also when two processes ask at once.
+ * Creates a file (0600, directory 0700) atomically and durably, unless it exists. Returns whether it was
+ * created. Never touches an existing file, also in a race of two processes.
  */
 export async function createOnce(file: string, bytes: string | Uint8Array): Promise<boolean> {
-  // A start needs no writable state for what is there already.
+  // Existing files need no writable state at a start.
   if (await exists(file)) return false
   await makeDirectory(dirname(file))
   const temporary = `${file}.${randomBytes(6).toString('hex')}.new`
@@ -282,7 +277,7 @@ export async function createOnce(file: string, bytes: string | Uint8Array): Prom
   try {
     await handle.writeFile(bytes)
     await handle.sync()
-    // Unlike rename, link fails when the name is taken.
+    // Unlike rename, link fails if the name is taken.
     await link(temporary, file)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
@@ -295,7 +290,7 @@ export async function createOnce(file: string, bytes: string | Uint8Array): Prom
   return true
 }
 
-/** Throws Error that names a link of anybody but root and this user: they would be led by it into any directory. */
+/** Throws Error for a link of another user than root and this one, who could lead us to any directory. */
 export function refuseForeign(path: string, stat: Stats | undefined): void {
   const user = process.getuid?.()
   if (!stat?.isSymbolicLink() || stat.uid === 0 || stat.uid === user) return
@@ -303,15 +298,15 @@ export function refuseForeign(path: string, stat: Stats | undefined): void {
   throw new Error(`${path} is a link that belongs to user ${stat.uid}: remove it, or make it again as ${us}`)
 }
 
-/** The same for the last name of a path alone; nothing may be there. */
+/** `refuseForeign` for the last component of a path, which may be missing. */
 export const refuseForeignLink = (path: string) =>
   refuseForeign(path, lstatSync(path, { throwIfNoEntry: false }))
 
-/** The same, without holding the event loop. */
+/** `refuseForeignLink`, asynchronously. */
 export const refuseForeignLinkTo = async (path: string) =>
   refuseForeign(path, await unlessMissing(lstat(path), undefined))
 
-/** Does work with a descriptor that is opened for it, synchronously, and closes it. */
+/** Runs `work` synchronously with a descriptor, and closes it. */
 export function withDescriptor<T>(descriptor: number, work: (descriptor: number) => T): T {
   try {
     return work(descriptor)

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { open } from 'node:fs/promises'
 
 /**
- * Holds a directory, so that nobody else holds it meanwhile: that of the state, so that no daemon starts on it, or that of an
- * image, for a pack or a shell (rules 9.13). It writes nothing. Gives what ends it; undefined where somebody has it.
+ * Locks a directory exclusively: a state, so that no daemon starts on it, or an image, for a pack or a shell
+ * (rules 9.13). Writes nothing. Returns the release; undefined if it is locked.
  */
 export async function holdDirectory(directory: string): Promise<(() => Promise<void>) | undefined> {
   const handle = await open(directory, 'r')
@@ -13,7 +13,7 @@ export async function holdDirectory(directory: string): Promise<(() => Promise<v
   return undefined
 }
 
-/** Whether the lock is ours now. flock(1) takes it on our open file and leaves it there. */
+/** Tries to take the lock. flock(1) takes it on our open file, which keeps it. */
 export async function flock(fd: number): Promise<boolean> {
   try {
     const program = spawn('flock', ['--nonblock', '3'], { stdio: ['ignore', 'ignore', 'ignore', fd] })

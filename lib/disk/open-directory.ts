@@ -14,35 +14,35 @@ import { dirname } from 'node:path'
 import { unlessMissing, withOpen } from './file.js'
 import { shown } from './printable.js'
 
-/** Flags that open a directory itself, never what a symbolic link in its place leads to. */
+/** Flags that open a directory itself, not the target of a symbolic link. */
 export const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW
 
-/** Flags that open a file itself, neither through a link nor waiting for the other end of a pipe. */
+/** Flags that open a file itself, without following a link or waiting for the other end of a pipe. */
 export const FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
 /**
- * The path of a name in an open directory (its descriptor), to be used as openat(2) would: whatever happens to the
- * directory's own path meanwhile, it stays in that directory. '' is the directory. Names are bytes, or text.
+ * The path of a name in an open directory, as for openat(2): it stays in that directory even if the
+ * directory's own path changes. '' is the directory. Names are bytes or text.
  */
 export function entryPath(directory: number, name: Buffer | string): Buffer {
   return Buffer.concat([Buffer.from(`/proc/self/fd/${directory}/`), Buffer.from(name as string)])
 }
 
-/** A directory that is held open. Whatever is renamed meanwhile, what is done by `at` is done in this one. */
+/** An open directory: paths of `at` stay in it, whatever is renamed. */
 export interface OpenDirectory {
-  /** Where it lay when it was opened: for messages, not for opening anything. */
+  /** The path at the time of opening: for messages only. */
   readonly path: string
   /**
-   * The path of a name in it, or of the directory itself, for this process and the programs that it starts as the same
-   * user. The name itself may be a link: `O_NOFOLLOW`, `O_EXCL` and the like are the caller's matter.
+   * Returns the path of a name in it, or of itself, for this process and its child processes as the same
+   * user. The name may be a link: the caller uses `O_NOFOLLOW`, `O_EXCL` and the like.
    */
   at(name?: string): string
 }
 
 /**
- * Does work in a directory below `top`, which must have no link in its path that others could change. `path` is relative,
- * '' for `top`. It is resolved once, name by name, and no link is followed. The directory is open until the work has
- * ended. Throws the error of the operating system for what is no directory: ENOENT, ENOTDIR (a link too).
+ * Runs `work` in a directory below `top`, whose path must have no link that others could change. `path` is
+ * relative, '' for `top`; it is resolved once, name by name, without following links. The directory stays
+ * open until the work ends. Throws the system's error if it is no directory: ENOENT, ENOTDIR (a link too).
  */
 export async function inDirectory<T>(
   top: string,
@@ -68,20 +68,17 @@ export async function inDirectory<T>(
 }
 
 /**
- * The mount points in the text of a /proc/self/mountinfo, in its order: what is mounted in a mount comes after it, and
- * two mounts on one place are there twice. Other lines are left out, as a login shell may write some before it.
+ * The mount points in a /proc/self/mountinfo, in order: nested mounts come later, and stacked ones are listed
+ * twice. Skips other lines, as a login shell may print some first.
  */
 export const mountPoints = (mountinfo: string): string[] =>
   mountinfo.split('\n').flatMap(line => {
     const point = /^\d+ \d+ \d+:\d+ [^ ]+ (\/[^ ]*) /.exec(line)?.[1]
-    // Blanks, tabs, ends of lines and backslashes stand there as three octal digits.
+    // White space and backslashes are octal escapes there.
     return point?.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8))) ?? []
   })
 
-/**
- * Mount points at or below a directory, as `mountPoints` gives them. None for a directory that does not exist. Bytes
- * that are not UTF-8 are U+FFFD.
- */
+/** The mount points at or below a directory, which may be missing. Invalid UTF-8 becomes U+FFFD. */
 export async function mountsBelow(directory: string): Promise<string[]> {
   const real = await unlessMissing(realpath(directory), undefined)
   if (real === undefined) return []
@@ -91,20 +88,20 @@ export async function mountsBelow(directory: string): Promise<string[]> {
   )
 }
 
-/** Which mount an open file was reached through, by its descriptor: its device says nothing of a bind mount. */
+/** The id of the mount through which a descriptor was opened; the device does not show bind mounts. */
 export const mountOf = (fd: number): string | undefined =>
   /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]
 
-/** As many links as the kernel follows in one path. */
+/** The kernel's limit of links in a path. */
 export const MOST_LINKS = 40
 
-/** A sparse file of any size costs an image nothing, and whoever reads it all its holes. */
+/** A sparse file costs an image nothing, but its readers read all holes. */
 const MOST_GIB = 4
 
 /**
- * Resolves a path inside a tree as a chroot would: an absolute link starts at the tree, `..` stops at it. Returns
- * the path below the tree with no link left ('' is the tree); undefined when something is missing, is no
- * directory where one is needed, or links go round in a circle. `tree` must be a real directory.
+ * Resolves a path inside a tree as a chroot would: absolute links start at the tree, `..` stops at it.
+ * Returns the path below the tree without links ('' is the tree); undefined if a part is missing or no
+ * directory, or links loop. `tree` must be a real directory.
  */
 export async function resolveInside(tree: string, path: string): Promise<string | undefined> {
   if (path.includes('\0')) return undefined
@@ -145,9 +142,9 @@ async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
 }
 
 /**
- * Opens a regular file of a tree for reading, the path resolved as by resolveInside. Nothing outside the tree is
- * opened, also when names in it change meanwhile, nor what is mounted in it. Throws an Error that names both when there
- * is no such regular file, or it is larger than any kernel or initramfs; it calls the tree `name`.
+ * Opens a regular file of a tree for reading, with the path resolved by resolveInside. Opens nothing outside
+ * the tree or in a mount, also if names change meanwhile. Throws Error with path and `name` (of the tree) if
+ * it is no regular file, or larger than any kernel or initramfs.
  */
 export async function openInside(tree: string, path: string, name = tree): Promise<FileHandle> {
   const found = await resolveInside(tree, path)
@@ -176,9 +173,9 @@ export async function openInside(tree: string, path: string, name = tree): Promi
 }
 
 /**
- * Removes a directory and all that is in it; one that is not there is fine. Never follows a link, never enters
- * another file system: throws an Error, with nothing removed, when something is mounted in it, and when `path` is a
- * link or no directory. Where something cannot be removed, throws an Error that names it, below `name`.
+ * Removes a directory with its content; it may be missing. Never follows a link or enters another file
+ * system: throws Error, with nothing removed, if something is mounted in it or `path` is no directory. Throws
+ * Error with the path, below `name`, of what cannot be removed.
  */
 export async function removeTree(path: string, name = path): Promise<void> {
   const [mounted] = await mountsBelow(path)
@@ -199,21 +196,21 @@ export async function removeTree(path: string, name = path): Promise<void> {
   }
 }
 
-/** The same error, with the way out where root meets something that may not be changed (`chattr +i`, `+a`), at or below a path. */
+/** Adds the way out to an error of root at an immutable file (`chattr +i`, `+a`) at or below a path. */
 export function mended(error: unknown, path: string): unknown {
   if (process.getuid?.() === 0 && error instanceof Error && /\bEPERM\b|not permitted/.test(error.message))
     error.message += `: it, or its directory, is immutable: type, as root: chattr -R -i -a ${path}`
   return error
 }
 
-/** Names are bytes here: what is in an image need not be UTF-8. */
+/** Names are bytes, because those in an image need not be UTF-8. */
 async function empty(
   directory: number,
   path: string,
   mount: string | undefined,
   device: number
 ): Promise<void> {
-  // Whatever was renamed since the mounts were looked at.
+  // Detects renames since the mounts were listed.
   if (mountOf(directory) !== mount) throw new Error(`${path} is not removed: something is mounted there`)
   for (const name of await readdir(entryPath(directory, ''), { encoding: 'buffer' })) {
     const entry = entryPath(directory, name)
@@ -233,7 +230,7 @@ async function empty(
   }
 }
 
-/** Removes a name that is no directory; false for one. */
+/** Removes a name that is no directory; false for a directory. */
 async function isGone(entry: Buffer): Promise<boolean> {
   try {
     await unlink(entry)

@@ -4,8 +4,8 @@ import { stat } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
 /**
- * A file's name for a person to read, on one line whatever it holds: control characters and backslashes are escaped,
- * and where the bytes are not UTF-8 all that is not ASCII.
+ * Returns a file name on one printable line: control characters and backslashes are escaped, and all
+ * non-ASCII bytes if it is not UTF-8.
  */
 export function shown(name: Buffer): string {
   const text = isUtf8(name)
@@ -20,16 +20,13 @@ const octal = (character: string) =>
     ''
   )
 
-/** The user's name, or the number where it has none. */
+/** Returns a user's name, or the number if there is none. */
 export async function nameOf(uid: number): Promise<string> {
   const named = await promisify(execFile)('id', ['-nu', '--', `${uid}`]).catch(() => undefined)
   return named?.stdout.trim() || `${uid}`
 }
 
-/**
- * What root types before a command on a directory, so that it runs as the user whose that is; '' where that is root. Who reads the message of
- * a unit, or of a check as its user, is root.
- */
+/** Returns the prefix with which root runs a command as the owner of a directory; '' if root owns it. */
 export async function asOwnerOf(directory: string): Promise<string> {
   const { uid } = await stat(directory)
   return uid === 0 ? '' : `runuser -u ${await nameOf(uid)} -- `

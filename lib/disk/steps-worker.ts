@@ -1,4 +1,4 @@
-// The thread that carries out steps on the disk (steps.ts) for DiskThread.
+// The thread of DiskThread, which runs disk steps (steps.ts).
 import { parentPort } from 'node:worker_threads'
 import { carryOut, type DiskStep, StepError } from './steps.js'
 
@@ -6,7 +6,7 @@ parentPort?.on('message', (steps: readonly DiskStep[]) => {
   parentPort?.postMessage(failureOf(steps))
 })
 
-/** An error loses its fields on its way between threads: they are sent as an object. */
+/** Sent as an object, because an error loses its fields between threads. */
 function failureOf(steps: readonly DiskStep[]) {
   try {
     carryOut(steps)

@@ -23,31 +23,28 @@ import {
   withDescriptor
 } from './file.js'
 
-/** A step of work on the disk, as plain data: it is carried out in another thread. */
+/** A step of disk I/O as plain data, for another thread. */
 export type DiskStep =
-  /** The file gets this content; it is durable, its name not yet (see replaceFile). */
+  /** Replaces the file's content durably; its name is not durable yet (see replaceFile). */
   | { readonly replace: string; readonly text: string }
-  /** A missing file is fine. The removal is not durable yet. */
+  /** Removes a file, which may be missing; not durable yet. */
   | { readonly remove: string }
   /** Makes the names in a directory durable. */
   | { readonly syncDirectory: string }
-  /** Appends to an open file, by its descriptor, and makes that durable. */
+  /** Appends durably to an open file, by its descriptor. */
   | { readonly append: number; readonly text: string }
-  /** Appends to a file, made 0600 when missing. It is not durable. */
+  /** Appends to a file, created 0600 if missing; not durable. */
   | { readonly appendTo: string; readonly text: string }
-  /** Fails, with the message `otherwise`, where the path leads to another directory than the one with this identity. */
+  /** Fails with the message `otherwise` if the path leads to another directory than this identity. */
   | { readonly same: string; readonly identity: string; readonly otherwise: string }
 
-/** Says which step of several failed. */
+/** Tells which of several steps failed. */
 export class StepError extends Error {
   override readonly name = 'StepError'
 
   constructor(
     message: string,
-    /**
-     * The number of the step, from 0. What comes after it is not done; what came before it is, but for files that are replaced
-     * together with it.
-     */
+    /** Index of the failed step. Earlier steps are done, but replacements directly before it may not be. */
     readonly step: number,
     readonly code?: string,
     readonly errno?: number
@@ -61,13 +58,10 @@ export class StepError extends Error {
   }
 }
 
-/** The device and inode of a directory: the same by every path that leads to it, through links and bind mounts too. */
+/** Device and inode of a directory: equal for every path to it, through links and bind mounts too. */
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
-/**
- * Carries steps out one after the other, and holds the thread meanwhile. Throws a StepError; of files that are replaced one after
- * the other, those before the failed one may still have their old content.
- */
+/** Runs steps in order, synchronously. Throws StepError, whose `step` tells what was done. */
 export function carryOut(steps: readonly DiskStep[]): void {
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []
@@ -98,14 +92,13 @@ function carryOutOne(step: DiskStep, number: number): void {
 }
 
 /**
- * How a file is opened for appending. Without O_NONBLOCK, a pipe of that name would hold the thread until somebody reads from it.
- * O_CREAT is for a second try alone: with it, the kernel refuses root the file of another user in a directory that several
- * may write to (fs.protected_regular). No link is followed: root may append in a directory of another user, who could lead it
- * to any file by a link.
+ * Flags to open a file for appending. O_NONBLOCK: a pipe of that name would block until it is read. O_CREAT
+ * only in a second try: with it, the kernel refuses root another user's file in a shared directory
+ * (fs.protected_regular). O_NOFOLLOW: in another user's directory, a link could lead root to any file.
  */
 export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOFOLLOW
 
-/** An error of opening so, in words where the file is a link. */
+/** Explains the error of opening a link. */
 function namedLink(file: string, error: NodeJS.ErrnoException): Error {
   const { code, errno } = error
   if (code !== 'ELOOP') return error
@@ -130,7 +123,7 @@ interface Replacement {
   descriptor?: number
 }
 
-/** All are written before the first is synced: what one sync makes durable, the next ones need not wait for. */
+/** Writes all files before the first sync, which then makes most of the others durable too. */
 function replaceAll(files: readonly Replacement[], firstStep: number): void {
   const directories = new Set<string>()
   const rounds: ((file: Replacement) => void)[] = [
@@ -164,7 +157,7 @@ function closed(file: Replacement): void {
   if (descriptor !== undefined) closeSync(descriptor)
 }
 
-/** Closes and removes what a failure left of a replacement. Where that fails too, the next start removes it. */
+/** Closes and removes a failed replacement's temporary file. If that fails, the next start does it. */
 function discard(file: Replacement): void {
   for (const work of [() => closed(file), () => rmSync(file.temporary, { force: true })]) {
     try {
@@ -179,17 +172,17 @@ interface Asked {
 }
 
 /**
- * Carries out steps on the disk in a thread of its own: several system calls cost the event loop one message, where each
- * call of node:fs/promises costs it a wait of its own. The thread starts with the first steps, and does not keep the process alive.
+ * Runs steps in a thread of its own: several system calls cost the event loop one message, instead of a wait
+ * for each. The thread starts with the first steps, and does not keep the process alive.
  */
 export class DiskThread {
   #worker: Worker | undefined
-  /** In the order in which they were asked for: the answers come in the same. */
+  /** In the order of requests, which is that of the answers. */
   #asked: Asked[] = []
 
   /**
-   * Resolves when all steps are done. Rejects with a StepError for the first that fails; those after it are not begun. Another
-   * Error: the thread has ended, and what was done is not known.
+   * Resolves when all steps are done. Rejects with a StepError for the first failure; later steps are not
+   * run. Another Error: the thread has died, and the outcome is unknown.
    */
   carryOut(steps: readonly DiskStep[]): Promise<void> {
     return new Promise((done, failed) => {
@@ -202,7 +195,7 @@ export class DiskThread {
   #start(): Worker {
     const worker = new Worker(new URL('./steps-worker.js', import.meta.url), { execArgv: [] })
     worker.on('message', (failure?: StepError) => {
-      // The answers of a thread that has ended may come after its error.
+      // Answers of a dead thread may arrive after its error.
       if (this.#worker !== worker) return
       const asked = this.#asked.shift()
       if (this.#asked.length === 0) worker.unref()
@@ -216,7 +209,7 @@ export class DiskThread {
     return worker
   }
 
-  /** The next steps get a new thread; whether those under way were done is not known. */
+  /** The next steps start a new thread; the outcome of pending ones is unknown. */
   #ended(worker: Worker, error: Error): void {
     if (this.#worker !== worker) return
     this.#worker = undefined
@@ -226,7 +219,7 @@ export class DiskThread {
 
 /** A file open for appending. */
 export interface LogFile {
-  /** For steps that append to it. */
+  /** For `append` steps. */
   readonly fd: number
   appendFile(text: string): Promise<void>
   datasync(): Promise<void>
@@ -234,19 +227,16 @@ export interface LogFile {
   close(): Promise<void>
 }
 
-/** Every write of the store and its journals goes through here, so that tests can make it fail or wait. */
+/** All writes of the store and its journals go through here, so that tests can make them fail or wait. */
 export interface FileLayer {
-  /** Carries out steps one after the other. Rejects with a StepError for the first that fails; those after it are not begun. */
+  /** Runs steps in order. Rejects with a StepError for the first failure; later steps are not run. */
   inOrder(steps: readonly DiskStep[]): Promise<void>
-  /**
-   * As the step of that name. A text in pieces is made as it is written, a piece in each turn of the event loop: for one
-   * that may be long.
-   */
+  /** Like the step. A long text may come in pieces, produced one per turn of the event loop. */
   replace(file: string, text: string | Iterable<string>): Promise<void>
   rename(from: string, to: string): Promise<void>
-  /** As the step of that name. */
+  /** Like the step. */
   syncDirectory(directory: string): Promise<void>
-  /** Opens for appending (made 0600 when missing); `empty`: what it held is gone. */
+  /** Opens for appending (created 0600 if missing); `empty` truncates it. */
   openLog(file: string, empty: boolean): Promise<LogFile>
 }
 

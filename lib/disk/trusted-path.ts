@@ -4,8 +4,8 @@ import { refuseForeign, refuseForeignLink, unlessMissing } from './file.js'
 import { inDirectory, MOST_LINKS, type OpenDirectory } from './open-directory.js'
 
 /**
- * An absolute path with no link left in it. Links of root and of this user are followed. Throws Error that names a link of
- * anybody else, who could let it lead to any directory; throws the error of the operating system for what is missing.
+ * Resolves all links of a path. Throws Error for a link of another user than root and this one, who could
+ * lead us to any directory, and the system's error for a missing part.
  */
 export async function trustedPath(path: string): Promise<string> {
   const left = resolve(path).split('/').reverse()
@@ -28,20 +28,20 @@ export async function trustedPath(path: string): Promise<string> {
   return found
 }
 
-/** Does work in the directory of such a path. It is opened name by name: a link that comes there meanwhile is not followed. */
+/** Runs `work` in such a directory, opened name by name: links created meanwhile are not followed. */
 export const inTrusted = async <T>(
   path: string,
   work: (directory: OpenDirectory) => Promise<T>
 ): Promise<T> => inDirectory('/', (await trustedPath(path)).slice(1), work)
 
-/** Makes the directory of such a path where nothing is there, and those above it (0755). */
+/** Creates the directory of such a path if it is missing, and its parents (0755). */
 export async function makeTrusted(path: string, mode: number): Promise<void> {
   if ((await unlessMissing(trustedPath(path), undefined)) !== undefined) return
   await makeTrusted(dirname(path), 0o755)
   await inTrusted(dirname(path), ({ at }) => mkdir(at(basename(path)), { mode }))
 }
 
-/** As `refuseForeignLink` for each name in a directory. */
+/** `refuseForeignLink` for each name in a directory. */
 export async function refuseForeignLinks(directory: string): Promise<void> {
   for (const name of await readdir(directory)) refuseForeignLink(join(directory, name))
 }

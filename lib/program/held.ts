@@ -9,14 +9,14 @@ const END_MS = 5000
 
 export interface HeldOptions {
   readonly signal: AbortSignal
-  /** How long a line may take to come. */
+  /** Time limit of a line. */
   readonly timeLimitMs: number
   readonly cwd?: string
 }
 
 /**
- * A program that runs until it is ended: it holds something for others, as namespaces. It is killed when this process ends, however
- * that happens, where the system has setpriv.
+ * A program that runs until it is ended and holds something for others, such as namespaces. The kernel kills
+ * it with this process, however that ends, if setpriv is installed.
  */
 export class Held {
   readonly #lines: string[] = []
@@ -47,7 +47,7 @@ export class Held {
       })
   }
 
-  /** Starts a program by its argument array. Throws ProgramError where it is missing. */
+  /** Starts a program with an argument array. Throws ProgramError if it is missing. */
   static async start(program: string, args: readonly string[], options: HeldOptions): Promise<Held> {
     const env = environment()
     const file = await locate(program)
@@ -57,12 +57,12 @@ export class Held {
     return new Held(program, spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }), options)
   }
 
-  /** Undefined where it could not be started; `line` tells why then. */
+  /** Undefined if it could not be started; `line` then throws the reason. */
   get pid(): number | undefined {
     return this.child.pid
   }
 
-  /** The next line of its standard output. Throws ProgramError when it ends first, at the time limit, and when aborted. */
+  /** Returns the next line of standard output. Throws ProgramError at its end, late, or aborted. */
   async line(): Promise<string> {
     const { signal, timeLimitMs } = this.options
     const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>
@@ -91,14 +91,14 @@ export class Held {
     }
   }
 
-  /** Writes a line to its standard input. */
+  /** Writes an empty line to its standard input. */
   tell(): void {
     this.child.stdin?.write('\n')
   }
 
   readonly #wake = () => this.#woken()
 
-  /** Ends its standard input, kills it where that does not end it, and resolves when it has ended. */
+  /** Closes its standard input, kills it if that does not end it, and waits for its end. */
   async end(): Promise<void> {
     this.child.stdin?.end()
     const timer = setTimeout(() => this.#kill(), END_MS)
@@ -110,7 +110,7 @@ export class Held {
     try {
       if (this.child.pid !== undefined) process.kill(-this.child.pid, 'SIGKILL')
     } catch {
-      // It has ended.
+      // It has ended already.
     }
   }
 }

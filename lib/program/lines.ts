@@ -1,12 +1,9 @@
 import { StringDecoder } from 'node:string_decoder'
 
-/** A longer line comes in pieces of this many characters, so that a program cannot fill the memory with one. */
+/** Longer lines are cut into pieces of this many characters, to bound memory. */
 const LONGEST_LINE = 65_536
 
-/**
- * Cuts a stream of UTF-8 into lines as they come. A carriage return ends a line too: programs that show their
- * progress write over the last line that way.
- */
+/** Splits a UTF-8 stream into lines. A carriage return ends a line too, as progress displays use it. */
 export class Lines {
   readonly #decoder = new StringDecoder('utf8')
   #begun = ''
@@ -18,7 +15,7 @@ export class Lines {
     this.#split(this.#decoder.write(bytes))
   }
 
-  /** What stands after the last end of a line is a line too. */
+  /** Passes on an unterminated last line. */
   end(): void {
     this.#split(this.#decoder.end())
     if (this.#begun !== '') this.take(this.#begun)
@@ -27,7 +24,7 @@ export class Lines {
 
   #split(text: string): void {
     if (text === '') return
-    // A CR LF that came in two parts is one end of a line.
+    // A CR LF in two chunks is one line end.
     const rest = this.#afterReturn && text.startsWith('\n') ? text.slice(1) : text
     this.#afterReturn = text.endsWith('\r')
     const lines = (this.#begun + rest).split(/\r\n|\n|\r/)
@@ -36,7 +33,7 @@ export class Lines {
     this.#begun = this.#takePieces(this.#begun)
   }
 
-  /** Hands over what is too long, and returns the rest. */
+  /** Passes on pieces of an overlong line, and returns the rest. */
   #takePieces(line: string): string {
     let at = 0
     for (; line.length - at > LONGEST_LINE; at += LONGEST_LINE) this.take(line.slice(at, at + LONGEST_LINE))

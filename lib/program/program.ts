@@ -9,29 +9,29 @@ import { oneLine } from '../log.js'
 import { Lines } from './lines.js'
 
 export interface ProgramOptions {
-  /** Then SIGTERM and, 5 s later, SIGKILL go to the whole process group. */
+  /** At this limit, SIGTERM goes to the whole process group, and SIGKILL 5 s later. */
   readonly timeLimitMs: number
-  /** Aborted: the same ending. */
+  /** Aborting it ends the program in the same way. */
   readonly signal?: AbortSignal
   readonly cwd?: string
-  /** A program and its words, which runs the program with its arguments put behind them, in its own place. */
+  /** A wrapper with its arguments, to which the program and its arguments are appended. */
   readonly through?: readonly string[] | undefined
-  /** Default: PATH, HOME and LC_ALL=C, nothing else of ours. A PATH in it is where the program is looked for. */
+  /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
-  /** To standard input; default: nothing (/dev/null). */
+  /** Standard input; default: /dev/null. */
   readonly input?: string
-  /** File descriptor for standard output; it stays open here. Default: gathered as text. */
+  /** File descriptor for standard output; it stays open here. Default: collected as text. */
   readonly output?: number
-  /** Bytes of standard output that are gathered, default 16 MiB; more is an error, and ends the program. */
+  /** Maximum bytes of standard output, default 16 MiB; exceeding it ends the program with an error. */
   readonly maxOutput?: number
   /**
-   * Each line of standard output as it comes, which is not gathered then. A carriage return ends a line too. Where it gives a
-   * promise, no more is read until that has resolved, so that the program waits in its turn.
+   * Receives each line of standard output, which is then not collected. A carriage return ends a line too.
+   * Reading pauses until a returned promise resolves, so that the program waits too.
    */
   readonly onLine?: (line: string) => unknown
-  /** The same of standard error. */
+  /** Like `onLine`, for standard error. */
   readonly onErrorLine?: (line: string) => unknown
-  /** Exit statuses that are success, default [0]. */
+  /** Successful exit statuses, default [0]. */
   readonly ok?: readonly number[]
 }
 
@@ -46,14 +46,14 @@ export interface ProgramResult {
 const MAX_OUTPUT = 16 * 1024 * 1024
 const STDERR_KEPT = 8 * 1024
 const KILL_AFTER_MS = 5000
-/** How long a process that left the group may keep the streams open after the program has ended. */
+/** A process outside the group may hold the streams open this long after the program's end. */
 const DRAIN_MS = 1000
 
 /**
- * Runs a program to its end by its argument array, never through a shell, in a process group of its own. What it
- * leaves running in that group is killed when it ends. Where the system has setpriv, the program is killed with this
- * process, also by kill -9; what the program started is not then (`unshare --pid --kill-child` is for that). Throws a
- * ProgramError. What `onLine` or `onErrorLine` throws ends the program and is thrown on.
+ * Runs a program with an argument array, never through a shell, in its own process group, which is killed at
+ * its end. If setpriv is installed, the kernel kills the program with this process, also after kill -9, but
+ * not the program's children (`unshare --pid --kill-child` does that). Throws ProgramError; a throw of
+ * `onLine` or `onErrorLine` ends the program and is rethrown.
  */
 export async function run(
   program: string,
@@ -86,7 +86,7 @@ export async function run(
   return new Run(program, options, start).result
 }
 
-/** Why a program was ended early: one of our reasons, or what the caller's own function threw. */
+/** The reason for ending a program early: ours, or a throw of the caller's function. */
 type Ending = { readonly why: Why; readonly what: string } | { readonly thrown: unknown }
 
 class Run {
@@ -106,7 +106,7 @@ class Run {
     this.#options = options
     this.#child = this.#start(start)
     const closed = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
-      // Also sent for other failures of a child that runs; its `close` follows.
+      // Also emitted for failures of a running child, whose `close` follows.
       this.#child.on('error', error => {
         if (this.#child.pid === undefined) reject(this.#notStarted(error))
       })
@@ -134,7 +134,7 @@ class Run {
       this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
     })
     if (onErrorLine) this.#cut(stderr, onErrorLine)
-    // A program need not read what it is given.
+    // A program need not read its input.
     stdin?.on('error', () => {}).end(input)
     if (signal?.aborted) this.#abort()
     signal?.addEventListener('abort', this.#abort)
@@ -154,7 +154,7 @@ class Run {
   #cut(stream: Readable | null, take: (line: string) => unknown): void {
     let wait: unknown
     const lines = new Lines(line => {
-      // After the first throw the caller has no more use for lines.
+      // After its first throw the caller needs no more lines.
       if (this.#ending && 'thrown' in this.#ending) return
       try {
         wait = take(line) ?? wait
@@ -169,7 +169,7 @@ class Run {
       void wait.finally(() => stream.resume())
       wait = undefined
     })
-    // Not `end`, which does not come when the stream has to be destroyed.
+    // Not `end`, which is missing if the stream has to be destroyed.
     stream?.once('close', () => lines.end())
   }
 
@@ -183,13 +183,13 @@ class Run {
     this.#after(KILL_AFTER_MS, () => this.#kill('SIGKILL'))
   }
 
-  /** The program has ended; what it wrote may still be on its way. */
+  /** The program has ended; its output may still be on the way. */
   #finish(): void {
     this.#exited = true
     this.#forget()
     this.#kill('SIGKILL')
     this.#after(DRAIN_MS, () =>
-      // What has arrived is read before the streams are closed.
+      // Reads what has arrived before the streams are closed.
       setImmediate(() => {
         this.#child.stdout?.destroy()
         this.#child.stderr?.destroy()
@@ -197,7 +197,7 @@ class Run {
     )
   }
 
-  /** Drops everything that could end the program. */
+  /** Cancels everything that could end the program. */
   #forget(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
     this.#options.signal?.removeEventListener('abort', this.#abort)
@@ -207,7 +207,7 @@ class Run {
     try {
       process.kill(-(this.#child.pid as number), signal)
     } catch {
-      // No process is left in the group.
+      // The group has no process left.
     }
   }
 
@@ -244,18 +244,18 @@ const units = [
   ['ms', 1]
 ] as const
 
-/** A duration in the largest unit that needs no fraction. */
+/** Formats a duration in the largest unit without a fraction. */
 function duration(ms: number): string {
   const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1]
   return `${ms / size} ${unit}`
 }
 
-/** By the path of a setpriv: whether it knows --pdeathsig. Busybox's does not. */
+/** Whether a setpriv, by its path, knows --pdeathsig. Busybox's does not. */
 const able = new Map<string, Promise<boolean>>()
 
 /**
- * The command that runs `file` so that the kernel kills it when this process ends, however that happens. Without
- * a setpriv that can do this, the command itself. What `file` starts in its turn is not covered.
+ * Returns a command that runs `file` so that the kernel kills it with this process. Without a suitable
+ * setpriv, returns the command itself. Children of `file` are not covered.
  */
 export async function boundToUs(file: string, args: readonly string[]): Promise<[string, string[]]> {
   const setpriv = await locate('setpriv')
@@ -274,10 +274,10 @@ async function canBind(setpriv: string): Promise<boolean> {
   return status === 0
 }
 
-/** Why a program did not succeed. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
+/** Causes of failure. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
 export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
 
-/** A program did not do what it was run for; `message` is one sentence with its name and its last words. */
+/** A program failed; `message` is one sentence with its name and its last line of standard error. */
 export class ProgramError extends Error {
   override readonly name = 'ProgramError'
 
@@ -285,9 +285,9 @@ export class ProgramError extends Error {
     readonly program: string,
     readonly why: Why,
     what: string,
-    /** The exit status, where it came to that. */
+    /** The exit status, if it exited. */
     readonly status?: number,
-    /** The last 8 KiB of its standard error. */
+    /** The last 8 KiB of standard error. */
     readonly stderr = ''
   ) {
     const words = lastWords(stderr)
@@ -297,7 +297,7 @@ export class ProgramError extends Error {
 
 const LONGEST_WORDS = 300
 
-/** The last line with something on it, on one line whatever it holds. */
+/** The last line that is not blank, made printable. */
 function lastWords(stderr: string): string {
   const line =
     stderr
@@ -309,7 +309,7 @@ function lastWords(stderr: string): string {
 
 const O_CLOEXEC = 0o2000000
 
-/** What this process was given when it was started, beside standard input and output, and would hand on to programs. */
+/** Descriptors above 2 that this process inherited and would pass on to programs. */
 const inherited = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
 
 function isHandedOn(descriptor: number): boolean {
@@ -318,7 +318,7 @@ function isHandedOn(descriptor: number): boolean {
       /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? []
     return descriptor > 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
   } catch {
-    // It was that of the directory that was read.
+    // The descriptor of the directory listing itself.
     return false
   }
 }
@@ -326,8 +326,8 @@ function isHandedOn(descriptor: number): boolean {
 let nothing: number | undefined
 
 /**
- * The standard streams of a program to start, so that it gets no descriptor that this process was started with: such as the
- * socket of systemd's, or a pipe of the shell. In their place it has /dev/null. What node opens itself is not handed on.
+ * Standard streams for a program that hide our inherited descriptors (systemd's socket, a shell's pipe)
+ * behind /dev/null. Descriptors opened by Node are not inherited anyway.
  */
 export function withoutInherited(
   streams: readonly (number | 'ignore' | 'pipe' | 'inherit' | 'ipc')[]
@@ -341,18 +341,18 @@ export function withoutInherited(
   return [...streams, ...others]
 }
 
-/** The environment that a program gets where it is not told. */
+/** The default environment of a program. */
 export const environment = () => ({ PATH: searchPath(), HOME: process.env.HOME ?? '/', LC_ALL: 'C' })
 
-/** Where programs are looked for: PATH, and the system directories that an ordinary user's PATH lacks. */
+/** The search path: PATH, and the system directories that an ordinary user's PATH lacks. */
 export function searchPath(): string {
   const own = process.env.PATH || ['/usr/local/bin', '/usr/bin', '/bin'].join(delimiter)
   return [own, '/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter)
 }
 
 /**
- * The absolute path of a program on the search path. A name with a slash is a path itself. Undefined: there is no
- * such file, or we may not run it.
+ * Returns the absolute path of a program on the search path; a name with a slash is a path itself. Undefined
+ * if it is missing or not executable.
  */
 export async function locate(program: string, path: string = searchPath()): Promise<string | undefined> {
   if (program === '' || program.includes('\0')) return undefined

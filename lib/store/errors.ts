@@ -3,8 +3,8 @@ import type { ErrorCode } from '../error-codes.js'
 import { ServiceError } from '../errors.js'
 
 /**
- * A change cannot be made durable now (disk full or failing, lock lost, shutting down); nothing was changed, in
- * memory or on disk (rules 2.7).
+ * A change cannot be made durable now (disk full or failing, leadership lost, shutting down); nothing was
+ * changed, in memory or on disk (rules 2.7).
  */
 export class StoreError extends ServiceError {
   override readonly name: string = 'StoreError'
@@ -18,7 +18,7 @@ export class StoreError extends ServiceError {
   }
 }
 
-/** Another store writes, and this one follows it. `reason` says who to those who may know it. */
+/** Another controller leads. `reason` names it to callers who may know. */
 export class FollowingError extends StoreError {
   override readonly name = 'FollowingError'
 
@@ -27,14 +27,14 @@ export class FollowingError extends StoreError {
   }
 }
 
-/** One thing that is wrong with the state directory. `file` is a path, `line` counts from 1. */
+/** One problem of the state directory. `file` is a path, `line` counts from 1. */
 export interface Problem {
   readonly file: string
   readonly line?: number
   readonly message: string
 }
 
-/** Files do not parse or break a rule. `problems` has all of them; the message has them one a line. */
+/** Files do not parse or break a rule. `problems` has all; the message has one per line. */
 export class LoadError extends Error {
   override readonly name = 'LoadError'
 
@@ -43,7 +43,7 @@ export class LoadError extends Error {
   }
 }
 
-/** Another daemon has the state directory; `pid` is its process. */
+/** Another daemon holds the state directory; `pid` is its process. */
 export class LockedError extends Error {
   override readonly name = 'LockedError'
   readonly pid: number
@@ -55,8 +55,8 @@ export class LockedError extends Error {
 }
 
 /**
- * A `Kind.decode` may throw this instead of a plain Error: `path` leads to the value, and gives its line; `others` is what
- * else is wrong with the object.
+ * Thrown by `Kind.decode` instead of a plain Error: `path` leads to the value and gives its line; `others`
+ * are further errors of the object.
  */
 export class FieldError extends Error {
   override readonly name = 'FieldError'
@@ -70,7 +70,7 @@ export class FieldError extends Error {
   }
 }
 
-/** `file:line: message`, the form compilers use, so that editors find the place. */
+/** `file:line: message`, as compilers print it, so that editors find the place. */
 export function problemText({ file, line, message }: Problem): string {
   return line === undefined ? `${file}: ${message}` : `${file}:${line}: ${message}`
 }
@@ -82,7 +82,7 @@ export const briefly = (problems: readonly Problem[], most = 3): string =>
     ...(problems.length > most ? [`and ${problems.length - most} more: type svcd check`] : [])
   ].join('; ')
 
-/** Why something failed, fit for a client: a system error in words and without the path it happened on. */
+/** The reason of an error, fit for clients: system errors in words, without their path. */
 export function reasonOf(error: unknown): string {
   if (error instanceof StoreError) return error.reason
   if (!(error instanceof Error)) return String(error)
@@ -90,5 +90,5 @@ export function reasonOf(error: unknown): string {
   return known ? `${known[1]} (${known[0]})` : error.message
 }
 
-/** Another svcd has the right to write; the message names it. */
+/** Another svcd leads; the message names it. */
 export class WrittenError extends Error {}

@@ -6,25 +6,25 @@ import { GONE, LAYOUT, type Layout, VERSION } from './start.js'
 import type { Doc, Index, Kind, Tx, Types } from './types.js'
 
 type Kinds = ReadonlyMap<string, Kind<Doc>>
-/** Where an object is, for messages. */
+/** The location of an object, for messages. */
 type Place = (type: string, name: string) => string
 
-/** Makes in a transaction what others have written, a step for each object. Throws Error, which names it, for what is no object. */
+/** Applies the leader's writes, one step per object. Throws Error with the name of a malformed object. */
 export function* made<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   writes: readonly Write[],
   kinds: Kinds,
   place: Place
 ): Generator<void> {
-  // What is given up may be taken in the same change.
+  // Removals first: a value they free may be taken in the same change.
   for (const { type, name, text } of writes) if (text === undefined) yield tx.remove(type, name)
   for (const { type, name, text } of writes)
     if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds, place) as T[string])
 }
 
 /**
- * Makes what is stored of what the transaction has, a step for each object. Throws LoadError with every problem: also where `verify`
- * finds that a rule is broken.
+ * Turns the transaction's state into the stored one, one step per object. Throws LoadError with every
+ * problem, broken rules of `verify` included.
  */
 export function* brought<T extends Types, I extends Index>(
   tx: Tx<T, I>,
@@ -56,14 +56,14 @@ export function* brought<T extends Types, I extends Index>(
   }
   if (kinds.has(LAYOUT) && [...stored.names(LAYOUT)].length === 0) told(LAYOUT, VERSION, GONE)
   if (problems.length > 0) throw new LoadError(problems)
-  // A name that is given up may be taken by another object.
+  // Removals first: a name they free may be taken by another object.
   for (const ref of gone) yield tx.remove(...ref)
   for (const [type, name, doc] of others) yield tx.put(type, name, doc as T[string])
   for (const { type, name, message } of (verify && (yield* verify(tx))) ?? []) told(type, name, message)
   if (problems.length > 0) throw new LoadError(problems)
 }
 
-/** Throws Error where the transaction has left a state of another layout than ours. */
+/** Throws Error if the transaction's state has another layout than ours. */
 export function refuseLayout<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   { steps, release }: Layout,
@@ -74,8 +74,8 @@ export function refuseLayout<T extends Types, I extends Index>(
   const { version } = layout
   if (version !== steps.length)
     throw new Error(
-      `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: install the release of ` +
-        'the svcd that writes'
+      `the state has layout version ${version} by now, and svcd ${release} knows version ${steps.length}: ` +
+        'install the release of the svcd that writes'
     )
 }
 

@@ -7,14 +7,13 @@ import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
 import type { Memory, OpenRecords, Records } from './records.js'
 
-/** What a journal is made of. */
 export interface JournalOptions<R> extends Pick<Memory<R>, 'read' | 'snapshot'> {
   file: string
-  /** A file beyond this, and beyond twice what it was after the last compaction, is compacted. Default 8 MiB. */
+  /** Compaction starts beyond this and twice the size after the last one. Default 8 MiB. */
   compactBytes?: number
-  /** Fails when the directory of the file is no longer ours to write (rules 11.3). */
+  /** Fails if the file's directory is no longer ours to write (rules 11.3). */
   ours?: DiskStep
-  /** How files are written; a test puts failing ones here. */
+  /** Writes the files; tests pass failing ones. */
   files?: FileLayer
   log?: (level: 'warn', message: string) => void
 }
@@ -29,15 +28,15 @@ const COMPACT_BYTES = 8 * 1024 * 1024
 const CHUNK_CHARACTERS = 256 * 1024
 
 /**
- * An append-only file of JSON records, one a line, for what changes too often to have files of its own (node status).
- * Appends that wait together share one fsync.
+ * Append-only file of JSON records, one per line, for data that changes too often for files of its own (node
+ * status). Appends that wait together share one fsync.
  */
 export class Journal<R> implements Records<R> {
   readonly isShared = false
   readonly isFollowing = false
   readonly #ours: readonly DiskStep[]
   #compactAtBytes: number
-  /** What a failure left to be put right before the next append: half a line, a name that is not durable. */
+  /** Repairs due before the next append: a partial line, a name that is not durable. */
   #repairs: (() => Promise<void>)[] = []
   #queue: Waiting[] = []
   #running: Promise<void> | undefined
@@ -47,7 +46,7 @@ export class Journal<R> implements Records<R> {
     private readonly options: JournalOptions<R>,
     private readonly files: FileLayer,
     private log: LogFile,
-    /** Where the last durable record ends. */
+    /** The end of the last durable record. */
     private sizeBytes: number
   ) {
     this.#ours = options.ours ? [options.ours] : []
@@ -55,9 +54,8 @@ export class Journal<R> implements Records<R> {
   }
 
   /**
-   * Reads the file (made 0600 when missing) and opens it. A last line that a crash left unfinished is cut off: its
-   * append was never acknowledged. Damage before it is a LoadError with the line. One journal at a time may have the
-   * file.
+   * Reads the file (created 0600 if missing) and opens it. Cuts off an unfinished last line, whose append was
+   * never acknowledged. Damage before it is a LoadError with the line. Only one journal may have the file.
    */
   static async open<R>(options: JournalOptions<R>): Promise<Journal<R>> {
     const { file, read, files = realFiles } = options
@@ -80,7 +78,7 @@ export class Journal<R> implements Records<R> {
     return new Journal(options, files, log, sizeBytes)
   }
 
-  /** Resolves when the record will outlive a power cut; rejects with a StoreError when it is not in the file. */
+  /** Resolves when the record survives a power cut; rejects with a StoreError if it is not in the file. */
   append(record: R): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#closed !== undefined) throw new StoreError('shutting down')
@@ -89,7 +87,7 @@ export class Journal<R> implements Records<R> {
     })
   }
 
-  /** Refuses new records, finishes those that wait, and closes the file. */
+  /** Refuses new records, finishes waiting ones, and closes the file. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -97,13 +95,13 @@ export class Journal<R> implements Records<R> {
 
   async #close(): Promise<void> {
     await this.#running
-    await this.#repair().catch(() => {}) // the next open cuts off half a line too
+    await this.#repair().catch(() => {}) // the next open also cuts off a partial line
     await this.log.close()
   }
 
   async #run(): Promise<void> {
     while (this.#queue.length > 0) {
-      await undefined // what else this turn of the event loop appends shares the fsync
+      await undefined // appends made later in this turn of the event loop share the fsync
       const batch = this.#queue
       this.#queue = []
       try {
@@ -119,16 +117,16 @@ export class Journal<R> implements Records<R> {
   }
 
   async #write(text: string): Promise<void> {
-    // A repair syncs the directory too: it must be the right one.
+    // A repair also syncs the directory, so that has to be ours.
     if (this.#repairs.length > 0) await this.files.inOrder(this.#ours)
     await this.#repair()
     const append: DiskStep = { append: this.log.fd, text }
     try {
-      // An open file can be written though its directory was put away: a record in it would be lost.
+      // An open file stays writable after its directory was replaced: its records would be lost.
       await this.files.inOrder([...this.#ours, append])
     } catch (error) {
       this.#repairs.push(() => this.log.truncate(this.sizeBytes))
-      await this.#repair().catch(() => {}) // still noted, and tried before the next append
+      await this.#repair().catch(() => {}) // still noted, and retried before the next append
       throw error
     }
     this.sizeBytes += Buffer.byteLength(text)
@@ -141,12 +139,12 @@ export class Journal<R> implements Records<R> {
     }
   }
 
-  /** Writes the snapshot beside the file and puts it in its place. Appends wait meanwhile; a failure keeps the file. */
+  /** Writes the snapshot beside the file and renames it. Appends wait; a failure keeps the old file. */
   async #compact(): Promise<void> {
     const { file, log = () => {} } = this.options
     const fresh = `${file}.new`
     try {
-      // While this waits, whoever awaited an append has taken its record into memory.
+      // Meanwhile, callers of finished appends update their memory.
       const compacted = await this.files.openLog(fresh, true)
       try {
         this.sizeBytes = await this.#writeSnapshot(compacted, fresh)
@@ -154,7 +152,7 @@ export class Journal<R> implements Records<R> {
         await compacted.close()
         throw error
       }
-      await this.log.close().catch(() => {}) // all that was acknowledged is in the new file
+      await this.log.close().catch(() => {}) // the new file has every acknowledged record
       this.log = compacted
     } catch (error) {
       log('warn', `${file} cannot be compacted: ${reasonOf(error)}`)
@@ -163,7 +161,7 @@ export class Journal<R> implements Records<R> {
     this.#compactAtBytes = this.#limit(this.sizeBytes)
   }
 
-  /** Returns the size of the new file once it has taken the old one's name. */
+  /** Returns the size of the new file after the rename. */
   async #writeSnapshot(compacted: LogFile, fresh: string): Promise<number> {
     const { file, snapshot } = this.options
     let sizeBytes = 0
@@ -181,7 +179,7 @@ export class Journal<R> implements Records<R> {
     await compacted.datasync()
     await this.files.inOrder(this.#ours)
     await this.files.rename(fresh, file)
-    // From here the old file has no name; what comes next may be acknowledged only once the new one's is durable.
+    // The old file has no name now: acknowledge no record before the new name is durable.
     this.#repairs.push(() => this.files.syncDirectory(dirname(file)))
     await this.#repair().catch(() => {})
     return sizeBytes
@@ -192,7 +190,7 @@ export class Journal<R> implements Records<R> {
   }
 }
 
-/** How to open the journal in this file; `ours` fails when it is no longer ours to write. */
+/** Opens the journal in this file; `ours` fails if it is no longer ours to write. */
 export const journalIn =
   (file: string, ours?: DiskStep): OpenRecords =>
   memory =>
@@ -203,7 +201,7 @@ export const journalIn =
       ...(ours ? { ours } : {})
     })
 
-/** Hands every record to `read`; returns where the last whole line ends. */
+/** Passes every record to `read`; returns the end of the last whole line. */
 function replay<R>(file: string, bytes: Buffer, read: (record: R) => void): number {
   let start = 0
   for (let line = 1; ; line++) {
@@ -221,7 +219,7 @@ function replay<R>(file: string, bytes: Buffer, read: (record: R) => void): numb
   }
 }
 
-/** The record of a line; undefined for a damaged one. */
+/** Parses a line; undefined if it is damaged. */
 function recordIn(bytes: Buffer): unknown {
   try {
     return JSON.parse(decodeUtf8(bytes))

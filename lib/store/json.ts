@@ -11,14 +11,14 @@ export class JsonError extends Error {
   }
 }
 
-/** The line, from 1, that `offset` is on. */
+/** Returns the line, from 1, of `offset`. */
 function lineAt(text: string, offset: number): number {
   let line = 1
   for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line++
   return line
 }
 
-/** The bytes of a file as text; throws a JsonError when they are not UTF-8. */
+/** Decodes a file; throws a JsonError if it is not UTF-8. */
 export function decodeUtf8(bytes: Buffer): string {
   if (isUtf8(bytes)) return bytes.toString('utf8')
   let line = 1
@@ -30,7 +30,7 @@ export function decodeUtf8(bytes: Buffer): string {
   throw new JsonError('not UTF-8', line)
 }
 
-/** Parses strictly; throws a JsonError that knows the line (JSON.parse often does not say). */
+/** Parses strictly; throws a JsonError with the line, which JSON.parse often omits. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -43,7 +43,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** The line of the value at `path`, or of its nearest parent that is there. The text is valid JSON. */
+/** Returns the line of the value at `path`, or of its nearest existing parent. The text is valid JSON. */
 export function lineOf(text: string, path: readonly (string | number)[]): number {
   const root = jsonc.parseTree(text)
   for (let length = path.length; root !== undefined && length > 0; length--) {
@@ -53,7 +53,7 @@ export function lineOf(text: string, path: readonly (string | number)[]): number
   return 1
 }
 
-/** Throws a JsonError for a key given twice in one object, of which JSON.parse keeps the last in silence. */
+/** Throws a JsonError for a duplicate key, of which JSON.parse silently keeps the last. */
 export function refuseDuplicateKeys(text: string): void {
   const root = jsonc.parseTree(text)
   const left: Node[] = root === undefined ? [] : [root]

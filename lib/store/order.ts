@@ -1,13 +1,13 @@
 const isDigit = (code: number): boolean => code >= 48 && code <= 57
 
-/** Where the run of digits that starts at `from` ends. */
+/** Returns the end of the run of digits that starts at `from`. */
 function digitsEnd(text: string, from: number): number {
   let end = from
   while (end < text.length && isDigit(text.charCodeAt(end))) end++
   return end
 }
 
-/** Where the leading zeros of the digits in `from`…`end` end; the last digit always counts. */
+/** Returns the end of the leading zeros in `from`…`end`; the last digit always counts. */
 function zerosEnd(text: string, from: number, end: number): number {
   let start = from
   while (start < end - 1 && text.charCodeAt(start) === 48) start++
@@ -15,8 +15,8 @@ function zerosEnd(text: string, from: number, end: number): number {
 }
 
 /**
- * Natural order: runs of digits compare as numbers of any length (node2 before node10), all else by code unit; names
- * that are equal so far (n1, n01) by code unit. A total order, without allocation: it runs millions of times.
+ * Natural order: runs of digits compare as numbers of any length (node2 before node10), all else by code
+ * unit; ties (n1, n01) by code unit. A total order, without allocation: it runs millions of times.
  */
 export function compareNames(a: string, b: string): number {
   let i = 0
@@ -45,18 +45,18 @@ export function compareNames(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }
 
-/** A list without duplicates, always in the order of `compare`. Search is logarithmic, a change moves the tail. */
+/** A sorted list without duplicates. Search is logarithmic; a change moves the tail. */
 export class Sorted<V> {
   readonly #values: V[] = []
 
   constructor(private readonly compare: (a: V, b: V) => number) {}
 
-  /** The values in order; live, not to be changed. */
+  /** The values in order; live, read-only. */
   get values(): readonly V[] {
     return this.#values
   }
 
-  /** The position of the first value that does not come before `value`; the list's length when all do. */
+  /** Returns the position of the first value not before `value`; the length if there is none. */
   position(value: V): number {
     const last = this.#values.at(-1)
     if (last === undefined || this.compare(last, value) < 0) return this.#values.length
@@ -75,7 +75,7 @@ export class Sorted<V> {
     return this.#isAt(this.position(value), value)
   }
 
-  /** False when the list has it already. */
+  /** Adds a value; false if it is there already. */
   add(value: V): boolean {
     const position = this.position(value)
     if (this.#isAt(position, value)) return false
@@ -83,7 +83,7 @@ export class Sorted<V> {
     return true
   }
 
-  /** False when the list does not have it. */
+  /** Removes a value; false if it is not there. */
   remove(value: V): boolean {
     const position = this.position(value)
     if (!this.#isAt(position, value)) return false

@@ -1,50 +1,50 @@
 /**
- * Who keeps in memory what records say that controllers share. A record is about a name, or moves what is known of one name to
- * another. Most are in memory before they are appended; one that is not goes there as soon as its `append` has resolved.
+ * The state in memory that shared records describe. A record is about one name, or moves what is known to
+ * another. Most are in memory before they are appended; the others enter it once `append` has resolved.
  */
 export interface SharedMemory<R> {
   /** The names that a record is about. */
   namesIn(record: R): readonly string[]
-  /** Whether a record goes to memory only once it is stored: it is about one name, and adds to what is known of it. */
+  /** Whether memory takes the record only once stored: it has one name, and adds to its records. */
   waits(record: R): boolean
-  /** All names of which something is known. */
+  /** All names with records. */
   names(): Iterable<string>
-  /** The records that stand for what is known of a name; none where nothing is. */
+  /** The current records of a name; none if nothing is known. */
   of(name: string): Iterable<R>
-  /** The JSON of a record, where memory has it already. */
+  /** The JSON of a record, if memory has it cached. */
   json?(record: R): string | undefined
-  /** Takes what another controller has stored of a name, in so many bytes, in the place of what was known; no records: nothing. */
+  /** Replaces a name's records with another controller's, of this many bytes; none: removed. */
   take(name: string, records: readonly R[], bytes?: number): void
-  /** Forgets all, and what was to be written of it: it is taken anew. */
+  /** Forgets everything, pending writes included, before a reload. */
   reset(): void
-  /** This controller writes from now on, and another one did so far. */
+  /** This controller leads now, after another one. */
   promoted?(): void
-  /** Another controller writes from now on. What it has stored is taken anew in a moment. */
+  /** Another controller leads now. A reload follows. */
   overtaken?(): void
 }
 
-/** Who keeps in memory what records say, wherever they are. */
+/** The state in memory that records describe, in files or shared. */
 export interface Memory<R> extends SharedMemory<R> {
-  /** Takes a record of a journal, in the order in which they were appended. A throw stops the open, and names the line. */
+  /** Takes a record of a journal, in the order of appends. A throw stops `open`, with the line. */
   read(record: R): void
   /**
-   * The records that stand for all that was appended. It is called between appends only. Every record whose `append` has
-   * resolved must be in it; one that still waits must not.
+   * Returns records that stand for all appends. Called between appends only: it must have every record whose
+   * `append` has resolved, and none that still waits.
    */
   snapshot(): Iterable<R>
 }
 
-/** Records that come back at the next start. */
+/** Records that survive a restart. */
 export interface Records<R> {
   /** Whether several controllers share them. */
   readonly isShared: boolean
-  /** Whether another controller writes them, and this one hears of it. */
+  /** Whether another controller writes them, and this one follows. */
   readonly isFollowing: boolean
-  /** Resolves when the record will outlive a power cut; rejects with a StoreError when it is not stored, or nobody knows. */
+  /** Resolves when the record survives a power cut; rejects with StoreError if it may not be stored. */
   append(record: R): Promise<void>
-  /** Refuses new records, and finishes those that wait. */
+  /** Refuses new records, and finishes waiting ones. */
   close(): Promise<void>
 }
 
-/** Opens records, and hands memory those that are there; throws what keeps it from that. */
+/** Opens records and loads them into memory. Throws what prevents that. */
 export type OpenRecords = <R>(memory: Memory<R>) => Promise<Records<R>>

@@ -1,4 +1,4 @@
-/** Whether two JSON values are the same; the order of keys does not count, and a key that is undefined is none. */
+/** Deep equality of JSON values; ignores the order of keys and undefined ones. */
 export function sameJson(a: unknown, b: unknown): boolean {
   if (a === b) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

@@ -5,47 +5,46 @@ import { INTENTS, type Medium, type Revertible, type Stored } from './medium.js'
 import { type Loaded, load, State } from './state.js'
 import type { Doc, Index, Kind, Types, View } from './types.js'
 
-/** What a store is made of. */
 export interface StoreOptions<T extends Types, I extends Index> {
-  /** Where the objects are kept. */
+  /** Stores the objects. */
   medium: Medium
   kinds: { [K in keyof T & string]: Kind<T[K]> }
   /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
   createIndex: () => I
-  /** Checks the rules for which the whole state is needed, for files changed by hand. Any problem stops the start. */
+  /** Checks the rules that need the whole state, for files edited by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
-  /** The same object by object, for what is read later. */
+  /** `verify` in steps, for a reload while serving. */
   verifying?: (view: View<T, I>) => Generator<void, ReturnType<NonNullable<StoreOptions<T, I>['verify']>>>
-  /** Called by `open` with what was read, before anything is written. A throw stops the start. */
+  /** Called by `open` with the state as read, before anything is written. A throw stops the start. */
   opened?: (view: View<T, I>) => Promise<void>
-  /** The layouts of the state; without it, the store asks for no version and writes none. */
+  /** The layouts of the state; without it, versions are neither checked nor written. */
   layout?: Layout
-  /** Called before a state gets today's layout: keeps a copy of it, and gives its place. A throw stops the start. */
+  /** Called before a migration: backs the state up and returns the location. A throw stops the start. */
   backUp?: (from: number) => Promise<string>
-  /** Called when a store that followed has become the one that writes. */
+  /** Called when a following store becomes leader. */
   promoted?: () => void
-  /** Called when a store that wrote follows another one. */
+  /** Called when a leading store starts to follow. */
   demoted?: () => void
   /**
-   * Given where a store goes on without what is damaged: is told every problem of it. The store holds what is sound, follows a shared
-   * medium, and takes no changes before all is put right.
+   * If given, a store with damaged objects opens without them, and this is called with every problem. It
+   * follows a shared medium and refuses changes until all problems are mended.
    */
   damaged?: (problems: readonly Problem[]) => void
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
 }
 
-/** What a store starts with: what is stored, brought to today's layout in memory alone. */
+/** The state as read, migrated to today's layout in memory. */
 export interface Start<T extends Types, I extends Index> extends Omit<Loaded, 'objects'> {
   readonly current: State<T, I>
-  /** Another state of the same objects. */
+  /** Returns another state of the same objects. */
   readonly stateOf: () => State<T, I>
-  /** What has to be written first; undefined where the layout is today's. */
+  /** To be written first; undefined if the layout is today's. */
   readonly migration: Migration | undefined
-  /** Where everything is, for messages. */
+  /** The location of the store, for messages. */
   readonly place: string
 }
 
-/** The kinds of a store's types, with that of the layout where it has one. */
+/** The kinds of a store's types, and the layout's if it has one. */
 export function kindsOf<T extends Types, I extends Index>(
   options: Pick<StoreOptions<T, I>, 'kinds' | 'layout'>
 ): Map<string, Kind<Doc>> {
@@ -56,7 +55,7 @@ export function kindsOf<T extends Types, I extends Index>(
   return kinds
 }
 
-/** Reads, migrates and verifies what is stored. Writes nothing. Throws LoadError for a layout that cannot be read. */
+/** Reads, migrates and verifies what is stored. Writes nothing. Throws LoadError for an unreadable layout. */
 export function startOf<T extends Types, I extends Index>(
   options: Omit<StoreOptions<T, I>, 'medium'>,
   stored: Stored
@@ -80,7 +79,7 @@ export function startOf<T extends Types, I extends Index>(
   return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
 }
 
-/** Takes what breaks a rule out of what was read, and then what breaks one without that, until nothing does. */
+/** Removes objects that break a rule until none does: each removal may break another rule. */
 export function keepSound<T extends Types, I extends Index>(
   { verify }: StoreOptions<T, I>,
   { current }: Start<T, I>
@@ -95,7 +94,7 @@ export function keepSound<T extends Types, I extends Index>(
   }
 }
 
-/** Keeps a copy of a state that gets today's layout. Throws Error with the way things stand where that fails. */
+/** Backs up a state before its migration. Throws Error with the consequences if that fails. */
 export async function keepBackUp<T extends Types, I extends Index>(
   { backUp, log = () => {} }: StoreOptions<T, I>,
   { migration, place }: Start<T, I>
@@ -104,8 +103,8 @@ export async function keepBackUp<T extends Types, I extends Index>(
   const { from, to } = migration
   const kept = await backUp?.(from).catch((error: unknown) => {
     throw new Error(
-      `${place}: the state has layout version ${from}, and is not brought to version ${to}, because its backup ` +
-        `cannot be written: ${reasonOf(error)}; nothing is changed`
+      `${place}: the state has layout version ${from}, and is not brought to version ${to}, because its ` +
+        `backup cannot be written: ${reasonOf(error)}; nothing is changed`
     )
   })
   log(
@@ -123,30 +122,30 @@ function verified<T extends Types, I extends Index>(
   return found.map(({ type, name, message }) => ({ file: stored.place(type, name), message }))
 }
 
-/** The type and the name of the object that says which layout a state has: `layout/version.json`. */
+/** Type and name of the object with the version of the layout: `layout/version.json`. */
 export const LAYOUT = 'layout'
 export const VERSION = 'version'
-/** The problem where it is missing. */
+/** The message if it is missing. */
 export const GONE = 'it is gone, and objects are there: put back what it held'
 
-/** What that object holds: `release` is the svcd that wrote it. */
+/** That object; `release` is the svcd that wrote it. */
 interface LayoutDoc {
   readonly name: typeof VERSION
   readonly version: number
   readonly release: string
 }
 
-/** The layouts that a program knows. */
+/** The layouts that this program knows. */
 export interface Layout {
-  /** Each makes the next version of the one before, the first one version 1 of version 0. Their number is today's version. */
+  /** Each step migrates to the next version, the first from 0 to 1. Their number is today's version. */
   readonly steps: readonly ((state: RawState) => void)[]
-  /** The release of svcd that runs. */
+  /** The running release of svcd. */
   readonly release: string
-  /** Where copies of older layouts are kept, for messages. */
+  /** The location of backups of older layouts, for messages. */
   readonly backups?: string
 }
 
-/** How the object of the version is read and written. */
+/** Reads and writes the object of the version. */
 const layoutKind: Kind<LayoutDoc> = {
   decode: (name, json) => {
     if (name !== VERSION) throw new Error(`there is but one, ${VERSION}.json`)
@@ -166,14 +165,13 @@ function textOf(json: object): string {
   return `${JSON.stringify(json, null, 2)}\n`
 }
 
-/** Objects as they are stored, before anything of them is checked. What is put and removed stays here. */
+/** Objects as stored, unchecked. Writes stay in memory. */
 export class RawState implements Stored {
   /** By type and name. */
   readonly #written = new Map<string, Map<string, Revertible>>()
 
   constructor(private readonly stored: Stored) {}
 
-  /** The names of all objects of a type. */
   names(type: string): string[] {
     const names = new Set(this.stored.names(type))
     for (const { name, text } of this.#written.get(type)?.values() ?? [])
@@ -187,7 +185,7 @@ export class RawState implements Stored {
     return written ? written.text : this.stored.text(type, name)
   }
 
-  /** An object; undefined where there is none. Throws LoadError for what is none. */
+  /** Returns an object; undefined if missing. Throws LoadError if it is malformed. */
   get(type: string, name: string): JsonObject | undefined {
     try {
       const text = this.text(type, name)
@@ -208,7 +206,7 @@ export class RawState implements Stored {
     this.#write(type, name, undefined)
   }
 
-  /** What was put and removed. */
+  /** The writes made so far. */
   get writes(): readonly Revertible[] {
     return [...this.#written.values()].flatMap(writes => [...writes.values()])
   }
@@ -233,20 +231,20 @@ export class RawState implements Stored {
   }
 }
 
-/** What brings a state to today's layout: all of it is written, or nothing. */
+/** A migration to today's layout, written as a whole or not at all. */
 interface Migration {
   readonly from: number
   readonly to: number
   /** Nothing was ever stored there. */
   readonly isNew: boolean
-  /** The state as it is to be. */
+  /** The state after the migration. */
   readonly state: RawState
 }
 
 /**
- * What brings a state to today's layout (rules 11.11); undefined where it has it. A state without a version has version 0.
- * Writes nothing. Throws LoadError for a newer one, which names both versions and the way out, and for what
- * cannot be read; where it `isLenient`, it gives undefined then.
+ * Returns the migration to today's layout (rules 11.11); undefined if the state has it. A state without a
+ * version has version 0. Writes nothing. Throws LoadError for a newer version, with both versions and the way
+ * out, and for unreadable data; if `isLenient`, returns undefined for the latter.
  */
 function migrationOf(
   stored: Stored,
@@ -265,14 +263,14 @@ function migrationOf(
   if (from > to) {
     const kept = backups ? `; the start that made version ${from} left one in ${backups}` : ''
     const message =
-      `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ${to}: ` +
-      `install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force FILE${kept}); ` +
-      'nothing is changed'
+      `this state has layout version ${from}, written by svcd ${by}; svcd ${release} knows versions up to ` +
+      `${to}: install svcd ${by} or a later one, or restore a backup of before that (svcd restore --force ` +
+      `FILE${kept}); nothing is changed`
     throw new LoadError([{ file: stored.place(LAYOUT, VERSION), message }])
   }
   if (from === to) return undefined
   const isNew = types.every(type => state.names(type).length === 0)
-  // No release has kept objects without a layout where what is damaged may be left out.
+  // On such a medium, no release wrote objects without a layout: it was removed.
   if (isLenient && from === 0 && !isNew) return undefined
   for (const step of steps.slice(from)) step(state)
   const doc: LayoutDoc = { name: VERSION, version: to, release }

@@ -6,7 +6,7 @@ import { compareNames, SortedNames } from './order.js'
 import { sameJson } from './same-json.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
 
-/** Freezes a plain JSON value and all it holds. */
+/** Freezes a JSON value deeply. */
 function deepFreeze<D extends Doc>(doc: D): D {
   for (const value of Object.values(doc)) {
     if (typeof value === 'object' && value !== null) deepFreeze(value)
@@ -14,15 +14,12 @@ function deepFreeze<D extends Doc>(doc: D): D {
   return Object.freeze(doc)
 }
 
-/**
- * What `store.change` gives to its function. Every write goes into `state` at once, and is noted so that it can be
- * undone.
- */
+/** The transaction of `store.change`. Writes go into `state` at once, and can be undone. */
 export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
   readonly #steps: Change[] = []
-  /** By object: all its steps as one. Made as they are, not at the end: a change may have many. */
+  /** One net change per object, maintained with each write, as a change may have many. */
   readonly #folded = new Map<string, Change>()
-  /** What `changes` gives, until the next write. */
+  /** The result of `changes`, until the next write. */
   #changes: readonly Change[] | undefined
   #open = true
 
@@ -32,7 +29,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     return this.state.index
   }
 
-  /** Every write in the order it was made: an index may depend on it (an address freed, then taken). */
+  /** Every write in order: an index may depend on it (an address freed, then taken). */
   get steps(): readonly Change[] {
     return this.#steps
   }
@@ -54,23 +51,23 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     this.#write(type, name, undefined)
   }
 
-  /** The steps on one object folded into one, objects that ended as they began left out. */
+  /** The net changes, without objects that ended as they began. */
   changes(): readonly Change[] {
     this.#changes ??= [...this.#folded.values()].filter(({ before, after }) => before !== after)
     return this.#changes
   }
 
-  /** After this the transaction takes no more writes. */
+  /** Refuses further writes. */
   end(): void {
     this.#open = false
   }
 
-  /** Takes every write back and ends. */
+  /** Undoes every write and ends. */
   undo(): void {
     atOnce(this.undoing())
   }
 
-  /** The same step by step. */
+  /** `undo` in steps. */
   *undoing(): Generator<void> {
     this.end()
     for (const { type, name, before } of this.#steps.toReversed()) yield this.state.set(type, name, before)
@@ -91,24 +88,24 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
     const key = `${type}/${name}`
     const first = this.#folded.get(key)
     if (first === undefined) this.#folded.set(key, step)
-    // One that ended as it began has the same object before and after.
+    // If the object ended as it began, before and after become the same object.
     else this.#folded.set(key, { ...step, before: sameJson(first.before, after) ? after : first.before })
   }
 }
 
 /** The objects of a store as read. */
 export interface Loaded {
-  /** Those of each type in the order of their names. */
+  /** In natural order of names within each type. */
   readonly objects: readonly { type: string; name: string; doc: Doc }[]
-  /** What must stop a start. */
+  /** Problems that stop a start. */
   readonly problems: readonly Problem[]
-  /** What is none of ours: reported, and left alone. */
+  /** Foreign files or keys: reported, not touched. */
   readonly foreign: readonly Problem[]
-  /** Objects that are to be written anew, and why. */
+  /** Objects to be rewritten, and why. */
   readonly outdated: readonly Outdated[]
 }
 
-/** An object that is stored with what none should hold. */
+/** An object whose stored text has to be rewritten. */
 export interface Outdated extends Problem {
   readonly type: string
   readonly name: string
@@ -120,7 +117,7 @@ interface Loading {
   outdated: Outdated[]
 }
 
-/** Reads every object. In one go: nothing is served before it ends. */
+/** Reads every object, synchronously: nothing is served before it ends. */
 export function load(stored: Stored, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
   const loading: Loading = {
     objects: [],
@@ -146,7 +143,7 @@ function loadType(stored: Stored, type: string, kind: Kind<Doc>, loading: Loadin
       if (text === undefined) continue
       const json = parseJson(text)
       loading.objects.push({ type, name, doc: deepFreeze(kind.decode(name, json)) })
-      // The store itself writes no key twice: only a text from elsewhere needs the closer look.
+      // The store writes no key twice: only texts from elsewhere need the closer look.
       if (`${JSON.stringify(json, null, 2)}\n` !== text) refuseDuplicateKeys(text)
       const why = kind.outdated?.(json)
       if (why !== undefined)
@@ -170,8 +167,8 @@ function lineIn(text: string | undefined, error: unknown): { line?: number } {
 }
 
 /**
- * All objects, their names in order, and the index that follows them. The store keeps two over the same frozen
- * objects: `current` (what readers see) and `next` (what transactions see).
+ * All objects, their names in order, and the index of them. The store has two over the same frozen objects:
+ * `current` for readers, `next` for transactions.
  */
 export class State<T extends Types, I extends Index> implements View<T, I> {
   readonly index: I
@@ -187,7 +184,7 @@ export class State<T extends Types, I extends Index> implements View<T, I> {
   }
 
   get<K extends keyof T & string>(type: K, name: string): T[K] | undefined {
-    // The map of a type holds what its Kind decoded or what a typed put gave, nothing else.
+    // The map of a type holds only what its Kind decoded or a typed put stored.
     return this.#of(this.#objects, type).get(name) as T[K] | undefined
   }
 
@@ -195,7 +192,7 @@ export class State<T extends Types, I extends Index> implements View<T, I> {
     return this.#of(this.#names, type).values
   }
 
-  /** Replaces what is there by `after` (`undefined`: nothing), and tells the index. */
+  /** Replaces an object with `after` (`undefined`: removes it), and updates the index. */
   set(type: string, name: string, after: Doc | undefined): void {
     const objects = this.#of(this.#objects, type)
     const before = objects.get(name)

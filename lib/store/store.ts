@@ -9,17 +9,17 @@ import { Transaction } from './state.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
 import { coalesced, ObjectWrite } from './write.js'
 
-/** A transaction that waits to be durable. */
+/** A transaction that is not durable yet. */
 interface Pending {
   /** Every write in order. */
   readonly steps: readonly Change[]
-  /** What they come to, one for an object. */
+  /** The net changes, one per object. */
   readonly net: readonly Change[]
-  /** The same for the medium. */
+  /** The net changes for the medium. */
   readonly writes: readonly ObjectWrite[]
-  /** Made in steps, while no other change was made: readers turn to the state that has it already. */
+  /** Made in steps while no other change ran: publishing swaps the two states. */
   readonly alone?: true
-  /** The medium is asked for a commit, also where there is nothing to write. */
+  /** Commits even without writes, to ask the medium. */
   readonly asks?: true
   done(): void
   failed(error: StoreError): void
@@ -27,14 +27,14 @@ interface Pending {
 
 type Listener = (changes: readonly Change[], more: boolean) => void
 
-/** So many objects of one commit are told to those who follow in one turn of the event loop. */
+/** Objects of one commit that listeners receive per turn of the event loop. */
 const TOLD_AT_ONCE = 500
 
 const PROBE_MS = { first: 1000, longest: 2000 }
 
 /**
- * Objects in memory, each also a JSON text in a medium. All changes go through one transaction function. Reads are answered
- * from memory; a restart reads the medium.
+ * Objects in memory, each also a JSON text in a medium. All changes go through one transaction function.
+ * Reads are answered from memory; a restart reads the medium.
  */
 export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
@@ -44,10 +44,10 @@ export class Store<T extends Types, I extends Index> {
   #queue: Pending[] = []
   #running: Promise<void> | undefined
   #inChange = false
-  /** Pending while a change is made in steps: the others wait for it. */
+  /** Pending while a change runs in steps; other changes wait for it. */
   #alone: Promise<void> | undefined
   #problem = ''
-  /** An empty commit now and then, so that health tells when the medium is well again though nobody writes. */
+  /** Commits nothing now and then after a failure, so that health recovers even without changes. */
   readonly #probing = new Background({
     work: () =>
       new Promise<void>((done, failed) => this.#push({ steps: [], net: [], writes: [], done, failed })),
@@ -73,14 +73,14 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Takes the right to write, reads and verifies what is stored, and finishes what a crash interrupted (in the background).
-   * Throws what the medium throws where another process has that right, or a LoadError that has every problem.
+   * Becomes leader, reads and verifies the medium, and finishes what a crash interrupted in the background.
+   * Throws the medium's error if another process leads, or LoadError with every problem.
    */
   static async open<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> {
     const { medium } = options
     await medium.lock()
     return Store.#opened(options, async start => {
-      // Last of what may fail for ever: a start that is tried again and again would push older copies out.
+      // Last of the steps that may fail for ever: each retry of a start would push out an older copy.
       await keepBackUp(options, start)
       const store = new Store(options, start)
       await medium.start(kindsOf(options).keys(), store.#followed)
@@ -91,9 +91,9 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * A store without the right to write: reads what is stored, and follows what another one writes. Changes are refused with a
-   * FollowingError until nobody has that right: then it takes it, and is like one that was opened. Throws a LoadError that has
-   * every problem, and Error for a state that has no or another layout.
+   * Opens a store without leadership: it reads the medium and follows the leader. Changes throw
+   * FollowingError until there is no leader; then it becomes leader. Throws LoadError with every problem, and
+   * Error for a missing or another layout.
    */
   static follow<T extends Types, I extends Index>(
     options: StoreOptions<T, I> & { medium: SharedMedium }
@@ -101,8 +101,8 @@ export class Store<T extends Types, I extends Index> {
     return Store.#opened(options, async start => {
       if (start.migration)
         throw new Error(
-          `${start.place}: the layout of the state is not today's, or nothing is stored yet: who follows changes nothing of that; ` +
-            'wait for the svcd that writes, and give all the same release'
+          `${start.place}: the layout of the state is not today's, or nothing is stored yet: who follows ` +
+            'changes nothing of that; wait for the svcd that writes, and give all the same release'
         )
       const store = new Store(options, start)
       options.medium.follow(store.#followed)
@@ -136,8 +136,8 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Every problem of what is stored (what is no object of ours too), for `svcd check`. Takes no lock and writes nothing; what
-   * the start would write anew is a warning to `log`. While a daemon writes there, it may see half of a change.
+   * Returns every problem of the stored state, foreign files included, for `svcd check`. Takes no lock,
+   * writes nothing, and logs what the start would rewrite. May see half of a running daemon's change.
    */
   static async inspect<T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Problem[]> {
     const { outdated, problems, foreign } = startOf(options, await options.medium.read())
@@ -146,25 +146,25 @@ export class Store<T extends Types, I extends Index> {
     return [...problems, ...foreign]
   }
 
-  /** The committed objects, also for who holds it for long: the states change places (`changeInSteps`). */
+  /** The committed objects. Can be kept: it stays current when the states are swapped (`changeInSteps`). */
   readonly current: View<T, I>
 
-  /** Whether this store follows another one, or nobody: it takes no changes then. */
+  /** Whether this store follows a leader, or there is none: it then refuses changes. */
   get isFollowing(): boolean {
     return this.options.medium.isFollowing ?? false
   }
 
-  /** Says who writes while this store follows, '' while it is the one that writes. */
+  /** Describes the leader while this store follows; '' while it leads. */
   get following(): string {
     return this.options.medium.following ?? ''
   }
 
-  /** Where who writes is reached while that is another one; undefined where nobody writes, or that is not known. */
+  /** The leader's endpoint; undefined if this store leads, there is no leader, or it is unknown. */
   get writer(): Reached | undefined {
     return this.options.medium.writer
   }
 
-  /** Whether changes can be made durable, and why not; of one that follows: whether it hears what is written. */
+  /** Whether changes can be made durable; for a follower, whether it is up to date. `reason` says why not. */
   get health(): { ok: boolean; reason: string } {
     const closed = this.#closed === undefined ? '' : 'shutting down'
     const reason = closed || this.#problem || this.options.medium.problem
@@ -172,9 +172,9 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Runs `fn` at once, against memory plus the changes on their way to the medium. Resolves with what it returned when its
-   * changes are durable and visible in `current`, all or none. A throw takes its writes back, and rejects. Both wait
-   * for the changes on their way that `fn` may have seen: should those fail, this one rejects with a StoreError too.
+   * Runs `fn` at once, on memory plus the pending changes. Resolves with its result when its changes are
+   * durable and visible in `current`, all or none. A throw undoes its writes, and rejects. Both wait for the
+   * pending changes that `fn` may have seen, and reject with a StoreError if these fail.
    */
   change<R>(fn: (tx: Tx<T, I>) => R): Promise<R> {
     if (this.#inChange) throw new Error('a change within a change')
@@ -206,9 +206,9 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Runs `fn` step by step, so that it never holds the event loop for long, whatever it changes. It begins when all changes
-   * on their way are durable; those that are asked for meanwhile wait for its end. Readers see nothing of it before all of
-   * it is durable, and then all of it at once. A throw takes its writes back, and rejects.
+   * Runs `fn` in steps, so that a large change never blocks the event loop for long. It starts when all
+   * pending changes are durable; later ones wait for its end. Readers see all of it at once, when it is
+   * durable. A throw undoes its writes, and rejects.
    */
   changeInSteps<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
     return this.#byItself(async () => {
@@ -219,9 +219,9 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Resolves once `current` is known to be what is stored, and nothing that was told as failed can be stored any more. Who writes
-   * makes an empty commit for that, which another one that writes by now refuses; who follows has to hear what is written.
-   * Throws StoreError where it is not known now.
+   * Resolves once `current` is known to be what is stored, and no failed change can still be stored: the
+   * leader makes an empty commit, which fails if another one leads now; a follower has to be up to date.
+   * Throws StoreError if that is unknown.
    */
   async known(): Promise<void> {
     while (this.#alone) await this.#alone
@@ -255,7 +255,7 @@ export class Store<T extends Types, I extends Index> {
     }
   }
 
-  /** `isStored`: the medium has it already. */
+  /** `isStored`: the medium already has the change. */
   async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>, isStored = false): Promise<R> {
     const tx = new Transaction(this.#next)
     try {
@@ -279,7 +279,7 @@ export class Store<T extends Types, I extends Index> {
     }
   }
 
-  /** What others write is made as a change in steps, and is told as one. */
+  /** The leader's commits become changes in steps, reported like own ones. */
   readonly #followed: Followed = {
     changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds, this.#place)),
     reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.options.verifying)),
@@ -294,7 +294,7 @@ export class Store<T extends Types, I extends Index> {
     const { layout } = this.options
     const place = this.#place
     return this.#byItself(async () => {
-      // What waits for a medium that is not ours any more fails, and is undone.
+      // Changes that wait for a medium that is no longer ours fail, and are undone.
       await this.#running
       this.#problem = ''
       await this.#stepByStep(function* (tx) {
@@ -304,7 +304,7 @@ export class Store<T extends Types, I extends Index> {
     })
   }
 
-  /** The work, ended by an error when the store is closed: a stop does not wait for a long change. */
+  /** Yields the steps of `work`, until the store is closed: a stop does not wait for a long change. */
   *#whileOpen<R>(work: Generator<unknown, R>): Generator<unknown, R> {
     for (;;) {
       const step = work.next()
@@ -315,15 +315,15 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /**
-   * Calls `listener` after each commit with what it changed, in order; `current` shows it by then, and no other change is
-   * made meanwhile. A large change comes in parts, with `more` for all but the last one. Returns how to unsubscribe.
+   * Calls `listener` with each commit's changes, in order; `current` shows them, and no other change is made
+   * meanwhile. A large change comes in parts, with `more` for all but the last. Returns how to unsubscribe.
    */
   subscribe(listener: Listener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
-  /** Refuses new changes, finishes those under way, and closes the medium. One in steps is taken back. */
+  /** Refuses new changes, finishes pending ones, undoes one in steps, and closes the medium. */
   close(): Promise<void> {
     this.#closed ??= this.#close()
     return this.#closed
@@ -336,10 +336,7 @@ export class Store<T extends Types, I extends Index> {
     await this.options.medium.close()
   }
 
-  /**
-   * Writes anew what is stored as none should be, all in one commit. A medium that does not take it is no reason not to
-   * serve: the next start tries again.
-   */
+  /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #renew(outdated: readonly Outdated[]): Promise<void> {
     const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
     const writes = this.#writesOf(docs.map(({ doc, ...ref }) => ({ ...ref, before: doc, after: doc })))
@@ -368,13 +365,13 @@ export class Store<T extends Types, I extends Index> {
 
   async #run(): Promise<void> {
     while (this.#queue.length > 0) {
-      await undefined // what else this turn of the event loop changes belongs to the same batch
+      await undefined // changes made later in this turn of the event loop join the batch
       const batch = this.#queue
       this.#queue = []
       try {
         await this.#commit(batch)
       } catch (error) {
-        // What came while a probe failed builds on nothing of it, and has its own try.
+        // Changes queued during a failed probe do not build on it: they get their own try.
         const isProbe = batch.every(({ steps }) => steps.length === 0)
         this.#fail(isProbe ? batch : [...batch, ...this.#queue.splice(0)], error)
         continue
@@ -395,7 +392,7 @@ export class Store<T extends Types, I extends Index> {
   }
 
   *#publishing({ steps, net, alone, done }: Pending): Generator<void> {
-    // `next` holds this change and nothing else that `current` does not hold.
+    // `next` has this change and is otherwise equal to `current`.
     if (alone) [this.#current, this.#next] = [this.#next, this.#current]
     for (const { type, name, after } of steps) this.#current.set(type, name, after)
     for (let from = 0; from < net.length; from += TOLD_AT_ONCE) {
@@ -415,7 +412,7 @@ export class Store<T extends Types, I extends Index> {
     }
   }
 
-  /** Takes back all that waits, not only what failed: the rest may build on it. */
+  /** Undoes all pending changes, as later ones may build on the failed one. */
   #fail(pending: readonly Pending[], error: unknown): void {
     const reason = reasonOf(error)
     if (this.#problem === '') {
@@ -430,7 +427,7 @@ export class Store<T extends Types, I extends Index> {
   }
 }
 
-/** Makes the steps of a change in a state that does not have it. */
+/** Applies the steps of a change to the other state. */
 function* replay<T extends Types, I extends Index>(
   steps: readonly Change[],
   state: State<T, I>

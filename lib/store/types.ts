@@ -1,36 +1,36 @@
 /** A stored object: plain JSON, deeply frozen by the store. */
 export type Doc = object
 
-/** The types a store holds: type name → shape of its objects. */
+/** The types of a store: type name → shape of its objects. */
 export type Types = Record<string, Doc>
 
-/** How one type is written to and read from `<type>/<name>.json`. */
+/** Reads and writes `<type>/<name>.json`. */
 export interface Kind<D extends Doc> {
-  /** Checks a parsed file; throws an Error whose message says what is wrong with which field. */
+  /** Checks a parsed file; throws Error with the field and what is wrong. */
   decode(name: string, json: unknown): D
-  /** The file's text: keys in field-table order, two-space indent, newline at the end. */
+  /** The file's text: keys in the order of the field table, two-space indent, final newline. */
   encode(doc: D): string
-  /** What a parsed file holds that no file should hold: the start writes it anew. Undefined: nothing. */
+  /** The reason why the start has to rewrite a parsed file; undefined if it has not. */
   outdated?(json: unknown): string | undefined
 }
 
 /**
- * Look-ups kept with every change. The store keeps two, one for readers and one for pending changes. Before the end of a change
- * that was made elsewhere, two objects may have what only one can: its objects come in another order than they were made.
+ * Indexes that follow every change, one instance for readers and one for transactions. A replicated change
+ * comes in another order than it was made, so two objects may share a unique value until its end.
  */
 export interface Index {
   update(type: string, name: string, before: Doc | undefined, after: Doc | undefined): void
 }
 
-/** A consistent look at the objects. */
+/** A consistent view of the objects. */
 export interface View<T extends Types, I extends Index> {
   readonly index: I
   get<K extends keyof T & string>(type: K, name: string): T[K] | undefined
-  /** Names in natural order (node2 before node10); the array is live, not to be changed or kept. */
+  /** Names in natural order (node2 before node10); live, not to be changed or kept. */
   names(type: keyof T & string): readonly string[]
 }
 
-/** One object before and after a change; `before` undefined: created, `after` undefined: removed. */
+/** An object before and after a change; `before` undefined: created, `after` undefined: removed. */
 export interface Change {
   readonly type: string
   readonly name: string
@@ -38,10 +38,10 @@ export interface Change {
   readonly after: Doc | undefined
 }
 
-/** A transaction in progress: a view of memory plus the changes on their way to disk plus its own. */
+/** A transaction in progress: memory, the pending changes, and its own. */
 export interface Tx<T extends Types, I extends Index> extends View<T, I> {
   put<K extends keyof T & string>(type: K, name: string, doc: T[K]): void
   remove(type: keyof T & string, name: string): void
-  /** What this transaction has changed so far, one entry per object, unchanged ones left out. */
+  /** The net changes so far, one per object. */
   changes(): readonly Change[]
 }

@@ -1,7 +1,7 @@
 import type { Revertible } from './medium.js'
 import type { Change, Doc, Kind } from './types.js'
 
-/** What a changed object has to be stored as. It keeps no text of its own: a change may be of very many objects. */
+/** The write of a changed object. Encodes on demand, as a change may have very many objects. */
 export class ObjectWrite implements Revertible {
   readonly #kind: Kind<Doc>
   readonly #before: Doc | undefined
@@ -26,19 +26,19 @@ export class ObjectWrite implements Revertible {
     return this.#before && this.#kind.encode(this.#before)
   }
 
-  /** Makes the text now, so that one that cannot be made is known while the change can still be refused. */
+  /** Encodes now, so that a text that cannot be made fails the change. */
   keepText(): void {
     this.#text = this.text
   }
 
-  /** The write for this one and one that came before it. */
+  /** Merges this write with an earlier one. */
   after(earlier: ObjectWrite): ObjectWrite {
     const { type, name } = this
     return new ObjectWrite({ type, name, before: earlier.#before, after: this.#after }, this.#kind)
   }
 }
 
-/** The writes of several changes, in their order, as one for an object. */
+/** Merges the writes of several changes, in order, into one per object. */
 export function coalesced(changes: readonly (readonly ObjectWrite[])[]): readonly ObjectWrite[] {
   const [first = [], ...others] = changes.filter(writes => writes.length > 0)
   if (others.length === 0) return first

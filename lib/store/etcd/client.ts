@@ -11,24 +11,24 @@ import { oneLine } from '../../log.js'
 import { reasonOf } from '../errors.js'
 import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 
-/** Longer than any answer that is asked for here: who lists asks for fewer keys when one is. */
+/** Upper bound of an answer in bytes. Lists that exceed it are asked for again with fewer keys. */
 const ANSWER_BYTES = 64 * 1024 * 1024
-/** So much of a text of etcd stands in a message. */
+/** etcd's own text in a message is clipped to this many characters. */
 const WORDS = 300
 const OPEN_MS = 5000
-/** A question that may be asked more than once is asked again beside the first when there is no answer for so long. */
+/** An idempotent request is also sent to another endpoint after this long without an answer. */
 const HEDGE_MS = 500
-/** A machine that is gone without a word is noticed so. */
+/** TCP keep-alive of watches: detects a machine that vanished silently. */
 const KEEP_ALIVE_MS = 2000
-/** Codes of gRPC that say nothing about whether the request was carried out: cancelled, unknown, deadline, aborted, internal, unavailable. */
+/** gRPC codes after which the request may have been carried out: unknown, unavailable and the like. */
 const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
-/** What etcd says of a token that it does not know (any more), of one from before its users were changed, and of none. */
+/** etcd's errors for an unknown or expired token, one from before its users changed, and a missing one. */
 const STALE_TOKEN =
   /invalid auth token|revision of auth store is old|auth: revision in header is old|user name is empty/
-/** Codes of gRPC: resource exhausted, out of range. */
+/** gRPC codes: resource exhausted, out of range. */
 const NO_ROOM = 8
 const OUT_OF_RANGE = 11
-/** Codes of gRPC with a way out. */
+/** Advice for an admin, by gRPC code. */
 const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   7: etcdctl =>
     'give the user of [store] user a role that may read and write below [store] prefix ' +
@@ -36,9 +36,9 @@ const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   [NO_ROOM]: etcdctl =>
     `make room: type ${etcdctl('compact REVISION', true)}, then the same with defrag, then with alarm disarm`
 }
-/** What a member says that has no leader: it reaches too few of the others. */
+/** The error of a member that has no leader because it reaches too few of the others. */
 const NO_MAJORITY = /request timed out|no leader/
-/** What etcd, and its gateway, say of a request that has more bytes than they take. */
+/** The errors of etcd and of its gateway for a request over their size limit. */
 const TOO_LARGE = /request is too large|message larger than max/
 const FAULTS: Readonly<Record<CertificateFault, string>> = {
   name: 'its certificate is for another name: name the endpoint as its certificate does',
@@ -52,74 +52,74 @@ interface Silent {
   readonly isFull: boolean
 }
 
-/** Nobody knows whether etcd has carried the request out: no answer, or half of one, or that of a member without a leader. */
+/** The request may have been carried out: no answer, half an answer, or a member without a leader. */
 export class UnclearError extends Error {
   override readonly name = 'UnclearError'
 
   constructor(
     message: string,
-    /** Why, in a few words, where what was asked gave no answer of etcd. */
+    /** The reason in a few words, where etcd itself gave no answer. */
     readonly silence?: string
   ) {
     super(message)
   }
 }
 
-/** Nothing came back in time. */
+/** No answer in time. */
 class NoAnswerError extends UnclearError {}
 
-/** etcd has refused the request, and done nothing of it. */
+/** etcd refused the request and carried out none of it. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError'
 }
 
-/** An answer with more bytes than are read. */
+/** The answer exceeds `ANSWER_BYTES`. */
 export class TooLongError extends RefusedError {}
 
-/** A request with more bytes than etcd takes. */
+/** The request exceeds etcd's size limit. */
 export class TooLargeError extends RefusedError {}
 
-/** etcd takes nothing that needs room. */
+/** etcd's space quota is used up (NOSPACE). */
 export class NoRoomError extends RefusedError {}
 
-/** etcd does not have the revision that was asked for: not any more, or not yet. */
+/** etcd has compacted the requested revision, or has not reached it. */
 export class NoRevisionError extends RefusedError {}
 
-/** etcd does not know the token that was sent. */
+/** etcd does not know our token. */
 class StaleTokenError extends RefusedError {}
 
-/** How etcd is reached, and as whom. */
+/** The endpoints of etcd and our credentials. */
 export interface ClientOptions {
   /** https://host:port, one or more; http to an address of loopback. */
   readonly endpoints: readonly string[]
-  /** PEM: whom to trust instead of the system's authorities, and the certificate with its key that etcd asks for. */
+  /** PEM: an authority to trust instead of the system's, and our client certificate with its key. */
   readonly tls?: { readonly ca?: Buffer; readonly cert?: Buffer; readonly key?: Buffer } | undefined
-  /** A user of etcd. */
+  /** The user of etcd that we authenticate as. */
   readonly login?: { readonly user: string; readonly password: string } | undefined
-  /** How an admin asks it, for messages; default: what follows from the rest. */
+  /** The etcdctl command line for messages; default: derived from the other options. */
   readonly etcdctl?: Etcdctl
 }
 
-/** When an answer has to be there, on the clock of `performance.now`, and how long that was from the question. */
+/** The deadline of an answer on the clock of `performance.now`, and the time allowed in ms. */
 interface Limit {
   readonly ms: number
   readonly end: number
 }
 
-/** Speaks to the JSON gateway of etcd (3.4 or later). One that does not answer is left for the next one of the list. */
+/** Client of etcd's JSON gateway (3.4 or later). Skips endpoints that do not answer. */
 export class Client {
   readonly #endpoints: readonly URL[]
   readonly #login: ClientOptions['login']
   readonly #agents: { readonly 'http:': PlainAgent; readonly 'https:': TlsAgent }
-  /** How an admin asks the same etcd, for messages. */
+  /** The etcdctl command line for the same etcd, for messages. */
   readonly etcdctl: Etcdctl
-  /** What our user is let in by; undefined before the first login, and after one that failed. */
+  /** The token of our user; undefined before the first login and after a failed one. */
   #token: Promise<string> | undefined
-  /** When it came; by the clock of `performance`. */
+  /** The time of the login, on the clock of `performance`. */
   #tokenMs = 0
   #preferred = 0
 
-  /** Throws TypeError for what is no endpoint, and for one to which plain http would go over a network. */
+  /** Throws TypeError for a malformed endpoint, and for plain http to other than loopback. */
   constructor({
     endpoints,
     tls = {},
@@ -137,7 +137,7 @@ export class Client {
     }
   }
 
-  /** How many there are. */
+  /** The number of endpoints. */
   get endpoints(): number {
     return this.#endpoints.length
   }
@@ -148,8 +148,8 @@ export class Client {
   }
 
   /**
-   * Asks one endpoint. Throws RefusedError, or UnclearError when there is no whole answer within `limitMs`; both name the
-   * endpoint. The next question goes to another one then.
+   * Asks one endpoint. Throws RefusedError, or UnclearError without a whole answer within `limitMs`; both
+   * name the endpoint. After UnclearError the next request goes to another endpoint.
    */
   async ask(path: string, question: JsonObject, limitMs: number, signal?: AbortSignal): Promise<JsonObject> {
     const { endpoint, leave } = this.#chosen()
@@ -165,9 +165,10 @@ export class Client {
   }
 
   /**
-   * As `ask`, for what may be carried out more than once: while there is no answer, each other endpoint is asked beside
-   * those before, at once where these have failed, and the first one again, and the first answer counts. What comes to a member while etcd has no leader gets none, and one that is cut off
-   * says nothing. A refusal ends that; it counts where all that were asked have refused, and is Unclear otherwise.
+   * Like `ask`, for idempotent requests: every `HEDGE_MS` without an answer, and at once after a failure,
+   * asks the next endpoint too, in the end the first again. The first answer wins. A member without a leader
+   * does not answer. A refusal ends the tries; it is thrown if all that were asked refused, otherwise
+   * UnclearError.
    */
   hedged(path: string, question: JsonObject, limitMs: number): Promise<JsonObject> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
@@ -195,10 +196,10 @@ export class Client {
               clearInterval(again)
             }
             if (++failed < asked) return
-            // Nobody has answered so far: the next one is not waited for.
+            // All endpoints so far have failed: try the next without a pause.
             if (!refusal && asked < this.#endpoints.length) return one()
             if (!refusal && this.#preferred === first) this.#preferred += asked
-            // What one has refused, one that gave no answer may have done.
+            // An endpoint that gave no answer may have carried the request out, though another refused it.
             reject(refusal && unclear ? new UnclearError(reasonOf(refusal)) : (refusal ?? unclear))
           }
         )
@@ -211,8 +212,8 @@ export class Client {
   }
 
   /**
-   * Asks one endpoint for an answer that goes on, and gives its parts. Throws UnclearError when it cannot be had, and when it
-   * breaks; then the next question goes to another endpoint.
+   * Asks one endpoint for a streamed answer and yields its parts. Throws UnclearError if the stream cannot be
+   * opened or breaks; the next request then goes to another endpoint.
    */
   async *stream(path: string, question: JsonObject, signal: AbortSignal): AsyncGenerator<JsonObject> {
     const { endpoint, leave } = this.#chosen()
@@ -236,8 +237,8 @@ export class Client {
   }
 
   /**
-   * The endpoints that do not answer within `limitMs`, each asked alone and all at once, and why. A member without a
-   * leader answers. `isFull`: it answers, and has no room.
+   * Returns the endpoints that do not answer within `limitMs`, with the reason. All are asked at once. A
+   * member without a leader answers. `isFull`: it answers, but its space quota is used up.
    */
   async silent(limitMs: number): Promise<readonly Silent[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
@@ -250,7 +251,7 @@ export class Client {
               { endpoint: endpoint.origin, reason: WAYS_OUT[NO_ROOM]?.(this.etcdctl) ?? '', isFull: true }
             ]
         } catch (error) {
-          // Who refuses has answered.
+          // A refusal is an answer.
           if (error instanceof UnclearError && error.silence !== undefined)
             return [{ endpoint: endpoint.origin, reason: error.silence, isFull: false }]
         }
@@ -260,7 +261,7 @@ export class Client {
     return found.flat()
   }
 
-  /** The endpoint to ask, and how to go on with the next one: once, however many questions it leaves without an answer. */
+  /** Returns the current endpoint, and `leave`, which moves on once, however many requests failed. */
   #chosen() {
     const at = this.#preferred
     return {
@@ -276,8 +277,8 @@ export class Client {
   }
 
   /**
-   * Asks with a token, and once more with a new one where etcd does not take it: it has done nothing then. A token that gets no answer
-   * is not used again: one from before etcd was restored waits for a raft index that is far ahead.
+   * Sends a request with a token, once more with a new one if etcd rejects it (then nothing was done). Drops
+   * a token whose request gets no answer: one from before a restore of etcd waits for a raft index far ahead.
    */
   async #asUser<R>(
     endpoint: URL,
@@ -292,22 +293,22 @@ export class Client {
       return await ask(await token)
     } catch (error) {
       const isStale = error instanceof StaleTokenError
-      // A login that took most of the time is no reason for another one: nothing would ever come to an answer.
+      // A login that used up most of the time keeps its token: repeated logins would leave none.
       const isMute = error instanceof NoAnswerError && this.#tokenMs < limit.end - limit.ms
-      // Another request may have got a new one by now.
+      // Another request may have replaced the token already.
       if ((isStale || isMute) && this.#token === token) this.#token = undefined
       if (!isStale || isLast) throw error
       return this.#asUser(endpoint, limit, ask, true)
     }
   }
 
-  /** A token of our user. What fails is not kept. */
+  /** Logs in and returns the token. A failure is not cached. */
   async #logIn(endpoint: URL, limit: Limit): Promise<string> {
     const { user: name = '', password = '' } = this.#login ?? {}
     try {
       const url = new URL('/v3/auth/authenticate', endpoint)
       const { token } = await this.#post(url, { name, password }, limit)
-      // It becomes a header: nothing else may stand in it.
+      // The token becomes a header value, so its characters are restricted.
       if (typeof token !== 'string' || !/^[\x21-\x7e]{1,8192}$/.test(token))
         throw new RefusedError(`etcd at ${endpoint.origin}: its answer to a login has no token`)
       this.#tokenMs = performance.now()
@@ -316,14 +317,15 @@ export class Client {
       this.#token = undefined
       if (error instanceof RefusedError)
         throw new RefusedError(
-          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and password_file, whether etcd ` +
-            `knows that user (${this.etcdctl('user list', true)}), and whether it asks for users (${this.etcdctl('auth enable', true)})`
+          `${error.message}: user ${JSON.stringify(name)} is not let in; look at [store] user and ` +
+            `password_file, whether etcd knows that user (${this.etcdctl('user list', true)}), and whether ` +
+            `it asks for users (${this.etcdctl('auth enable', true)})`
         )
       throw error
     }
   }
 
-  /** An answer that goes on, on a connection of its own. */
+  /** Opens a streamed answer on a connection of its own. */
   #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const asked = this.#send(url, question, token, signal)
@@ -384,7 +386,7 @@ export class Client {
         () => {
           reject(this.#unanswered(from, ms))
           asked.destroy()
-          // A login before it may have taken all of the time.
+          // An earlier login may have used up the time.
         },
         Math.max(1, end - performance.now())
       )
@@ -399,7 +401,7 @@ export class Client {
   }
 }
 
-/** Plain http tells passwords, tokens and every object to whoever is in between, and lets them answer for etcd. */
+/** Plain http would expose passwords, tokens and objects, and anybody in between could answer for etcd. */
 function endpointOf(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined
   const isOne =
@@ -414,7 +416,8 @@ function endpointOf(text: string): URL {
     )
   if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
     throw new TypeError(
-      `${url.origin} would be reached by plain http over a network: use https, or http with 127.0.0.1 or [::1]`
+      `${url.origin} would be reached by plain http over a network: ` +
+        'use https, or http with 127.0.0.1 or [::1]'
     )
   return url
 }
@@ -469,11 +472,11 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
   const json = parsed(body)
   if (answer.statusCode === 200 && isObject(json)) return json
   const { error, code } = isObject(json) ? json : {}
-  // Where etcd knows users and asks for certificates, its gateway takes none that has a common name.
+  // If etcd has users and asks for certificates, its gateway refuses certificates with a common name.
   if (answer.statusCode === 400 && body.startsWith('CommonName'))
     throw new RefusedError(
-      `${from}: it knows users, and takes no certificate with a common name beside them: have the one of [store] cert issued ` +
-        'without CN'
+      `${from}: it knows users, and takes no certificate with a common name beside them: ` +
+        'have the one of [store] cert issued without CN'
     )
   if (typeof error !== 'string' || typeof code !== 'number') {
     const reason = `what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`

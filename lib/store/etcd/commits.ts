@@ -13,21 +13,21 @@ interface CommitsOptions {
   readonly client: Client
   readonly keys: Keys
   readonly writer: Writer
-  /** How long a commit asks again while etcd does not answer. */
+  /** A commit is retried for this long while etcd does not answer. */
   readonly patienceMs: number
-  /** Called when another one has written, or is about to; gives what a commit then fails with. */
+  /** Called when another controller has written, or is about to; returns the error of the commit. */
   readonly overtaken: () => Promise<Error>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-/** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
+/** Some room below etcd's defaults: 128 operations in a transaction, 1.5 MiB in a request. */
 const MOST_WRITES = 100
 const MOST_BYTES = 1024 * 1024
-/** How long a try may take, with all members that are asked in it. */
+/** Time limit of a try, all hedged requests included. */
 const LIMIT_MS = 2000
 const PAUSE_MS = 50
 const RETRY_MS = { first: 100, longest: 2000 }
-/** How long a stop may carry out a large change; the daemon has 10 s in all to stop. */
+/** Time limit of a large change during a stop; the daemon has 10 s in all. */
 const CLOSE_MS = 5000
 
 const byteLength = ({ type, name, text = '' }: Write) =>
@@ -35,21 +35,21 @@ const byteLength = ({ type, name, text = '' }: Write) =>
 const bytesOf = (writes: readonly Write[]) => writes.reduce((sum, write) => sum + byteLength(write), 0)
 
 interface Unclear {
-  /** What the head holds if it was carried out, and once it is taken back. */
+  /** The head if the commit was carried out, and the head after it was taken back. */
   readonly to: string
   readonly settled: string
   back(): readonly JsonObject[]
 }
 
 /**
- * The commits of who writes. A change is one transaction that compares two keys: the writer's, so that who lost the right commits
- * nothing, and the head, which every commit moves on, so that a transaction that is sent again is carried out once.
+ * Commits as the leader. A change is one transaction that compares two keys: the leader's, so that a former
+ * leader commits nothing, and the head, which each commit advances, so that retries take effect once.
  */
 export class Commits {
   readonly #finishing: Background
-  /** What the head holds after our last commit. */
+  /** The value of the head after our last commit. */
   #head: string | undefined
-  /** A commit of which nobody knows whether it was carried out: told as failed, so it has to be taken back. */
+  /** A commit that was reported as failed but may have been carried out, so it has to be taken back. */
   #unclear: Unclear | undefined
   #intent: Intent | undefined
   #staged = 0
@@ -66,66 +66,65 @@ export class Commits {
     })
   }
 
-  /** Whether changes are taken. */
   get isOpen(): boolean {
     return this.#isOpen
   }
 
-  /** The number of our last commit, or of the last one that was there when we began. */
+  /** The number of our last commit, or of the last one before we began. */
   get number(): number {
     return commitsIn(this.#head)
   }
 
-  /** Why a large change that is committed is not carried out yet, '' when there is none. */
+  /** The reason why a committed large change is not carried out yet; '' if there is none. */
   get problem(): string {
     return this.#finishing.problem
   }
 
-  /** Begins, by the right to write of this revision, where what is stored is known. */
+  /** Begins with this fencing token, once `stored` is known. */
   async begin(revision: string, stored: Unfinished | undefined): Promise<void> {
     const { head, intent, abandoned = [] } = stored ?? {}
     this.#head = head
     this.#unclear = undefined
     this.#intent = intent
     this.#isOpen = true
-    // The head moves on, so that an earlier writer that gets its right back knows of this one, whatever it writes.
+    // Advancing the head tells a former leader that regains its lease that it was superseded.
     await this.#advance(revision, [], () => [])
     for (const id of abandoned) await this.#fenced([removeAll(this.o.keys.stagedBy(id))], revision)
     if (intent) this.#finishing.wake()
   }
 
-  /** Takes no more changes, as another one writes, or may: what is not carried out that one carries out. */
+  /** Stops commits because another controller leads, or may: it finishes what is unfinished. */
   end(): void {
     this.#isOpen = false
     this.o.writer.since.delete(this.o.keys.head)
     this.#intent = undefined
   }
 
-  /** Takes no more changes, as svcd ends. A large change has so long from now on to be carried out. */
+  /** Stops commits for shutdown. A large change has `CLOSE_MS` left. */
   stop(): void {
     this.#isOpen = false
     this.#closeBy = performance.now() + CLOSE_MS
   }
 
-  /** Carries out what can be carried out in time; after `stop`. */
+  /** Finishes what can be finished in time; call after `stop`. */
   async close(): Promise<void> {
     this.#isOpen = false
     if (this.#intent) await this.#finishing.run().catch(() => undefined)
     await this.#finishing.close()
   }
 
-  /** Resolves when nothing of an earlier right to write is being carried out any more. */
+  /** Resolves when no work of an earlier leadership is under way. */
   settled(): Promise<void> {
     return this.#finishing.settled()
   }
 
-  /** Commits the writes as one. Throws Error where that failed: they are taken back then, at once or before the next commit. */
+  /** Commits the writes atomically. Throws Error on failure; they are taken back before the next commit. */
   async commit(writes: readonly Revertible[]): Promise<void> {
     const revision = await this.#ready()
     if (
       writes.length <= MOST_WRITES &&
       bytesOf(writes) <= MOST_BYTES &&
-      // What takes it back has to be one transaction too.
+      // Taking it back has to fit into one transaction too.
       bytesOf(writes.map(({ type, name, textBefore }) => ({ type, name, text: textBefore }))) <= MOST_BYTES
     )
       await this.#advance(revision, writes.map(this.#operation), () =>
@@ -135,8 +134,8 @@ export class Commits {
   }
 
   /**
-   * A transaction that compares the right to write of this revision too, sent again while etcd gives no clear answer. Throws
-   * UnclearError where it may have been carried out, or may yet be.
+   * Runs a transaction that also compares the fencing token, and retries it while etcd gives no clear answer.
+   * Throws UnclearError if it may have been carried out, or may still be.
    */
   write(
     revision: string,
@@ -148,13 +147,13 @@ export class Commits {
     return this.#patiently(() => this.#once(revision, conditions, operations, otherwise), patienceMs)
   }
 
-  /** The right to write of this revision was found lost. */
+  /** Reports the leadership with this fencing token as lost. */
   lost(revision: string): never {
     this.o.writer.lost(revision)
     throw new Error(`etcd at ${this.o.client.where}: the right to write was lost, and is asked for again`)
   }
 
-  /** Throws Error where memory is not what is stored: another one has written since we could, or etcd was restored. */
+  /** Throws Error if memory differs from the store: another controller wrote, or etcd was restored. */
   async assertHead(revision: string): Promise<void> {
     if (!this.#isOpen) return
     const { succeeded, found } = await this.#once(revision, [], [get(this.o.keys.head)])
@@ -165,7 +164,7 @@ export class Commits {
   readonly #operation = ({ type, name, text }: Write): JsonObject =>
     text === undefined ? remove(this.o.keys.object(type, name)) : put(this.o.keys.object(type, name), text)
 
-  /** Takes back what is unclear, and finishes what is unfinished: nothing is written over either. Gives the writer's revision. */
+  /** Takes back an unclear commit and finishes a large one. Returns the fencing token. */
   async #ready(): Promise<string> {
     const { revision } = this.o.writer
     if (this.#unclear) await this.#settle(revision)
@@ -173,10 +172,10 @@ export class Commits {
     return revision
   }
 
-  /** Stages the writes, a part at a time; the last key, the intent, commits them. The objects' keys follow. */
+  /** Stages the writes in parts; the last key, the intent, commits them. The objects' keys follow. */
   async #commitIntent(revision: string, writes: readonly Revertible[]): Promise<void> {
     const { intent } = this.o.keys
-    // Never used twice: a request that etcd gets late does nothing to a later change.
+    // Never reused, so that a delayed request cannot affect a later change.
     const id = `${revision}-${++this.#staged}`
     const unstage = removeAll(this.o.keys.stagedBy(id))
     try {
@@ -190,13 +189,13 @@ export class Commits {
     }
     const change = { id, writes }
     await this.#advance(revision, [put(intent, intentText(change))], () => [remove(intent), unstage])
-    // Another one may have got the right before the answer came: that one has finished it.
+    // Another controller may have taken over before the answer came, and finished the change.
     if (!this.#isOpen) return
     this.#intent = change
     this.#finishing.wake()
   }
 
-  /** Operations in parts that etcd takes as one transaction each. Throws Error for an object that it does not take at all. */
+  /** Yields operations in parts of one transaction each. Throws Error for an object over etcd's limit. */
   *#parts(
     writes: readonly Write[],
     operation: (write: Write) => JsonObject,
@@ -222,33 +221,33 @@ export class Commits {
     if (last) yield last
   }
 
-  /** Brings the objects' keys up to the intent, then removes it and all that is staged. */
+  /** Brings the objects' keys up to the intent, then removes it and the staged writes. */
   async #finish(): Promise<void> {
     const change = this.#intent
     if (!change) return
     const { intent } = this.o.keys
     const last = [remove(intent), removeAll(this.o.keys.stagedBy(change.id))]
-    // A part that etcd gets late, when the intent is gone, must not bring old texts back.
+    // A delayed part must not bring back old texts after the intent is gone.
     const isDue = holds(intent, intentText(change))
     const { revision } = this.o.writer
     for (const part of this.#parts(change.writes, this.#operation, last)) {
       if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
       const { succeeded, found } = await this.write(revision, [isDue], part, [get(intent)])
       if (succeeded) continue
-      // The last part was carried out when it was sent before, or another writer has carried all of them out.
+      // An earlier try carried out the last part, or another leader finished the change.
       if (found[0] === undefined) break
       this.lost(revision)
     }
     if (this.#intent === change) this.#intent = undefined
   }
 
-  /** Carries operations out that may be carried out twice, while the right to write is ours. */
+  /** Runs idempotent operations, fenced by the token. */
   async #fenced(operations: readonly JsonObject[], revision: string): Promise<void> {
     const { succeeded } = await this.write(revision, [], operations, [])
     if (!succeeded) this.lost(revision)
   }
 
-  /** One try of a transaction that compares who may write. */
+  /** One try of a transaction that compares the fencing token. */
   #once(
     revision: string,
     conditions: readonly JsonObject[],
@@ -259,7 +258,7 @@ export class Commits {
     return transact(this.o.client, compare, operations, otherwise, LIMIT_MS)
   }
 
-  /** Moves the head on, with the operations. When nobody knows whether that was done, `back` is noted. */
+  /** Advances the head together with the operations. If the outcome is unclear, notes how to undo them. */
   async #advance(
     revision: string,
     operations: readonly JsonObject[],
@@ -276,7 +275,7 @@ export class Commits {
     this.#head = to
   }
 
-  /** From one head to another. Throws UnclearError where it may have been done, or may yet be. */
+  /** Moves the head. Throws UnclearError if that was or may still be carried out. */
   async #move(
     revision: string,
     from: string | undefined,
@@ -287,12 +286,12 @@ export class Commits {
     const moved = [...operations, put(head, to)]
     const outcome = await this.write(revision, [holds(head, from)], moved, [get(head)])
     const [there] = outcome.found
-    // It was done when it was sent before, and the answer was lost.
+    // An earlier try was carried out, but its answer was lost.
     if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
     if (this.#isOpen) this.o.writer.since.set(head, there?.modified ?? outcome.revision)
   }
 
-  /** Asks again while etcd gives no clear answer. After one such, a refusal says nothing of what was sent before it. */
+  /** Retries while the answer is unclear. A refusal after that says nothing about the earlier tries. */
   async #patiently<R>(ask: () => Promise<R>, patienceMs: number): Promise<R> {
     let unclear: UnclearError | undefined
     for (const giveUp = performance.now() + patienceMs; ; await sleep(PAUSE_MS)) {
@@ -306,7 +305,7 @@ export class Commits {
     }
   }
 
-  /** Takes a commit back that was told as failed, if it was carried out; if not, moves the head on, so that it never will be. */
+  /** Takes back a commit reported as failed; if it was not carried out, makes sure that it never will be. */
   async #settle(revision: string): Promise<void> {
     const { to, settled, back } = this.#unclear as Unclear
     const head = await this.#headNow()

@@ -10,34 +10,34 @@ import { granted, isKept, revoke } from './writer.js'
 interface ControllersOptions {
   readonly client: Client
   readonly keys: Keys
-  /** How long a controller that is gone is still listed. */
+  /** Time to live of a controller's entry. */
   readonly ttlSeconds: number
   readonly self: Controller
-  /** The clock that the others are told, milliseconds since 1970. */
+  /** The clock that is reported to the others, milliseconds since 1970. */
   readonly now: () => number
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-/** A site has a handful. */
+/** A site has few controllers. */
 const MOST = { bytes: 1024 * 1024, ms: 5000 }
 const TEXT = /^[^\x00-\x1f\x7f]{0,1000}$/
-/** What a controller tells of its ini: ten so far, and a later release may tell more. */
+/** A controller reports ten digests of its ini; a later release may report more. */
 const MOST_DIGESTS = 20
 const DIGEST = /^[0-9a-f]{16}$/
-/** So often the others are told what time it is here, and look. */
+/** Interval at which the own clock is reported and the others are listed. */
 const CLOCK_MS = 5000
 const LOOK_MS = 1000
-/** The measured difference of a clock varies with the time that an answer takes: that is no news. */
+/** Changes of a clock's difference below this are measuring noise. */
 const NO_NEWS_MS = 2000
 
-/** The controllers that are there: each one says so in a key that goes with a lease of its own. */
+/** The live controllers: each registers itself in a key with a lease of its own. */
 export class Controllers {
   #lease = ''
   #others: readonly Controller[] | undefined
   #namesake = ''
-  /** When the time was told, in milliseconds that only grow. */
+  /** The last report of our clock, on the clock of `performance`. */
   #toldMs = 0
-  /** At which revision each other key was heard, and how far its clock is ahead. */
+  /** Last modification of each controller's key, and how far its clock is ahead. */
   #heard = new Map<string, { readonly modified: string; readonly aheadMs: number | undefined }>()
   readonly #telling: Background
 
@@ -50,12 +50,12 @@ export class Controllers {
     this.#telling.wake()
   }
 
-  /** Those beside this one, as they were a moment ago, in natural order; undefined until they are known. */
+  /** The other controllers as of a moment ago, in natural order; undefined until listed. */
   get others(): readonly Controller[] | undefined {
     return this.#others
   }
 
-  /** Which other one has the name of this one, in a sentence with the way out; '' where none has. */
+  /** Describes the controller with the same name as this one, and what to do; '' if there is none. */
   get namesake(): string {
     return this.#namesake
   }
@@ -73,7 +73,7 @@ export class Controllers {
     const { client, keys, ttlSeconds, self } = this.options
     if (this.#lease === '' || !(await isKept(client, this.#lease, this.#limitMs))) {
       this.#lease = ''
-      // One that is not used ends by itself.
+      // If unused, this lease expires by itself.
       const lease = await granted(client, ttlSeconds, this.#limitMs)
       await this.#say(lease)
       this.#lease = lease
@@ -81,14 +81,14 @@ export class Controllers {
     // While etcd has no room, the others are listed all the same.
     else if (performance.now() - this.#toldMs > CLOCK_MS) await this.#say(this.#lease).catch(() => undefined)
     const { pairs } = await list(client, keys.controllers, MOST, signal)
-    // What this one said before its last start is still there for a moment.
+    // The key of our last run expires a moment later.
     const others = this.#hear(pairs.filter(({ lease }) => lease !== this.#lease))
     this.#others = others
       .filter(({ name }) => name !== self.name)
       .sort((a, b) => compareNames(a.name, b.name))
     this.#tellOfNamesake(
       others.find(
-        // Machines that were cloned may have one host name.
+        // Cloned machines may have the same host name.
         ({ name, host, address, port }) =>
           name === self.name && (host !== self.host || address !== self.address || port !== self.port)
       )
@@ -102,7 +102,7 @@ export class Controllers {
     await transact(client, [], [said], [], this.#limitMs)
   }
 
-  /** Takes what the others say. Of clocks it counts what was told since the last look: what the first one finds may be old. */
+  /** Parses the keys. A clock counts only if reported since the last look, as older reports are stale. */
   #hear(pairs: readonly Pair[]): Controller[] {
     const nowMs = this.options.now()
     const before = this.#heard
@@ -120,21 +120,21 @@ export class Controllers {
 
   #tellOfNamesake(namesake: Controller | undefined): void {
     const told = namesake
-      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ${this.options.self.name} too: ` +
-        'give each its own, [controller] name'
+      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ` +
+        `${this.options.self.name} too: give each its own, [controller] name`
       : ''
     if (told !== '' && told !== this.#namesake) this.options.log('warn', told)
     this.#namesake = told
   }
 }
 
-/** The controllers that are there; what is told of their clocks is up to CLOCK_MS old. `now`: milliseconds since 1970. */
+/** Lists the live controllers; clocks are up to CLOCK_MS old. `now`: milliseconds since 1970. */
 export async function controllersAt(client: Client, keys: Keys, now: number): Promise<Controller[]> {
   const { pairs } = await list(client, keys.controllers, MOST)
   return pairs.flatMap(pair => controllerIn(pair, now))
 }
 
-/** None where it is not known. */
+/** Nothing if unknown. */
 const aheadIn = (ms: unknown) => (Number.isFinite(ms) ? { aheadMs: Number(ms) } : {})
 
 function controllerIn({ value }: Pair, nowMs: number): Controller[] {
@@ -145,7 +145,7 @@ function controllerIn({ value }: Pair, nowMs: number): Controller[] {
   return isOne ? [{ name, host, address, port: Number(port), ini, ...told }] : []
 }
 
-/** None where they are not what a controller tells. */
+/** Nothing if malformed. */
 function digestsIn(said: unknown): Pick<Controller, 'digests'> {
   const told = isObject(said) ? Object.entries(said) : []
   const digests = told.filter(

@@ -1,7 +1,7 @@
-/** The command by which an admin asks etcd. `asRoot`: it is for root of etcd alone, where etcd has users. */
+/** Builds a command line of etcdctl. `asRoot`: the command needs etcd's root user, if etcd has users. */
 export type Etcdctl = (words: string, asRoot?: boolean) => string
 
-/** What the command needs of the ini: paths of files, '' or undefined for what is not given. */
+/** The options taken from the ini: paths of files, '' or undefined if unset. */
 interface Reached {
   readonly endpoints: readonly string[]
   readonly ca?: string
@@ -10,7 +10,7 @@ interface Reached {
   readonly user?: string | undefined
 }
 
-/** Makes commands that work for the etcd that is in use: without its endpoints, its authority and a user, etcdctl asks another one, or is refused. */
+/** Adds endpoints, authority and user, without which etcdctl would ask another etcd or be refused. */
 export const etcdctlFor =
   ({ endpoints, ca = '', cert = '', key = '', user = '' }: Reached): Etcdctl =>
   (words, asRoot = false) =>

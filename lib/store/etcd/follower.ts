@@ -15,14 +15,14 @@ import { type Moment, watching } from './watch.js'
 import { granted, type Holder, holderIn, revoke } from './writer.js'
 
 /**
- * Makes of what happens to the keys of a store what it commits: a small change is one transaction on the keys of objects, a
- * large one counts from its intent on, with the writes that were staged before.
+ * Turns changes of keys into commits: a small change is one transaction on the keys of objects; a large one
+ * counts from its intent on, with the writes staged before.
  */
 class Replica {
-  /** The writes of changes that wait for their intent, by their mark. */
+  /** Staged writes without an intent so far, by the id of their change. */
   readonly #staged = new Map<string, Map<string, Write>>()
 
-  /** `staged`: the keys below `Keys.staged` as they are when it begins, with their texts. */
+  /** `staged`: the keys below `Keys.staged` at the start, with their texts. */
   constructor(
     private readonly keys: Keys,
     staged: Iterable<readonly [string, Buffer]>
@@ -30,7 +30,7 @@ class Replica {
     for (const [key, value] of staged) this.#stage(key, value)
   }
 
-  /** What a moment commits, at most one write for an object. Throws Error for keys that no svcd of this version writes. */
+  /** Returns the writes of a transaction, at most one per object. Throws Error for unknown kinds of keys. */
   take(moment: Moment): Write[] {
     const { objects, staged, intent } = this.keys
     const writes: Write[] = []
@@ -60,7 +60,7 @@ class Replica {
   }
 }
 
-/** Who is told. */
+/** The listener of a follower. */
 export type Told = Pick<Followed, 'changed' | 'reload'>
 
 interface FollowerOptions {
@@ -68,47 +68,47 @@ interface FollowerOptions {
   readonly keys: Keys
   readonly followed: Told
   readonly records: Pick<AllRecords, 'loading' | 'hear'>
-  /** Called again and again while nobody has the right to write, and nothing is missing here. */
+  /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly free?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 const PAUSE_MS = { first: 100, longest: 10_000 }
-/** So often it is asked whether all that is committed was told. */
+/** Interval at which the follower checks whether it is up to date. */
 const LOOK_MS = 500
 const LOOK_LIMIT_MS = 2000
-/** A lease that is given back at once. */
+/** Time to live of the probe lease, which is revoked at once. */
 const PROBE_SECONDS = 5
-/** What was committed so long ago and not told yet was lost with a connection. */
+/** A commit that the watch has not delivered for this long was lost with its connection. */
 const SILENT_MS = 2000
-/** What is waited for comes sooner from a member that is there. */
+/** A healthy member delivers an awaited revision within this time. */
 const SOON_MS = 500
 const SILENT = 'the watch tells nothing more'
 
-/** etcd has another history than the one that was followed: it was restored, or another one answers. All has to be read anew. */
+/** etcd was restored, or another one answers: its history differs, so that everything has to be reread. */
 class OtherHistoryError extends Error {}
 
-/** Follows what others commit: each commit whole, in order, once, whatever happens to connections and members of etcd. */
+/** Replicates the commits of others: each whole, in order and once, despite lost connections and members. */
 export class Follower {
   #replica: Replica | undefined
-  /** All up to this revision was told. */
+  /** Everything up to this revision was delivered. */
   #revision = '0'
-  /** What the head held then. */
+  /** The value of the head at that revision. */
   #head: string | undefined
-  /** When these keys were last written at that revision, and with what: the head, the right to write, and one that was told last. */
+  /** `writtenAs` of some keys at that revision: head, leadership, and the key delivered last. */
   #known: ReadonlyMap<string, string> = new Map()
-  /** When it was last known that nothing was left to tell; by the clock of `performance`. */
+  /** The last time at which nothing was missing; on the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
-  /** Something is read or told right now, which takes as long as it is large. */
+  /** A reload or change is being delivered, which may take long. */
   #isTelling = false
   #problem = ''
-  /** The create revision of the right to write; '' where nobody has it, undefined where that is not known yet. */
+  /** Create revision of the leadership key: '' without a leader, undefined while unknown. */
   #right: string | undefined
   #holder: Holder | undefined
   #gone = new AbortController()
   #pulse = new Pulse()
-  /** etcd had no room when it was last asked: it takes no signs of life then, and gives no rights. */
+  /** etcd had no room at the last request: it then takes no heartbeats and grants no leases. */
   #isFull = false
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
@@ -118,35 +118,34 @@ export class Follower {
 
   constructor(private readonly o: FollowerOptions) {}
 
-  /** Begins with what was read, otherwise reads it; nothing between that and what is told is left out. */
+  /** Starts from `stored`, or reads it first; no change in between is missed. */
   start(stored?: StoredKeys): void {
     if (stored) this.#begin(stored)
     this.#running = this.#run()
     this.#looking.wake()
   }
 
-  /** The number of the last commit that is known here. */
+  /** The number of the last commit known here. */
   get commits(): number {
     return commitsIn(this.#head)
   }
 
-  /** The revision of etcd that is known here. */
   get revision(): string {
     return this.#revision
   }
 
-  /** Who has the right to write, and a signal that is aborted when that one has it no more; undefined where nobody is known to. */
+  /** The leader, with a signal that is aborted when its leadership ends; undefined if unknown. */
   get holder(): (Holder & Pick<Reached, 'right' | 'gone'>) | undefined {
     if (!this.#holder || this.#right === undefined) return undefined
     return { ...this.#holder, right: this.#right, gone: this.#gone.signal }
   }
 
-  /** Whether nobody has the right to write, as far as is known. */
+  /** Whether there is no leader, as far as known. */
   get isFree(): boolean {
     return this.#right === ''
   }
 
-  /** How long ago it was last known that nothing is missing here, in ms. */
+  /** Time since this controller was last up to date, in ms. */
   get lagMs(): number {
     return performance.now() - this.#freshMs
   }
@@ -156,8 +155,9 @@ export class Follower {
   }
 
   /**
-   * Resolves once all up to that revision was told, of what etcd holds now: one that was restored comes to a revision again. A watch that
-   * does not tell it soon is begun anew: its member may be gone. Throws OtherHistoryError, and what a question to etcd throws.
+   * Resolves once everything up to `revision` was delivered, of etcd's current history: a restored etcd
+   * reaches a revision twice. Restarts a slow watch, as its member may be gone. Throws OtherHistoryError, and
+   * the errors of a request to etcd.
    */
   async reached(revision: string): Promise<void> {
     const wanted = BigInt(revision)
@@ -174,7 +174,7 @@ export class Follower {
     if (!this.#replica) throw new Error(this.problem)
   }
 
-  /** What is told under way is told to its end. */
+  /** Finishes a delivery under way. */
   async close(): Promise<void> {
     this.#closing.abort()
     this.#gone.abort()
@@ -191,8 +191,8 @@ export class Follower {
   }
 
   /**
-   * The head and the right to write as they are now. Throws OtherHistoryError where etcd did not hold, at the revision that is known
-   * here, what is known here.
+   * Returns the current head and leadership. Throws OtherHistoryError if etcd, at the revision known here,
+   * did not hold what is known here.
    */
   async #pairs(): Promise<readonly (Pair | undefined)[]> {
     const { client, keys } = this.o
@@ -202,8 +202,8 @@ export class Follower {
     const then = known.map(([key]) => get(key, revision))
     const strange = (what: string) =>
       new OtherHistoryError(
-        `etcd at ${client.where}: ${what} at revision ${revision}, of which this svcd knows: it was restored or compacted, or ` +
-          'answers for another one; everything is read anew'
+        `etcd at ${client.where}: ${what} at revision ${revision}, of which this svcd knows: it was ` +
+          'restored or compacted, or answers for another one; everything is read anew'
       )
     const { found } = await transact(client, [], [...now, ...then], [], LOOK_LIMIT_MS).catch(error => {
       throw error instanceof NoRevisionError ? strange('it does not know what was') : error
@@ -223,7 +223,7 @@ export class Follower {
         await this.#follow(this.#watch.signal)
       } catch (error) {
         if (signal.aborted) return
-        // What cannot be told as it comes is read as a whole.
+        // Changes that cannot be delivered one by one are read as a whole.
         const isOther = error instanceof OtherHistoryError
         const isUntold = isOther || !(error instanceof UnclearError || this.#watch.signal.aborted)
         if (isUntold) this.#replica = undefined
@@ -231,7 +231,7 @@ export class Follower {
         if (this.#problem === '' || isOther)
           this.o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
-        // Two clusters behind the endpoints would have it read without end.
+        // Backs off: two clusters behind the endpoints would cause endless reloads.
         pauseMs =
           isOther || (isUntold && this.#revision === before)
             ? Math.min(2 * pauseMs, PAUSE_MS.longest)
@@ -301,11 +301,11 @@ export class Follower {
     this.#holder = text === undefined ? undefined : holderIn(text)
     this.#gone.abort()
     this.#gone = new AbortController()
-    // Each request that is handed on listens.
+    // Each forwarded request adds a listener.
     setMaxListeners(0, this.#gone.signal)
   }
 
-  /** Ends the right to write of who gives no sign of life, unless that one gives one before this comes to its turn in etcd. */
+  /** Ends the leadership of a leader without heartbeats, unless one reaches etcd before this transaction. */
   async #free(writer: Pair, head: Pair | undefined): Promise<void> {
     const { client, keys, log } = this.o
     const wasFull = this.#isFull
@@ -317,7 +317,7 @@ export class Follower {
     if (lease === undefined) return
     try {
       if (wasFull) {
-        // Signs can be given again from now on.
+        // Heartbeats are possible again from now on.
         this.#pulse = new Pulse()
         return
       }
@@ -334,7 +334,7 @@ export class Follower {
     this.#looking.wake()
   }
 
-  /** Notices a watch that tells nothing more: a connection may be gone without a word. */
+  /** Detects a watch that no longer delivers: its connection may have vanished silently. */
   async #look(): Promise<void> {
     const asked = performance.now()
     const replica = this.#replica
@@ -347,7 +347,7 @@ export class Follower {
     })
     this.#heldBy(writer?.created ?? '', writer?.value.toString())
     const isSilent = this.#pulse.isSilent(
-      // What it commits is a sign of life too.
+      // A commit counts as a heartbeat.
       writer && `${writer.modified} ${head?.modified}`,
       this.#holder?.ttlMs,
       asked,

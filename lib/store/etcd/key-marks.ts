@@ -3,10 +3,10 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isObject, type JsonObject } from '../../json.js'
 
-/** The files of a state directory that all controllers must have alike: tokens, secrets and passwords hang on them. */
+/** Key files that all controllers must share: tokens, secrets and passwords depend on them. */
 const NAMES = ['secret.key', 'token.key'] as const
 
-/** A mark for each key that is there; nobody can guess a key of 32 random bytes by it. */
+/** Returns a fingerprint per existing key; 32 random bytes cannot be guessed from it. */
 export async function marksIn(state: string): Promise<Record<string, string>> {
   const marks: Record<string, string> = {}
   for (const name of NAMES) {
@@ -22,7 +22,7 @@ export async function marksIn(state: string): Promise<Record<string, string>> {
 const markOf = (name: string, key: Buffer) =>
   createHash('sha256').update(`svcd ${name} `).update(key).digest('hex')
 
-/** Which of these files are the keys that the marks are of, and which are other ones; those of which there is no mark are neither. */
+/** Compares files with the fingerprints; those without a fingerprint are in neither list. */
 export function compared(
   files: ReadonlyMap<string, Buffer>,
   kept: string | undefined
@@ -35,8 +35,8 @@ export function compared(
 }
 
 /**
- * Throws Error, with what to copy from where, for keys that are not those of `kept`, or are not there; without `kept` only for
- * those that are not there while another one writes. `removal` is the command that removes `kept` from etcd.
+ * Throws Error, with what to copy, for keys that differ from `kept` or are missing; without `kept` only for
+ * missing ones while another controller leads. `removal`: the command that removes `kept` from etcd.
  */
 export async function refuseOtherKeys(
   state: string,
@@ -55,8 +55,9 @@ export async function refuseOtherKeys(
     ...other.map(name => `${join(state, name)} is not the one of the svcd that wrote last`)
   ]
   throw new Error(
-    `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key and admin-password from the ` +
-      'state directory of a controller that wrote to this etcd, mode 0600 (svcd join HOST does that)' +
+    `${isWritten ? 'another svcd writes, and ' : ''}${wrong.join(', and ')}: copy secret.key, token.key ` +
+      'and admin-password from the state directory of a controller that wrote to this etcd, mode 0600 ' +
+      '(svcd join HOST does that)' +
       (isWritten ? '' : `; to begin with other keys, stop svcd on all controllers and type ${removal}`)
   )
 }

@@ -12,32 +12,32 @@ export class Keys {
     this.prefix = prefix
   }
 
-  /** Who may write: it goes with their lease, and every commit compares it. */
+  /** The leadership key, bound to the leader's lease; every commit compares it. */
   get writer(): string {
     return `${this.prefix}writer`
   }
 
-  /** The number of the last commit, and who made it: every commit moves it on. */
+  /** Number and fencing token of the last commit; every commit advances it. */
   get head(): string {
     return `${this.prefix}head`
   }
 
-  /** The change that is committed and not carried out yet: which staged writes it has, and how many. */
+  /** The committed change that is not carried out yet: id and number of its staged writes. */
   get intent(): string {
     return `${this.prefix}intent`
   }
 
-  /** Marks of the keys that every controller has to have in its state directory. */
+  /** Fingerprints of the keys that all controllers share in their state directories. */
   get keyMarks(): string {
     return `${this.prefix}keys`
   }
 
-  /** Below it each controller says that it is there. */
+  /** Each controller registers itself below it. */
   get controllers(): string {
     return `${this.prefix}controllers/`
   }
 
-  /** Below it is what is kept of nodes and is no object: a key for each kind, and below that one for each name. */
+  /** Records, which are no objects: a key per kind, and below it one per name. */
   get records(): string {
     return `${this.prefix}records/`
   }
@@ -46,7 +46,7 @@ export class Keys {
     return `${this.prefix}objects/`
   }
 
-  /** Where the writes of changes wait that are too large for one transaction. */
+  /** Prefix of the staged writes of changes too large for one transaction. */
   get staged(): string {
     return `${this.prefix}staged/`
   }
@@ -60,12 +60,12 @@ export class Keys {
     return `${this.objects}${type}/${name}`
   }
 
-  /** What all writes of one large change are staged below. */
+  /** Prefix of the staged writes of one change. */
   stagedBy(id: string): string {
     return `${this.staged}${id}/`
   }
 
-  /** The mark of the change that a staged key belongs to. */
+  /** The id of the change of a staged key. */
   stagerOf(key: string): string {
     return key.slice(this.staged.length).split('/', 1)[0] as string
   }
@@ -75,7 +75,7 @@ export class Keys {
   }
 }
 
-/** Type and name at the end of a key, behind its first `skip` characters. Throws Error for a key that names no object. */
+/** Parses type and name of a key after its first `skip` characters. Throws Error if it names no object. */
 export function objectIn(key: string, skip: number): { type: string; name: string } {
   const rest = key.slice(skip)
   const slash = rest.indexOf('/')

@@ -3,35 +3,35 @@ import { isObject, type JsonObject, type JsonValue } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { type Client, RefusedError, TooLongError, UnclearError } from './client.js'
 
-/** A key with what it holds. */
+/** A key with its value. */
 export interface Pair {
   readonly key: string
   readonly value: Buffer
-  /** The revision at which the key was made: another one once it was gone. */
+  /** The revision that created the key; it changes when the key is removed and created again. */
   readonly created: string
   /** The revision of its last change. */
   readonly modified: string
-  /** The lease that it goes with, '0' without one. */
+  /** Its lease, '0' without one. */
   readonly lease: string
 }
 
 const LIST_LIMIT_MS = 10_000
-/** So many keys are asked for at once, and fewer where their values are long. */
+/** Keys per request; fewer if their values are long. */
 const MOST_KEYS = 1000
-/** How much a whole list may be, and how long it may take: a start reads all of a store. */
+/** Bounds of a whole list: a start reads the whole store. */
 const WHOLE_LIST = { bytes: 1024 ** 3, ms: 120_000 }
 
-/** Keys and values as the gateway takes them. */
+/** Encodes a key or a value for the gateway. */
 export const base64 = (text: string) => Buffer.from(text).toString('base64')
 
-/** The end of the range of all keys that begin with a prefix, for prefixes that end in a slash. */
+/** The `range_end` of a prefix that ends in a slash. */
 export const endOf = (prefix: string) => `${prefix.slice(0, -1)}0`
 
-/** Gives a key this value, and a lease that it goes with. */
+/** Sets a key, bound to `lease` if given. */
 export const put = (key: string, value: string, lease?: string): JsonObject => ({
   request_put: { key: base64(key), value: base64(value), ...(lease === undefined ? {} : { lease }) }
 })
-/** Asks for a key, as it was at a revision: its pair is one of what the outcome has found. */
+/** Reads a key, at `revision` if given. The outcome's `found` has its pair. */
 export const get = (key: string, revision?: string): JsonObject => ({
   request_range: { key: base64(key), ...(revision === undefined ? {} : { revision }) }
 })
@@ -41,7 +41,7 @@ export const remove = (key: string): JsonObject => ({ request_delete_range: { ke
 export const removeAll = (prefix: string): JsonObject => ({
   request_delete_range: { key: base64(prefix), range_end: base64(endOf(prefix)) }
 })
-/** The key was made at this revision, and was there ever since; '0': it is not there. */
+/** The key was created at this revision and exists since; '0': it does not exist. */
 export const isCreatedAt = (key: string, revision: string): JsonObject => ({
   target: 'CREATE',
   key: base64(key),
@@ -60,21 +60,22 @@ export const isModifiedAt = (key: string, revision: string): JsonObject => ({
   key: base64(key),
   mod_revision: revision
 })
-/** The key holds this; undefined: it is not there. */
+/** The key has this value; undefined: it does not exist. */
 export const holds = (key: string, value: string | undefined): JsonObject =>
   value === undefined ? isCreatedAt(key, '0') : { target: 'VALUE', key: base64(key), value: base64(value) }
 
-/** What came of a transaction: whether its conditions held, and what each `get` of the branch that was taken has found. */
+/** Result of a transaction: whether its conditions held, and what each `get` of the branch taken found. */
 export interface Outcome {
   readonly succeeded: boolean
   readonly found: readonly (Pair | undefined)[]
-  /** Of etcd, once the transaction was carried out: that of what it has written. */
+  /** The revision of etcd after the transaction. */
   readonly revision: string
 }
 
 /**
- * One transaction: all of `success` where every condition holds, otherwise `failure`. It may be carried out more than once
- * (`Client.hedged`), so it does nothing new the second time, or its conditions hold once. Throws what `Client.hedged` throws, and UnclearError for an answer to other questions than these.
+ * Runs one transaction: `success` if every condition holds, otherwise `failure`. It may be carried out more
+ * than once (`Client.hedged`), so it has to be idempotent or have conditions that hold only once. Throws what
+ * `Client.hedged` throws, and UnclearError for a malformed answer.
  */
 export async function transact(
   client: Client,
@@ -109,8 +110,8 @@ export async function transact(
 }
 
 /**
- * Every key below a prefix that ends in a slash, at one revision, a part at a time. Throws what `Client.ask` throws, and
- * RefusedError for keys out of order or from elsewhere, for what is not decoded, and for more than `most`; the reason of `signal`.
+ * Lists every key below a prefix that ends in a slash, at one revision, in pages. Throws what `Client.ask`
+ * throws, RefusedError for keys out of order or malformed, or more than `most`, and the reason of `signal`.
  */
 export async function list(
   client: Client,
@@ -138,7 +139,7 @@ export async function list(
       answer = await client.ask('kv/range', question, LIST_LIMIT_MS, signal)
     } catch (error) {
       signal?.throwIfAborted()
-      // The next question goes to another endpoint.
+      // The next request goes to another endpoint.
       if (error instanceof UnclearError && ++unanswered < client.endpoints) continue
       if (!(error instanceof TooLongError) || limit === 1) throw error
       limit = Math.ceil(limit / 8)
@@ -153,7 +154,8 @@ export async function list(
       const { key } = pair
       if (!isBefore(key, end) || isBefore(key, from))
         throw strange(
-          `the key ${oneLine(key, 300)} is out of order, or not below ${prefix}: what answers is not etcd, or is damaged`
+          `the key ${oneLine(key, 300)} is out of order, ` +
+            `or not below ${prefix}: what answers is not etcd, or is damaged`
         )
       from = `${key}\0`
       size += key.length + pair.value.length
@@ -167,35 +169,36 @@ export async function list(
     if (some.length === 0) throw strange(`it tells of more keys below ${prefix}, and gives none`)
     if (performance.now() > giveUp)
       throw strange(
-        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is (${client.etcdctl('check perf', true)})`
+        `the keys below ${prefix} were not read within ${most.ms / 1000} s; look how it is ` +
+          `(${client.etcdctl('check perf', true)})`
       )
   }
 }
 
-/** In the order of etcd: by bytes. */
+/** Compares as etcd does: by bytes. */
 const isBefore = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b)) < 0
 
-/** A list of an answer, which has none where it is empty; undefined for what is no list. */
+/** A list of an answer; the gateway omits empty ones. Undefined for anything else. */
 export const listIn = (value: JsonValue | undefined): JsonValue[] | undefined =>
   value === undefined ? [] : Array.isArray(value) ? value : undefined
 
-/** A whole number as the gateway writes one of 64 bits; undefined for what is none. */
+/** A 64-bit integer as the gateway writes it; undefined for anything else. */
 const decimal = (value: JsonValue | undefined): string | undefined =>
   typeof value === 'string' && /^\d{1,19}$/.test(value) ? value : undefined
 
-/** The pairs of an answer. Throws what `strange` makes of a reason for what is none; it names the key. */
+/** The pairs of an answer. Throws `strange(reason)`, which names the key, for malformed ones. */
 function pairsIn({ kvs }: JsonObject, strange: (what: string) => Error): Pair[] {
   const all = listIn(kvs)
   if (!all) throw strange('its answer has no list of keys')
   return all.map(each => {
     const pair = pairIn(each, strange)
-    // Of a key that is gone, which no list has.
+    // Only removed keys have '0', and no list has these.
     if (pair.created === '0') throw strange(`what it tells of ${oneLine(pair.key, 300)} is damaged`)
     return pair
   })
 }
 
-/** A pair as the gateway writes it; of a key that is gone it has no value, and was made at '0'. Throws as `pairsIn` does. */
+/** Parses a pair. A removed key has no value, and `created` '0'. Throws as `pairsIn` does. */
 export function pairIn(json: JsonValue, strange: (what: string) => Error): Pair {
   const { key, value = '', create_revision = '0', mod_revision, lease = '0' } = isObject(json) ? json : {}
   const name = bytesOf(key)
@@ -210,7 +213,7 @@ export function pairIn(json: JsonValue, strange: (what: string) => Error): Pair 
   return { key: text, value: bytes, created, modified, lease: goesWith }
 }
 
-/** The bytes of a text in base64; undefined where it is none in its one right form. */
+/** Decodes base64; undefined unless it is in canonical form. */
 function bytesOf(value: JsonValue | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const bytes = Buffer.from(value, 'base64')

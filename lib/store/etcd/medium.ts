@@ -17,38 +17,38 @@ import { Standby } from './standby.js'
 import { AllRecords, commitsIn, StoredKeys } from './stored.js'
 import { holderIn, Writer } from './writer.js'
 
-/** What an etcd store is kept in. */
 export interface EtcdOptions extends ClientOptions {
-  /** What all keys begin with. Default /svcd/. */
+  /** Prefix of all keys. Default /svcd/. */
   readonly prefix?: string
-  /** How long the right to write outlives who had it: 1 to 60. Default 3. */
+  /** Time to live of the lease of the leader: 1 to 60. Default 3. */
   readonly ttlSeconds?: number
-  /** Where other controllers reach this one. Default '': they do not. */
+  /** The URL at which other controllers reach this one. Default '': none. */
   readonly url?: string
-  /** How long a commit asks again while etcd does not answer. Default 5000. */
+  /** A commit is retried for this long while etcd does not answer. Default 5000. */
   readonly patienceMs?: number
   readonly log?: (level: 'warn' | 'info', message: string) => void
 }
 
-/** How long a question may take, with all members that are asked. */
+/** Time limit of a request, all hedged tries included. */
 const LIMIT_MS = 2000
-/** A member that has not answered by then is told as one that does not. */
+/** A member without an answer within this time is reported as silent. */
 const SILENT_MS = 3000
-/** Who cannot take over reads all that is stored for each try. */
+/** Backoff of takeovers: each attempt reads everything that is stored. */
 const TAKE_MS = { first: 500, longest: 30_000 }
-/** Nothing is lost where a report is not stored: the node hears that it is to try again. */
+/** Short, because nothing is lost if a report is not stored: the node is asked to retry. */
 const RECORD_MS = 2000
 
-/** A file of the state directory of who has had objects in etcd. */
+/** Marker file in the state directory of a controller that has had its objects in etcd. */
 const USED = 'objects-in-etcd'
 const USED_TEXT =
-  'This svcd has its objects in etcd. While this file is here, it does not begin on an etcd that holds nothing.\n'
+  'This svcd has its objects in etcd. While this file is here, ' +
+  'it does not begin on an etcd that holds nothing.\n'
 
 const OTHER_WRITES = 'another controller writes'
 const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
-/** A store kept in etcd: who writes commits, and the others follow that one until they write themselves. */
+/** The store in etcd: the leader commits, followers replicate until they lead themselves. */
 export class Etcd implements SharedMedium {
   readonly #client: Client
   readonly #keys: Keys
@@ -56,19 +56,19 @@ export class Etcd implements SharedMedium {
   readonly #ttlMs: number
   readonly #url: string
   readonly #log: NonNullable<EtcdOptions['log']>
-  /** The authorities of etcd, in PEM form; they may be those of the controllers, too. */
+  /** The authorities of etcd in PEM form, which may also have issued the controllers' certificates. */
   readonly ca: Buffer | undefined
   readonly #commits: Commits
-  /** What was read; `start` forgets it. */
+  /** The result of `read`, dropped by `start`. */
   stored: StoredKeys | undefined
-  /** Who is told what others write, should the right be lost to one. */
+  /** Receives the commits of others after a loss of leadership. */
   #followed: Followed | undefined
-  /** In the place of all this while another one writes. */
+  /** Set while another controller leads. */
   #standby: Standby | undefined
-  /** Outlives the standbys: a takeover that fails makes another one. */
+  /** Outlives the standbys, because a failed takeover creates a new one. */
   readonly #taking: Background
   #controllers: Controllers | undefined
-  /** What is kept of nodes and requests and is no object. */
+  /** The records of nodes and requests, which are no objects. */
   readonly records: AllRecords
   #isClosed = false
 
@@ -118,24 +118,24 @@ export class Etcd implements SharedMedium {
     await this.#writer.acquire()
   }
 
-  /** Who has the right to write, in words; '' where nobody has it. */
+  /** Returns a description of the leader; '' if there is none. */
   async holder(): Promise<string> {
     const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
     return found[0] ? holderIn(found[0].value.toString()).who : ''
   }
 
-  /** The marks of the keys that every controller has to have; undefined before one has kept them. */
+  /** Returns the fingerprints of the keys that all controllers share; undefined before any are stored. */
   async keyMarks(): Promise<string | undefined> {
     const { found } = await transact(this.#client, [], [get(this.#keys.keyMarks)], [], LIMIT_MS)
     return found[0]?.value.toString()
   }
 
-  /** Throws Error for keys in the state directory that are not those of the controllers that write here. */
+  /** Throws Error if the keys in the state directory differ from those of the controllers of this store. */
   refuseOtherKeys(state: string, kept: string | undefined, isWritten = false): Promise<void> {
     return refuseOtherKeys(state, kept, isWritten, this.#client.etcdctl(`del ${this.#keys.keyMarks}`))
   }
 
-  /** Keeps the marks of the keys in the state directory of who writes, where there are none. Throws Error where there are others. */
+  /** Stores the fingerprints of the leader's keys if there are none. Throws Error if others are stored. */
   async keepKeyMarks(state: string): Promise<void> {
     const at = this.#keys.keyMarks
     const marks = JSON.stringify(await marksIn(state))
@@ -152,8 +152,8 @@ export class Etcd implements SharedMedium {
   }
 
   /**
-   * Tells a controller that joins whether objects are stored, which controllers are there, with their clocks compared to `now`, and which
-   * files are the keys of theirs.
+   * Tells a joining controller whether objects are stored, which controllers exist, with their clocks
+   * compared to `now`, and how its key files compare with theirs.
    */
   async site(now = Date.now()) {
     const layout = get(this.#keys.object(LAYOUT, VERSION))
@@ -167,7 +167,7 @@ export class Etcd implements SharedMedium {
     }
   }
 
-  /** Which endpoints do not answer, and why, and how many there are. */
+  /** Returns the endpoints that do not answer, with the reason, and the number of endpoints. */
   async silent() {
     const found = await this.#client.silent(SILENT_MS)
     const [full] = found.filter(({ isFull }) => isFull)
@@ -179,14 +179,14 @@ export class Etcd implements SharedMedium {
     return this.stored
   }
 
-  /** Notes in the state directory that its svcd has its objects in etcd: `refuseForgotten` goes by that. */
+  /** Notes in the state directory that the objects are in etcd, for `refuseForgotten`. */
   async noteUse(state: string): Promise<void> {
     await createOnce(join(state, USED), USED_TEXT)
   }
 
   /**
-   * Throws Error with the way out where nothing was stored here when it was read, and a state directory shows that there were objects,
-   * in etcd or in its files: they would be forgotten in silence.
+   * Throws Error if the store was empty when read, but a state directory shows that there were objects, in
+   * etcd or in its files: they would be lost silently.
    */
   async refuseForgotten(state: string): Promise<void> {
     if (this.stored?.isEmpty === false) return
@@ -194,22 +194,25 @@ export class Etcd implements SharedMedium {
     const used = join(state, USED)
     if (await exists(used))
       throw new Error(
-        `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] endpoints and prefix. ` +
-          'Where the objects are in files again, this svcd must not run on etcd: set medium = files on the one that has them, and ' +
-          'type systemctl disable --now svcd on the others. Where they are lost, restore a backup (svcd restore FILE), or copy ' +
-          `those of ${state}, if they are there and the right ones (${await copy()}). To begin anew, without objects, ` +
-          `remove ${used}`
+        `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] ` +
+          'endpoints and prefix. Where the objects are in files again, this svcd must not run on etcd: set ' +
+          'medium = files on the one that has them, and type systemctl disable --now svcd on the others. ' +
+          `Where they are lost, restore a backup (svcd restore FILE), or copy those of ${state}, if they ` +
+          `are there and the right ones (${await copy()}). To begin anew, without objects, remove ${used}`
       )
     if (!(await exists(join(state, LAYOUT, `${VERSION}.json`)))) return
     throw new Error(
-      `${state} holds objects, and ${this.place()} holds none: type ${await copy()}; to begin without these ` +
-        `objects, move ${state}/${LAYOUT} away`
+      `${state} holds objects, and ${this.place()} holds none: type ${await copy()}; to begin without ` +
+        `these objects, move ${state}/${LAYOUT} away`
     )
   }
 
-  /** Where an object is, or all, for messages. */
+  /** Describes the location of an object, or of all, for messages. */
   place(type?: string, name = ''): string {
-    return `etcd at ${this.#client.where}: ${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
+    return (
+      `etcd at ${this.#client.where}: ` +
+      `${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
+    )
   }
 
   async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
@@ -228,24 +231,25 @@ export class Etcd implements SharedMedium {
     this.stored = undefined
   }
 
-  /** The same, but that nothing is told of an etcd that was emptied, and that it is said when changes are lost. */
+  /** Wraps the listener: refuses to load an etcd that was emptied, and logs when changes were lost. */
   #toldBy(followed: Followed): Followed {
     const reload = async (stored: StoredKeys) => {
       const { revision: known } = this.standing
-      // The daemon, which has joined, has stored a layout.
+      // A daemon that has joined has stored a layout.
       if (stored.isEmpty && (stored.head === undefined || this.#controllers))
         throw new Error(
-          `${this.place()} holds nothing any more: its keys were removed, or another etcd answers. Nothing is written, and ` +
-            'machines are booted from memory for as long as this svcd runs. To mend it: stop svcd on all controllers, and restore a ' +
-            'snapshot of etcd, or a backup (svcd restore FILE prints what comes next)'
+          `${this.place()} holds nothing any more: its keys were removed, or another etcd answers. Nothing ` +
+            'is written, and machines are booted from memory for as long as this svcd runs. To mend it: ' +
+            'stop svcd on all controllers, and restore a snapshot of etcd, or a backup (svcd restore FILE ' +
+            'prints what comes next)'
         )
       await followed.reload(stored)
       const last = commitsIn(stored.head)
       if (last < known)
         this.#log(
           'warn',
-          `${this.place()} has ${last} as its last change, and this svcd knew of ${known}: etcd was restored from an older ` +
-            'snapshot, or lost what it had. Later changes and reports are lost'
+          `${this.place()} has ${last} as its last change, and this svcd knew of ${known}: etcd was ` +
+            'restored from an older snapshot, or lost what it had. Later changes and reports are lost'
         )
     }
     return { ...followed, reload }
@@ -273,7 +277,7 @@ export class Etcd implements SharedMedium {
       const { doubtMs } = this.#writer
       return { role: doubtMs === 0 ? 'primary' : 'unknown', revision: known, lag_ms: Math.ceil(doubtMs) }
     }
-    // Who was overtaken knows what it wrote itself before it has read the rest.
+    // After losing leadership, our own last commit counts until the rest was read.
     const { revision, lagMs } = this.#standby
     return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
   }
@@ -282,7 +286,7 @@ export class Etcd implements SharedMedium {
     return this.#controllers?.others ?? []
   }
 
-  /** Whether the others were looked up since the start. */
+  /** Whether the other controllers were listed since the start. */
   get isListed(): boolean {
     return this.#controllers?.others !== undefined
   }
@@ -292,7 +296,7 @@ export class Etcd implements SharedMedium {
   }
 
   join(self: Controller, now: () => number): void {
-    // A controller that has come so far has stored a layout, and does not write where the objects were removed.
+    // A joined controller has stored a layout: it must not write where the objects were removed.
     this.#writer.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
@@ -304,7 +308,7 @@ export class Etcd implements SharedMedium {
     })
   }
 
-  /** Nobody has opened them so far. */
+  /** Runs in one go: no records are open yet. */
   #loadRecords(): void {
     if (this.stored) atOnce(this.records.loading(this.stored.records))
   }
@@ -351,10 +355,11 @@ export class Etcd implements SharedMedium {
     }
   }
 
-  /** Another one has written, or is about to: what it writes is followed from now on. */
+  /** Another controller has written, or is about to: steps down and follows it. */
   async #overtaken(): Promise<Error> {
     const reason =
-      `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or emptied: ` +
+      `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or ` +
+      'emptied: ' +
       (this.#followed ? 'this one follows it' : 'start svcd again')
     const ended = this.#writer.end(reason)
     if (this.#followed) {
@@ -366,14 +371,14 @@ export class Etcd implements SharedMedium {
     return new Error(reason)
   }
 
-  /** Another one writes, or may: it is followed, and all who go by that are told. */
+  /** Follows another controller, and notifies the listeners. */
   #demoted(): void {
     this.#stand()
     this.#followed?.demoted()
     this.records.overtaken()
   }
 
-  /** Follows from what was read, otherwise reads it first. */
+  /** Follows from `stored`, or reads it first. */
   #stand(stored?: StoredKeys): void {
     if (this.#standby || this.#isClosed) return
     this.#commits.end()
@@ -385,21 +390,21 @@ export class Etcd implements SharedMedium {
       records: this.records,
       patienceMs: this.#ttlMs / 2,
       promoted: (revision, commits) => this.#promoted(revision, commits),
-      // After a failure it is tried again by itself, later and later.
+      // After a failure, `#taking` retries with backoff.
       free: () => this.#taking.problem === '' && this.#taking.wake(),
       log: this.#log
     })
     this.#standby.start(stored)
   }
 
-  /** What another one has begun and not finished is taken over too, before anything else is written. */
+  /** Completes the predecessor's unfinished change before it writes anything else. */
   async #promoted(revision: string, commits: number): Promise<void> {
     try {
       await this.#commits.settled()
       const unfinished = await StoredKeys.unfinished(this.#client, this.#keys)
       if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
-      // It may have been lost, and gone to another one, while the last answer was on its way.
+      // The lease may have been lost to another controller while the last answer was on its way.
       if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#standby = undefined
       this.#log('info', 'this svcd writes now')

@@ -3,7 +3,7 @@ import { readRegularFile, refuseOthers } from '../../disk/file.js'
 import { etcdctlFor } from './etcdctl.js'
 import { Etcd, type EtcdOptions } from './medium.js'
 
-/** What the ini says of etcd: paths of files, '' for what is not given. */
+/** The settings of etcd in the ini: paths of files, '' if unset. */
 export interface EtcdSettings {
   readonly endpoints: readonly string[]
   readonly ca: string
@@ -16,14 +16,14 @@ export interface EtcdSettings {
   readonly ttl: number
 }
 
-/** Files that the ini names and that are no use, each with its key of the ini and what to do. */
+/** Unusable files that the ini names, each with its key of the ini and what to do. */
 export class EtcdFilesError extends Error {
   constructor(readonly reasons: readonly string[]) {
     super(reasons.join('; '))
   }
 }
 
-/** The medium that the ini describes; nobody is asked yet. Throws EtcdFilesError. */
+/** Creates the medium that the ini describes, without a connection yet. Throws EtcdFilesError. */
 export async function openEtcd(
   settings: EtcdSettings,
   { log, url }: Pick<EtcdOptions, 'log' | 'url'> = {}
@@ -62,7 +62,7 @@ export async function openEtcd(
   })
 }
 
-/** What an admin types to remove all that svcd has in the etcd of the ini. */
+/** The command by which an admin removes all that svcd has in the etcd of the ini. */
 export const removalFrom = (settings: EtcdSettings): string =>
   etcdctlFor(settings)(`del --prefix ${settings.prefix}`)
 
@@ -72,7 +72,7 @@ async function certificateIn(file: string): Promise<Buffer> {
   return bytes
 }
 
-/** A key or a password: whoever else can read it is told. */
+/** Reads a key or a password. Throws Error if others may read it. */
 async function secretIn(file: string): Promise<Buffer> {
   const bytes = await readRegularFile(file)
   await refuseOthers(file, 0o037, '0640', 'others than its owner and its group may read or change it')
@@ -97,6 +97,9 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
 function explained(file: string, { code, message }: NodeJS.ErrnoException): string {
   if (code === 'ENOENT' || code === 'ENOTDIR') return `there is no file ${file}; put it there`
   if (code === 'EACCES' || code === 'EPERM')
-    return `${file} may not be read by the user of svcd (${code}); type: chgrp svcd ${file} && chmod 0640 ${file}`
+    return (
+      `${file} may not be read by the user of svcd (${code}); ` +
+      `type: chgrp svcd ${file} && chmod 0640 ${file}`
+    )
   return message.includes(file) ? message : `${file}: ${message}`
 }

@@ -1,23 +1,24 @@
-/** Looks are half a second apart: with much more from one answer to the next, etcd gave none for a while, or this svcd stood still. */
+/** Requests are 0.5 s apart: a longer gap means no answers of etcd, or a stopped process. */
 const PAUSE_MS = 1200
-/** With its own election timeout etcd makes no lease shorter than this, whatever the time of the right to write is. */
+/** etcd's default election timeout makes no lease shorter than this. */
 const LEAST_MS = 2000
 
 /**
- * Whether who has the right to write gives no sign of life any more: it changes its key every third of its time. Its lease alone may last
- * longer than its time, as a member of etcd that becomes leader gives all leases their whole time again.
+ * Detects a leader without heartbeats, which come every third of its lease. The lease alone may last longer,
+ * as a new leader among etcd's members renews all leases.
  */
 export class Pulse {
-  /** The last sign, and when it was first seen. */
+  /** The last heartbeat, and when it was first seen. */
   #sign: string | undefined
   #seenMs = 0
-  /** Since when etcd answers without a pause, and its last answer. */
+  /** Start of the current sequence of answers, and the last answer. */
   #answersMs = 0
   #lastMs = Number.NEGATIVE_INFINITY
 
   /**
-   * Takes the last sign of who writes, undefined where nobody does: asked for and told at these times, in ms that only grow. Gives whether there was no
-   * new one for all of `ttlMs`, and etcd could have told one for half of it. `ttlMs` undefined: it gives none.
+   * Takes the last heartbeat, undefined without a leader, and when it was asked for and answered (monotonic,
+   * in ms). Returns whether there was no new one for `ttlMs` while etcd answered for at least half of it.
+   * `ttlMs` undefined: the leader sends none.
    */
   isSilent(
     sign: string | undefined,

@@ -7,31 +7,31 @@ import type { Memory, OpenRecords, Records, SharedMemory } from '../records.js'
 import { TooLargeError } from './client.js'
 import { get, holds, type Outcome, put, remove } from './kv.js'
 
-/** What records need of the medium. */
+/** The functions of the medium that records need. */
 export interface Keeper {
-  /** Whether another one writes, or nobody. */
+  /** Whether another controller leads, or none does. */
   readonly isFollowing: boolean
-  /** The revision of the right to write; throws Error where it is not ours. */
+  /** The fencing token; throws Error if this controller does not lead. */
   readonly revision: string
-  /** A transaction that compares the right to write of this revision too, sent again while etcd gives no clear answer. */
+  /** Runs a transaction that also compares this fencing token, retried while the answer is unclear. */
   write(
     revision: string,
     conditions: readonly JsonObject[],
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[]
   ): Promise<Omit<Outcome, 'revision'>>
-  /** The right to write of this revision was found lost. */
+  /** Reports the leadership with this fencing token as lost. */
   lost(revision: string): never
 }
 
-/** What is stored of a kind: the text of its head, and a text for each name. */
+/** The stored records of a kind: its head, and a text per name. */
 export interface StoredRecords {
   head: string | undefined
   readonly texts: Map<string, string>
 }
 
 interface SharedOptions {
-  /** The key of the head; those of names are below it. */
+  /** The key of the head; the keys of names are below it. */
   readonly key: string
   readonly keeper: Keeper
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -43,30 +43,30 @@ interface Waiting<R> {
   failed(error: StoreError): void
 }
 
-/** etcd takes 128 operations in a transaction and 1.5 MiB in a request, unless it is told otherwise; some room is left. */
+/** Below etcd's defaults: 128 operations in a transaction, 1.5 MiB in a request. */
 const MOST_NAMES = 100
 const MOST_BYTES = 256 * 1024
-/** What the head ends in until all is there that the kind begins with. */
+/** Suffix of the head until all first records of the kind are stored. */
 const UNFINISHED = ' unfinished'
 
 const recordsIn = <R>(text = ''): R[] =>
   text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
 
 /**
- * Records of one kind in etcd: a key for each name, which holds the records that stand for what is known of it. One controller
- * writes; the others hear each key. Every transaction moves the head on, so that one that etcd gets late does nothing.
+ * Records of one kind in etcd: one key per name, which holds the current records of that name. The leader
+ * writes, followers apply each key. Every transaction advances the head, so that a delayed one does nothing.
  */
 export class SharedRecords<R> implements Records<R> {
   readonly isShared = true
   #memory: SharedMemory<R> | undefined
-  /** What is stored and no memory has yet. */
+  /** Stored texts that no memory has taken yet. */
   #untold = new Map<string, string>()
   /** The names that have a key. */
   readonly #stored = new Set<string>()
   #head: string | undefined
   #count = 0
   #queue: Waiting<R>[] = []
-  /** Names whose key may hold something else than memory: nobody knows what came of a write, or who wrote before has died. */
+  /** Names whose key may differ from memory: after a failed write, or a change of leader. */
   readonly #doubtful = new Set<string>()
   #running: Promise<void> | undefined
   #isClosed = false
@@ -77,9 +77,7 @@ export class SharedRecords<R> implements Records<R> {
     return this.o.keeper.isFollowing
   }
 
-  /**
-   * Hands memory what is stored. Where this controller writes, and the kind was never begun, it begins with the records of `before`.
-   */
+  /** Loads the stored records into memory. A leader of a new kind starts it with the records of `before`. */
   open(memory: Memory<R>, before?: OpenRecords): Promise<this>
   open(memory: SharedMemory<R>): Promise<this>
   async open(memory: SharedMemory<R>, before?: OpenRecords): Promise<this> {
@@ -93,7 +91,7 @@ export class SharedRecords<R> implements Records<R> {
     return this
   }
 
-  /** Takes all that is stored, in the place of what was known, a step for each name. */
+  /** Replaces all records with the stored ones, one step per name. */
   *loading({ head, texts }: StoredRecords): Generator<void> {
     this.#head = head
     this.#doubtful.clear()
@@ -107,12 +105,12 @@ export class SharedRecords<R> implements Records<R> {
     for (const [name, text] of texts) yield this.#tell(this.#memory, name, text)
   }
 
-  /** Another controller has moved the head. */
+  /** Applies the head of another controller's write. */
   hearHead(text: string | undefined): void {
     this.#head = text
   }
 
-  /** Another controller has stored this of a name; undefined: nothing any more. */
+  /** Applies another controller's write of a name; undefined: removed. */
   hear(name: string, text: string | undefined): void {
     if (text === undefined) this.#stored.delete(name)
     else this.#stored.add(name)
@@ -121,9 +119,9 @@ export class SharedRecords<R> implements Records<R> {
     else this.#untold.set(name, text)
   }
 
-  /** This controller writes from now on. Who wrote before may have died between a change of a node and what follows from it. */
+  /** This controller leads now. Its predecessor may have died between a change and the records due to it. */
   promoted(): void {
-    // Before it is opened, it has what is stored and nothing else.
+    // Before `open` only stored records are known, so nothing can differ.
     if (!this.#memory) return
     const known = new Set(this.#memory.names())
     for (const name of this.#stored) if (!known.has(name)) this.#doubtful.add(name)
@@ -132,12 +130,11 @@ export class SharedRecords<R> implements Records<R> {
     this.#memory.promoted?.()
   }
 
-  /** Another controller writes from now on. */
   overtaken(): void {
     this.#memory?.overtaken?.()
   }
 
-  /** What is stored of a name, for who keeps it nowhere else. Throws Error where etcd does not tell, or the right to write is not ours. */
+  /** Reads a name's records from etcd. Throws Error without an answer, or without leadership. */
   async read(name: string): Promise<R[]> {
     const { keeper, key } = this.o
     const { revision } = keeper
@@ -166,7 +163,7 @@ export class SharedRecords<R> implements Records<R> {
   async #run(): Promise<void> {
     let isTried = false
     do {
-      // What else this turn appends shares the transaction; and who waited for the one before has taken its record into memory.
+      // Further appends of this turn join; meanwhile callers of the last ones update their memory.
       await nextTurn()
       const { batch, texts } = this.#next()
       if (batch.length === 0 && texts.size === 0) break
@@ -174,10 +171,10 @@ export class SharedRecords<R> implements Records<R> {
         await this.#write(texts)
       } catch (error) {
         isTried = true
-        // What is too large says nothing of the others, and nothing of it is stored.
+        // A record over the size limit stores nothing, and says nothing about the others.
         const isTooLarge = error instanceof TooLargeError
         if (!isTooLarge) for (const name of texts.keys()) this.#doubtful.add(name)
-        // Each try takes as long as etcd is waited for: none waits for more than one.
+        // Each try takes as long as etcd is waited for, so no record waits for more than one.
         const others = isTooLarge ? [] : this.#queue.splice(0)
         for (const { failed } of [...batch, ...others]) failed(new StoreError(reasonOf(error)))
         continue
@@ -188,8 +185,8 @@ export class SharedRecords<R> implements Records<R> {
   }
 
   /**
-   * What is written next: records that wait, and what each name that they are about is stored as then. One that is not in memory yet is
-   * never followed by one that is: what that one says would be without it.
+   * Returns the next batch, and the text of each name in it. A record that is not in memory yet is never
+   * followed by one that is: the text of the latter would lack the former.
    */
   #next(): { batch: Waiting<R>[]; texts: Map<string, string> } {
     const memory = this.#memory as SharedMemory<R>
@@ -198,7 +195,7 @@ export class SharedRecords<R> implements Records<R> {
     const added = new Map<string, string>()
     const lineOf = (record: R) => `${memory.json?.(record) ?? JSON.stringify(record)}\n`
     let bytes = 0
-    /** Whether there is room for these names, and what is added to them; the first ones always have it. */
+    /** Whether there is room for these names and the text added to them; always for the first ones. */
     const takes = (names: readonly string[], more = ''): boolean => {
       const next = names.map(name => {
         const text = [...memory.of(name)].map(lineOf).join('') + (added.get(name) ?? '') + more
@@ -228,7 +225,7 @@ export class SharedRecords<R> implements Records<R> {
     return { batch, texts }
   }
 
-  /** Stores a text for each name, '' as nothing. */
+  /** Stores a text for each name; '' removes it. */
   async #write(
     texts: ReadonlyMap<string, string>,
     end = this.#head?.endsWith(UNFINISHED) ? UNFINISHED : ''
@@ -238,7 +235,7 @@ export class SharedRecords<R> implements Records<R> {
       const at = `${key}/${name}`
       return text === '' ? remove(at) : put(at, text)
     })
-    // Never used twice.
+    // Never reused.
     const { revision } = keeper
     const to = `${revision}-${++this.#count}${end}`
     for (;;) {
@@ -251,9 +248,9 @@ export class SharedRecords<R> implements Records<R> {
       )
       const there = found[0]?.value.toString()
       if (succeeded || there === to) break
-      // An etcd that was restored knows nothing of our last writes.
+      // A restored etcd does not have our last writes.
       if (there === from || compareNames(there ?? '', from ?? '') < 0) keeper.lost(revision)
-      // What was told as failed was done after all.
+      // A write that was reported as failed was carried out after all.
       this.#head = there
     }
     this.#head = to
@@ -264,7 +261,7 @@ export class SharedRecords<R> implements Records<R> {
     }
   }
 
-  /** Stores all that memory knows, for the first time. */
+  /** Stores all records in memory for the first time. */
   async #begin(memory: SharedMemory<R>): Promise<void> {
     for (const name of [...memory.names(), ...this.#stored]) this.#doubtful.add(name)
     while (this.#doubtful.size > 0) await this.#write(this.#next().texts, UNFINISHED)

@@ -12,19 +12,19 @@ interface StandbyOptions {
   readonly writer: Writer
   readonly followed: Followed
   readonly records: AllRecords
-  /** How long the right to write is held before all is known that was written before, at most. */
+  /** Bound of the catch-up after taking the lease, in ms. */
   readonly patienceMs: number
   /**
-   * Called with the revision of the right to write and the number of the last commit, when it is ours, all that was written before is told, and
-   * nothing more will be told from here.
+   * Called with the fencing token and the number of the last commit once this controller leads and has caught
+   * up; the follower has ended by then.
    */
   readonly promoted: (revision: string, commits: number) => Promise<void>
-  /** Called again and again while nobody has the right to write, and nothing is missing here. */
+  /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly free: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-/** Who does not write: follows who does, and can take the right to write when nobody has it. */
+/** A controller that does not lead: follows the leader, and can take over when there is none. */
 export class Standby {
   readonly #follower: Follower
 
@@ -32,22 +32,20 @@ export class Standby {
     this.#follower = new Follower(o)
   }
 
-  /** Follows from what was read, otherwise reads it first. */
   start(stored?: StoredKeys): void {
     this.#follower.start(stored)
   }
 
-  /** Why what is written is not heard, '' when it is. */
+  /** The reason why the leader's commits do not arrive; '' if they do. */
   get problem(): string {
     return this.#follower.problem
   }
 
-  /** Whether nobody has the right to write, as far as is known. */
   get isFree(): boolean {
     return this.#follower.isFree
   }
 
-  /** Says who writes. */
+  /** Describes the leader. */
   get following(): string {
     const { client, keys } = this.o
     const { holder, isFree } = this.#follower
@@ -55,18 +53,16 @@ export class Standby {
     return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
   }
 
-  /** Where who writes is reached, and a signal that is aborted when that one writes no more; undefined where that is not known. */
+  /** The leader's URL, with a signal that is aborted when its leadership ends; undefined if unknown. */
   get writer(): Reached | undefined {
     const { holder } = this.#follower
     return holder?.url ? { url: holder.url, right: holder.right, gone: holder.gone } : undefined
   }
 
-  /** The number of the last commit that is known. */
   get revision(): number {
     return this.#follower.commits
   }
 
-  /** How long ago it was last known that nothing is missing, in ms. */
   get lagMs(): number {
     return this.#follower.lagMs
   }
@@ -75,10 +71,10 @@ export class Standby {
     return this.#follower.close()
   }
 
-  /** Takes the right to write, if nobody has it. */
+  /** Becomes leader if there is none. */
   async take(): Promise<void> {
     const { writer, patienceMs } = this.o
-    // The key of the writer is one of those that are followed: what was written before it has been told by then.
+    // The leadership key is watched too: once it arrives, everything written before it has arrived.
     const revision = await writer.take(made =>
       Promise.race([
         this.#follower.reached(made),

@@ -15,38 +15,38 @@ export interface Intent {
   readonly writes: readonly Write[]
 }
 
-/** What a store has beside its objects. */
+/** The part of a store that is not objects. */
 export type Unfinished = Pick<StoredKeys, 'head' | 'intent' | 'abandoned'>
 
 const LIMIT_MS = 2000
-/** The kind of the records of requests, and their directory where they are files. */
+/** Kind of the records of requests, and their directory in the files medium. */
 const REQUESTS = 'jobs'
 
-/** All keys of a store as they were at one revision, an unfinished change applied. */
+/** All keys of a store at one revision, with an unfinished change applied. */
 export class StoredKeys implements Stored {
   readonly #objects = new Map<string, Map<string, Buffer | string>>()
   readonly #problems: Problem[] = []
   readonly #foreign: Problem[] = []
   readonly #where: string
-  /** What `Keys.head` held; undefined before the first commit. */
+  /** The value of `Keys.head`; undefined before the first commit. */
   readonly head: string | undefined
   readonly intent: Intent | undefined
-  /** What was staged by somebody who has not come to the commit. */
+  /** Ids of staged writes that were never committed. */
   readonly abandoned: ReadonlySet<string>
-  /** What is known of the controllers' own keys; undefined before the first one has kept it. */
+  /** Fingerprints of the keys that all controllers share; undefined before the first one stored them. */
   readonly keyMarks: string | undefined
-  /** When the head and the right to write were last written, and with what (`writtenAs`). */
+  /** Modification and value (`writtenAs`) of the head and the leadership key. */
   readonly known: ReadonlyMap<string, string>
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
-  /** What is kept of nodes and requests and is no object, by its kind. */
+  /** The records of nodes and requests, by kind. */
   readonly records: ReadonlyMap<string, StoredRecords>
 
   private constructor(
     private readonly client: Client,
     private readonly keys: Keys,
     pairs: readonly Pair[],
-    /** Of etcd, at which all of it is so. */
+    /** The revision of etcd of all of it. */
     readonly revision: string
   ) {
     const values = new Map(pairs.map(({ key, value }) => [key, value]))
@@ -59,8 +59,9 @@ export class StoredKeys implements Stored {
       this.#problems.push({
         file: this.#at(keys.head),
         message:
-          `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a backup, or, where ` +
-          `the objects are right, remove this key (${client.etcdctl(`del ${keys.head}`)}) while no svcd runs`
+          `it is no number of a commit (${reasonOf(error)}), and without one no commit is safe: restore a ` +
+          'backup, or, where the objects are right, remove this key ' +
+          `(${client.etcdctl(`del ${keys.head}`)}) while no svcd runs`
       })
     }
     const records = new Map<string, StoredRecords>()
@@ -90,7 +91,7 @@ export class StoredKeys implements Stored {
     return new StoredKeys(client, keys, pairs, revision)
   }
 
-  /** What is stored beside the objects, where they are known and nobody else writes. Throws LoadError for what is damaged. */
+  /** Reads all but the objects, for a caller that knows these and leads. Throws LoadError for damage. */
   static async unfinished(client: Client, keys: Keys): Promise<Unfinished> {
     const { pairs, revision } = await list(client, keys.staged)
     const { found } = await transact(client, [], [get(keys.head), get(keys.intent)], [], LIMIT_MS)
@@ -100,7 +101,7 @@ export class StoredKeys implements Stored {
     return stored
   }
 
-  /** Whether it holds no object, and nothing of which that is not known. */
+  /** Whether there are no objects and no problems. */
   get isEmpty(): boolean {
     return [...this.#objects.values()].every(({ size }) => size === 0) && this.#problems.length === 0
   }
@@ -124,8 +125,8 @@ export class StoredKeys implements Stored {
   }
 
   /**
-   * Every object, records of nodes as journals and of requests, with path and text of the file. Throws Error, which names it, for an
-   * object that is no text.
+   * Yields every object, and the records of nodes as journals and those of requests, with path and text as
+   * files. Throws Error with the object's name if its value is not text.
    */
   *files(): Generator<readonly [path: string, text: string]> {
     for (const [name, lines] of this.journals) yield [name, [...lines].join('')]
@@ -147,12 +148,12 @@ export class StoredKeys implements Stored {
 
   mended({ file, ...problem }: Problem): Problem {
     const key = file.slice(this.#where.length)
-    // A key that is cut or escaped in a message is none to type.
+    // A key that is clipped or escaped in a message cannot be typed.
     if (!key.startsWith(this.keys.objects) || key.endsWith('/') || /[\\…]/.test(key))
       return { file, ...problem }
     const word = /^[\w./:@-]+$/.test(key) ? key : `'${key.replaceAll("'", "'\\''")}'`
     const { etcdctl } = this.client
-    // etcdctl asks for the password on its standard input.
+    // Not piped: etcdctl reads the password from its standard input.
     const put = etcdctl(`put ${word} -- "$(cat FILE)"`)
     const message = `${problem.message}; put it right (${put}) or remove it (${etcdctl(`del ${word}`)})`
     return { file, ...problem, message }
@@ -167,10 +168,12 @@ export class StoredKeys implements Stored {
         file: this.#at(this.keys.intent),
         message: `a damaged intent: it has a write of an unknown type, ${oneLine(JSON.stringify(type), 100)}`
       })),
-      // Who goes on without them would write beside them what their release does not allow.
+      // Going on without them could break rules that only the newer release knows.
       ...unknown.map(([type, { size }]) => ({
         file: this.place(type),
-        message: `this svcd knows no such type (objects: ${size}); it needs the release of the svcd that wrote them`
+        message:
+          `this svcd knows no such type (objects: ${size}); ` +
+          'it needs the release of the svcd that wrote them'
       }))
     ]
   }
@@ -201,7 +204,7 @@ export class StoredKeys implements Stored {
   }
 }
 
-/** The lines of a journal. What is no record is left out: a journal that has it could not be read. */
+/** Yields the lines of a journal, without those that are no records and would make it unreadable. */
 function* linesOf(texts: ReadonlyMap<string, string>): Generator<string> {
   for (const text of texts.values())
     for (const line of text.split('\n')) if (isRecord(line)) yield `${line}\n`
@@ -215,17 +218,17 @@ function isRecord(line: string): boolean {
   }
 }
 
-/** When a key was last written, and with what; '' where it is not there. */
+/** Returns the modification revision and value of a key; '' if it does not exist. */
 export const writtenAs = (pair: Pick<Pair, 'modified' | 'value'> | undefined) =>
   pair ? `${pair.modified} ${pair.value}` : ''
 
-/** The text of an intent. Its staged writes are counted, so that one that is incomplete is never taken for a whole one. */
+/** The text of an intent. It counts the staged writes, so that an incomplete set is detected. */
 export const intentText = ({ id, writes }: Intent) => JSON.stringify({ id, writes: writes.length })
 
-/** The number of the last commit, by what the head holds. */
+/** The number of the last commit, from the value of the head. */
 export const commitsIn = (head: string | undefined) => Number(head?.split(' ')[0] ?? 0)
 
-/** What the head holds: a number and the revision of who made it. Throws Error for what no svcd has written. */
+/** Parses the head: a number and its leader's fencing token. Throws Error if no svcd wrote it. */
 function headOf(value: Buffer | undefined): string | undefined {
   if (value === undefined) return undefined
   const text = decodeUtf8(value)
@@ -233,7 +236,7 @@ function headOf(value: Buffer | undefined): string | undefined {
   return text
 }
 
-/** Which staged writes an intent has, and how many. Throws Error for what is no intent. */
+/** Returns id and number of the staged writes of an intent. Throws Error if it is malformed. */
 export function countOf(value: Buffer): { id: string; count: number } {
   const json = parseJson(decodeUtf8(value))
   const { id, writes: count } = isObject(json) ? json : {}
@@ -252,7 +255,7 @@ function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>
   return { id, writes }
 }
 
-/** The text of a staged write. A removed object is staged without one. */
+/** Returns the text of a staged write. A removal is staged without text. */
 export function textOf(key: string, staged: Buffer): string | undefined {
   try {
     return staged.length === 0 ? undefined : decodeUtf8(staged)
@@ -263,29 +266,29 @@ export function textOf(key: string, staged: Buffer): string | undefined {
 
 type Options = Omit<ConstructorParameters<typeof SharedRecords>[0], 'key'> & { readonly keys: Keys }
 
-/** All that is kept of nodes and requests and is no object, by its kind. */
+/** The records of nodes and requests, by kind. */
 export class AllRecords {
   readonly #kinds = new Map<string, SharedRecords<never>>()
 
   constructor(private readonly o: Options) {}
 
-  /** How to open the records of a kind. `before` gives those that it begins with where there was none yet. */
+  /** Returns the opener of a kind. `before` supplies the first records where none are stored. */
   opener(kind: string, before: OpenRecords): OpenRecords {
     return async memory => this.#of(kind).open(memory as Memory<never>, before) as never
   }
 
-  /** Opens the records of a kind, which begin with none. */
+  /** Opens a kind that starts without records. */
   open<R>(kind: string, memory: SharedMemory<R>): Promise<SharedRecords<R>> {
     return this.#of(kind).open(memory as SharedMemory<never>) as Promise<unknown> as Promise<SharedRecords<R>>
   }
 
-  /** Takes all that is stored, in the place of what was known, a step for each name. */
+  /** Replaces all records with the stored ones, one step per name. */
   *loading(stored: ReadonlyMap<string, StoredRecords>): Generator<void> {
     for (const kind of new Set([...this.#kinds.keys(), ...stored.keys()]))
       yield* this.#of(kind).loading(stored.get(kind) ?? { head: undefined, texts: new Map() })
   }
 
-  /** Takes a key that another controller has changed, if it is one of a record. */
+  /** Applies another controller's change of a key, if the key is one of a record. */
   hear(key: string, value: Buffer | undefined): void {
     const [kind, name] = recordIn(this.o.keys, key) ?? []
     if (kind === undefined) return
@@ -294,12 +297,10 @@ export class AllRecords {
     else this.#of(kind).hear(name, text)
   }
 
-  /** This controller writes from now on. */
   promoted(): void {
     for (const records of this.#kinds.values()) records.promoted()
   }
 
-  /** Another controller writes from now on. */
   overtaken(): void {
     for (const records of this.#kinds.values()) records.overtaken()
   }
@@ -314,7 +315,7 @@ export class AllRecords {
   }
 }
 
-/** Adds a key to what is stored, if it is one of a record. */
+/** Adds a key to `stored`, if the key is one of a record. */
 function addRecord(stored: Map<string, StoredRecords>, keys: Keys, key: string, value: Buffer): void {
   const [kind, name] = recordIn(keys, key) ?? []
   if (kind === undefined) return
@@ -324,7 +325,7 @@ function addRecord(stored: Map<string, StoredRecords>, keys: Keys, key: string, 
   else of.texts.set(name, value.toString())
 }
 
-/** The kind and the name that a key is of; no name: the head of its kind. Undefined for other keys. */
+/** Returns kind and name of a record's key; no name: the head of its kind. Undefined for other keys. */
 function recordIn(keys: Keys, key: string): [kind: string, name: string | undefined] | undefined {
   if (!key.startsWith(keys.records)) return undefined
   const rest = key.slice(keys.records.length)

@@ -3,22 +3,22 @@ import { oneLine } from '../../log.js'
 import { type Client, UnclearError } from './client.js'
 import { base64, endOf, listIn, pairIn } from './kv.js'
 
-/** What one transaction did to the keys that are followed. */
+/** The changes of one transaction to the watched keys. */
 export interface Moment {
   readonly revision: string
-  /** What each key holds since then; undefined: it is gone. */
+  /** The new value of each key; undefined: removed. */
   readonly keys: readonly { readonly key: string; readonly value: Buffer | undefined }[]
 }
 
-/** etcd has forgotten what happened since the revision that was asked for: all keys have to be listed again. */
+/** etcd has compacted the revision to start from: all keys have to be listed again. */
 export class CompactedError extends Error {
   override readonly name = 'CompactedError'
 }
 
 /**
- * Follows all keys below a prefix that ends in a slash: gives what has happened from that revision on, each transaction
- * whole, in order, none left out and none twice. It ends with an error alone: CompactedError, UnclearError when the connection
- * is gone or etcd ends it, and that of `signal`.
+ * Watches all keys below a prefix that ends in a slash: yields each transaction from a revision on, whole, in
+ * order and once. Ends by throwing: CompactedError, UnclearError if the stream breaks, or the signal's
+ * reason.
  */
 export async function* watching(
   client: Client,

@@ -10,91 +10,88 @@ import { get, holds, isCreatedAt, isSince, put, transact } from './kv.js'
 
 const RETRY_MS = { first: 100, longest: 1000 }
 const STEP_MS = 100
-/** So often it is asked at least whether the right is ours. */
+/** The lease is checked at least this often. */
 const MOST_MS = 2000
 
 interface WriterOptions {
   readonly client: Client
-  /** The key that its holder may write by. */
+  /** The leadership key. */
   readonly key: string
-  /** How long the right outlives its holder. */
+  /** Time to live of the lease. */
   readonly ttlSeconds: number
-  /** Where other controllers reach who holds it; '' where they do not. */
+  /** The URL at which other controllers reach this one; '' for none. */
   readonly url: string
-  /** Called when the right was lost and is ours again, before it is used. A throw gives it back, and it is tried again. */
+  /** Called after a lost lease was regained, before it is used. A throw gives it back; retried later. */
   readonly regained: (revision: string) => Promise<void>
-  /** Called when the right was lost, and another one has it. A throw is why it is not ours; it is tried again. */
+  /** Called after the lease was lost to another controller. Its throw becomes the problem; retried later. */
   readonly overtaken: (reason: string) => Promise<never>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 /**
- * The right to write: a key that goes with a lease. It has another create revision each time that somebody gets it, and
- * every commit compares that: who had the right once, and was stopped, or cut off, can write nothing of then any more.
+ * Leadership: a key bound to a lease. Its create revision, the fencing token, differs each time the key is
+ * taken, and every commit compares it: a former leader that was stopped or cut off can write nothing.
  */
 export class Writer {
   #lease = ''
-  /** Another one for each right that was asked for: in a restored etcd, revisions come again. */
+  /** Nonce of each election, because a restored etcd repeats revisions. */
   #word = ''
   #revision = ''
-  /** When it was last asked whether it is ours, and it was; by the clock of `performance`. */
+  /** The last time at which we were known to lead; on the clock of `performance`. */
   #heldMs = Number.NEGATIVE_INFINITY
-  /** Why it is not ours again, and is not asked for. */
+  /** The reason for having given up leadership; no re-election is tried then. */
   #over = ''
-  /** How often it was given up. */
+  /** The number of times that leadership was given up. */
   #ends = 0
-  /** At which revision each of these keys was last written, as far as we know; '1': it has to be there. */
+  /** Revision of our last write of these keys; '1': the key must exist. */
   readonly since = new Map<string, string>()
-  /** The answer of an etcd that takes no sign of life, as it has no room, while the right is ours all the same; '' otherwise. */
+  /** The error of an etcd without room for heartbeats, while we still lead; '' otherwise. */
   full = ''
   readonly #keeping: Background
 
   constructor(private readonly options: WriterOptions) {
     this.#keeping = new Background({
       work: () => this.#keep(),
-      // A long lease must not hide for long that etcd was restored.
+      // Bounded, because a long lease must not hide for long that etcd was restored.
       everyMs: Math.min(MOST_MS, (options.ttlSeconds * 1000) / 3),
       retryMs: RETRY_MS
     })
   }
 
-  /** Why the right is in doubt, '' when it is not. */
+  /** The reason why leadership is in doubt; '' if it is not. */
   get problem(): string {
     return this.#over || this.#keeping.problem
   }
 
-  /**
-   * How long ago the right was last known to be ours, in ms; 0 while it is. It is ours for as long as its lease, and who was stopped, or
-   * cut off, for longer does not know.
-   */
+  /** Time since we were last known to lead, in ms; 0 while the lease lasts and all is well. */
   get doubtMs(): number {
     const agoMs = performance.now() - this.#heldMs
     const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.options.ttlSeconds * 1000
     return isOurs ? 0 : agoMs
   }
 
-  /** The create revision of our key. Throws Error where the right was lost. */
+  /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
   get revision(): string {
     if (this.#over !== '') throw new Error(this.#over)
     if (this.#revision === '') throw new Error(this.problem || 'the right to write is lost')
     return this.#revision
   }
 
-  /** The same; undefined where the right was lost. */
+  /** The fencing token; undefined if leadership was lost. */
   get right(): string | undefined {
     return this.#over === '' && this.#revision !== '' ? this.#revision : undefined
   }
 
-  /** Holds where the right is still that of this revision, and no key is older than we wrote it: an older snapshot may have our right. */
+  /** Compares the token, and that no key is older than our last write: an older snapshot may hold our key. */
   isAt(revision: string) {
     const { key } = this.options
     const isOurs = [isCreatedAt(key, revision), holds(key, this.#self)]
     return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
   }
 
-  /** Gets the right, once a holder that is gone has had its time. Throws WrittenError where another one has it. */
+  /** Becomes leader, after waiting for a dead one's lease. Throws WrittenError if another one leads. */
   async acquire(): Promise<void> {
-    // Twice the time: a member of etcd that has just become leader gives all leases their whole time again.
+    // Twice the lease: a new leader among etcd's members renews all leases.
     const waitMs = (2 * this.options.ttlSeconds + 1) * 1000
     const giveUp = performance.now() + waitMs
     let isTold = false
@@ -118,8 +115,8 @@ export class Writer {
   }
 
   /**
-   * Gets the right if nobody has it, also one that was given up, after `before`, which is told the create revision of our key and
-   * may take as long as the lease. Gives that revision; undefined where another one has the right. A throw gives it back.
+   * Becomes leader if there is none, also after `end`. First awaits `before` with the fencing token, within
+   * the lease; its throw gives the leadership back. Returns the token; undefined if another one leads.
    */
   async take(before: (revision: string) => Promise<void>): Promise<string | undefined> {
     if ((await this.#elect(before)) !== undefined) return undefined
@@ -127,14 +124,14 @@ export class Writer {
     return this.#revision
   }
 
-  /** The right of this revision was found lost: tries to get it again, soon. */
+  /** Reports the leadership with this token as lost, and tries soon to regain it. */
   lost(revision: string): void {
     if (revision !== this.#revision) return
     this.#revision = ''
     this.#keeping.wake()
   }
 
-  /** Gives the right up. */
+  /** Gives up leadership. */
   async end(reason: string): Promise<void> {
     this.#ends++
     this.#over ||= reason
@@ -152,7 +149,7 @@ export class Writer {
     await this.end('the store is closed')
   }
 
-  /** A question takes this long at most, so that another endpoint can be asked before the lease ends. */
+  /** Time limit of a request: leaves time to ask another endpoint within the lease. */
   get #limitMs(): number {
     return (this.options.ttlSeconds * 1000) / 3
   }
@@ -165,7 +162,7 @@ export class Writer {
     if (this.#over !== '') return
     const ends = this.#ends
     if (this.#revision !== '' && (await this.#isKept(this.#revision))) return
-    // Who has given it up meanwhile must not get it again.
+    // Leadership that was given up meanwhile must not be taken again.
     if (ends !== this.#ends) return
     this.#revision = ''
     const holder = await this.#elect(this.options.regained)
@@ -173,7 +170,7 @@ export class Writer {
     else if (ends === this.#ends) await this.options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
-  /** Keeps the lease, and gives the others a sign of life. False where the right of this revision is lost. */
+  /** Renews the lease and sends a heartbeat. False if the leadership with this token is lost. */
   async #isKept(revision: string): Promise<boolean> {
     const { client, key } = this.options
     const asked = performance.now()
@@ -186,13 +183,13 @@ export class Writer {
       if (revision === this.#revision) this.since.set(key, signed.revision)
       this.full = ''
     } catch (error) {
-      // It may be taken yet: it is given again soon. Once the lease is over it is a fault that has to be seen.
+      // The heartbeat may still arrive, so it is repeated soon. After the lease has ended this is a fault.
       const isOver = performance.now() - this.#heldMs > this.options.ttlSeconds * 1000
       if (error instanceof UnclearError && !isOver) {
         this.#keeping.wake(RETRY_MS.first)
         return true
       }
-      // An etcd without room takes no sign, and nobody can get the right there.
+      // An etcd without room takes no heartbeat, but nobody can become leader there either.
       if (!(error instanceof NoRoomError)) throw error
       this.full = error.message
       if (!(await transact(client, this.isAt(revision), [], [], this.#limitMs)).succeeded) return false
@@ -201,18 +198,18 @@ export class Writer {
     return true
   }
 
-  /** What our key holds. */
+  /** The value of our key. */
   get #self(): string {
     const { url, ttlSeconds } = this.options
     return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds, word: this.#word })
   }
 
-  /** Takes the key where nobody has it, and makes the right ours after `before`. Gives who has it; undefined: we have. */
+  /** Takes the key if it is free, and leads after `before`. Returns the leader; undefined: we lead. */
   async #elect(before = async (_revision: string) => {}): Promise<string | undefined> {
     const { client, key, ttlSeconds } = this.options
     const ends = this.#ends
     const asked = performance.now()
-    // One that was granted and not used ends by itself.
+    // If unused, this lease expires by itself.
     const ID = await granted(client, ttlSeconds, this.#limitMs)
     const absent = isCreatedAt(key, '0')
     this.#word = randomUUID()
@@ -220,7 +217,7 @@ export class Writer {
     const giveBack = () => revoke(client, ID, this.#limitMs)
     const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
       async error => {
-        // It may have been done: what nobody uses must not look like another writer.
+        // It may have been carried out: an unused key must not look like another leader.
         await giveBack()
         throw error
       }
@@ -247,17 +244,17 @@ export class Writer {
   }
 }
 
-/** Who has the right to write. */
+/** The leader. */
 export interface Holder {
-  /** In words. */
+  /** Host and process, for messages. */
   readonly who: string
-  /** Where other controllers reach it; '' where it does not say. */
+  /** The URL at which other controllers reach it; '' if it has none. */
   readonly url: string
-  /** It changes its key every third of this, in ms; undefined: it does not, as earlier releases. */
+  /** Its lease in ms, heartbeats every third of it; undefined for earlier releases without heartbeats. */
   readonly ttlMs?: number
 }
 
-/** Who has the right to write, by what the key holds. */
+/** Parses the leader from the value of its key. */
 export function holderIn(text: string): Holder {
   try {
     const { host, pid, url, ttl } = JSON.parse(text)
@@ -271,7 +268,7 @@ export function holderIn(text: string): Holder {
   }
 }
 
-/** A new lease, by its number. Throws what `Client.ask` throws. */
+/** Grants a lease and returns its id. Throws what `Client.ask` throws. */
 export async function granted(client: Client, ttlSeconds: number, limitMs: number): Promise<string> {
   const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, limitMs)
   if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
@@ -279,13 +276,13 @@ export async function granted(client: Client, ttlSeconds: number, limitMs: numbe
   return ID
 }
 
-/** Gives a lease its whole time again; false where it has ended. Throws what `Client.hedged` throws. */
+/** Renews a lease; false if it has expired. Throws what `Client.hedged` throws. */
 export async function isKept(client: Client, lease: string, limitMs: number): Promise<boolean> {
   const { result } = await client.hedged('lease/keepalive', { ID: lease }, limitMs)
   return isObject(result) && Number(result.TTL ?? 0) > 0
 }
 
-/** Ends a lease, and takes away what goes with it. Where etcd does not answer, it ends by itself. */
+/** Revokes a lease and with it its keys. Without an answer of etcd, it expires by itself. */
 export async function revoke(client: Client, lease: string, limitMs: number): Promise<void> {
   await client.ask('lease/revoke', { ID: lease }, limitMs).catch(() => undefined)
 }

@@ -7,22 +7,22 @@ import { INTENTS, type Revertible, type Write } from '../medium.js'
 import { fileStep, type Intent, intentFile, intentText, objectFile } from './stored.js'
 
 /**
- * How many files intents may promise before they are written; further changes wait. Enough for two changes of every node
- * of the largest cluster, and few enough that a start soon has read the intents.
+ * Bound of files that intents promise before they are written; further changes wait. Enough for two changes
+ * of every node of the largest cluster; few enough for a start to read the intents soon.
  */
 const OUTSTANDING_FILES = 400_000
-/** So many files, or characters, are written together; what is committed meanwhile waits for them. */
+/** Files, or characters, per write; commits made meanwhile wait for it. */
 const TOGETHER = 32
 const MOST_CHARACTERS = 1024 * 1024
 const RETRY_MS = { first: 100, longest: 2000 }
-/** How long a stop may write the files of a large change; the daemon has 10 s in all to stop. */
+/** Time limit of the files of a large change during a stop; the daemon has 10 s in all. */
 const CLOSE_MS = 5000
 
 interface FlusherOptions {
   readonly outstandingFiles?: number | undefined
   readonly directory: string
   readonly files: FileLayer
-  /** Fails when the directory is no longer ours to write. */
+  /** Fails if the directory is no longer ours to write. */
   readonly ours: DiskStep
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
@@ -30,12 +30,11 @@ interface FlusherOptions {
 type Promised = Intent['writes'][number]
 
 /**
- * Brings the object files up to what the intents promise, after the answers: writes the latest content of each file,
- * syncs the directories, then removes the intents. What fails is tried again, ever slower; until then the intents
- * stay.
+ * Writes the object files that intents promise, after the answers: the latest content of each file, the
+ * directories' syncs, then the removal of the intents. Retries failures with backoff, and keeps the intents.
  */
 export class Flusher {
-  /** By object: the latest content that its file has to get. Only a flush takes out what it has written. */
+  /** By object, the latest content of its file. Only a flush removes what it has written. */
   readonly #waiting = new Map<string, Promised>()
   /** Types with written files whose names are not durable yet. */
   readonly #unsynced = new Set<string>()
@@ -58,22 +57,22 @@ export class Flusher {
     return this.#intents.length === 0
   }
 
-  /** Why the files cannot be written, '' when they can. */
+  /** The reason why the files cannot be written; '' if they can. */
   get problem(): string {
     return this.#flushing.problem
   }
 
-  /** Takes over a committed intent, in slices. Resolves when it has; one is added at a time. */
+  /** Takes over a committed intent, in slices. Only one call at a time. */
   async add({ number, writes }: Intent): Promise<void> {
     await inSlices(this.#wait(writes))
-    // Not before all of them wait: a flush takes away the intents whose writes have waited from its beginning.
+    // Last: a flush removes the intents whose writes have waited since its start.
     this.#intents.push({ number, files: writes.length })
     this.#outstanding += writes.length
-    // What fails has pauses of its own.
+    // After a failure, the backoff decides.
     if (this.problem === '') this.#flushing.wake()
   }
 
-  /** Resolves when another intent may be added; throws a StoreError when that is not to be expected soon. */
+  /** Resolves when another intent may be added; throws a StoreError if that is not to be expected soon. */
   async room(): Promise<void> {
     while (this.#outstanding >= (this.options.outstandingFiles ?? OUTSTANDING_FILES)) {
       if (this.problem !== '') throw new StoreError(this.problem)
@@ -81,7 +80,7 @@ export class Flusher {
     }
   }
 
-  /** Writes what waits. When that fails, or takes over 5 s, the intents stay, and the next start finishes them. */
+  /** Flushes. On failure, or after 5 s, the intents stay for the next start. */
   async close(): Promise<void> {
     this.#closeBy = performance.now() + CLOSE_MS
     await this.#flushing.run().catch(() => undefined)
@@ -95,7 +94,7 @@ export class Flusher {
     }
   }
 
-  /** Writes what waits at the call. Throws an Error with the reason when not all of it could be written. */
+  /** Writes what waits at the call. Throws Error with the reason if some of it could not be written. */
   async #flush(): Promise<void> {
     const { directory, files, ours } = this.options
     const covered = [...this.#intents]
@@ -104,7 +103,7 @@ export class Flusher {
       let steps: DiskStep[] = [ours]
       let written: [string, Promised][] = []
       let characters = 0
-      // What is added meanwhile comes behind these, or in the place of one of them.
+      // Objects added meanwhile come after these or replace one of them.
       let left = this.#waiting.size
       const write = async () => {
         this.#assertTime()
@@ -125,9 +124,9 @@ export class Flusher {
         if (written.length === TOGETHER || characters >= MOST_CHARACTERS) await write()
       }
       for (const type of this.#unsynced) steps.push({ syncDirectory: join(directory, type) })
-      // Once more: an intent of another directory must stay.
+      // Checked again: an intent of another directory must stay.
       steps.push(ours)
-      // Oldest first: an older intent that outlived a newer one would bring old content back.
+      // Oldest first: an older intent that outlives a newer one would bring old content back.
       for (const { number } of covered) steps.push({ remove: intentFile(directory, number) })
       steps.push({ syncDirectory: join(directory, INTENTS) })
       await write()
@@ -150,13 +149,13 @@ interface CommitterOptions {
   readonly directory: string
   readonly files: FileLayer
   readonly flusher: Flusher
-  /** Fails when the directory is no longer ours to write. */
+  /** Fails if the directory is no longer ours to write. */
   readonly ours: DiskStep
-  /** The highest number an intent on disk has, 0 without any. */
+  /** The highest number of an intent on disk, 0 without any. */
   readonly lastIntent: number
 }
 
-/** The intent of so many writes, and so many characters, is made as one text, in one turn of the event loop. */
+/** Up to this many writes, an intent's text is built in one turn of the event loop. */
 const MOST_AT_ONCE = 64
 
 const isShort = (writes: readonly Write[]) =>
@@ -166,7 +165,7 @@ const isShort = (writes: readonly Write[]) =>
 /** Makes changes durable, one batch at a time. */
 export class Committer {
   #lastIntent: number
-  /** Takes a failed commit off the disk again: in spite of the error it may be there. */
+  /** Undoes a failed commit, which may be on the disk in spite of the error. */
   #revert: readonly DiskStep[] | undefined
 
   constructor(private readonly options: CommitterOptions) {
@@ -174,8 +173,8 @@ export class Committer {
   }
 
   /**
-   * Resolves when all the writes (at most one for an object) will outlive a power cut; when it throws, none does. A
-   * single file is written directly, unless an older intent might still overwrite it; otherwise one intent is written.
+   * Resolves when all the writes (at most one per object) survive a power cut; after a throw, none does.
+   * Writes a single file directly unless an older intent might overwrite it, otherwise an intent.
    */
   async commit(writes: readonly Revertible[]): Promise<void> {
     await this.#revertFailed()
@@ -186,7 +185,7 @@ export class Committer {
 
   async #commitFile(write: Revertible): Promise<void> {
     const file = objectFile(this.options.directory, write.type, write.name)
-    // What the file held is worked out only where it is needed.
+    // The old text is encoded only when needed.
     await this.#settle([fileStep(file, write.text)], dirname(file), () => fileStep(file, write.textBefore))
   }
 
@@ -206,8 +205,8 @@ export class Committer {
   }
 
   /**
-   * Carries out the steps and syncs the directory, which ends a commit. When that fails, nothing else is written until what
-   * is there is taken back on the disk too.
+   * Runs the steps and syncs the directory, which ends a commit. After a failure, nothing else is written
+   * until it is undone on the disk too.
    */
   async #settle(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
     const { files, ours } = this.options
@@ -216,10 +215,10 @@ export class Committer {
     try {
       await files.inOrder(all)
     } catch (error) {
-      // A step before the last one failed: nothing is there, unless it was written before these steps.
+      // A failed step before the sync leaves nothing behind, unless the file was written before the steps.
       if (steps.length > 0 && error instanceof StepError && error.step < all.length - 1) throw error
       this.#revert = [ours, back(), sync]
-      await this.#revertFailed().catch(() => {}) // still noted, and tried before the next commit
+      await this.#revertFailed().catch(() => {}) // still noted, and retried before the next commit
       throw error
     }
   }

@@ -10,18 +10,17 @@ import { INTENTS, type Medium, type Revertible } from '../medium.js'
 import { Committer, Flusher } from './flush.js'
 import { StoredFiles } from './stored.js'
 
-/** What files a store is kept in. */
 export interface FileOptions {
-  /** The state directory, made (0700) when missing. */
+  /** The state directory, created (0700) if missing. */
   readonly directory: string
-  /** How many files may still have to be written after the answers before the next change waits. Default 400,000. */
+  /** Bound of files to be written after the answers; the next change waits. Default 400,000. */
   readonly outstandingFiles?: number | undefined
-  /** How files are written; a test puts failing ones here. */
+  /** Writes the files; tests pass failing ones. */
   readonly files?: FileLayer | undefined
   readonly log?: ((level: 'warn' | 'info', message: string) => void) | undefined
 }
 
-/** A store kept as files, one for an object, in a directory that one process has at a time. */
+/** A store of one file per object, in a directory locked by one process. */
 export class Files implements Medium {
   readonly #layer: FileLayer
   #lock: Lock | undefined
@@ -32,7 +31,7 @@ export class Files implements Medium {
     this.#layer = options.files ?? realFiles
   }
 
-  /** Makes the directory and locks it. Throws a LockedError when another process has it. */
+  /** Creates and locks the directory. Throws LockedError if another process holds it. */
   async lock(): Promise<void> {
     const { directory } = this.options
     await this.#make(directory)
@@ -66,13 +65,13 @@ export class Files implements Medium {
     return this.#writing?.flusher.problem ?? ''
   }
 
-  /** Fails when the directory is no longer ours to write (rules 11.3): also for what others write in it. */
+  /** Fails if the directory is no longer ours to write (rules 11.3); also for other writers in it. */
   get ours(): DiskStep {
     if (this.#lock === undefined) throw new Error('the directory is not locked')
     return this.#lock.ours
   }
 
-  /** Finishes the files behind the commits, and unlocks. */
+  /** Flushes the files, and unlocks. */
   async close(): Promise<void> {
     await this.#writing?.flusher.close()
     this.#writing = undefined
@@ -84,30 +83,30 @@ export class Files implements Medium {
   }
 }
 
-/** How long a start waits for another one that has the directory and has not said so yet. */
+/** A start waits this long for a lock holder that has not written its name yet. */
 const PATIENCE_MS = 10_000
 const STEP_MS = 50
 
-/** The state directory, held by this process. */
+/** The locked state directory. */
 interface Lock {
-  /** Fails when the path leads to another directory by now, or cannot be looked at: before what is written in it. */
+  /** Fails if the path now leads to another directory, or cannot be examined; precedes every write. */
   readonly ours: DiskStep
   release(): Promise<void>
 }
 
 interface Holder {
   readonly pid: number
-  /** Clock ticks from boot to the process's start: tells a reused pid. */
+  /** Clock ticks from boot to the start of the process: detects a reused pid. */
   readonly startTime: string
   readonly bootId: string
-  /** Device and inode of the directory that is held. A copy has others, and nobody holds it. */
+  /** Device and inode of the locked directory, which a copy does not share. */
   readonly directory: string
 }
 
 /**
- * Takes the lock of a state directory: one daemon at a time (rules 11.3). It is a kernel lock on the directory itself. It
- * ends with this process, however that ends; no failure of the disk takes it away. Throws a LockedError that knows who
- * holds it, and Error for a link in it that belongs to another user than root and this one.
+ * Locks a state directory: one daemon at a time (rules 11.3). The kernel lock on the directory itself ends
+ * with this process, however that ends, and no disk failure removes it. Throws LockedError with the holder,
+ * and Error for a link in it owned by another user than root and this one.
  */
 export async function acquireLock(directory: string): Promise<Lock> {
   const holderFile = join(directory, 'holder.json')
@@ -116,7 +115,7 @@ export async function acquireLock(directory: string): Promise<Lock> {
     await take(handle, directory, holderFile)
     await refuseForeignLinks(directory)
     const self = await thisProcess(directory)
-    // Replaced, not opened: to open a pipe would wait for its reader.
+    // Replaced, not opened: opening a pipe would wait for its reader.
     await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
     return {
       ours: {
@@ -132,7 +131,7 @@ export async function acquireLock(directory: string): Promise<Lock> {
   }
 }
 
-/** Takes the lock on an open directory, or throws the LockedError. */
+/** Takes the lock on an open directory; throws the LockedError. */
 async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
   for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
     const isTaken = await flock(fd)
@@ -140,9 +139,9 @@ async function take({ fd }: FileHandle, directory: string, holderFile: string): 
     if (isTaken && !(await exists(earlier))) return
     const holder = await readHolder(holderFile)
     if (holder && (await holds(holder, directory))) throw new LockedError(directory, holder.pid)
-    // An earlier version of svcd made this directory as its lock, and has ended.
+    // Earlier versions of svcd created this directory as their lock.
     if (isTaken) return rm(earlier, { recursive: true, force: true })
-    // Whoever has the lock has not written its name yet.
+    // The holder has not written its name yet.
     if (performance.now() > giveUp)
       throw new Error(`${directory}: another process has locked it and does not say which it is`)
   }
@@ -154,14 +153,14 @@ async function readHolder(file: string): Promise<Holder | undefined> {
     const texts = { startTime: String(startTime), bootId: String(bootId), directory: String(directory) }
     return { pid: Number(pid), ...texts }
   } catch {
-    return undefined // it was killed, or the power went, while it wrote its name: it never got to the lock
+    return undefined // A partial text: its writer was killed before it got the lock.
   }
 }
 
-/** Whether that process is alive, and holds this very directory. */
+/** Whether that process is alive and holds this very directory. */
 async function holds(holder: Holder, directory: string): Promise<boolean> {
   if (holder.bootId !== (await bootId()) || holder.startTime !== (await startTimeOf(holder.pid))) return false
-  // An earlier version did not write its directory down.
+  // Earlier versions did not record the directory.
   return holder.directory === '' || holder.directory === (await identityOf(directory))
 }
 
@@ -182,10 +181,10 @@ async function bootId(): Promise<string> {
   return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
 }
 
-/** Field 22 of /proc/<pid>/stat; '' when there is no such process, or only its zombie. */
+/** Field 22 of /proc/<pid>/stat; '' if there is no such process, or only its zombie. */
 async function startTimeOf(pid: number): Promise<string> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
-  // The second field, the program's name in parentheses, may hold spaces and parentheses itself.
+  // The program's name in parentheses may itself contain spaces and parentheses.
   const [state = '', ...rest] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return 'ZX'.includes(state) ? '' : (rest[18] ?? '')
 }

@@ -7,14 +7,14 @@ import { decodeUtf8, JsonError, parseJson } from '../json.js'
 import { assertStorable, INTENTS, type Stored, type Write } from '../medium.js'
 
 /**
- * A state directory as read, unfinished intents applied: nothing was written to it. Synchronous on purpose: it is several
- * times faster for 100,000 small files, and nothing is served before it ends.
+ * A state directory as read, with unfinished intents applied; nothing is written. Synchronous: several times
+ * faster for 100,000 small files, and nothing is served before it ends.
  */
 export class StoredFiles implements Stored {
   readonly #found: Intents
-  /** By type and name what the intents promise; undefined: no file. */
+  /** Texts promised by intents, by type and name; undefined: no file. */
   readonly #promised = new Map<string, Map<string, string | undefined>>()
-  /** By type the objects that have a file. */
+  /** Names of objects with a file, by type. */
   readonly #files = new Map<string, Set<string>>()
   readonly #leftovers: string[]
   readonly #foreign: Problem[] = []
@@ -29,7 +29,7 @@ export class StoredFiles implements Stored {
     return this.#found.intents
   }
 
-  /** Files that an interrupted atomic write left, of the types that were listed; safe to remove when no daemon runs. */
+  /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
   get leftovers(): readonly string[] {
     return this.#leftovers
   }
@@ -84,25 +84,25 @@ export class StoredFiles implements Stored {
   }
 }
 
-/** The text of an intent is made in pieces of so many characters: that of a large change is longer than a string can be. */
+/** Size of a piece of an intent's text, which as a whole may exceed the length of a string. */
 const PIECE_CHARACTERS = 128 * 1024
 const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
 
-/** A change that is committed as a whole; its objects' files may not be written yet. */
+/** A committed change whose object files may not be written yet. */
 export interface Intent {
   readonly number: number
   readonly writes: readonly Write[]
 }
 
-/** What the directory of the intents holds, in number order. */
+/** The directory of intents, in the order of numbers. */
 interface Intents {
   readonly intents: readonly Intent[]
-  /** Names of files that an interrupted atomic write left. */
+  /** Names of files left by interrupted atomic writes. */
   readonly leftovers: readonly string[]
   readonly problems: readonly Problem[]
 }
 
-/** Makes the text of an intent file in pieces; each write is a line. */
+/** Yields the text of an intent file in pieces, with one write per line. */
 export function* intentText(writes: Intent['writes']): Generator<string> {
   let piece = HEAD
   for (const [i, { type, name, text }] of writes.entries()) {
@@ -114,11 +114,11 @@ export function* intentText(writes: Intent['writes']): Generator<string> {
   yield piece + TAIL
 }
 
-/** What the file of an intent holds: line by line, since all of it may be too much for one string. */
+/** Parses an intent file line by line, as it may exceed the length of a string. */
 function jsonIn(bytes: Buffer): unknown {
   const isOurs =
     bytes.length >= HEAD.length + TAIL.length && bytes.subarray(0, HEAD.length).equals(Buffer.from(HEAD))
-  // What a hand wrote is read as a whole.
+  // Files edited by hand are parsed as a whole.
   if (!isOurs || !bytes.subarray(-TAIL.length).equals(Buffer.from(TAIL))) return parseJson(decodeUtf8(bytes))
   const writes: unknown[] = []
   const last = bytes.length - TAIL.length
@@ -135,7 +135,7 @@ function jsonIn(bytes: Buffer): unknown {
   return { writes }
 }
 
-/** Reads the intents in a state directory. A damaged one is a problem: what it promised is unknown. */
+/** Reads the intents of a state directory. A damaged one is a problem: its promises are unknown. */
 export function readIntents(directory: string): Intents {
   const intents: Intent[] = []
   const leftovers: string[] = []
@@ -158,7 +158,7 @@ export function readIntents(directory: string): Intents {
   return { intents, leftovers, problems }
 }
 
-/** Those with a type that is none of these, as problems like the others. */
+/** Returns the intents with an unknown type as problems. */
 function ofUnknownType(directory: string, intents: readonly Intent[], types: ReadonlySet<string>): Problem[] {
   return intents.flatMap(({ number, writes }) => {
     const position = writes.findIndex(({ type }) => !types.has(type))
@@ -170,7 +170,7 @@ function ofUnknownType(directory: string, intents: readonly Intent[], types: Rea
 const damaged = (reason: string) => `a damaged intent: ${reason}`
 const unknownType = (position: number) => `write ${position} has an unknown type`
 
-/** The names in a directory, sorted; none when it is missing. */
+/** Lists a directory, sorted; empty if it is missing. */
 function listing(directory: string): string[] {
   try {
     return readdirSync(directory).sort()
@@ -198,24 +198,24 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null
 }
 
-/** `<directory>/<type>/<name>.json`; not by `join`, of whose time a start with many objects would have a twentieth. */
+/** `<directory>/<type>/<name>.json`; without `join`, which would take 5 % of a large start. */
 export function objectFile(directory: string, type: string, name: string): string {
   return `${directory}/${type}/${name}.json`
 }
 
-/** `<directory>/intents/<number>.json`, the digits padded so that a listing shows the order. */
+/** `<directory>/intents/<number>.json`, zero-padded, so that a listing is in order. */
 export function intentFile(directory: string, number: number): string {
   return join(directory, INTENTS, `${String(number).padStart(12, '0')}.json`)
 }
 
-/** Gives an object's file what it has to hold. */
+/** The step that writes an object's file. */
 export const fileStep = (file: string, text: string | undefined): DiskStep =>
   text === undefined ? { remove: file } : { replace: file, text }
 
-/** What a directory entry is: an object, a leftover of an interrupted atomic write, an editor's, or foreign. */
+/** A directory entry: an object, a leftover of an interrupted atomic write, an editor's file, or foreign. */
 export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
 
-/** What a file in a type's directory is, by its name. */
+/** Classifies a file in a type's directory by its name. */
 function entryOf(fileName: string): Entry {
   if (isLeftover(fileName)) return 'leftover'
   if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
