@@ -47,9 +47,9 @@ interface Particular {
   readonly sets?: NodeSets
   /** Default fields of a list as text. */
   readonly columns?: readonly string[]
-  /** Replaces the model's save if more than the object changes. */
+  /** Replaces `Model.save` when more than the object changes. */
   readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
-  /** Replaces the model's remove if more than the object goes. */
+  /** Replaces `Model.remove` when more than the object is deleted. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 

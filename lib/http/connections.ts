@@ -10,7 +10,7 @@ import { busy } from './places.js'
 const FRESH_MS = 5000
 /** A connection used less than this ago is likely to be used again. */
 const ACTIVE_MS = 2000
-/** Interval between searches for idle connections, and its limit per connection: a search takes a while. */
+/** Time between searches for idle connections; or per open connection, if that is less. */
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
 /** When none is idle, the busiest address yields some if it has this many more than the newcomer. */

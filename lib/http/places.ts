@@ -12,7 +12,7 @@ const MOST_WAITING = 1000
 export interface Place {
   /** Time of the last progress (ms of `performance`); undefined while there is progress. */
   waitingSince: number | undefined
-  /** Gives up waiting for an upstream. Called only after the newcomer's wait: it may be slow by design. */
+  /** Gives up a slow upstream. Called only after the newcomer's wait, as slowness may be by design. */
   giveUp?: (() => void) | undefined
   /** The client has received everything. */
   isServed?: true
@@ -25,7 +25,7 @@ export interface PlacesOptions {
     readonly most: number
     /** Whether an address has no limit of its own. */
     readonly isUnbound: (address: string) => boolean
-    /** End of the refusal `<address> has <most> <what>`. */
+    /** Rest of the message `<address> has <count> <what>`. */
     readonly what: string
   }
   /** A slot without progress for this long is given to a newcomer. */
@@ -34,7 +34,7 @@ export interface PlacesOptions {
   readonly waitMs: number
   /** Minimum pace of the retries of refused clients. */
   readonly leastPerSecond: number
-  /** End of the refusal `<most> <what>`. */
+  /** Rest of the message `<count> <what>`. */
   readonly what: string
 }
 
@@ -205,7 +205,7 @@ const PERIOD_MS = 1000
 /** More clients are invited than were served lately: otherwise the pace could never grow. */
 const MORE = 1.25
 
-/** Spreads Retry-After at the pace of service: refusing all again at once would take the time for that. */
+/** Books retries at the pace of service: refusing all again at once would leave no time to serve them. */
 export class Comebacks {
   readonly #least: number
   readonly #now: () => number

@@ -69,7 +69,7 @@ export interface ServerOptions<C> {
   param?(name: string, value: string, route: Route<C>): string
   /** Maximum size of a request's body in bytes, for all or by caller (413). */
   readonly maxBody: number | ((caller: C) => number)
-  /** Whether the log has each 503 of this caller (rules 2.7); by default those of all callers. */
+  /** Whether each 503 of this caller is logged (rules 2.7); by default that of every caller. */
   readonly isKnown?: (caller: C) => boolean
   /** Addresses and CIDRs whose X-Forwarded-For is trusted (rules 4.5). */
   readonly trustedProxies: readonly string[]
