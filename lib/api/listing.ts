@@ -130,8 +130,7 @@ export const isChosen = ({ query }: ApiRequest) => ['fields', 'format', 'sort'].
 
 /**
  * Returns the requested view of the entries (rules 12.4). Throws 400 for an unknown field or value. Long
- * lists pass a function: it is called once, in the list's turn, so that waiting lists take no memory (rules
- * 2.13).
+ * lists pass a function, called once in the list's turn: waiting lists take no memory (rules 2.13).
  */
 export function listed(request: ApiRequest, listing: Listing, given: readonly Entry[] | Finding): Answer {
   let taken = typeof given === 'function' ? undefined : given

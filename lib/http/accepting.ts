@@ -10,7 +10,7 @@ export const WAITING = 4096
 const DUPLICATES = 15
 /** The load of the event loop is measured after this many connections. */
 const LOOK_EVERY = 64
-/** An event loop that is busy for more than this part of the time may not keep up. */
+/** An event loop busy for more than this part of the time may not keep up. */
 const BUSY = 0.8
 
 /**

@@ -6,7 +6,7 @@ const MOST_REQUESTS = 16
 const MOST_BYTES = 32 * 1024
 /** Maximum number of queued requests, those included that were read before reading stopped. */
 export const MOST_READ = 32
-/** Queued bytes of all connections. Above it the newest connection is closed; a held one at half of it. */
+/** Queued bytes of all connections. Above it the newest connection is closed; a paused one at half of it. */
 const MOST_BYTES_IN_ALL = 64 * 1024 * 1024
 /** Approximate size in bytes of a request, and of each name or value in its header, beside the text. */
 const REQUEST_BYTES = 4096
@@ -65,7 +65,7 @@ class Turns {
 export class Backlog {
   /** Bytes of pipelined requests. */
   bytes = 0
-  /** One request each of thousands of connections in one turn would keep new ones from being accepted. */
+  /** Other requests: thousands of them in one turn would keep new connections from being accepted. */
   readonly first = new Turns(MOST_FIRST_IN_A_TURN)
   /** Pipelined requests: nobody waits for a whole queue, nor for the heads of a thousand queues. */
   readonly behind = new Turns(MOST_BEHIND_IN_A_TURN)

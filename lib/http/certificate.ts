@@ -9,7 +9,7 @@ import { readRegularFile, refuseOthers } from '../disk/file.js'
 import type { Log } from '../log.js'
 
 const DAY_MS = 86_400_000
-/** Programs that renew certificates do so earlier than this before expiry. */
+/** Renewal programs act earlier than this before expiry. */
 const SOON_MS = 14 * DAY_MS
 const EVERY_MS = 5000
 
@@ -237,7 +237,7 @@ export class Certificate {
   private constructor(
     private readonly files: PairFiles,
     private pair: Pair,
-    /** Stamps of the files: at the last read, and (`#seen`) at the last look. */
+    /** The stamp at the last read; `#seen` has that of the last look. */
     private read: string,
     private readonly options: CertificateOptions
   ) {

@@ -161,7 +161,6 @@ export class Connection<C> {
   }
 }
 
-/** The room for connections. */
 export interface Room {
   /** `connections`: of all clients, together with the files being sent. */
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
@@ -298,10 +297,7 @@ export class Connections<C> {
     return limits.crowded > this.#crowded.size || this.#endOldestCrowded() ? 'crowded' : 'none'
   }
 
-  /**
-   * Cuts an idle connection; false if none is known. A machine whose connection was lost between two requests
-   * would open another, and displace the next.
-   */
+  /** Cuts an idle connection, if there is one: a machine in use would reconnect, and displace another. */
   #endIdle(): boolean {
     if (this.room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     this.#lookIfFew()
@@ -401,9 +397,7 @@ export class Connections<C> {
     return this.#closing
   }
 
-  /**
-   * Ends idle connections now, others once they are idle, all after `graceMs`. Resolves when none is left.
-   */
+  /** Ends idle connections now, others once idle, all after `graceMs`. Resolves when none is left. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     for (const connection of this.#open.values()) this.endIfIdle(connection)

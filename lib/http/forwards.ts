@@ -53,9 +53,7 @@ export class Forwards {
     })
   }
 
-  /**
-   * Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if that is unknown.
-   */
+  /** Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if unknown. */
   run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
     return this.#places.run(exchange, place => forward(exchange, forwarded, this.#agents, place, begin))
   }
