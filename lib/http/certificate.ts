@@ -137,7 +137,9 @@ function paired(
       {
         of: 'key',
         message:
-          `${files.key} is not the key of ${files.certificate}: ` + 'put both files of one certificate there'
+          `${files.key} is not the key of ${files.certificate}: ` +
+          'put both files of one ' +
+          'certificate there'
       }
     ])
   try {
@@ -237,7 +239,7 @@ export class Certificate {
   private constructor(
     private readonly files: PairFiles,
     private pair: Pair,
-    /** The stamp at the last read; `#seen` has that of the last look. */
+    /** The stamp at the last read. */
     private read: string,
     private readonly options: CertificateOptions
   ) {

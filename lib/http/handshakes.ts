@@ -153,7 +153,7 @@ export class Handshakes {
 
 /**
  * Shows the TCP handle's write queue at the TLS socket: only it has the rest of a large write. Node reads it
- * before it ends a stalled connection, and so does `Unread`.
+ * before it ends a stalled connection, and so does the send buffer budget.
  */
 function tellProgress(socket: TLSSocket, raw: Socket): void {
   type Handled = { _handle?: { writeQueueSize?: number } | null }
