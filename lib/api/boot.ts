@@ -10,10 +10,10 @@ import { bytes, object, ref, string } from './schema.js'
 
 const payloadSchema = object({ target: string(), script: string('base64') }, ['target', 'script'])
 
-/** What never changes, because its name is its checksum, may be kept by every cache for good. */
+/** Files named by their checksum never change: every cache may keep them. */
 const unchanging = { 'Cache-Control': 'public, max-age=31536000, immutable' }
 
-/** The state of a node whose system is up and not well; undefined when all is well, or nothing is told. */
+/** The state of a node whose system is up but not well; undefined if it is well or sends none. */
 function troublesIn(query: URLSearchParams): string | undefined {
   const word = query.get('state') ?? ''
   if (!['degraded', 'starting'].includes(word)) return undefined
@@ -21,7 +21,7 @@ function troublesIn(query: URLSearchParams): string | undefined {
   return `running.${word}${units.length > 0 ? `: ${units.slice(0, 20).join(', ').slice(0, 900)}` : ''}`
 }
 
-/** What booting and installing machines ask for (rules 4.1, 4.6, 4.9). */
+/** Routes for booting and installing machines (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
   const { boot, install, library, model, nodeFiles, status, tokens, trace, config } = parts
   const manualHost = (request: ApiRequest) =>
@@ -103,9 +103,9 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         if (told === 'maintenance')
           throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`)
         await install.runs(node, pack, request)
-        // A state that was reported in another way stays.
+        // Keeps a state that was reported in another way.
         const before = status.state(node) ?? ''
-        // An svcd of before has written a script that tells no state; one that is told and not known changes nothing.
+        // Scripts of older versions send no state; an unknown one changes nothing.
         const isCured = told === 'running' && before.startsWith('running.')
         const state = troublesIn(request.query) ?? (isCured ? 'running' : before)
         if (state !== before) await status.report(node, state)
@@ -147,7 +147,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const { caller } = request
         const node = param(request, 'node')
         const own = caller.kind === 'node' ? caller : undefined
-        // It waits for its turn: by then the name may be another node's, and those secrets are not for this token.
+        // While it waited for its turn the name may have become another node's, with its own secrets.
         const bytes = await nodeFiles.tar(node, !own, () => {
           if (own && generationOf(model.view, node) !== own.generation)
             throw unauthorized(
@@ -155,7 +155,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
               'invalid-token'
             )
         })
-        // The token that it sent runs out one day.
+        // Node tokens expire.
         const renewed = own && tokens.renewNode(own)
         return {
           status: 200,
@@ -190,7 +190,7 @@ function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer 
   const name = param(request, 'file')
   const isNamed = model.view.index.isImageFile('boot', name)
   const directory = isNamed ? config.paths.files : config.boot.ipxe_directory
-  // iPXE 2.0 asks for it before each boot, there or not.
+  // iPXE 2.0 asks for this file before each boot, whether it exists or not.
   const ended = name === autoexec ? undefined : trace.bootFile(name, directory !== '', request)
   if (directory === '')
     throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`, 'no-file')
@@ -198,8 +198,8 @@ function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer 
 }
 
 /**
- * A packed image, for addresses in a configured network, for loopback, or with a token (rules 4.9). From elsewhere a
- * node's token is good for the image that the node installs (rules 4.8), even when its object names another one by now.
+ * Sends a packed image to configured networks, to loopback, or with a token (rules 4.9). A node's token is
+ * good for the image that it is installing (rules 4.8), even if its object names another one meanwhile.
  */
 function packedFile({ model, boot, images, trace, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request
@@ -224,7 +224,7 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
   return { status: 200, file: join(config.paths.files, name), ...(ended ? { ended } : {}) }
 }
 
-/** `{target, script}` of a file; `# target: <text>` in its first line (rules 4.10). Throws 404 where there is none. */
+/** `{target, script}` of a file; its first line may be `# target: <text>` (rules 4.10). Throws 404. */
 async function payload(file: string, what: string, target: string): Promise<Answer> {
   const content = await readFile(file).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`)

@@ -22,7 +22,7 @@ const step = object({
   of: orNull(integer)
 })
 
-/** What svcd saw of the boots of a node, and why it did not boot (rules 6.7). */
+/** The boots of a node as svcd saw them, and why it did not boot (rules 6.7). */
 export function bootsRoutes(parts: Parts): ApiRoute[] {
   const { model, boots } = parts
   const nodeOf = (request: ApiRequest) => model.get('node', param(request, 'node'))
@@ -126,14 +126,14 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
   }
 }
 
-/** How many nodes besides this one never booted. */
+/** Counts the other nodes that never booted. */
 function othersUnseen({ model, boots }: Parts, node: string): number {
   let count = 0
   for (const other of model.view.names('node')) if (other !== node && !boots.hasSeen(other)) count++
   return count
 }
 
-/** The address that the DHCP server lent to one of the MACs. Leases that cannot be read are none. */
+/** The address that the DHCP server leased to one of the MACs. Unreadable leases count as none. */
 async function leasedTo(leases: Parts['leases'], macs: readonly string[]): Promise<string | undefined> {
   for (const mac of macs) {
     const lease = await leases?.of(mac).catch(() => undefined)

@@ -47,7 +47,7 @@ const sections = at(
 const names = list(string())
 const touchedNames = object({ created: names, changed: names, deleted: names })
 
-/** The cluster's settings and its controller, export and import (rules 1.1, 3.11, 3.15). */
+/** The cluster's settings and controllers, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const settings: Body<GivenSettings> = {
@@ -107,7 +107,8 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       refuses: [404],
       query: { dryrun: word('yes', 'no'), expect: string('the mark of a dry run') },
       summary:
-        'Replace the sections of an exported document that are present; with dryrun=yes tell what would change; with expect=MARK only if that is still so',
+        'Replace the sections of an exported document that are present; ' +
+        'with dryrun=yes tell what would change; with expect=MARK only if that is still so',
       body: document,
       output: object({
         message: string('how many objects of each type'),
@@ -128,7 +129,7 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** Why a controller cannot be forgotten. */
+/** The reason why a controller cannot be forgotten. */
 const notGone = (name: string, { config, shared }: Parts): ServiceError =>
   [config.controller, ...(shared?.others ?? [])].some(other => other.name === name)
     ? badRequest(
@@ -148,7 +149,7 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
   osimagetag: { title: 'tag' }
 }
 
-/** What an import did, in numbers: `node: 2 created, 1 deleted; switch: 1 changed`. */
+/** Counts the changes of an import: `node: 2 created, 1 deleted; switch: 1 changed`. */
 function told(result: ImportResult): string {
   const sections = Object.entries(result).map(([section, touched]) => {
     const counts = Object.entries(touched).flatMap(([what, names]) =>
@@ -159,7 +160,7 @@ function told(result: ImportResult): string {
   return sections.join('; ') || 'nothing differs'
 }
 
-/** What it would do. */
+/** The same for a dry run. */
 const wouldChange = (result: ImportResult) =>
   nothingChanged(
     Object.entries(result).map(([section, touched]) => [
@@ -171,16 +172,16 @@ const wouldChange = (result: ImportResult) =>
 async function exported(model: Model, request: ApiRequest): Promise<Iterable<string>> {
   const masked = !isAdmin(request.caller)
   try {
-    // Before the head of the answer: its codes are told there.
+    // Checked before the head of the answer, which has the status.
     if (!masked) await inTurns(checkingSecrets(model), request)
     return exportText(model, masked)
   } catch (error) {
-    // A secret that cannot be decrypted (rules 2.4: 404).
+    // A secret cannot be decrypted (rules 2.4: 404).
     throw error instanceof ServiceError ? notFound(`export failed: ${error.message}`) : error
   }
 }
 
-/** Controllers, as rules 1.1 show them; `since`: since when they are gone. */
+/** Controllers in the form of rules 1.1; `since`: the start of its absence. */
 const shownAs = (
   status: 'primary' | 'standby' | 'gone',
   all: readonly (Pick<Controller, 'name' | 'address' | 'port' | 'ini'> & { readonly since?: string })[] = []
@@ -198,7 +199,7 @@ const shownAs = (
     ])
   )
 
-/** Whether the controller that wrote last does not know whether it still may (rules 11.15). */
+/** Whether this controller led last, but does not know whether it still does (rules 11.15). */
 const isInDoubt = (shared: Parts['shared']) => shared?.standing.role === 'unknown'
 
 function shown({ config, model, shared, agreed }: Parts): JsonObject {
@@ -208,16 +209,16 @@ function shown({ config, model, shared, agreed }: Parts): JsonObject {
   return {
     name: config.cluster.name,
     ...shownAs('gone', agreed?.gone),
-    // The one that writes answers this, or one that does not know whether it still may: then no controller is known to write.
+    // Only the leader answers this, or a controller in doubt: then no leader is known.
     ...shownAs(isInDoubt(shared) ? 'standby' : 'primary', [own]),
     ...shownAs('standby', shared?.others),
     ...settings,
-    // The other objects here are controllers: clients go through them.
+    // Clients take every other object here for a controller.
     ...(Object.keys(variables).length > 0 ? { variables } : {})
   }
 }
 
-/** The settings in a posted cluster object; the rest of it must be as it is read (rules 1.8, 2.4). */
+/** The settings in a posted cluster object; all else must be unchanged (rules 1.8, 2.4). */
 function changeable(given: JsonValue, parts: Parts): JsonObject {
   const now = shown(parts)
   if (!isObject(given)) throw badRequest('cluster: the body must be an object', 'invalid-body')
@@ -227,7 +228,7 @@ function changeable(given: JsonValue, parts: Parts): JsonObject {
     const fixed = Object.hasOwn(now, key) && !clusterFields.some(({ name }) => name === key)
     if (!fixed) settings[key] = value
     else if (!isDeepStrictEqual(value, now[key])) {
-      // What it shows of itself changes with that.
+      // A controller in doubt shows itself as a standby: then the values differ for that reason.
       if (isInDoubt(parts.shared)) throw new FollowingError('no controller is known to write for the moment')
       throw badRequest(`cluster: "${key}" cannot be changed here`)
     }

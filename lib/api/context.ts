@@ -26,7 +26,6 @@ import type { SharedServices } from '../services/shared.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Schema } from './schema.js'
 
-/** The parts of the daemon that routes call. */
 export interface Parts {
   readonly config: Config
   readonly model: Model
@@ -46,27 +45,27 @@ export interface Parts {
   readonly nodeFiles: NodeFiles
   readonly jobs: Jobs
   readonly services: Services
-  /** Undefined where svcd manages no DHCP server. */
+  /** Undefined if svcd manages no DHCP server. */
   readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
   readonly metrics: Metrics
-  /** Where several controllers share the objects. */
+  /** Set if several controllers share the objects. */
   readonly shared?: SharedMedium
-  /** The same: which of them are gone. */
+  /** Controllers that are gone; set with `shared`. */
   readonly agreed?: Pick<SharedServices, 'gone' | 'remove'>
-  /** Tells the audit log of a change that is not the model's. */
+  /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }
 
 export interface ApiRequest extends Request<Caller> {
   /** A dry run: nothing is stored (rules 12.7). */
   readonly dryRun?: Actor['dryRun']
-  /** Gets the warnings of a handler before its transaction ends, so that a dry run tells them too. */
+  /** Collects a handler's warnings before its transaction ends, so that a dry run has them too. */
   readonly warnings?: string[]
 }
 
-/** The request with some of it replaced. What is made when it is asked for (query, signal) is so still. */
+/** The request with some properties replaced. Query and signal are still made on first use. */
 export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRequest => ({
   ...{ method: request.method, path: request.path, params: request.params },
   ...{ headers: request.headers, source: request.source, caller: request.caller },
@@ -83,14 +82,14 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
   ...parts
 })
 
-/** One row of the route table: the router, the access check and the documents are made from it. */
+/** A row of the route table: router, access check and documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access
-  /** Every status that this route answers with, those of success first; 405, 408, 413 and 500 are everywhere. */
+  /** Every status of this route, successes first; 405, 408, 413 and 500 are implied. */
   readonly codes: readonly number[]
   readonly summary: string
   readonly query: Readonly<Record<string, Schema>>
-  /** A node set may stand in the place of {node} (rules 12.3). */
+  /** A node set may replace {node} (rules 12.3). */
   readonly sets?: true
   handler(request: ApiRequest): Answer | Promise<Answer>
   /** The schemas of its bodies. */
@@ -98,7 +97,7 @@ export interface ApiRoute extends Route<Caller> {
   readonly output?: Schema
 }
 
-/** The caller of a request, as the model and the audit log name who changes something. */
+/** The caller of a request in the form of the model and the audit log. */
 export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   const who =
     caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
@@ -106,21 +105,21 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   return dryRun ? { ...actor, dryRun } : actor
 }
 
-/** 200 with a JSON body. */
+/** Returns a 200 with a JSON body. */
 export const ok = (body: object): Answer => ({ status: 200, body })
 
 /** `{"config": {type: {name: fields}}}`. */
 export const config = (type: string, objects: object) => ({ config: { [type]: objects } })
 
-/** 200 with values of one object in its envelope, and bare beside it (rules 1.1). */
+/** Returns a 200 with one object's values, in the envelope and beside it (rules 1.1). */
 export const okTwice = (type: string, name: string, values: object): Answer =>
   ok({ ...config(type, { [name]: values }), ...values })
 
-/** A change's answer: 204 is empty, the others say what happened (rules 1.5). */
+/** The answer to a change: 204 is empty, others have a message (rules 1.5). */
 export const done = (status: number, message: string): Answer =>
   status === 204 ? { status } : { status, body: { message } }
 
-/** A path parameter that the route's own path holds. */
+/** Returns a path parameter. Throws TypeError if the route's path has none of this name. */
 export function param(request: ApiRequest, name: string): string {
   const value = request.params[name]
   if (value === undefined) throw new TypeError(`route ${request.path} has no parameter ${name}`)

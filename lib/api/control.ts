@@ -27,7 +27,7 @@ const texts: Readonly<Record<Command, string>> = {
   'sel clear': 'Empty the system event log of a node'
 }
 
-/** What came of the nodes of a request: luna's clients read these keys. */
+/** The results by node, under the keys that luna's clients read. */
 const outcomes = (part: Schema) =>
   object({
     request_id: string(),
@@ -41,7 +41,7 @@ const group = object({
   ok: map(string('done; for sel list the log'))
 })
 
-/** The power of nodes, their lights and their event logs, through their BMCs (rules 13.1, 13.2). */
+/** Power, lights and event logs of nodes, through their BMCs (rules 13.1, 13.2). */
 export function controlRoutes(parts: Parts): ApiRoute[] {
   const { control, jobs, model } = parts
   const actions = allCommands.flatMap(({ part, action, command }) => [
@@ -57,7 +57,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       }
     }),
     post(`/control/action/${part}/_${action}`, {
-      // A viewer may ask for what changes no machine.
+      // Viewers may read.
       access: isReading(command) ? 'reader' : 'user',
       summary: `${texts[command]}: of many nodes, by an asynchronous request`,
       refuses: [404],
@@ -76,7 +76,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
             'invalid-set'
           )
         const job = await control.submit(nodes, command, actorOf(request))
-        // Its record tells how it ends.
+        // The job's record has its end.
         job.done.catch(() => {})
         return ok({
           message: 'queued',
@@ -87,7 +87,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
   ])
   return [
     ...actions,
-    // It notes what it has told, so it does not answer HEAD.
+    // It records what it has reported, so it does not answer HEAD.
     get('/control/status/{request_id}', {
       access: 'reader',
       changes: true,
@@ -115,7 +115,7 @@ type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>
 
 type Names = Record<string, string>
 
-/** The results by what came of each node. */
+/** Groups the results by outcome. */
 function told(id: string, part: Part, command: Command, { state, progress, results }: Poll) {
   const [ok, on, off, failed] = [{}, {}, {}, {}] as [Names, Names, Names, Names]
   const of = ({ state, message }: NodeResult) => {

@@ -11,28 +11,28 @@ import { interfaceEntry, readObject } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
 import { unguarded } from './csv-guard.js'
 
-/** So much of a text is read in one turn of the event loop. */
+/** Characters that are parsed per turn of the event loop. */
 const PIECE_CHARACTERS = 1024
-/** Columns of a table: a node has fewer fields, its interfaces among them. */
+/** Maximum number of columns. A node with its interfaces has fewer fields. */
 const MOST_COLUMNS = 512
-/** So many lines that are wrong, and ways to be wrong, are told. */
+/** Maximum number of refusals in an answer. */
 const MOST_TOLD = 20
 
-/** What a line of a table says of one object. */
+/** A line of a table: the fields of one object. */
 export interface Line {
   readonly line: number
   readonly name: string
   readonly given: Given
 }
 
-/** Lines that are wrong alike are told as one from so many on. */
+/** From this many on, lines with the same fault are reported as one. */
 const ALIKE = 3
-/** Values that may differ in them: those in quotes, names of nodes, MACs and addresses. */
+/** Values in which they may differ: quoted ones, names of nodes, MACs and addresses. */
 const DIFFERING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
 
 type Told = readonly [line: number, text: string]
 
-/** Collects what is wrong with a table, so that all of it is told at once. */
+/** Collects all faults of a table for one answer. */
 export class Refusals {
   readonly #kinds = new Map<string, { count: number; readonly lines: Told[]; readonly folded: string }>()
   #more = 0
@@ -56,13 +56,13 @@ export class Refusals {
       kind.lines.push([line, `line ${line}${column === '' ? '' : ', '}${column}: ${why}`])
   }
 
-  /** Throws 400 that names them, if there are any. */
+  /** Throws 400 with the faults, if there are any. */
   check(): void {
     if (this.#kinds.size === 0) return
     const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }): Told[] =>
       count < ALIKE ? lines : lines.slice(0, 1).map(([line]) => [line, `${count} lines: ${folded}`])
     )
-    // Lines that break a rule of several objects are found last.
+    // Faults between several objects are found last.
     const texts = told.sort(([one], [other]) => one - other).map(([, text]) => text)
     const more = this.#more + Math.max(0, told.length - MOST_TOLD)
     const rest = more > 0 ? `; and ${more} more` : ''
@@ -74,9 +74,9 @@ export class Refusals {
 }
 
 /**
- * Reads a table (RFC 4180, its cells maybe separated by `;`) of objects of one type, a line each. Its first line names the
- * fields, `name` among them; `BOOTIF.ipaddress` is a field of an interface. An empty cell leaves its field as it is. What is
- * wrong goes to `refusals`; throws 400 where the table as such cannot be read.
+ * Reads a table (RFC 4180, or with `;` between cells), a line for each object of one type. The first line has
+ * the fields, with `name`; `BOOTIF.ipaddress` is a field of an interface. Empty cells leave their field
+ * unchanged. Faults of lines go to `refusals`; throws 400 for a table that cannot be read.
  */
 export async function readTable(text: string, type: ObjectType, refusals: Refusals): Promise<Line[]> {
   const [first = ''] = text.slice(0, 10_000).split('\n', 1)
@@ -84,8 +84,8 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
   const [delimiter = ','] = separators.includes(',') ? [] : (/[;\t|]/.exec(separators) ?? [])
   if (delimiter !== ',' && delimiter !== ';')
     throw badRequest(
-      `the table is refused, nothing was changed: its cells are separated by ${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`,
-      'invalid-table'
+      'the table is refused, nothing was changed: its cells are separated by ' +
+        `${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`
     )
   const lines: Line[] = []
   const seen = new Map<string, number>()
@@ -132,13 +132,13 @@ async function* records(text: string, delimiter: string) {
 
 async function* piecesOf(text: string): AsyncGenerator<string> {
   for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
-    // A stream goes on within the turn in which its reader has taken all.
+    // A stream goes on in the same turn when its reader has taken everything.
     await turnForStep()
     yield text.slice(at, at + PIECE_CHARACTERS)
   }
 }
 
-/** A column: the field that it means, and what the table calls it. */
+/** A column: its field, and its heading in the table. */
 interface Column {
   readonly name: string
   readonly shown: string
@@ -147,8 +147,8 @@ interface Column {
 function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)
     throw badRequest(
-      `the table is refused, nothing was changed: it has ${record.length} columns, and ${MOST_COLUMNS} are the most`,
-      'invalid-table'
+      `the table is refused, nothing was changed: it has ${record.length} columns, ` +
+        `and ${MOST_COLUMNS} are the most`
     )
   const shown = record.map(name => unguarded(name.trim()))
   const names = shown.map(name => meant(type, name))
@@ -156,7 +156,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
   const add = (i: number, why: string) => refusals.add(1, why, `column ${i + 1}`)
   for (const [i, name] of names.entries()) {
     const before = names.indexOf(name)
-    // A spreadsheet writes columns that are empty, too; a cell in one is refused.
+    // Spreadsheets write empty columns too; a value in one is refused.
     if (name === '') continue
     if (before < i)
       add(
@@ -171,7 +171,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
   return names.map((name, i) => ({ name, shown: shown[i] as string }))
 }
 
-/** Usual names of columns, without blanks, `_` and `-`. */
+/** Usual headings, without blanks, `_` and `-`. */
 const USUAL: Readonly<Record<string, string>> = {
   ...{ host: 'name', hostname: 'name', node: 'name', nodename: 'name' },
   ...{ mac: 'macaddr', macaddress: 'macaddr' },
@@ -180,7 +180,7 @@ const USUAL: Readonly<Record<string, string>> = {
   ...{ bmcip: 'BMC.ipaddress', bmcipaddr: 'BMC.ipaddress', bmcipaddress: 'BMC.ipaddress' }
 }
 
-/** The column that a spreadsheet means: in any case, or by a name that is usual for it. */
+/** The column that a heading means, in any case or by a usual name. */
 function meant(type: ObjectType, name: string): string {
   if (name === 'name' || fieldOf(type, name)) return name
   const lower = name.toLowerCase()
@@ -193,16 +193,16 @@ function meant(type: ObjectType, name: string): string {
   return (type.interfaces && USUAL[lower.replace(/[\s_-]/g, '')]) || name
 }
 
-/** The columns that an object without interfaces may have. */
+/** The columns of an object without its single interfaces. */
 const columnsOf = ({ fields, interfaces }: ObjectType) =>
   ['name', ...fields.map(({ name }) => name)].concat(interfaces ? [INTERFACES] : [])
 
 /** The column of all interfaces, as JSON. */
 const INTERFACES = 'interfaces'
-/** The beginning of the columns of single variables. */
+/** Prefix of the columns of single variables. */
 const VARIABLE = 'variables.'
 
-/** The field that a column means, of the object or of an interface. */
+/** The field of a column, of the object or of an interface. */
 function fieldOf(type: ObjectType, name: string): Field | undefined {
   const dot = name.lastIndexOf('.')
   if (name.startsWith(VARIABLE)) return fieldFor(type.fields, 'variables', '')
@@ -237,7 +237,7 @@ function readLine(
     return { line, name, given: readObject(type, name, bodyOf(type, cells)) }
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
-    // Each by itself, to name its column.
+    // Each cell by itself, to name its column.
     for (const cell of cells) {
       const why = reasonOf(() => readObject(type, name, bodyOf(type, [cell])))
       if (why !== undefined)
@@ -255,7 +255,7 @@ interface Cell {
   readonly i: number
 }
 
-/** The body that a request about the same object would have. */
+/** The body of the equivalent request. */
 function bodyOf(type: ObjectType, cells: readonly Cell[]): JsonObject {
   const body: JsonObject = {}
   const interfaces = new Map<string, JsonObject>()
@@ -276,7 +276,7 @@ function bodyOf(type: ObjectType, cells: readonly Cell[]): JsonObject {
   if (Object.keys(variables).length > 0 && isObject(body.variables ?? {}))
     body.variables = { ...(body.variables as JsonObject), ...variables }
   const whole = body[INTERFACES] ?? []
-  // Anything else than a list is refused as it is.
+  // Anything but a list is refused by its reader.
   if (interfaces.size === 0 || !Array.isArray(whole)) return body
   return { ...body, [INTERFACES]: [...whole, ...interfaces.values()] }
 }
@@ -290,7 +290,7 @@ const words: Readonly<Record<string, boolean>> = {
   0: false
 }
 
-/** A cell as the type of its field takes it; what does not fit stays a text, and is refused as that. */
+/** Converts a cell to the type of its field; a cell that does not fit stays a text, to be refused. */
 function cellValue(text: string, field: Field | undefined): JsonValue {
   const json = field?.type.json
   if (json === 'boolean') return words[text.trim().toLowerCase()] ?? text

@@ -39,7 +39,7 @@ const body: Body<readonly Partial<DnsRecordDoc>[]> = {
   }
 }
 
-/** The names that an admin gives in the zones of networks (rules 10.15). */
+/** Records that an admin adds to the zones of networks (rules 10.15). */
 export function dnsRoutes({ model }: Parts): ApiRoute[] {
   const put = (tx: Tx, name: string, records: readonly DnsRecordDoc[]) => {
     const { dns_records: _, ...rest } = model.get('network', name, tx)
@@ -65,7 +65,7 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
         const added = await model.change(actorOf(request), tx => {
           const had = model.get('network', name, tx).dns_records ?? []
           const records = new Map(had.map(record => [record.host, record]))
-          // The one takes the place of the other.
+          // A record with an address replaces one with an alias, and vice versa.
           for (const { host = '', ipaddress, alias } of given)
             records.set(host, { host, ...(ipaddress ? { ipaddress } : {}), ...(alias ? { alias } : {}) })
           put(tx, name, [...records.values()])

@@ -27,7 +27,7 @@ function fieldRow(field: BodyField): string[] {
 
 const fieldHead = ['field', 'takes', 'meaning', 'default', '']
 
-/** The interface as Markdown: `intro`, then every route and every field, made from the tables. */
+/** Returns the interface as Markdown: `intro`, then every route and field from the tables. */
 export function apiDocument(routes: readonly ApiRoute[], intro: string): string {
   const parts = new Map<string, ApiRoute[]>()
   for (const route of routes) {
@@ -48,7 +48,9 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
   const fields = [
     ...Object.values(objectTypes).map(
       type =>
-        `### ${type.title}\n\nA rename and a clone give the new name in \`${type.newName.join('` or `')}\`. A name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
+        `### ${type.title}\n\n` +
+        `A rename and a clone give the new name in \`${type.newName.join('` or `')}\`. ` +
+        `A name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
     ),
     ...[
       ['interface entry', interfaceEntry] as const,
@@ -56,5 +58,8 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
       ['cluster', clusterFields] as const
     ].map(([title, entry]) => `### ${title}\n\n${table(fieldHead, entry.map(fieldRow))}`)
   ]
-  return `${intro.trimEnd()}\n\n## Routes\n\n${sections.join('\n\n')}\n\n## Fields\n\n${fields.join('\n\n')}\n`
+  return (
+    `${intro.trimEnd()}\n\n## Routes\n\n${sections.join('\n\n')}\n\n` +
+    `## Fields\n\n${fields.join('\n\n')}\n`
+  )
 }

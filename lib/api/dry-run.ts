@@ -15,7 +15,7 @@ import { choice } from './listing.js'
 import { warned } from './objects.js'
 import { word } from './schema.js'
 
-/** Changes that are made by a job, or have a dry run of their own. */
+/** Changes that a job makes, or that have a dry run of their own. */
 const elsewhere = new Set([
   '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
@@ -27,20 +27,19 @@ const elsewhere = new Set([
   '/config/group/{group}/_ospush'
 ])
 
-/** What may stand behind the `?` of a change. */
 export const dryRunQuery = { dryrun: word('no', 'yes') }
 
-/** Whether a request asks what it would change; throws 400. */
+/** Whether a request is a dry run. Throws 400. */
 export const isDryRun = ({ query }: ApiRequest) => choice(query, 'dryrun', ['no', 'yes']) === 'yes'
 
-/** Whether a route has a dry run: the changes of what is configured (rules 12.7). */
+/** Whether a route has a dry run: the changes of the configuration (rules 12.7). */
 export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
   effect === 'changes' &&
   path.startsWith('/config/') &&
   (method === 'POST' || path.endsWith('/_delete')) &&
   !elsewhere.has(path)
 
-/** The route with a dry run: with `dryrun=yes` its transaction is taken back, and what it would have changed is told. */
+/** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
 export function withDryRun(
   route: ApiRoute,
   { services, model, images, config }: Pick<Parts, 'services' | 'model' | 'images' | 'config'>
@@ -79,14 +78,14 @@ export function withDryRun(
   }
 }
 
-/** Ends a transaction that was made to be told. */
+/** Rolls a transaction back, and carries its changes. */
 class DryRun extends Error {
   constructor(
     readonly changes: readonly Change[],
     readonly files: () => Promise<DifferingFile[]>,
     readonly felt: () => Generator<void, Felt>,
     readonly directories: readonly RemovedDirectory[],
-    /** The sources of DNS names after the change, where zones may differ. */
+    /** The sources of DNS names after the change, if zones may differ. */
     readonly names: Captured | undefined
   ) {
     super('a dry run')
@@ -96,18 +95,21 @@ class DryRun extends Error {
 const touchesZones = ({ type, before, after }: Change) =>
   type === 'network' || (before as Docs['node'])?.domain !== (after as Docs['node'])?.domain
 
-/** Types of the store that an admin knows. */
+/** Stored types that are part of the interface. */
 const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
 const on = (controller: string | undefined) =>
   controller === undefined ? '' : ` on controller ${controller}`
 
-/** The rest of an object; nothing where no directory would be removed. */
+/** The last properties of the answer; '' if no directory would be removed. */
 function inJson(directories: readonly RemovedDirectory[]): string {
   if (directories.length === 0) return ''
   const named = directories.some(({ controller }) => controller !== undefined)
   const controllers = directories.map(({ controller = null }) => controller)
-  return `,"directories":${JSON.stringify(directories.map(({ path }) => path))}${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
+  return (
+    `,"directories":${JSON.stringify(directories.map(({ path }) => path))}` +
+    `${named ? `,"controllers":${JSON.stringify(controllers)}` : ''}`
+  )
 }
 
 function told({ changes: all, directories }: DryRun, files: DifferingFile[], felt: Felt, disks: string) {
@@ -121,7 +123,9 @@ function told({ changes: all, directories }: DryRun, files: DifferingFile[], fel
       yield ''
       mark.add(change)
     }
-    yield `{"message":${JSON.stringify(`${counted(changes)}${others(changes, felt)}${disks}${removed}`)},"changes":[`
+    yield `{"message":${JSON.stringify(
+      `${counted(changes)}${others(changes, felt)}${disks}${removed}`
+    )},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
       const { type, name } = change
@@ -129,14 +133,16 @@ function told({ changes: all, directories }: DryRun, files: DifferingFile[], fel
       given.push(...addressesIn(type, name, fields))
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
-    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},"nodes":${JSON.stringify({ count: felt.count, first: felt.first })}${inJson(directories)},"mark":"${mark.text}"}`
+    yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},` +
+      `"nodes":${JSON.stringify({ count: felt.count, first: felt.first })}` +
+      `${inJson(directories)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
 
 const actionOf = ({ before, after }: Change): string => (!before ? 'create' : after ? 'update' : 'delete')
 
-/** The addresses that somebody would be given. */
+/** The addresses that would be assigned. */
 function addressesIn(type: string, name: string, fields: readonly Difference[]): object[] {
   return fields.flatMap(({ field, after }) => {
     if (!/(?:^|\.)ipaddress$/.test(field) || after === null) return []
@@ -145,16 +151,16 @@ function addressesIn(type: string, name: string, fields: readonly Difference[]):
   })
 }
 
-/** Of a change of something else, how many nodes feel it. */
+/** The number of nodes that a change of other objects affects. */
 function others(changes: readonly Change[], { count }: Felt): string {
   if (count === 0 || changes.some(({ type }) => type === 'node')) return ''
   return `; ${numberOf('node', count)} would get other values`
 }
 
-/** So many characters name the nodes whose disks would be written. */
+/** Maximum length of the names of nodes whose disks would be written. */
 const mostOfNames = 500
 
-/** Tells whose disks would be written: nobody expects that of a change of a few words (rules 12.7). */
+/** Warns of disks to be written, which nobody expects of a small change (rules 12.7). */
 export function* onDisks({ written }: Pick<Felt, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
   const names = yield* folding(written)
@@ -163,13 +169,13 @@ export function* onDisks({ written }: Pick<Felt, 'written'>): Generator<void, st
   return `; ${whose} would be written at the next boot from the network: ${named}`
 }
 
-/** What a dry run says of the changes of a transaction. A rename makes one and deletes one; secrets go with their owner. */
+/** Counts the changes of a transaction. A rename creates one and deletes one; secrets go with their owner. */
 export function counted(changes: readonly Change[]): string {
   const counts = new Map<string, Map<string, number>>()
   for (const change of changes) {
     const { type } = change
     const of = counts.get(type) ?? new Map<string, number>()
-    // They are always there for those who read them.
+    // The settings of the cluster always exist for readers.
     const what = type === 'cluster' ? 'changed' : (participles[actionOf(change)] as string)
     counts.set(type, of.set(what, (of.get(what) ?? 0) + 1))
   }
@@ -184,7 +190,7 @@ export function counted(changes: readonly Change[]): string {
   return nothingChanged([...counts].map(([type, of]) => [type, [...of]]))
 }
 
-/** What a dry run says: `dry run, nothing was changed: 2 nodes would be created, 1 switch would be deleted`. */
+/** `dry run, nothing was changed: 2 nodes would be created, 1 switch would be deleted`. */
 export function nothingChanged(
   counts: Iterable<readonly [type: string, what: Iterable<readonly [participle: string, count: number]>]>
 ): string {

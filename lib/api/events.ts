@@ -5,10 +5,10 @@ import { choice, isPretty, takesGzip } from './listing.js'
 import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 
-/** A front server must not gather events, and nobody may keep them. */
+/** Keeps front servers from buffering events, and caches from storing them. */
 const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
 
-/** What those see who watch: events as they happen, the overview that they begin with, the audit log (rules 6.9 to 6.11). */
+/** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
   return [
     get('/monitor/events', {
@@ -56,7 +56,8 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/audit', {
       access: 'admin',
       summary:
-        'The last changes that users made, or machines, newest first: 200 lines of the audit log at most, of all controllers together',
+        'The last changes that users made, or machines, newest first: ' +
+        '200 lines of the audit log at most, of all controllers together',
       query: { by: word('users', 'machines') },
       output: at(
         'monitor',
@@ -81,6 +82,6 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** The streams of one user are counted together, and some are kept for admins (rules 2.20). */
+/** Streams are counted per user, and some are reserved for admins (rules 2.20). */
 const followerOf = (caller: Caller) =>
   caller.kind === 'user' ? { follower: { name: caller.user, first: isAdmin(caller) } } : {}

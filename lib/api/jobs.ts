@@ -5,13 +5,12 @@ import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } 
 import { get } from './row.js'
 import { at, list, object, orNull, ref, string, time, word } from './schema.js'
 
-/** The schema of an acknowledgement. */
 export const acknowledgement = object({ message: string('queued'), request_id: string() }, [
   'message',
   'request_id'
 ])
 
-/** The acknowledgement of a job (rules 2.8, 11.16); `/config/status/{request_id}` tells what becomes of it. */
+/** Acknowledges a job (rules 2.8, 11.16); `/config/status/{request_id}` has its progress. */
 export const acknowledge = (
   { source }: Pick<ApiRequest, 'source'>,
   { id, at }: Pick<SubmittedJob, 'id' | 'at'>
@@ -24,9 +23,9 @@ export const acknowledge = (
   })
 
 /**
- * The answer to a request whose work is a job (rules 2.8): `status` with `message` when the work is done, or the
- * acknowledgement at once when the client sends `Prefer: respond-async`. A refusal of the job is thrown as it is, any
- * other failure as a 503 that names the job and the reason. The work goes on when the client hangs up.
+ * Answers a request whose work is a job (rules 2.8): waits, then `status` and `message`; with `Prefer:
+ * respond-async` it acknowledges at once. Rethrows the job's refusals, and other failures as a 503 with job
+ * and reason. The job goes on when the client hangs up.
  */
 export async function finish(
   request: Pick<ApiRequest, 'headers' | 'source'>,
@@ -72,10 +71,10 @@ const summarySchema = {
   message: string('queued, running, done, or failed and why')
 }
 
-/** Asynchronous requests: what each tells its callers, their records, and how one is cancelled (rules 2.9). */
+/** Asynchronous requests: their progress, records and cancellation (rules 2.9). */
 export function jobRoutes({ jobs }: Parts): ApiRoute[] {
   const idOf = (request: ApiRequest) => param(request, 'request_id')
-  // It notes what it has told, so it does not answer HEAD.
+  // It records what it has reported, so it does not answer HEAD.
   const status = (path: string) =>
     get(path, {
       access: 'reader',

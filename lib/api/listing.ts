@@ -7,10 +7,7 @@ import { type ApiRequest, type ApiRoute, param } from './context.js'
 import { guarded } from './csv-guard.js'
 import { components, plainText, type Schema, string, word } from './schema.js'
 
-/**
- * The route, which refuses what it does not know behind the `?` (rules 12.5), and lays its JSON out where the caller wants
- * it pretty. A compressed answer goes to those who may ask for much.
- */
+/** Adds to a route: refusal of unknown query keys (rules 12.5), `pretty`, and compression for users. */
 export function withQuery(route: ApiRoute): ApiRoute {
   const laysOut = route.method === 'GET' && route.output !== undefined && route.output !== plainText
   const query = laysOut ? { pretty: word('yes', 'no'), ...route.query } : route.query
@@ -34,10 +31,10 @@ export function withQuery(route: ApiRoute): ApiRoute {
   }
 }
 
-/** A header of a client is shorter. */
+/** Longer headers come from no real client. */
 const LONGEST_ENCODINGS = 256
 
-/** Whether a header Accept-Encoding takes gzip. */
+/** Whether an Accept-Encoding header takes gzip. */
 export function takesGzip(header: string | string[] | undefined): boolean {
   const text = String(header ?? '')
   if (text === '' || text.length > LONGEST_ENCODINGS) return false
@@ -49,7 +46,7 @@ export function takesGzip(header: string | string[] | undefined): boolean {
   })
 }
 
-/** Throws 400 for a key that the route does not know, or that stands there twice. */
+/** Throws 400 for an unknown or repeated key. */
 function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
   if (query.size === 0) return
   for (const key of new Set(query.keys())) {
@@ -72,25 +69,24 @@ function checkKeys({ query }: ApiRequest, known: ApiRoute['query']): void {
 export interface Entry {
   /** Its key in the envelope. */
   readonly name: string
-  /** What it shows. Called while the list is sent: what it depends on was taken down before (rules 1.12). */
+  /** Its fields. Called while the list is sent, so it must depend on a snapshot alone (rules 1.12). */
   readonly values: () => Readonly<Record<string, unknown>>
-  /** The same as JSON text, where that is at hand. */
+  /** The same as JSON text, if that is cached. */
   readonly json?: () => string
 }
 
-/** What a list is made of. */
 export interface Listing {
   /** For messages: `node`. */
   readonly title: string
-  /** Where the entries stand: `config.node.{node}`, by their names; `config.node.{node}.interfaces`, in a list. */
+  /** `config.node.{node}` for entries by name, `config.node.{node}.interfaces` for a list. */
   readonly place: string
-  /** The schema of an entry: its properties can be asked for. */
+  /** The schema of an entry: its properties are the fields. */
   readonly item: Schema
-  /** What text shows where no fields are asked for. */
+  /** Default fields of the text format. */
   readonly columns?: readonly string[]
 }
 
-/** What may stand behind the `?` of a list and of an object (rules 12.4). */
+/** Query keys of lists and of objects (rules 12.4). */
 export const listQuery = {
   fields: string('the fields to show, with commas between them; BOOTIF.ipaddress is a field of an interface'),
   format: word('json', 'text', 'csv'),
@@ -98,18 +94,18 @@ export const listQuery = {
   pretty: word('yes', 'no')
 } as const
 
-/** Each field to sort by is kept for each object while the list is put in order, with so many characters. */
+/** Maximum number of sort keys, and their length: all are in memory while a list is sorted. */
 const MOST_SORTED = 8
 const LONGEST_KEY = 128
-/** Columns of a list; all fields of a node are fewer. */
+/** Maximum number of columns; a node has fewer fields. */
 const MOST_COLUMNS = 128
-/** A column of text is as wide as its longest value, but no wider: one long value would make all rows as long. */
+/** Maximum width of a column of text: one long value would make all rows as long. */
 const WIDEST = 256
 
-/** Finds the entries of a list in steps, those of a node set for instance. It yields nothing but pauses. */
+/** Finds the entries of a list in steps, such as the nodes of a set. Yields only pauses. */
 export type Finding = () => Generator<'', readonly Entry[]>
 
-/** The same work as a part of a text that is sent a piece at a time: its steps are pauses. */
+/** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
 export function* pausing<R>(work: Generator<unknown, R>): Generator<'', R> {
   for (let step = work.next(); ; step = work.next()) {
     if (step.done) return step.value
@@ -117,7 +113,7 @@ export function* pausing<R>(work: Generator<unknown, R>): Generator<'', R> {
   }
 }
 
-/** A field that is asked for; `of`: the interface that it belongs to. */
+/** A requested field; `of`: the interface that it belongs to. */
 interface Column {
   readonly name: string
   readonly field: string
@@ -131,18 +127,17 @@ interface Wishes {
   readonly order: readonly { readonly column: Column; readonly down: boolean }[]
 }
 
-/** Whether the caller wants a list as something else than its whole JSON. */
+/** Whether the caller wants anything but the whole list as JSON. */
 export const isChosen = ({ query }: ApiRequest) => ['fields', 'format', 'sort'].some(key => query.has(key))
 
 /**
- * The entries as the caller wants them (rules 12.4). Throws 400 for a field or a value that is unknown. A list that may be
- * long gives a function: it is called once, when it is the list's turn to be sent, so that lists which wait take no memory
- * (rules 2.13).
+ * Returns the requested view of the entries (rules 12.4). Throws 400 for an unknown field or value. Long
+ * lists pass a function, called once in the list's turn: waiting lists take no memory (rules 2.13).
  */
 export function listed(request: ApiRequest, listing: Listing, given: readonly Entry[] | Finding): Answer {
   let taken = typeof given === 'function' ? undefined : given
   const wishes = readWishes(request, listing)
-  // The list is gone through twice, and put in order once.
+  // The list is iterated twice, and sorted once.
   let ordered: readonly Entry[] | undefined
   const entries = function* () {
     taken ??= yield* (given as Finding)()
@@ -150,7 +145,7 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
     return ordered
   }
   const { format, columns, pretty } = wishes
-  // One object is no list: it is sent as one text, and needs no turn.
+  // One object is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
   const textBy = (make: () => Generator<string>) => (isList ? again(make) : joined(make()))
   if (format === 'json') {
@@ -175,7 +170,7 @@ function joined(parts: Iterable<string>): string {
   return text
 }
 
-/** A text that is made anew each time it is gone through. */
+/** A text that is generated anew for each iteration. */
 const again = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.iterator]: make })
 
 function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
@@ -201,10 +196,10 @@ function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
   }
 }
 
-/** Whether JSON is to be laid out for a reader; throws 400. */
+/** Whether to indent JSON. Throws 400. */
 export const isPretty = (query: URLSearchParams) => choice(query, 'pretty', ['no', 'yes']) === 'yes'
 
-/** The value of a query key that takes one of these words, the first one without it; throws 400. */
+/** The value of a query key that takes one of these words; default: the first. Throws 400. */
 export function choice(query: URLSearchParams, key: string, words: readonly [string, ...string[]]): string {
   const given = query.get(key) ?? words[0]
   if (!words.includes(given))
@@ -231,12 +226,12 @@ function columnOf({ title, item }: Listing, name: string): Column {
   if (hasInterfaces && dot > 0 && shownNames(components.interface).includes(field)) return { name, field, of }
   const more = hasInterfaces ? ', and fields of an interface such as BOOTIF.ipaddress' : ''
   throw badRequest(
-    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; it has ${known.join(', ')}${more}`,
-    'unknown-query'
+    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; ` +
+      `it has ${known.join(', ')}${more}`
   )
 }
 
-/** What text and CSV show when no fields are asked for: text what is read most, CSV all that fits into a cell. */
+/** Default columns: the usual ones for text, all that fit into a cell for CSV. */
 function plainColumns(listing: Listing, format: string): Column[] {
   const { item, columns } = listing
   if (format === 'text' && columns) return columns.map(name => columnOf(listing, name))
@@ -262,7 +257,7 @@ function cell(value: unknown): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value)
 }
 
-/** Numbers in it compare by their size; nothing comes last. */
+/** Numbers compare by size; empty values come last. */
 const sortKey = (value: unknown) => {
   const text = cell(value)
   if (text === '') return '\uffff'
@@ -270,7 +265,7 @@ const sortKey = (value: unknown) => {
   return padded.slice(0, 2 * LONGEST_KEY)
 }
 
-/** The entries in order. While it looks at them it yields nothing but pauses. */
+/** Sorts the entries. Yields only pauses. */
 function* inOrder(entries: readonly Entry[], { order }: Wishes): Generator<'', readonly Entry[]> {
   if (order.length === 0) return entries
   const keyed: { entry: Entry; keys: string[] }[] = []
@@ -291,7 +286,7 @@ function* inOrder(entries: readonly Entry[], { order }: Wishes): Generator<'', r
   return sorted.map(({ entry }) => entry)
 }
 
-/** What `jsonText` gives for one entry as it is asked for most: there may be thousands in a second. */
+/** `jsonText` for one entry in the default format: there may be thousands a second. */
 function oneText(steps: readonly string[], name: string, text: string): string {
   let whole = text
   for (let i = steps.length - 1; i >= 0; i--) {
@@ -303,7 +298,7 @@ function oneText(steps: readonly string[], name: string, text: string): string {
   return whole
 }
 
-/** `steps` lead to the entries: the last one is a parameter where they stand by their names. */
+/** `steps` is the path of the entries; its last step is a parameter if they stand by name. */
 function* jsonText(steps: readonly string[], wishes: Wishes, entries: Finding): Generator<string> {
   const { pretty, columns } = wishes
   const isNamed = steps.at(-1)?.startsWith('{') ?? false
@@ -324,10 +319,11 @@ function* jsonText(steps: readonly string[], wishes: Wishes, entries: Finding): 
       : ((columns ? undefined : entry.json?.()) ?? JSON.stringify(chosen()))
     yield `${count++ > 0 ? ',' : ''}${line(depth)}${isNamed ? key(entry.name) : ''}${text}`
   }
-  yield `${count > 0 ? line(outer.length) : ''}${close}${outer.map((_, i) => `${line(outer.length - 1 - i)}}`).join('')}`
+  yield `${count > 0 ? line(outer.length) : ''}${close}` +
+    `${outer.map((_, i) => `${line(outer.length - 1 - i)}}`).join('')}`
 }
 
-/** CSV as RFC 4180 has it; what sends it ends the last line. A spreadsheet runs no text of it (rules 12.4). */
+/** CSV of RFC 4180 without formulas (rules 12.4); the sender ends the last line. */
 function* csvText(columns: readonly Column[], entries: Finding): Generator<string> {
   const quoted = (value: unknown) => {
     const text = typeof value === 'number' ? String(value) : guarded(cell(value))
@@ -341,8 +337,8 @@ function* csvText(columns: readonly Column[], entries: Finding): Generator<strin
 }
 
 /**
- * Columns that stand below each other; - where there is no value. Rows are made as they are sent, after `widths` was filled:
- * lists whose readers do not read take no memory for theirs.
+ * Aligned columns, with - for no value. Rows are made as they are sent, after a first pass for `widths`:
+ * clients that do not read take no memory for them.
  */
 function* alignedText(columns: readonly Column[], entries: Finding, widths: number[]): Generator<string> {
   const all = yield* entries()

@@ -18,7 +18,7 @@ const network = '/config/network/{network}'
 const bmcsetup = '/config/bmcsetup/{bmcsetup}'
 const osimage = '/config/osimage/{osimage}'
 
-/** The code of success, by the path of the change: the client takes 204 alone. */
+/** The status to replace by 204, by the path of the change: the client accepts 204 alone. */
 const emptied: Readonly<Record<string, number>> = {
   [network]: 200,
   [`${network}/_delete`]: 201,
@@ -27,13 +27,12 @@ const emptied: Readonly<Record<string, number>> = {
   '/config/dns/{network}': 201
 }
 
-/** The client waits 5 s for an answer, and then asks how its request goes. */
+/** The client waits 5 s for an answer, then polls its request. */
 const atOnce = new Set([`${osimage}/_pack`, `${osimage}/kernel`, `${osimage}/_clone`])
 
-/** Reads the fields of a body as the client means them. */
+/** Converts the fields of a body from the dialect. */
 type Reader = (fields: JsonValue, request: ApiRequest, parts: Parts) => JsonValue
 
-/** Where the fields of a body stand, and how they are read. */
 interface Reading {
   /** As in `bodyOf`: `config.node.{node}`. */
   readonly place: string
@@ -72,17 +71,14 @@ const readings: Readonly<Record<string, Reading>> = {
   )
 }
 
-/**
- * The route table in the dialect of luna's command-line client (rules 2.17): the same routes, which read what the client
- * sends and answer what it expects. docs/luna.md tells all differences.
- */
+/** Wraps the route table in the dialect of luna's client (rules 2.17). docs/luna.md lists all differences. */
 export function inLuna(routes: readonly ApiRoute[], parts: Parts): ApiRoute[] {
   return [...routes.map(route => translated(route, parts)), queue(parts)]
 }
 
 function translated(route: ApiRoute, parts: Parts): ApiRoute {
   const { path, effect } = route
-  // Machines that boot do not speak the dialect.
+  // Booting machines do not use the dialect.
   if (!/^\/(?:config|monitor|service|control)\//.test(path)) return route
   const empty = effect === 'changes' ? emptied[path] : undefined
   const reading = route.method === 'POST' ? readings[path] : undefined
@@ -108,7 +104,7 @@ function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
   return [204, ...others]
 }
 
-/** A request of the client as the routes read it. What the route does not know behind the ? is ignored; a wish for a dry run never is. */
+/** Converts a request. Unknown query keys are dropped, but never `dryrun`. */
 function spoken(
   request: ApiRequest,
   route: ApiRoute,
@@ -123,7 +119,7 @@ function spoken(
   })
 }
 
-/** The body with its fields read. The route's own reader says what is wrong with an envelope (rules 1.3). */
+/** Converts the fields in a body. Faults of the envelope are left to the route (rules 1.3). */
 function readBody(request: ApiRequest, { place, read }: Reading, parts: Parts): JsonValue {
   const body = request.body as JsonValue
   const steps = place
@@ -141,10 +137,7 @@ function readBody(request: ApiRequest, { place, read }: Reading, parts: Parts): 
 const texts = ['comment', 'kerneloptions', 'kernopts']
 const lists = ['grab_exclude', 'grab_exclude_list', 'grab_filesystems']
 
-/**
- * Takes texts and lists out of their base64, yes and no as the words that the client sends, and svcd's fields in the place
- * of luna's. A text that is posted back as it was read stays.
- */
+/** Decodes base64, the client's words for yes and no, and luna's fields. Texts posted back unchanged stay. */
 function readTexts(fields: JsonValue, type: TypeName, name: string, parts: Parts): JsonValue {
   if (!isObject(fields)) return fields
   const read = { ...fields }
@@ -179,20 +172,20 @@ function readTexts(fields: JsonValue, type: TypeName, name: string, parts: Parts
   return read
 }
 
-/** An interface with its options as a text, and luna's flags among them; `before`: its options so far. */
+/** Decodes the options of an interface, and merges luna's flags into them; `before`: its current options. */
 function readInterface(entry: JsonObject, before: string): JsonObject {
   const rest = { ...entry }
   if (typeof rest.options === 'string') rest.options = decoded(rest.options, () => before)
   const given = Object.keys(flags).filter(flag => entry[flag] !== undefined)
   const { options = before } = rest
   const isWrong = given.some(flag => isObject(entry[flag] ?? null) || Array.isArray(entry[flag]))
-  // The route tells of a wrong value.
+  // The route refuses wrong values.
   if (given.length === 0 || isWrong || typeof options !== 'string') return rest
   for (const flag of given) delete rest[flag]
   return { ...rest, options: withFlags(options, entry) }
 }
 
-/** The fields that a GET shows now; none where the object is new. */
+/** The fields that a GET shows now; none if the object is new. */
 function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<Record<string, unknown>> {
   const doc = model.view.get(type, name)
   if (!doc) return {}
@@ -205,7 +198,7 @@ function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<R
 
 const isUnset = (value: JsonValue | undefined) => value === undefined || value === null || value === ''
 
-/** A grab or a push: a dry run unless the body says so, of the image in force unless it names one. */
+/** A grab or a push: a dry run unless the body says otherwise, by default of the image in force. */
 function readTransfer(fields: JsonValue, inForce: string | null): JsonValue {
   if (!isObject(fields)) return fields
   const { bare: _, ...read } = fields
@@ -214,7 +207,7 @@ function readTransfer(fields: JsonValue, inForce: string | null): JsonValue {
   return read
 }
 
-/** The image of a node or a group; null where there is none. */
+/** The image in force of a node or a group; null if there is none. */
 function imageOf(type: 'node' | 'group', name: string, { model }: Parts): string | null {
   if (type === 'group') {
     const group = model.view.get('group', name)
@@ -224,7 +217,7 @@ function imageOf(type: 'node' | 'group', name: string, { model }: Parts): string
   return node ? model.effective(node).settings.osimage : null
 }
 
-/** Secrets: what the admin left out comes as `"content": false` and `"path": null`. */
+/** The client sends omitted values of a secret as `"content": false` and `"path": null`. */
 function readSecrets(given: JsonValue): JsonValue {
   if (Array.isArray(given)) return given.map(readSecrets)
   if (!isObject(given)) return given
@@ -234,17 +227,17 @@ function readSecrets(given: JsonValue): JsonValue {
   return read
 }
 
-/** A change's answer that tells nothing but what was asked: `{"message": …}`. */
+/** Whether an answer is `{"message": …}` and nothing else. */
 const isMessage = (body: unknown) => isObject(body) && Object.keys(body).every(key => key === 'message')
 
-/** How an answer of this route is shown, where it is another one in the dialect. */
+/** The conversion of this route's answers, if there is one. */
 function shows(path: string): ((answer: Answer, request: ApiRequest, parts: Parts) => Answer) | undefined {
   if (/^\/config\/(?:node|group)(?:\/\{\w+\})?$/.test(path)) return showPlain
   if (/^\/service\/\w+\/status$/.test(path)) return showService
   return path === '/monitor/status' ? showMessages : undefined
 }
 
-/** The client takes each `_…_source` for a name of a source: it ends on one that is an object. */
+/** Removes `_variables_source`, an object: the client crashes unless each `_…_source` is a name. */
 function showPlain({ json, ...answer }: Answer): Answer {
   // Inside a text the quotes of such a key would be escaped.
   const plain = (part: string) => part.replace(/,\s*"_variables_source":\s*\{[^}]*\}/g, '')
@@ -273,7 +266,7 @@ const messageSchema = object({
   created: string()
 })
 
-/** The state of the services, and beside it the messages that the client lists: of services that are not well, and of requests. */
+/** Adds the client's messages: about failed services, and about requests. */
 function showMessages(answer: Answer, { caller }: ApiRequest, { jobs }: Parts): Answer {
   const body = answer.body as { readonly monitor: { readonly service: Record<string, ServiceState> } }
   const failed = Object.entries(body.monitor.service).filter(([, { status }]) => status === 'failed')
@@ -295,7 +288,7 @@ const message = (by: string, id: string, text: string, created: string) => ({
 const told = ({ kind, object, message }: JobSummary) => `${kind} ${object}: ${message}`
 const time = (ms: number) => new Date(ms).toISOString()
 
-/** What the client calls the queue: the requests that have not ended. */
+/** The client's queue: the requests that have not ended. */
 const queue = ({ jobs }: Parts): ApiRoute =>
   get('/monitor/queue', {
     access: 'user',

@@ -22,7 +22,7 @@ const nodeState: FieldType<string> = {
   read: value => {
     const state = freeText.read(value)
     if (state === '') throw new ValueError('')
-    // A character is two units at most: a long text is not taken apart to be counted.
+    // A character is at most two units: a long text need not be split to be counted.
     if (state.length > 2 * longestState || [...state].length > longestState)
       throw new ValueError(`is longer than ${longestState} characters`)
     return state
@@ -42,7 +42,7 @@ const reason = orNull(
 const lastState = object({ name: string(), state: orNull(string()), since: orNull(time), reason })
 const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item: lastState }
 
-/** The last states of nodes as they are at this moment. */
+/** A snapshot of the last states of nodes. */
 function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   return names.map(name => {
     const last = status.history(name).at(-1)
@@ -56,14 +56,13 @@ function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   })
 }
 
-/** A service as its answers show it. */
 export const serviceSchema = (more: Schema = {}) =>
   at(
     'monitor.service.{service}',
     object({ status: word('ok', 'failed'), reason: string(), since: time, ...more })
   )
 
-/** The 404 for a service that svcd does not know, or that the ini turns off. */
+/** The 404 for a service that is unknown, or that the ini turns off. */
 export const noService = (config: Config, name: string) =>
   notFound(
     name === 'dhcp' || name === 'dns'
@@ -75,7 +74,7 @@ export const noService = (config: Config, name: string) =>
 
 const notPrimary = (why: string) => tryLater(why, 5)
 
-/** What nodes report while they install, and how the daemon is (rules 6.2, 6.3). */
+/** State reports of nodes during installation, and the health of the daemon (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
   const { model, status, trace, health, images, config, metrics, shared } = parts
   return [
@@ -150,10 +149,10 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       output: object({ primary: { type: 'boolean' } }, ['primary']),
       handler: () => {
         if (model.isFollowing) throw notPrimary('this controller is a standby: it does not write')
-        // Who does not reach etcd, or stood still, may have lost the right to another one.
+        // Without etcd, or after a long pause, the lease may have passed to another controller.
         if (shared && shared.standing.role !== 'primary')
           throw notPrimary('this controller does not know whether it still writes')
-        // As etcd has no room, say.
+        // For example, etcd is out of space.
         if (shared && shared.problem !== '') throw notPrimary('this controller cannot write for the moment')
         return ok({ primary: true })
       }
@@ -173,10 +172,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/**
- * Ends a rescue with its installation (rules 6.15), and the boots from the network of a node that is
- * installed once (6.14).
- */
+/** Ends a rescue with its installation (rules 6.15), and the netboot of a node installed once (6.14). */
 async function installed(model: Parts['model'], name: string, state: string, actor: Actor): Promise<void> {
   const after = (view: View): NodeDoc | undefined => {
     const node = view.get('node', name)
@@ -193,7 +189,7 @@ async function installed(model: Parts['model'], name: string, state: string, act
   })
 }
 
-/** The states of services: 503 with a message when one is not well. Without a token no reasons are told (rules 5.3). */
+/** The states of services: 503 if one has failed. Without a token reasons are omitted (rules 5.3). */
 function healthAnswer(states: Readonly<Record<string, ServiceState>>, { caller }: ApiRequest) {
   const bare = caller.kind === 'anonymous'
   const entries = Object.entries(states)

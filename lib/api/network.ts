@@ -25,8 +25,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     const state = { [ipaddress]: { status: taken ? 'taken' : 'free' } }
     return ok({ ...config('network', state), ...state })
   }
-  // `/config/network/{address}` answers for the network with the longest prefix that holds it. Unlike a network, an
-  // address is told without a token (rules 5.3).
+  // `/config/network/{address}` finds the network with the longest prefix. It needs no token (rules 5.3).
   const orBareAddress = (route: ApiRoute): ApiRoute => ({
     ...route,
     access: 'address',
@@ -38,7 +37,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       return stateOf(network, name)
     }
   })
-  /** Where a new prefix leaves an address outside, the refusal names the request that takes all of them along. */
+  /** Adds the way to renumber to the refusal of a prefix that leaves addresses outside. */
   const save = async (name: string, given: Given, actor: Actor) => {
     const [before, to] = [model.view.get('network', name)?.network, given.values.get('network')]
     try {

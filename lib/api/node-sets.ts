@@ -9,22 +9,21 @@ import { cut } from '../node-set/expand.js'
 import { folding } from '../node-set/fold.js'
 import type { Parts } from './context.js'
 
-/** What sets are worked out from besides the objects. */
 type Needed = Pick<Parts, 'status' | 'boots' | 'model'>
 
-/** A set may name twice as many nodes as there are, and so many more. */
+/** A set may name twice as many nodes as exist, plus this many. */
 const SPARE_NAMES = 20_000
 
-/** So many names are told of those that are no nodes. */
+/** Maximum number of unknown names in a message. */
 const MOST_TOLD = 10
-/** So many are folded for a message. */
+/** Maximum number of names that are folded for a message. */
 const MOST_FOLDED = 10_000
-/** Characters of what a folding may give. */
+/** Maximum length of a folded set in a message. */
 const LONGEST_FOLDED = 200
 
 /**
- * Finds the nodes that a text names, which is a node's name or a node set (rules 12.1), in short steps. Throws 400 for what is
- * neither, and 404 naming what is not there, with `wayOut` behind it for a set.
+ * Finds the nodes of a name or a node set (rules 12.1), in short steps. Throws 400 for any other text, and
+ * 404 with the missing names (and, for a set, `wayOut`).
  */
 export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): Generator<unknown, string[]> {
   const most = SPARE_NAMES + 2 * view.names('node').length
@@ -33,8 +32,8 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
     yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
-  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`, 'unknown-node-set')
-  // Of many it is rather the set that is wrong.
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
+  // With many missing names the set itself is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
   const [told, more] = yield* toldOf(missing)
   throw notFound(
@@ -43,7 +42,7 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   )
 }
 
-/** Names folded, where that is short; else the first of them, and how many more there are. */
+/** Returns names folded if that is short, else the first ones and the number of the others. */
 function* toldOf(names: readonly string[]): Generator<void, [told: string, more: string]> {
   const folded = names.length > MOST_FOLDED ? '' : yield* folding(names)
   if (folded !== '' && folded.length <= LONGEST_FOLDED) return [folded, '']
@@ -51,16 +50,17 @@ function* toldOf(names: readonly string[]): Generator<void, [told: string, more:
   return [names.slice(0, MOST_TOLD).join(', '), more]
 }
 
-/** How sets are told from names, and what they stand for. */
+/** Tells sets from names, and evaluates them. */
 export interface NodeSets {
   readonly isSet: (text: string) => boolean
   readonly names: (text: string, view: View) => Generator<unknown, readonly string[]>
-  /** The same for a change: the 404 tells how many nodes are created. */
+  /** The same for a change: its 404 says how to create nodes. */
   readonly changed: (text: string, view: View) => Generator<unknown, readonly string[]>
 }
 
 const CREATES_NONE =
-  '; a set creates none, a table does: svcctl import FILE (on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
+  '; a set creates none, a table does: svcctl import FILE ' +
+  '(on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
 export const nodeSets = (parts: Needed): NodeSets => ({
@@ -69,12 +69,12 @@ export const nodeSets = (parts: Needed): NodeSets => ({
   changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
 })
 
-/** The steps of a boot that did not get what was asked for. */
+/** Steps of a boot that failed. */
 const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
 const STALE = '@stale takes yes alone: @stale:yes'
 
-/** What stands behind an @ (rules 12.2). */
+/** Evaluates a term behind an @ (rules 12.2). */
 function* membersOf(
   { status, boots, model }: Needed,
   group: string,
@@ -102,8 +102,8 @@ function* membersOf(
   }
   if (kind !== undefined)
     throw badRequest(
-      `node set: @${cut(kind)}: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD`,
-      'invalid-set'
+      `node set: @${cut(kind)}: is not known; ` +
+        'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
     )
   if (!view.get('group', group)) {
     if (group === 'failed') return yield* failing({ status, boots }, view)
@@ -113,10 +113,7 @@ function* membersOf(
   return view.index.members(group)?.all.values ?? []
 }
 
-/**
- * The nodes whose last state is this word. Throws 400 for a word with which no state begins, of an installation or as a node has
- * reported it: an empty set would tell that all is well.
- */
+/** The nodes in this state. Throws 400 for a word that begins no state: an empty set would look healthy. */
 function* inState(status: Needed['status'], word: string, view: View): Generator<void, string[]> {
   const found: string[] = []
   const isStep = installSteps.some(
@@ -130,13 +127,12 @@ function* inState(status: Needed['status'], word: string, view: View): Generator
   }
   if (found.length > 0 || isKnown) return found
   throw badRequest(
-    `node set: @status:${word.slice(0, 100)}: no node has reported such a state; those of an installation are ` +
-      `installer.${installSteps.join(', ')}`,
-    'invalid-set'
+    `node set: @status:${word.slice(0, 100)}: no node has reported such a state; ` +
+      `those of an installation are installer.${installSteps.join(', ')}`
   )
 }
 
-/** The nodes that the status page shows as failed: in trouble, failed or degraded, or refused what they asked for last. */
+/** The nodes that the status page shows as failed: in trouble, failed, degraded, or refused last. */
 function* failing(
   { status, boots }: Pick<Needed, 'status' | 'boots'>,
   view: View
@@ -152,6 +148,6 @@ function* failing(
   return found
 }
 
-/** Whether a state is this word, or this word and more: `installer.failed: unpack: no space`. */
+/** Whether a state is this word, or begins with it: `installer.failed: unpack: no space`. */
 const isIn = (state: string, word: string) =>
   state === word || (state.startsWith(word) && /^[:\s]/.test(state.slice(word.length)) && word !== '')

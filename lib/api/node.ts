@@ -10,7 +10,7 @@ import { MOST_LOOKED_AT, warned, warnings } from './objects.js'
 import { type Body, bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
-/** What a grab and a push take: a dry run by `dryrun` or `nodry` of the body (rules 1.6), or by `?dryrun=yes` (rules 12.7). */
+/** Body of a grab or a push: a dry run by `dryrun` or `nodry` (rules 1.6), or by the query (rules 12.7). */
 function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boolean }> {
   const body = bodyOf(
     { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
@@ -54,7 +54,7 @@ const transfer = (
       acknowledge(request, await ask(param(request, type), osimage, dryrun, actorOf(request), request.signal))
   })
 
-/** What is done with a running node, or with those of a group, and previews of what a node boots (rules 2.4, 4.12). */
+/** Work on running nodes and groups, and previews of what a node boots (rules 2.4, 4.12). */
 export function nodeRoutes(parts: Parts): ApiRoute[] {
   const { model, boot, handover, install, nodeFiles, images } = parts
   const nodeOf = (request: ApiRequest) => param(request, 'node')
@@ -63,7 +63,8 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       answers: [200],
       summary:
-        'Create and change nodes by the lines of a table, all or none; with expect=MARK only if they do what the dry run told',
+        'Create and change nodes by the lines of a table, all or none; ' +
+        'with expect=MARK only if they do what the dry run told',
       query: { format: word('csv'), expect: string('the mark of a dry run') },
       body: { schema: csv, text: true, read: request => String(request.body) },
       output: ref('message'),

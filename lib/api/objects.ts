@@ -33,7 +33,7 @@ import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
 
-/** What is particular to the routes of one type (rules 2.1, 5.3). */
+/** Options for the routes of one type (rules 2.1, 5.3). */
 interface Particular {
   readonly updated?: 200
   /** `elsewhere`: the type has a route of its own for it. */
@@ -43,13 +43,13 @@ interface Particular {
   readonly minimal?: true
   /** It has members: the nodes whose effective value it is. */
   readonly members?: true
-  /** What a set in the place of a name stands for (rules 12.3). */
+  /** Evaluates a set in place of a name (rules 12.3). */
   readonly sets?: NodeSets
-  /** What text shows of a list unless fields are asked for. */
+  /** Default fields of a list as text. */
   readonly columns?: readonly string[]
-  /** Creates, changes or renames one, where more changes than the object. */
+  /** Replaces `Model.save` when more than the object changes. */
   readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
-  /** Deletes one, where more goes than the object. */
+  /** Replaces `Model.remove` when more than the object is deleted. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
@@ -62,13 +62,12 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
   return doc ? missingRoles(config.paths.roles, [['it', doc]]) : []
 }
 
-/** So many of many nodes are looked at for warnings: their slips are alike. */
+/** Maximum number of objects that are checked for warnings: their slips are alike. */
 export const MOST_LOOKED_AT = 50
 
 /**
- * Notes what may be a slip in objects of one type before a change; the function that it gives, called after
- * the change, tells what is new (rules 3.17). `fields`: the fields that the change names. Files are rendered
- * for the first node that has them.
+ * Checks objects for possible slips before a change; the returned function returns those that are new after
+ * it (rules 3.17). `fields`: those that the change names.
  */
 export function warnings(
   parts: Parts,
@@ -77,7 +76,7 @@ export function warnings(
   fields: ReadonlySet<string>
 ): (now?: readonly string[]) => Promise<string[]> {
   const { model, nodeFiles } = parts
-  // Files of roles are looked for where a request names some alone.
+  // Role files are checked only if the request names roles.
   const looseNow = (name: string) => [
     ...looseOf(model.view, type, name, model.cluster),
     ...(fields.has('roles') ? rolesWithoutFile(parts, type, name) : [])
@@ -104,7 +103,7 @@ export function warnings(
           ? (model.view.index.members(first)?.all.values ?? [])
           : await inTurns(findingMembers(model.view, type, first))
     const [node] = members
-    // A queue that is full, or a secret that cannot be opened, is told elsewhere.
+    // A full queue and unreadable secrets are reported elsewhere.
     const isWanted = (file: string) => type !== 'file' || file === first
     const failed = node ? await nodeFiles.problems(node, isWanted, true).catch(() => []) : []
     return [
@@ -114,17 +113,17 @@ export function warnings(
   }
 }
 
-/** Bytes of all warnings of an answer. */
+/** Maximum length of all warnings in bytes. */
 const MOST_WARNINGS = 2000
 
-/** The answer with what may be a slip in its header X-Svcd-Warning, as most of them have no body (rules 3.17). */
+/** Adds warnings as X-Svcd-Warning, as most answers to changes have no body (rules 3.17). */
 export function warned(answer: Answer, warnings: readonly string[]): Answer {
   if (warnings.length === 0) return answer
   const text = ascii(oneLine(warnings.join('; '), MOST_WARNINGS))
   return { ...answer, headers: { ...answer.headers, 'X-Svcd-Warning': text } }
 }
 
-/** The routes that every type of object has: list, single, members, save, clone, delete. */
+/** The routes of every type of object: list, single, members, save, clone, delete. */
 export function objectRoutes(parts: Parts, type: TypeName, particular: Particular = {}): ApiRoute[] {
   const { model } = parts
   const { updated = 204, cloned = 201, deleted = 204 } = particular
@@ -140,7 +139,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const access = particular.minimal ? 'minimal' : 'user'
   const { sets, columns } = particular
   const takesSets = sets ? ({ sets: true } as const) : {}
-  /** The names of a set in the path; undefined where a plain name stands there. */
+  /** Evaluates a set in the path; undefined for a plain name. */
   const picked = (request: ApiRequest, as: 'names' | 'changed' = 'names') => {
     const name = nameOf(request)
     return sets?.isSet(name) ? (view: View) => sets[as](name, view) : undefined
@@ -151,7 +150,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   }
   const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
     listed(request, listing, function* () {
-      // The nodes of a set are found in steps. A node that was deleted meanwhile is not there at the moment that is shown.
+      // Sets are evaluated in steps: a node may have been deleted meanwhile.
       const picked = pick && pausing(pick(model.view))
       const names = picked
         ? (yield* picked).filter(name => model.view.get(type, name))
@@ -270,7 +269,7 @@ async function saveSet(
   return warned(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
 }
 
-/** A change and a delete of a set that stands in the body: one that folds badly is too long for a path (rules 12.9). */
+/** Changes and deletes a set given in the body, for sets that are too long for a path (rules 12.9). */
 function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
   const { model } = parts
   const { title } = objectTypes[type]
@@ -311,7 +310,6 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
   ]
 }
 
-/** A set as messages name it. */
 const shortened = (set: string) => (set.length > 200 ? `${set.slice(0, 200)}…` : set)
 
 /** The nodes that are members of the object in the path. */
@@ -333,11 +331,10 @@ export async function membersAnswer(
   })
 }
 
-/** The answer of a `_member`. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 
-/** How much this caller is shown. */
+/** The view of this caller. */
 function readerFor(parts: Parts, caller: Caller): Reader {
   return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
 }
@@ -351,7 +348,7 @@ const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc:
     node => whatRuns(model, boots, node)
   )
 
-/** What a node's own token may post of its node: inventory and its provision interface's address (rules 4.8). */
+/** Throws 403 unless a node reports only its inventory and its provision address (rules 4.8). */
 function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void {
   const refuse = (what: string) =>
     forbidden(`the token of node ${node.name} may not change ${what}`, 'node-not-permitted')
@@ -365,7 +362,7 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
   }
 }
 
-/** An object of a list as it was at one moment. Those of a long list wait in memory: they share what they can. */
+/** A snapshot of one object of a list. Those of a waiting list are in memory: they share what they can. */
 class Shown<K extends TypeName> implements Entry {
   constructor(
     private readonly list: { readonly type: K; readonly reader: Reader },
@@ -385,7 +382,7 @@ class Shown<K extends TypeName> implements Entry {
   }
 }
 
-/** Objects as they are at this moment, whatever changes while they are sent (rules 1.12). */
+/** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
   const { model } = parts
   const list = { type, reader: readerFor(parts, caller) }

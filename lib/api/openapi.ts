@@ -33,7 +33,6 @@ function operationId({ method, path }: ApiRoute): string {
   return method.toLowerCase() + words.map(word => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')
 }
 
-/** With a token, without one, or either. */
 const securityOf = { needed: [{ token: [] }], optional: [{}, { token: [] }], unread: undefined }
 
 function operation(route: ApiRoute): object {
@@ -63,7 +62,7 @@ function operation(route: ApiRoute): object {
   }
 }
 
-/** The interface as an OpenAPI 3.1 document, made from the route and field tables. */
+/** Returns the OpenAPI 3.1 document, made from the route and field tables. */
 export function openapi(routes: readonly ApiRoute[]): object {
   const paths: Record<string, Record<string, object>> = {}
   for (const route of routes) {

@@ -12,7 +12,7 @@ import { membersAnswer, membersSchema, objectRoutes } from './objects.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string } from './schema.js'
 
-/** The fields of a kernel change (rules 2.8); at least one must be given. */
+/** The fields of a kernel change, at least one (rules 2.8). */
 const kernel = bodyOf(
   { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
   {
@@ -31,7 +31,7 @@ const kernel = bodyOf(
   }
 )
 
-/** OS images as objects, and what is done with their files: pack, kernel, clone (rules 2.8). */
+/** OS images, and the work on their files: pack, kernel, clone (rules 2.8). */
 export function osimageRoutes(parts: Parts): ApiRoute[] {
   const { images } = parts
   const one = '/config/osimage/{osimage}'
@@ -76,7 +76,8 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       answers: [200, 201],
       summary:
-        'Copy an OS image with its directory under the name in newosimage; Prefer: respond-async as for _pack',
+        'Copy an OS image with its directory under the name in newosimage; ' +
+        'Prefer: respond-async as for _pack',
       body: objectBody('osimage'),
       handler: async (request, given) => {
         const job = await images.clone(nameOf(request), given, actorOf(request))
@@ -160,7 +161,7 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
   ]
 }
 
-/** Tags by their keys; without a token the names alone (rules 5.3). */
+/** Tags by key; without a token their names only (rules 5.3). */
 function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: ApiRequest) {
   const entries = tags.map(([key, { tag, osimage, kernelfile, initrdfile, imagefile, kerneloptions }]) => {
     const files = {
@@ -175,7 +176,7 @@ function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: Api
   return listed(request, listing, entries)
 }
 
-/** Which packs of an image run where (rules 6.8). */
+/** The packs of an image in use, with their nodes (rules 6.8). */
 export function runningRoutes({ model, boots }: Parts): ApiRoute[] {
   return [
     get('/config/osimage/{osimage}/_running', {

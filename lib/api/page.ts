@@ -11,13 +11,10 @@ import { takesGzip } from './listing.js'
 import { get } from './row.js'
 import { bytes } from './schema.js'
 
-/** The page's files, beside the code: in a checkout and where it is installed. */
+/** The page's files, in a checkout and in an installation. */
 const directory = fileURLToPath(new URL('../../page', import.meta.url))
 
-/**
- * No script and no style but those that svcd serves, no other host, no frame around the page, and no text that becomes HTML
- * (rules 6.12).
- */
+/** Allows svcd's own scripts and styles only, no other host, no frame, no HTML from texts (rules 6.12). */
 const policy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -39,12 +36,11 @@ const headers = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Permissions-Policy': 'camera=(), microphone=(), geolocation=()',
-  // After an upgrade the page is the new one at once.
+  // An upgrade shows the new page at once.
   'Cache-Control': 'no-cache',
   Vary: 'Accept-Encoding'
 }
 
-/** A file of the page, ready to be sent. */
 interface PageFile {
   readonly plain: Answer
   readonly zipped: Answer
@@ -75,7 +71,7 @@ export function pageRoutes(): ApiRoute[] {
   ]
 }
 
-/** Reads them all: some dozens of kilobytes, once. Throws the error of the operating system. */
+/** Reads all files once, some dozens of kilobytes. Throws the error of the operating system. */
 function readFiles(): Map<string, PageFile> {
   return new Map(
     readdirSync(directory).map((name): [string, PageFile] => {

@@ -14,7 +14,7 @@ import {
 import { objectTypes, typeNames } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 
-/** Gives the canonical form of a value; throws 400 or 404. */
+/** Returns the canonical form of a value. Throws 400 or 404. */
 type Check = (value: string) => string
 
 const name =
@@ -30,7 +30,7 @@ const object = (type: TypeName) => {
   return name(title, nameRule, isName)
 }
 
-/** A name that breaks its rule is like one that does not exist. */
+/** A name that breaks its rule counts as one that does not exist. */
 const sought =
   (what: string, test: (value: string) => boolean): Check =>
   value => {
@@ -45,21 +45,18 @@ const parsed =
     if (canonical === undefined) throw badRequest(`${JSON.stringify(value)} is not ${what}`, 'invalid-field')
     return canonical
   }
-/** A MAC as boot loaders send it: some put the kind of the hardware before it, 01 for Ethernet. */
+/** The MAC of a boot loader, some of which put the hardware type in front, 01 for Ethernet. */
 const sentMac = (value: string) =>
   parseMac(value) ??
   (/^01(?:[:-]?[\da-f]{2}){6}$/i.test(value) ? parseMac(value.slice(2).replace(/^[:-]/, '')) : undefined)
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
-/** How a path names an object of this type. */
+/** The path parameter of a type. */
 export function parameterOf(type: TypeName): string {
   return objectTypes[type].parameter ?? type
 }
 
-/**
- * The path parameters by their names in the route table: how each is checked, once, at the edge (rules 3.1), and the
- * codes by which a route with it refuses.
- */
+/** The path parameters by name: their check, done once at the edge (rules 3.1), and its status codes. */
 const parameters: Readonly<Record<string, readonly [check: Check, ...codes: number[]]>> = {
   ...Object.fromEntries(typeNames.map(type => [parameterOf(type), [object(type), 400, 404] as const])),
   interface: [plain('interface'), 400, 404],
@@ -69,7 +66,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   role: [plain('role'), 400, 404],
   script: [plain('script'), 400, 404],
   service: [plain('service'), 400, 404],
-  // One that does not exist is no 404: the console gets a script that says so (rules 4.4).
+  // No 404 for an unknown group: the console gets a script that says so (rules 4.4).
   groupname: [object('group'), 400],
   host: [parsed('a name in DNS', asDomainName), 400, 404],
   hostname: [name('host name', nodeNameRule, isNodeName), 400],
@@ -82,11 +79,10 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   request_id: [sought('request', value => /^[\da-f]{32}$/.test(value)), 404]
 }
 
-/** The names of the parameters in a route's path. */
 export const parametersOf = (path: string) =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter as string)
 
-/** The codes by which a route with this path refuses a name that breaks its rule, and one that names nothing. */
+/** The status codes of the parameters in a route's path. */
 export const parameterCodes = (path: string) =>
   parametersOf(path).flatMap(name => rowOf(name).slice(1) as number[])
 
@@ -97,15 +93,15 @@ function rowOf(name: string) {
 }
 
 /**
- * Checks a decoded path parameter and gives its canonical form; throws 400, or 404 for a file name or an id. Where
- * one network is read, an address in the place of its name asks for that address (rules 3.6).
+ * Returns the canonical form of a decoded parameter. Throws 400, or 404 for a file name or an id. A GET of
+ * one network also takes an address (rules 3.6).
  */
 export function checkParam(
   name: string,
   value: string,
   route: { readonly method: string; readonly path: string; readonly sets?: true }
 ): string {
-  // What it stands for is looked up where it is used: at that moment.
+  // Sets are evaluated where they are used.
   if (name === 'node' && route.sets && isNodeSet(value)) return value
   const [check] = rowOf(name)
   const isAddress =

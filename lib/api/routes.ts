@@ -22,7 +22,7 @@ import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { tokenRoutes } from './token.js'
 
-/** The whole route table: the router, the access check and the documents are made from it. */
+/** The whole route table: router, access check and documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
   const ours: ApiRoute[] = [
     ...pageRoutes(),
@@ -62,7 +62,7 @@ export function routes(parts: Parts): ApiRoute[] {
     .map(route => (checksQuery(route.path) ? withQuery(route) : route))
   const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
   let text: string | undefined
-  // Made once, with a row for itself.
+  // Made on first use, with a row for itself.
   const document = get('/openapi.json', {
     access: 'anyone',
     summary: 'This interface as an OpenAPI 3.1 document',

@@ -10,30 +10,27 @@ import { type ApiRequest, type ApiRoute, param } from './context.js'
 import { parameterCodes, parameterOf } from './params.js'
 import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
-/** What is particular to a route. */
+/** The description of a route. */
 interface Row<Given> {
   readonly access: Access
   readonly summary: string
   /** A GET that changes something: it does not answer HEAD (rules 2.5). */
   readonly changes?: true
-  /** The codes of success; 200 when absent. */
+  /** Status codes of success; default: 200. */
   readonly answers?: readonly number[]
-  /** The refusals that follow neither from its access nor from its path or its body. */
+  /** Status codes that follow neither from its access nor from its path or its body. */
   readonly refuses?: readonly number[]
-  /** What may stand behind the `?` of its path. */
+  /** Query keys. */
   readonly query?: Readonly<Record<string, Schema>>
   readonly sets?: true
   readonly body?: Body<Given>
-  /** Bytes of the body, where they are fewer than elsewhere. */
+  /** Maximum size of the body in bytes, if less than usual. */
   readonly maxBody?: number
   readonly output?: Schema
   handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
 }
 
-/**
- * The route of a row. What every route of its kind has follows: 401 and 403 from its access, 400 from a body, 400 and
- * 404 from the parameters of its path, and 503, which all of them have (rules 2.3, 2.4, 2.7).
- */
+/** Makes a route, with its common codes from access, body and path, and 503 (rules 2.3, 2.4, 2.7). */
 function route<Given>(
   method: 'GET' | 'POST',
   path: string,
@@ -76,20 +73,19 @@ function route<Given>(
   }
 }
 
-/** Whether an unknown key behind the `?` is refused (rules 12.5). */
+/** Whether unknown query keys are refused (rules 12.5). */
 export const checksQuery = (path: string) => /^\/(?:config|monitor|service|control)(?:\/|$)/.test(path)
 
-/** A GET. */
 export const get = (path: string, row: Row<undefined>) => route('GET', path, row)
 
-/** A POST; the handler gets what was read from the body. */
+/** A POST; the handler gets the parsed body. */
 export const post = <Given>(path: string, row: Row<Given>) => route('POST', path, row)
 
 /** `<path>/_delete`, which answers GET and POST (rules 2.6). */
 export const deletion = (path: string, row: Row<undefined>) =>
   (['GET', 'POST'] as const).map(method => route(method, `${path}/_delete`, { ...row, changes: true }))
 
-/** `<path>/_list` and `<path>/_member`, which are the same (rules 2.10). */
+/** `<path>/_list` and its synonym `<path>/_member` (rules 2.10). */
 export const members = (path: string, row: Row<undefined>) =>
   ['_list', '_member'].map(suffix => get(`${path}/${suffix}`, row))
 
@@ -108,14 +104,14 @@ export const script = (
     output: plainText,
     handler: request => {
       const given = text(request)
-      // Most are there at once, and machines ask in thousands.
+      // Avoids a promise: most texts are ready, and thousands of machines ask at once.
       return typeof given === 'string' ? plain(given) : given.then(plain)
     }
   })
 
 const plain = (text: string): Answer => ({ status: 200, text, type: 'text/plain; charset=utf-8' })
 
-/** A body that a route takes, described once: how the documents show it, and how it is read. */
+/** A body, described once for the documents and for reading. */
 export interface Body<Given> {
   readonly schema: Schema
   /** It is no JSON. */
@@ -124,13 +120,13 @@ export interface Body<Given> {
   read(request: ApiRequest): Given
 }
 
-/** Whom a body is about, and where it stands; `{node}` in either is that parameter of the path. */
+/** The object and the envelope of a body; `{node}` in either is that path parameter. */
 interface Place {
   /** For messages: `OS image {osimage}`. */
   readonly about: string
   /** `config.osimage.{osimage}`; a body without `at` has no envelope. */
   readonly at?: string
-  /** Keys that an answer of ours carries beside the envelope (rules 1.1). */
+  /** Keys that our own answers have beside the envelope (rules 1.1). */
   readonly besides?: readonly string[]
 }
 
@@ -142,10 +138,7 @@ type ValueOf<F> = F extends { readonly type: { read(value: JsonValue): infer V }
   : never
 type Values<F extends Fields> = { readonly [N in keyof F]: ValueOf<F[N]> }
 
-/**
- * A body of these fields. `convert` makes of their values what the handler gets; it may refuse them, naming what the body
- * is `about`.
- */
+/** A body of these fields. `convert` makes the handler's input; its refusals begin with `about`. */
 export function bodyOf<const F extends Fields, Given = Values<F>>(
   place: Place,
   fields: F,
@@ -172,11 +165,11 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
   }
 }
 
-/** The body about an object of this type: its field table (rules 1.3, 1.6, 1.8). */
+/** The body of an object of this type, from its field table (rules 1.3, 1.6, 1.8). */
 export function objectBody(type: TypeName): Body<Given> {
   const parameter = parameterOf(type)
   const place = `config.${type}.{${parameter}}`
-  // An answer of interfaces that is posted back here has them bare beside the envelope (rules 1.1).
+  // Answers of interfaces have them beside the envelope too, and may be posted back (rules 1.1).
   const besides = objectTypes[type].interfaces ? ['interfaces'] : []
   return {
     schema: at(place, ref(type)),
@@ -188,8 +181,8 @@ const fill = (template: string, request: ApiRequest) =>
   template.replace(/\{(\w+)\}/g, (_, name: string) => param(request, name))
 
 /**
- * The inner object of a body whose envelope is `place`; a body without the envelope is the inner object itself
- * (rules 1.3). Throws 400 when a name in the envelope is not the path's.
+ * Returns the content of the envelope `place`, or a body without one as it is (rules 1.3). Throws 400 if a
+ * name in the envelope differs from the path's.
  */
 export function open(
   request: ApiRequest,

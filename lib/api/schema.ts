@@ -6,46 +6,44 @@ import { secretEntry } from '../model/secrets.js'
 import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 
-/** A JSON Schema (draft 2020-12, as OpenAPI 3.1 uses it) of a body, for the documents. */
+/** A JSON Schema (draft 2020-12, as in OpenAPI 3.1) of a body, for the documents. */
 export type Schema = { readonly [key: string]: unknown }
 
-/** A text. */
 export const string = (description?: string): Schema => ({
   type: 'string',
   ...(description ? { description } : {})
 })
-/** One of a few words. */
+/** One of these words. */
 export const word = (...values: readonly string[]): Schema => ({ type: 'string', enum: values })
 /** A moment in ISO 8601. */
 export const time: Schema = { type: 'string', format: 'date-time' }
 /** A schema of one type, or null. */
 export const orNull = (schema: Schema): Schema => ({ ...schema, type: [schema.type, 'null'] })
-/** An object with these properties, all of which stand there when `required` says so. */
+/** An object with these properties. */
 export const object = (properties: Schema, required: readonly string[] = []): Schema => ({
   type: 'object',
   properties,
   ...(required.length > 0 ? { required } : {})
 })
-/** Where one of several controllers stands (rules 11.15). */
+/** The state of one of several controllers (rules 11.15). */
 export const standing = object({
   role: word('primary', 'standby', 'unknown'),
   revision: { type: 'integer', description: 'the number of the last change that it knows' },
   lag_ms: { type: 'integer', description: 'how long ago it was known to miss none; 0: it writes' }
 })
-/** A list of entries. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })
 /** An object whose keys are names. */
 export const map = (values: Schema): Schema => ({ type: 'object', additionalProperties: values })
 /** A schema of `components`. */
 export const ref = (name: keyof typeof components): Schema => ({ $ref: `#/components/schemas/${name}` })
 
-/** `inner` where a path leads: `config.node.{node}` is `{"config": {"node": {"<node>": inner}}}` (rules 1.1). */
+/** `inner` at a path: `config.node.{node}` is `{"config": {"node": {"<node>": inner}}}` (rules 1.1). */
 export const at = (path: string, inner: Schema): Schema =>
   path
     .split('.')
     .reduceRight((schema, step) => (step.startsWith('{') ? map(schema) : object({ [step]: schema })), inner)
 
-/** These properties where a path leads, and at the top level as well (rules 1.1). */
+/** These properties at a path, and at the top level as well (rules 1.1). */
 export const twice = (path: string, properties: Schema): Schema =>
   object({ ...(at(path, object(properties)).properties as Schema), ...properties })
 
@@ -56,7 +54,7 @@ export const csv: Schema = { type: 'string', description: 'RFC 4180; the first l
 /** A file. */
 export const bytes: Schema = { type: 'string', format: 'binary' }
 
-/** A field of a body: its type, what it means and takes, where else its value may come from. */
+/** A field of a body: its type, meaning, values, and the sources that it inherits from. */
 export function property(field: BodyField): Schema {
   const { json, expected } = field.type
   const notes = [`${field.meaning} (${expected})`]

@@ -54,7 +54,7 @@ function shown({ model }: Parts, type: SecretOwner, owner: string, caller: Calle
 function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   const { model } = parts
   const base = `/config/secrets/${type}/{${type}}`
-  // A node reads its own and its group's: what its install script places.
+  // A node reads its own and its group's, which its install script places.
   const access = type === 'node' ? 'node' : 'user'
   const ownerOf = (request: ApiRequest) => param(request, type)
   const groupOf = (owner: string, caller: Caller): Secrets['group'] => {
@@ -69,7 +69,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
     schema,
     read: request => readSecrets(`${type} ${ownerOf(request)}`, opened(request))
   }
-  // The secret that the path names: a list of one, an object, or an object without its name.
+  // The secret in the path: a list of one, an object, or an object without its name.
   const one: Body<GivenSecret> = {
     schema,
     read: request => {
@@ -165,7 +165,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   ]
 }
 
-/** A node's answer also holds its group's secrets. They are skipped when they are posted back as they were read. */
+/** Skips the group's secrets, which a node's answer has too, if they are posted back unchanged. */
 function withoutGroup(body: JsonValue | undefined, group: object | undefined): JsonValue | undefined {
   if (!isObject(body) || !isObject(body.config) || !isObject(body.config.secrets)) return body
   const { group: given, ...own } = body.config.secrets

@@ -9,7 +9,7 @@ import { at, list, object, string, word } from './schema.js'
 
 const names = ['dhcp', 'dns'] as const
 
-/** Control of the DHCP and the DNS server, and what would be written for them (rules 10.9). */
+/** Control of the DHCP and the DNS server, and previews of their files (rules 10.9). */
 export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRoute[] {
   const service = (name: (typeof names)[number]): Service => {
     const found = services.of(name)
@@ -22,7 +22,9 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
         access: 'user',
         changes: true,
         refuses: [404],
-        summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, by an asynchronous request`,
+        summary:
+          `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, ` +
+          'by an asynchronous request',
         output: acknowledgement,
         handler: async request => {
           const managed = service(name)
@@ -36,7 +38,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
               for (const text of words.split('\n')) if (text !== '') line(text)
             }
           })
-          // Its record tells how it ends.
+          // The job's record has its end.
           job.done.catch(() => {})
           return acknowledge(request, job)
         }
@@ -60,7 +62,9 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
     get(`/config/${name}/_preview`, {
       access: 'admin',
       refuses: [404],
-      summary: `The files that would be written for the ${name.toUpperCase()} server, and how they differ from those in force`,
+      summary:
+        `The files that would be written for the ${name.toUpperCase()} server, ` +
+        'and how they differ from those in force',
       output: at(
         `config.${name}`,
         object({
@@ -79,7 +83,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
   ])
 }
 
-/** Makes a failure, which is no fault of the request, a 503 with its reason. */
+/** Turns a failure that is no fault of the request into a 503 with its reason. */
 async function attempted<T>(work: Promise<T>): Promise<T> {
   try {
     return await work

@@ -6,7 +6,7 @@ import { type ApiRoute, ok, type Parts } from './context.js'
 import { bodyOf, get, post } from './row.js'
 import { object, standing, string } from './schema.js'
 
-/** Any text is taken: one that is no user's password is a wrong password (401), not a bad request. */
+/** Takes any text: one that is no user's password is a wrong password (401), not a bad request. */
 const credential: FieldType<string> = {
   ...freeText,
   read: value => {
@@ -20,7 +20,7 @@ const credentials = bodyOf(
   { about: 'token' },
   {
     username: { type: credential, required: true, meaning: 'a user of the ini' },
-    // Not a `secret`, which is what a masked answer posts back: ******** is somebody's password as well.
+    // Not marked `secret`: the mask ******** would count as unchanged, but may be somebody's password.
     password: { type: credential, required: true, meaning: 'the password of this user' }
   }
 )

@@ -4,31 +4,32 @@ import { performance } from 'node:perf_hooks'
 import { fileURLToPath } from 'node:url'
 import type { Log } from '../log.js'
 
-/** Connections that wait to be accepted; the system may have a lower bound (net.core.somaxconn). */
+/** Accept queue of the listening socket; the system may have a lower limit (net.core.somaxconn). */
 export const WAITING = 4096
-/** Further descriptors of the listening socket. */
+/** Additional descriptors of the listening socket. */
 const DUPLICATES = 15
-/** After so many connections it is looked at whether the event loop keeps up. */
+/** The load of the event loop is measured after this many connections. */
 const LOOK_EVERY = 64
-/** A larger part of the time than this without a pause is an event loop that may not keep up. */
+/** An event loop busy for more than this part of the time may not keep up. */
 const BUSY = 0.8
 
 /**
- * Accepts more than one connection in a turn of the event loop (rules 2.15). libuv accepts one per descriptor and turn. A
- * busy loop has few turns in a second: connections would wait until the system drops new ones, boot scripts too. So the
- * first time that the loop is busy while connections come, the listening socket gets more descriptors.
+ * Accepts several connections per turn of the event loop (rules 2.15). libuv accepts one per descriptor and
+ * turn, and a busy loop has few turns a second: connections would wait until the system drops new ones, boot
+ * scripts too. So the first time the loop is busy while connections come, the listening socket gets more
+ * descriptors.
  */
 export class Accepting {
   readonly #duplicates: Server[] = []
   #accepted = 0
   #since = performance.eventLoopUtilization()
   #child: ChildProcess | undefined
-  /** No more descriptors are made. */
+  /** No more descriptors will be made. */
   #done = false
   #isTold = false
   #closed = false
 
-  /** `options`: how the sockets of `server` are made. */
+  /** `options`: the socket options of `server`. */
   constructor(
     private readonly server: Server,
     private readonly options: ServerOpts,
@@ -52,7 +53,7 @@ export class Accepting {
     }
   }
 
-  /** Throws Error where this version of Node has no such handle, or sends it to no process: it is not documented. */
+  /** Throws Error if this version of Node has no such handle, or cannot send it: it is undocumented. */
   #duplicate(): void {
     const { _handle: handle } = this.server as Server & { _handle?: SendHandle | null }
     if (!handle) throw new Error(`node ${process.version} does not show the handle of what listens`)
@@ -70,7 +71,7 @@ export class Accepting {
     })
   }
 
-  /** All goes on as it began, with one descriptor. */
+  /** Goes on with one descriptor. */
   #failed(reason: string): void {
     this.#child?.kill()
     if (this.#isTold || this.#closed) return
@@ -79,7 +80,7 @@ export class Accepting {
   }
 
   #listen(handle: Server | undefined): void {
-    // Sent by a version of Node that does not send what listens.
+    // This version of Node does not send listening sockets.
     if (!handle) return
     const duplicate = createServer(this.options, (socket: Socket) => this.server.emit('connection', socket))
     duplicate.on('error', error => this.log.error(`accepting: ${error.message}`)).listen(handle, WAITING)
@@ -87,7 +88,7 @@ export class Accepting {
     else this.#duplicates.push(duplicate)
   }
 
-  /** Accepts no more; resolves when no connection is left. */
+  /** Stops accepting. Resolves when no connection is left. */
   async close(): Promise<void> {
     this.#done = true
     this.#closed = true

@@ -3,29 +3,26 @@ import type { Exchange } from './exchange.js'
 
 const MAX_PATH = 300
 
-/** So many lines an address has in so long. A booting node asks for some dozens of things. */
+/** Lines per address and period. A booting node asks for some dozens of things. */
 const MOST_LINES = 600
 const PERIOD_MS = 60_000
-/** So many addresses are counted at once; the one that was first seen longest ago is forgotten. */
+/** Addresses that are counted at once; the oldest is forgotten. */
 const MOST_ADDRESSES = 20_000
 
-/** The lines of one address in the present period. */
+/** The lines of one address in the current period. */
 interface Lines {
   readonly sinceMs: number
   count: number
   left: number
-  /** Looked up when it matters. */
+  /** Computed on first use. */
   isExempt?: boolean
 }
 
-/**
- * The lines for requests, for what was none, and for TLS handshakes that failed. An address that would fill the log has its
- * lines left out for the rest of a minute, and one that says so (rules 11.7).
- */
+/** Logs requests, parser refusals and failed TLS handshakes: 600 lines a minute per address (rules 11.7). */
 export class AccessLog {
   readonly #lines = new Map<string, Lines>()
 
-  /** `isExempt`: an address of the controller itself, or of a server in front of it. */
+  /** `isExempt`: whether an address is the controller's own, or that of a server in front of it. */
   constructor(
     private readonly log: Log,
     private readonly isExempt: (address: string) => boolean,
@@ -33,9 +30,9 @@ export class AccessLog {
   ) {}
 
   /**
-   * Writes one line for a request that is over: method, path, status, bytes of the body, milliseconds, source
-   * address. The query is left out, since tokens are sometimes sent in it. Parts of files, of which a download
-   * can have thousands, are of level debug.
+   * Logs a finished request: method, path, status, bytes of the body, milliseconds, source address. The query
+   * is omitted, as tokens are sometimes sent in it. Parts of files have level debug, as a download can have
+   * thousands.
    */
   request<C>(exchange: Exchange<C>, complete: boolean): void {
     const { log } = this
@@ -49,12 +46,12 @@ export class AccessLog {
     log[level](`${incoming.method} ${path} ${status || '-'} ${bytes} ${ms}ms ${address}${end}`)
   }
 
-  /** The line for what the parser refused before it was a request. */
+  /** Logs input that the parser refused before it was a request. */
   refusal(peer: string, status: number, message: string): void {
     if (this.#hasRoom(peer)) this.log.info(`- - ${status} - - ${peer} (${message})`)
   }
 
-  /** The line for a connection whose TLS handshake failed. */
+  /** Logs a failed TLS handshake. */
   handshake(peer: string, reason: string): void {
     if (this.#hasRoom(peer)) this.log.info(`- - - - - ${peer} (TLS: ${reason})`)
   }
@@ -80,13 +77,14 @@ export class AccessLog {
     lines.left++
     if (lines.left === 1)
       this.log.info(
-        `${address} had ${MOST_LINES} lines within a minute; its further ones are left out until the minute is over`
+        `${address} had ${MOST_LINES} lines within a minute; ` +
+          'its further ones are left out until the minute is over'
       )
     return false
   }
 }
 
-/** To look first costs less than to replace nothing. */
+/** Testing first is cheaper: nearly no path needs an escape. */
 const readable = (path: string) =>
   /[^\x21-\x7e]/.test(path) ? path.replace(/[^\x21-\x7e]/g, hexEscape) : path
 

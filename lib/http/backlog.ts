@@ -1,45 +1,42 @@
 import type { IncomingMessage } from 'node:http'
 import { hasBody } from './body.js'
 
-/** When so many requests of a connection wait, or so many bytes of them, nothing more is read from it. */
+/** With this many queued requests, or bytes of them, a connection is no longer read. */
 const MOST_REQUESTS = 16
 const MOST_BYTES = 32 * 1024
-/** Requests that were read together with those wait too, up to this many. */
+/** Maximum number of queued requests, those included that were read before reading stopped. */
 export const MOST_READ = 32
-/**
- * Bytes of the waiting requests of all connections. A connection whose request is one more is cut; one that has more than
- * its bound at half of that.
- */
+/** Queued bytes of all connections. Above it the newest connection is closed; a paused one at half of it. */
 const MOST_BYTES_IN_ALL = 64 * 1024 * 1024
-/** About what a request takes beside its text, and each name and value in its header beside theirs, in bytes. */
+/** Approximate size in bytes of a request, and of each name or value in its header, beside the text. */
 const REQUEST_BYTES = 4096
 const FIELD_BYTES = 40
 
-/** What a queue can do to its connection. */
+/** How a queue controls its connection. */
 export interface Reader {
-  /** Reads nothing more from the client. */
+  /** Stops reading from the client. */
   hold(): void
-  /** Reads again. */
+  /** Resumes reading. */
   release(): void
   /** Ends the connection; the queue is cleared when it is closed. */
   cut(): void
 }
 
-/** So many waiting requests are begun in one turn of the event loop. */
+/** Pipelined requests that start per turn of the event loop. */
 const MOST_BEHIND_IN_A_TURN = 8
-/** So many of those that wait behind no other one. */
+/** Other requests that start per turn. */
 const MOST_FIRST_IN_A_TURN = 16
 
-/** Begins requests in the order in which they came, so many in each turn of the event loop. */
+/** Starts requests in order of arrival, a limited number per turn of the event loop. */
 class Turns {
-  /** One of each connection at most; the one that came first stands first. */
+  /** At most one of each connection, oldest first. */
   readonly #due: (() => void)[] = []
-  /** How many were begun at once in this turn. */
+  /** Requests started at once in this turn. */
   #begun = 0
 
   constructor(private readonly most: number) {}
 
-  /** Calls `serve` at once, or in a later turn where so many have come in this one. */
+  /** Calls `serve` at once, or in a later turn if this one is full. */
   begin(serve: () => void): void {
     if (this.#due.length > 0 || this.#begun === this.most) {
       this.later(serve)
@@ -64,24 +61,21 @@ class Turns {
   }
 }
 
-/** The requests of all connections that wait: what they may cost in memory and in time (rules 2.14). */
+/** Bounds the memory and time that queued requests cost, over all connections (rules 2.14). */
 export class Backlog {
-  /** The bytes that those take that wait behind others of their connection. */
+  /** Bytes of pipelined requests. */
   bytes = 0
-  /**
-   * Those that wait behind no other one. In a storm there is one of each of thousands of connections: if all were served in the
-   * turn in which they came, new connections would be accepted too seldom.
-   */
+  /** Other requests: thousands of them in one turn would keep new connections from being accepted. */
   readonly first = new Turns(MOST_FIRST_IN_A_TURN)
-  /** Those that have waited behind others: nobody waits for a whole queue, nor for one of each of a thousand queues. */
+  /** Pipelined requests: nobody waits for a whole queue, nor for the heads of a thousand queues. */
   readonly behind = new Turns(MOST_BEHIND_IN_A_TURN)
 }
 
-/** The requests of one connection that wait behind the one that is being served. */
+/** The pipelined requests of one connection. */
 export class RequestQueue {
   readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
   #bytes = 0
-  /** Whether nothing more is read from the client until none waits. */
+  /** Whether reading is stopped until the queue is empty. */
   held = false
 
   constructor(
@@ -89,13 +83,13 @@ export class RequestQueue {
     readonly reader: Reader
   ) {}
 
-  /** Lets a request wait; `start` serves it. False if it is one too many for this connection. */
+  /** Queues a request that `start` will serve. Returns false if it is one too many for this connection. */
   push(incoming: IncomingMessage, start: () => void): boolean {
     const bytes = sizeOf(incoming)
     this.#starts.push({ start, bytes })
     this.#count(bytes)
     const { length } = this.#starts
-    // A body that was not asked for would be kept.
+    // A body that arrives before it is asked for would be kept in memory.
     if (!this.held && (length >= MOST_REQUESTS || this.#bytes >= MOST_BYTES || hasBody(incoming))) {
       this.held = true
       this.reader.hold()
@@ -105,17 +99,17 @@ export class RequestQueue {
     return length <= MOST_READ
   }
 
-  /** Lets something wait behind all requests that takes no memory. */
+  /** Queues a start behind all requests; it takes no memory. */
   pushLast(start: () => void): void {
     this.#starts.push({ start, bytes: 0 })
   }
 
-  /** Takes the request that came first. */
+  /** Takes the oldest request. */
   shift(): (() => void) | undefined {
     return this.#taken(this.#starts.shift())
   }
 
-  /** Drops the request that came last. */
+  /** Drops the newest request. */
   pop(): void {
     this.#taken(this.#starts.pop())
   }

@@ -4,30 +4,29 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { badRequest, ServiceError, tooLarge } from '../errors.js'
 import type { Limits } from './limits.js'
 
-/** So many pieces a body may have, and one more for each so many bytes: each piece costs time, however small it is. */
+/** Chunks that a body may have, plus one per this many bytes: each chunk costs time, however small it is. */
 const FREE_PIECES = 256
 const PIECE_BYTES = 16
-/** A body that cannot be longer than this has a bound in time. */
+/** A body that cannot be longer than this has a total time limit. */
 export const SHORT_BYTES = 64 * 1024
 
-/** Thrown inside http/ when the client hung up before its body was complete: there is nobody to answer. */
+/** Thrown inside http/ when the client left before its body was complete: nobody is there to be answered. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone'
 }
 
-/** True for what a stream reports when the client hung up while it was written to. */
+/** Whether a stream's error means that the client hung up during a write. */
 export function isHangUp(error: unknown): boolean {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
   return ['ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED', 'ECONNRESET', 'EPIPE'].includes(code ?? '')
 }
 
-/** True where the request announces a body. */
 export function hasBody(request: IncomingMessage): boolean {
   const length = request.headers['content-length']
   return (length !== undefined && length !== '0') || request.headers['transfer-encoding'] !== undefined
 }
 
-/** Drops the body of a request; whether all of it came with the header, which is known once what was read is parsed. */
+/** Drops the body of a request. True if all of it came with the header. */
 export async function hasCome(request: IncomingMessage): Promise<boolean> {
   request.resume()
   await nextTurn()
@@ -35,9 +34,9 @@ export async function hasCome(request: IncomingMessage): Promise<boolean> {
 }
 
 /**
- * Reads a body of at most `limit` bytes; with `keep` false it is dropped and the result is empty.
- * Throws 413 (at once where Content-Length tells), 408 for a body that comes slower than `limits` allow, 400 for one in
- * thousands of tiny pieces, and ClientGone. What is unread then stays unread.
+ * Reads a body of at most `limit` bytes; unless `keep` is set it drops them and resolves with an empty
+ * buffer. Throws 413 (at once if Content-Length says so), 408 for a body slower than `limits` allow, 400 for
+ * one in thousands of tiny chunks, and ClientGone. The rest then stays unread.
  */
 export function readBody(
   request: IncomingMessage,
@@ -51,7 +50,7 @@ export function readBody(
     if (request.destroyed) return reject(gone())
     const declared = Number(request.headers['content-length'] ?? 0)
     if (declared > limit) return reject(over())
-    // One buffer that doubles: a body may come in pieces of one byte, which would each take hundreds.
+    // One buffer that doubles: separate chunks of one byte would take hundreds of bytes each.
     let bytes: Buffer = Buffer.alloc(0)
     let pieces = 0
     let length = 0
@@ -72,7 +71,7 @@ export function readBody(
       if (++pieces > FREE_PIECES + length / PIECE_BYTES)
         return stop(badRequest('the body comes in too many small pieces', 'invalid-body'))
       if (!keep) return
-      // Nearly every body comes in one piece.
+      // Nearly every body comes in one chunk.
       if (start === 0 && length === declared) {
         bytes = chunk
         return
@@ -103,12 +102,12 @@ export function readBody(
   })
 }
 
-/** A body in UTF-8, without a byte order mark; throws 400 for any other. */
+/** Decodes a UTF-8 body and removes its byte order mark. Throws 400 if it is not UTF-8. */
 export function textOf(body: Buffer): string {
   if (!isUtf8(body))
     throw badRequest(
-      'the body is not valid UTF-8: save the table as "CSV UTF-8", or convert it: iconv -f CP1252 -t UTF-8 FILE',
-      'invalid-body'
+      'the body is not valid UTF-8: save the table as "CSV UTF-8", ' +
+        'or convert it: iconv -f CP1252 -t UTF-8 FILE'
     )
   return body.toString('utf8').replace(/^\ufeff/, '')
 }

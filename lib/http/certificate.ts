@@ -9,34 +9,33 @@ import { readRegularFile, refuseOthers } from '../disk/file.js'
 import type { Log } from '../log.js'
 
 const DAY_MS = 86_400_000
-/** Who renews certificates by a program does so earlier than this before their end. */
+/** Renewal programs act earlier than this before expiry. */
 const SOON_MS = 14 * DAY_MS
 const EVERY_MS = 5000
 
-/** Without RSA key exchange: it keeps no past secret, and its work is done after the handshake's first message. */
+/** Without RSA key exchange: that has no forward secrecy, and its work comes after the first message. */
 const CIPHERS = [
   ...['TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256', 'TLS_AES_128_GCM_SHA256'],
   ...['ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
   ...['ECDHE-RSA-AES256-GCM-SHA384', 'ECDHE-ECDSA-CHACHA20-POLY1305', 'ECDHE-RSA-CHACHA20-POLY1305']
 ].join(':')
 
-/** The PEM files of a certificate, with those between it and its authority, and of its private key. */
+/** PEM files of a certificate with its intermediates, and of its private key. */
 export interface PairFiles {
   readonly certificate: string
   readonly key: string
-  /** A PEM file with authorities, one of which may have signed it. */
+  /** A PEM file with authorities, one of which may have signed the certificate. */
   readonly authorities?: string
 }
 
-/** A certificate and its key, ready for handshakes. */
 export interface Pair {
   readonly context: SecureContext
   readonly certificate: X509Certificate
-  /** The signer of the last certificate that is sent, where that is no root and the root is not known. */
+  /** The issuer of the last certificate sent, if its root is neither sent nor known. */
   readonly unknownRoot: string | undefined
 }
 
-/** What is wrong with a pair, each with its file and what to do. */
+/** The faults of a pair, each with its file and what to do. */
 export class PairError extends Error {
   constructor(readonly reasons: readonly { readonly of: 'certificate' | 'key'; readonly message: string }[]) {
     super(reasons.map(({ message }) => message).join('; '))
@@ -44,8 +43,8 @@ export class PairError extends Error {
 }
 
 /**
- * Reads a certificate and its key, and checks them. Throws PairError that names the files, what is wrong with each and what
- * to do: it cannot be read, is no PEM, they do not belong together, others may read the key, or replace one of them.
+ * Reads and checks a certificate and its key. Throws PairError with all faults: unreadable, no PEM, no match,
+ * or files that others may read or replace.
  */
 export async function readPair(files: PairFiles): Promise<Pair> {
   const [certificate, key] = await Promise.allSettled([readCertificate(files), readKey(files)])
@@ -62,14 +61,14 @@ async function readCertificate({ certificate: file, authorities = '' }: PairFile
   const bytes = await read(file)
   await refuseReplacement(file, 'certificate')
   const certificate = parsed(file, 'certificate', () => new X509Certificate(bytes))
-  // Faults of this file are told by those who need it.
+  // The users of this file report its faults.
   const known = authorities === '' ? '' : await readRegularFile(authorities).then(String, () => '')
   return { certificate, ...(await inTurns(withRoot(String(bytes), known))) }
 }
 
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
-/** One a step: a bundle of a thousand takes half a second. */
+/** Yields after each one: a bundle of a thousand takes half a second. */
 function* certificatesIn(text: string): Generator<void, X509Certificate[]> {
   const found: X509Certificate[] = []
   for (const one of text.match(pem) ?? []) {
@@ -84,20 +83,20 @@ function* certificatesIn(text: string): Generator<void, X509Certificate[]> {
 }
 
 /**
- * The certificates of a file, with those of its authorities behind them that are missing up to the root: an iPXE that was built with
- * `TRUST=` has the fingerprint of the root alone, and looks for it in what it is sent (rules 4.36).
+ * Appends the missing authorities up to the root: an iPXE built with `TRUST=` knows the root's fingerprint
+ * alone, and looks for it in the chain it is sent (rules 4.36).
  */
 function* withRoot(
   text: string,
   authorities: string
 ): Generator<void, { bytes: string; unknownRoot: string | undefined }> {
   const own = yield* certificatesIn(text)
-  // Node's roots come last: they are parsed where no other certificate is the signer.
+  // Node's roots come last: they are parsed only when no other certificate is the signer.
   const bundles = [authorities, rootCertificates.join('\n')]
   const read: X509Certificate[][] = [own]
   const added: string[] = []
   let last = own[0]
-  // A ring of authorities that have signed one another has no end.
+  // Authorities that have signed one another would loop forever.
   for (let i = 0; last && !last.checkIssued(last) && i < 10; i++) {
     const signer = (one: X509Certificate) =>
       one.fingerprint256 !== last?.fingerprint256 && last?.checkIssued(one) && last.verify(one.publicKey)
@@ -122,7 +121,7 @@ async function readKey({ key: file }: PairFiles) {
   return { bytes, key }
 }
 
-/** Where a link leads counts as well as where it stands. */
+/** Checks the directory of a link and that of its target. */
 async function refuseReplacement(file: string, what: string): Promise<void> {
   for (const path of new Set([file, await realpath(file)]))
     await refuseOthers(dirname(path), 0o022, '0755', `others than its owner may replace the ${what} in it`)
@@ -137,7 +136,10 @@ function paired(
     throw new PairError([
       {
         of: 'key',
-        message: `${files.key} is not the key of ${files.certificate}: put both files of one certificate there`
+        message:
+          `${files.key} is not the key of ${files.certificate}: ` +
+          'put both files of one ' +
+          'certificate there'
       }
     ])
   try {
@@ -159,7 +161,8 @@ async function read(file: string): Promise<Buffer> {
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'EACCES' || code === 'EPERM')
       throw new Error(
-        `${file} may not be read by the user of svcd (${code}); give it the group svcd: chgrp svcd ${file} && chmod 0640 ${file}`
+        `${file} may not be read by the user of svcd (${code}); ` +
+          `give it the group svcd: chgrp svcd ${file} && chmod 0640 ${file}`
       )
     if (code === 'ENOENT' || code === 'ENOTDIR')
       throw new Error(
@@ -179,7 +182,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
 
 const reasonOf = (error: unknown) => (error as { reason?: string }).reason ?? (error as Error).message
 
-/** Why clients refuse the certificate at this time, or will soon; undefined if neither. Times in ms since 1970. */
+/** Why clients refuse the certificate now or soon; undefined if they do not. `now`: ms since 1970. */
 export function expiry(
   { certificate }: Pick<Pair, 'certificate'>,
   now: number
@@ -198,34 +201,35 @@ const day = (ms: number) =>
     .replace(/:\d\d\..*/, ' UTC')
     .replace('T', ' ')
 
-/** Why iPXE may refuse the certificate; undefined where it has the root, or does not ask here. */
+/** Why iPXE may refuse the certificate; undefined if its root is sent or known. */
 export function lacksRoot(
   { unknownRoot }: Pick<Pair, 'unknownRoot'>,
   { certificate }: PairFiles
 ): string | undefined {
   return unknownRoot === undefined
     ? undefined
-    : `iPXE with TRUST= takes a certificate whose root it is sent: append ${unknownRoot} to ${certificate}, or name its file in [store] ca`
+    : `iPXE with TRUST= takes a certificate whose root it is sent: ` +
+        `append ${unknownRoot} to ${certificate}, or name its file in [store] ca`
 }
 
-/** Whether the certificate is for this host name or address. */
+/** Whether the certificate is valid for this host name or address. */
 export function isFor({ certificate }: Pick<Pair, 'certificate'>, host: string): boolean {
   return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined
 }
 
 export interface CertificateOptions {
   readonly log: Log
-  /** Whether nodes use it: their URL is https. */
+  /** Whether nodes use it, as their URL is https. */
   readonly forNodes?: boolean
   /** Milliseconds since 1970. */
   readonly now: () => number
-  /** How often the files are looked at. */
+  /** Interval between two looks at the files. */
   readonly everyMs?: number
 }
 
 /**
- * The certificate for handshakes. When its files change, by whatever way (written, renamed over, a link set anew), new
- * connections get the new one; one that is no use leaves the old one in force, and the log says so once (rules 2.18).
+ * The certificate for handshakes, read again whenever its files change (written, renamed, a link set). A
+ * faulty pair is logged once and leaves the old one in force (rules 2.18).
  */
 export class Certificate {
   readonly #watch: Background
@@ -235,7 +239,7 @@ export class Certificate {
   private constructor(
     private readonly files: PairFiles,
     private pair: Pair,
-    /** The stamps of the files when they were read, and when they were looked at last. */
+    /** The stamp at the last read. */
     private read: string,
     private readonly options: CertificateOptions
   ) {
@@ -251,13 +255,12 @@ export class Certificate {
     this.#watch.wake()
   }
 
-  /** Reads both files; throws as `readPair` does. */
+  /** Reads both files. Throws as `readPair` does. */
   static async open(files: PairFiles, options: CertificateOptions): Promise<Certificate> {
     const stamp = await stampOf(files)
     return new Certificate(files, await readPair(files), stamp, options)
   }
 
-  /** For new connections. */
   get context(): SecureContext {
     return this.pair.context
   }
@@ -271,7 +274,7 @@ export class Certificate {
     const stamp = await stampOf(this.files)
     const settled = stamp === this.#seen
     this.#seen = stamp
-    // What has just changed may be half of a change.
+    // A stamp that has just changed may be half of a change.
     if (!settled || stamp === this.read) return
     this.pair = await readPair(this.files)
     this.read = stamp
@@ -281,7 +284,7 @@ export class Certificate {
     this.#tellExpiry()
   }
 
-  /** Once a day. */
+  /** At most once a day. */
   #tellExpiry(): void {
     const now = this.options.now()
     if (Math.abs(now - this.#toldMs) < DAY_MS) return
@@ -291,7 +294,7 @@ export class Certificate {
   }
 }
 
-/** What tells one state of the files from another; links are followed. */
+/** A stamp that changes with the files; links are followed. */
 async function stampOf({ certificate, key }: PairFiles): Promise<string> {
   const stamps = [certificate, key].map(file =>
     stat(file, { bigint: true }).then(

@@ -6,19 +6,17 @@ import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 import { busy } from './places.js'
 
-/** A connection that is younger may have its first request on the way: ms. */
+/** The first request of a younger connection may still be on its way. */
 const FRESH_MS = 5000
-/** One that was used so lately is likely to be used again: ms. */
+/** A connection used less than this ago is likely to be used again. */
 const ACTIVE_MS = 2000
-/** It is looked for idle ones so often, and where there are few connections once in so long for each: that takes a while. */
+/** Time between searches for idle connections; or per open connection, if that is less. */
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
-/** Where none is idle, an address that has so many more than the one that comes gives some of its connections up. */
+/** When none is idle, the busiest address yields some if it has this many more than the newcomer. */
 const AHEAD = 16
 
-/**
- * Ends a socket, and destroys it once what was written has left. It does not wait for what the client still sends.
- */
+/** Ends a socket, and destroys it once what was written has left, whatever the client still sends. */
 export function endSoon(socket: Duplex): void {
   if (socket.writableFinished) socket.destroy()
   else socket.once('finish', () => socket.destroy())
@@ -27,26 +25,25 @@ export function endSoon(socket: Duplex): void {
 
 type ClientSocket = Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }
 
-/** One client connection: its requests are served one after the other, in the order they came (RFC 9112, 9.3.2). */
+/** One client connection. Its requests are served one after the other, in order (RFC 9112, 9.3.2). */
 export class Connection<C> {
-  /** The request being served. */
   current: Exchange<C> | undefined
-  /** What came last was refused: nothing more is read from this client. */
+  /** The last input was refused: nothing more is read from this client. */
   refused = false
-  /** There is no room for it: it is told to come back later. */
+  /** There is no room for it: its request will be refused with Retry-After. */
   isCrowded = false
-  /** The request that came last. */
+  /** The latest request. */
   last: Exchange<C> | undefined
   readonly #waiting: RequestQueue
   #guarded = false
   #bytesSeen: number | undefined
-  /** When its last request came, else when it was opened; by the clock of `performance`. */
+  /** When the last request came, or the connection was opened (ms of `performance`). */
   lastUsedMs = performance.now()
   #used = false
-  /** A request has come behind another one, and not all are answered. */
+  /** Requests have been pipelined, and not all are answered. */
   #pipelines = false
 
-  /** `address`: whose connection it is. */
+  /** `address`: the party that its limits count for. */
   constructor(
     public socket: ClientSocket,
     readonly address: string,
@@ -56,10 +53,7 @@ export class Connection<C> {
     this.#waiting = new RequestQueue(backlog, this)
   }
 
-  /**
-   * Calls `serve` when the requests before it are answered, and its turn has come; never, if the connection ends first. False
-   * if too many wait: then it should be refused.
-   */
+  /** Calls `serve` when its turn comes; never if the connection ends first. False if too many are queued. */
   enqueue(exchange: Exchange<C>, serve: () => void): boolean {
     this.last = exchange
     this.lastUsedMs = exchange.startedMs
@@ -74,23 +68,23 @@ export class Connection<C> {
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
-    // In its turn it would keep its place, of which there are few, while all others are served. Those that are idle are known by then.
+    // A crowded connection skips the queue, where it would hold one of few places.
     if (this.isCrowded) setImmediate(begin)
     else this.backlog.first.begin(begin)
     return true
   }
 
-  /** Calls `refuse` once all requests are answered; one that has not come whole is not served. */
+  /** Calls `refuse` once all requests are answered. A request that is incomplete is not served. */
   refuseLast(refuse: () => void): void {
     if (this.last?.incoming.complete === false) this.#waiting.pop()
     if (this.current) this.#waiting.pushLast(refuse)
     else refuse()
   }
 
-  /** Goes on to the next request: the current answer is complete, or never will be. */
+  /** Starts the next request: the current answer is complete, or never will be. */
   next(): void {
     this.current = undefined
-    // A long answer is use until its end.
+    // A long answer counts as use until its end.
     this.lastUsedMs = performance.now()
     this.#bytesSeen = this.socket.bytesRead
     if (this.socket.destroyed) return
@@ -104,26 +98,25 @@ export class Connection<C> {
     start()
   }
 
-  /** Reads nothing more from the client. What was read together with the last request still arrives. */
+  /** Stops reading from the client. What was read with the last request still arrives. */
   hold(): void {
-    // node:http reads on when it is done with a request.
+    // node:http resumes the socket when it has finished a request.
     if (!this.#guarded) this.socket.on('resume', () => this.#waiting.held && this.socket.pause())
     this.#guarded = true
     this.socket.pause()
   }
 
-  /** Reads again. */
   release(): void {
     this.socket.resume()
   }
 
-  /** Ends the connection at once. What waits takes memory until the socket is closed. */
+  /** Ends the connection at once. Queued requests take memory until the socket is closed. */
   cut(): void {
     this.refuseMore()
     this.socket.destroy()
   }
 
-  /** Its requests come from this socket, which reads what came from the one before. */
+  /** Moves the connection to `socket`, which wraps the former one. */
   readFrom(socket: ClientSocket): void {
     this.socket = socket
     this.#bytesSeen = socket.bytesRead
@@ -132,65 +125,64 @@ export class Connection<C> {
   /** Takes no more requests, not even those that were read already. */
   refuseMore(): void {
     this.refused = true
-    // Node would go on making requests of what it has read. 2: what follows is not HTTP.
+    // Node would go on parsing what it has read. 2: what follows is not HTTP.
     const { parser } = this.socket as { parser?: { onIncoming?: () => number } | null }
     if (parser) parser.onIncoming = () => 2
   }
 
-  /** Forgets what waits: nobody is there to be answered. */
+  /** Drops the queue: nobody is there to be answered. */
   ended(): void {
     this.#waiting.clear()
   }
 
-  /** Whether a request that came whole is under way. A client can take any time for its body, and pipeline any number of others. */
+  /** Whether a complete request is being served. A client can keep bodies and pipelining up forever. */
   get busy(): boolean {
     return this.current?.incoming.complete === true && !this.#pipelines
   }
 
-  /** Whether it has asked nothing yet: no request has come, or the one under way is not whole, or others wait behind it. */
+  /** Whether it has no claim yet: no request, an incomplete one, or pipelined ones. */
   get silent(): boolean {
     return this.current ? !this.busy : !this.#used
   }
 
-  /** Whether it has asked nothing, and began so lately that the rest may be on the way still. */
+  /** Whether it is silent, but so young that the rest may still be on its way. */
   get fresh(): boolean {
     return this.silent && performance.now() - this.lastUsedMs < FRESH_MS
   }
 
-  /** Whether a user sends a long body over it. */
+  /** Whether a user is sending a long body over it. */
   get isUpload(): boolean {
     return this.current?.isUpload === true && !this.busy
   }
 
-  /** Whether no request is under way or has begun to arrive. */
+  /** Whether no request is being served or has begun to arrive. */
   get idle(): boolean {
     return !this.current && this.socket.bytesRead === this.#bytesSeen
   }
 }
 
-/** How many connections there may be. */
 export interface Room {
-  /** `connections`: of all clients, and the files being sent with them. */
+  /** `connections`: of all clients, together with the files being sent. */
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
-  /** Whether this peer has no bound of its own: it is the controller itself, or stands for many clients. */
+  /** Whether this peer has no limit of its own: the controller itself, or a proxy for many clients. */
   isUnbound(peer: string): boolean
   readonly log: Log
 }
 
-/** All open connections, how many there may be (rules 2.15), and how they come to an end. */
+/** All open connections, their limits (rules 2.15), and how they end. */
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
-  /** But those without a bound of their own. */
+  /** Without those that have no limit per address. */
   readonly #ofAddress = new Map<string, Set<Connection<C>>>()
-  /** The connections of the address that had most in this turn. */
+  /** The connections of the busiest address, cached for this turn of the event loop. */
   #most: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new Backlog()
   readonly #notice: Notice
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
-  /** Connections for which there is no room, the oldest first. */
+  /** Connections for which there is no room, oldest first. */
   readonly #crowded = new Set<Connection<C>>()
-  /** Connections that were idle when they were listed, the idlest first. */
+  /** Connections that were idle at the last search, idlest first. */
   #idle = new Set<Connection<C>>()
   #lookedMs = Number.NEGATIVE_INFINITY
   #listedMs = Number.NEGATIVE_INFINITY
@@ -202,9 +194,9 @@ export class Connections<C> {
   }
 
   /**
-   * Takes in a new socket, and listens for its errors: one without a listener would end the process. 'close' follows
-   * it. Where there is no room, connections that were not used for a while end; if there are none, the new one is told to come back
-   * later, or others without a request under way end, or the new one does.
+   * Adds a new socket, and listens for its errors: without a listener an error would end the process. 'close'
+   * follows it. Without room, idle connections are ended first; then the new one is refused with Retry-After,
+   * others without a running request are ended, or the new one is.
    */
   add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''
@@ -227,7 +219,7 @@ export class Connections<C> {
     socket.once('close', () => this.#forget(connection))
   }
 
-  /** Goes on with a connection under the socket of its TLS, whose errors it listens for. */
+  /** Moves a connection to its TLS socket, and listens for the errors of that. */
   secured(raw: Duplex, socket: ClientSocket): void {
     const connection = this.#open.get(raw)
     socket.on('error', () => undefined)
@@ -240,7 +232,7 @@ export class Connections<C> {
     this.#open.set(socket, connection)
   }
 
-  /** Counts a connection no more: it is closed, or about to be. */
+  /** Stops counting a connection that is closed, or about to be. */
   #forget(connection: Connection<C>): void {
     if (!this.#open.delete(connection.socket)) return
     this.#crowded.delete(connection)
@@ -252,7 +244,7 @@ export class Connections<C> {
     if (this.#open.size === 0) this.#whenEmpty?.()
   }
 
-  /** Whether there is room for a connection, now that its request has come: one that was crowded may have it after all. */
+  /** Whether there is room for a connection whose request has come. A crowded one may get in after all. */
   admits(socket: Duplex): boolean {
     const connection = this.#open.get(socket)
     if (connection?.isCrowded && (!this.#isFull || this.#endIdle() || this.#endOfMost(connection.address)))
@@ -260,14 +252,13 @@ export class Connections<C> {
     return !connection?.isCrowded
   }
 
-  /** Counts the descriptor of a file; throws 503 with Retry-After if there is none and no connection is idle. */
+  /** Counts the descriptor of a file. Throws 503 with Retry-After if none is left and none can be freed. */
   takeFile(): void {
     if (this.#isFull && !this.#endIdle() && !this.#endOfMost(''))
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
   }
 
-  /** The file is closed. */
   giveFileBack(): void {
     this.#files--
   }
@@ -284,36 +275,35 @@ export class Connections<C> {
     return `there are ${this.#open.size} connections, and ${this.#files} files are being sent`
   }
 
-  /** Whether there is room for a new connection. */
+  /** Makes room for a new connection if there is none. */
   #makeRoom(peer: string, siblings: Set<Connection<C>>): 'room' | 'crowded' | 'none' {
     const { limits, isUnbound } = this.room
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
     if (siblings.size >= perAddress && !isUnbound(peer)) {
       this.#notice.say(
-        `${peer} has ${siblings.size} connections, which is the most for one address: idle ones are ended, or new ones refused`
+        `${peer} has ${siblings.size} connections, which is the most for one address: ` +
+          'idle ones are ended, or new ones refused'
       )
       if (!this.#endIdlest(siblings)) return 'none'
     }
     if (this.#left < limits.connections / 16) this.#lookIfFew()
     if (!this.#isFull) return 'room'
     this.#notice.say(
-      `${this.#taken}, which is the most with this limit of open files: idle connections are ended, or new ones refused`
+      `${this.#taken}, which is the most with this limit of open files: ` +
+        'idle connections are ended, or new ones refused'
     )
     if (this.#endIdle() || this.#endOfMost(networkOf(peer))) return 'room'
     if (isUnbound(peer)) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
     return limits.crowded > this.#crowded.size || this.#endOldestCrowded() ? 'crowded' : 'none'
   }
 
-  /**
-   * Cuts one that nobody has used for a while; false if none is known. A machine that lost its connection between two requests would open
-   * another one, and push out the next.
-   */
+  /** Cuts an idle connection, if there is one: a machine in use would reconnect, and displace another. */
   #endIdle(): boolean {
     if (this.room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     this.#lookIfFew()
     for (const one of this.#idle) {
       this.#idle.delete(one)
-      // It was used meanwhile.
+      // It has been used since.
       if (one.busy || one.lastUsedMs > this.#listedMs) continue
       this.#forget(one)
       one.cut()
@@ -323,8 +313,8 @@ export class Connections<C> {
   }
 
   /**
-   * Cuts some connections of the address that has most, if it has many more than this one: small requests without end
-   * would keep all others out. All addresses are looked at once in a turn.
+   * Cuts connections of the busiest address, if it has many more than this one: endless small requests would
+   * keep all others out.
    */
   #endOfMost(address: string): boolean {
     if (!this.#most) {
@@ -335,12 +325,12 @@ export class Connections<C> {
       })
     }
     const { size } = this.#ofAddress.get(address) ?? new Set()
-    // One that has none takes the place of any that has several.
+    // An address without a connection displaces one of any address with several.
     const ahead = size === 0 ? 1 : size + AHEAD
     return (this.#most?.size ?? 0) > ahead && this.#endIdlest(this.#most ?? []) && !this.#isFull
   }
 
-  /** Looks for idle ones before none is known: those that come until the next are known, two turns later, find no room. */
+  /** Searches before none is known: connections that come during the two turns of a search find no room. */
   #lookIfFew(): void {
     const now = performance.now()
     const everyMs = Math.min(LOOK_EVERY_MS, LOOK_EACH_MS * this.#open.size)
@@ -360,15 +350,15 @@ export class Connections<C> {
       this.#idle = new Set(those.filter(({ socket }) => this.#open.has(socket)))
       this.#listedMs = now
     }
-    // Machines ask at once, and users send few bodies: so many that do not are a stranger's.
+    // Machines ask at once and users send few bodies, so this many silent connections are an attack.
     const flood = [fresh, uploads].flatMap(those => (those.length > this.#open.size / 2 ? those : []))
     if (this.#idle.size === 0 || silent.length + flood.length === 0) take(asked)
-    // In a storm what they have sent may wait to be read: all that came is read once more before they count.
+    // In a storm their requests may wait in the socket: pending input is read once more first.
     if (silent.length + flood.length > 0)
       setImmediate(() => setImmediate(take, [...silent, ...asked, ...flood]))
   }
 
-  /** Cuts the oldest of those for which there is no room that has asked nothing yet; false if there is none. */
+  /** Cuts the oldest crowded connection without a complete request; false if there is none. */
   #endOldestCrowded(): boolean {
     for (const one of this.#crowded)
       if (!one.busy) {
@@ -380,9 +370,9 @@ export class Connections<C> {
   }
 
   /**
-   * Cuts the connections that have been without a request longest: a sixteenth of those without one, so that the search is
-   * seldom. Fresh ones are cut only if there are no others, and fewer of them; uploads of users last of all. False if none is
-   * without a request.
+   * Cuts the connections that have been without a request longest: a sixteenth of them, so that the search is
+   * rare. Fresh ones are cut only if there are no others, and fewer of them; uploads of users last. False if
+   * none is without a request.
    */
   #endIdlest(connections: Iterable<Connection<C>>): boolean {
     const free = [...connections].filter(({ busy, socket }) => !busy && !socket.destroyed)
@@ -402,12 +392,12 @@ export class Connections<C> {
     return this.#open.get(socket)
   }
 
-  /** True once `close` was called: what arrives now is refused. */
+  /** True once `close` was called: new requests are refused. */
   get closing(): boolean {
     return this.#closing
   }
 
-  /** Ends idle connections now, the others as they become idle, all after `graceMs`; resolves when none is left. */
+  /** Ends idle connections now, others once idle, all after `graceMs`. Resolves when none is left. */
   async close(graceMs: number): Promise<void> {
     this.#closing = true
     for (const connection of this.#open.values()) this.endIfIdle(connection)
@@ -428,16 +418,13 @@ export class Connections<C> {
 
 const EVERY_MS = 60_000
 
-/**
- * A warning about something that can happen thousands of times a second: one line a minute for each kind, with how often it
- * was. Kinds are few words of ours, never a client's.
- */
+/** Limits a frequent warning to one line a minute, with a count. A `kind` never comes from a client. */
 export class Notice {
   readonly #kinds = new Map<string, { count: number; lastMs: number }>()
 
   constructor(private readonly log: Log) {}
 
-  /** `text` tells what happens, without how often. */
+  /** `text` says what happens, without a count. */
   say(text: string, kind = ''): void {
     const said = this.#kinds.get(kind) ?? { count: 0, lastMs: Number.NEGATIVE_INFINITY }
     this.#kinds.set(kind, said)

@@ -1,37 +1,34 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Kept for the files of the store, for logs and for programs: at least so many descriptors, at most so many. */
+/** Minimum and maximum of descriptors reserved for files of the store, logs and programs. */
 const LEAST_RESERVE = 48
 const MOST_RESERVE = 512
 
-/** This part of the descriptors of clients is for those who are told to come back: in a storm hundreds come before the first is answered. */
+/** One in this many descriptors is for refusals: in a storm hundreds come before the first is answered. */
 const TOLD_PART = 32
 
-/** What clients may take of the process's file descriptors. */
+/** The share of clients in the process's file descriptors. */
 export interface Share {
-  /** Connections and the files being sent, together. */
+  /** Connections and files being sent, together. */
   readonly connections: number
-  /** How many of them may be files: a client that does not read its file keeps two descriptors. */
+  /** How many of them may be files: a client that does not read its file holds two descriptors. */
   readonly downloads: number
-  /** How many connections more may be told to come back later. */
+  /** How many more connections may be held to refuse them with Retry-After. */
   readonly crowded: number
 }
 
-/**
- * Divides the descriptors that are left when all else is started, by the limit that the process has now (rules 2.15).
- * Without a limit, or if the system does not tell it, both are Infinity.
- */
+/** Divides the descriptors left after start-up (rules 2.15). Infinity if there is no known limit. */
 export function descriptorShare(): Share {
   try {
     const limit = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]
     if (limit !== undefined) return share(Number(limit), readdirSync('/proc/self/fd').length)
   } catch {
-    // It is not there: then nothing is known of a limit.
+    // Without /proc the limit is unknown.
   }
   return { connections: Number.POSITIVE_INFINITY, downloads: Number.POSITIVE_INFINITY, crowded: 0 }
 }
 
-/** Of `limit` descriptors `used` are taken. */
+/** `used` of `limit` descriptors are taken. */
 export function share(limit: number, used: number): Share {
   const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
   const left = Math.max(16, limit - used - reserve)

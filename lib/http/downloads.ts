@@ -6,33 +6,27 @@ import type { Limits } from './limits.js'
 import { Pieces } from './pieces.js'
 import { type Place, Places } from './places.js'
 
-/**
- * What the pieces that are kept for the next client should take, in bytes, and what those on their way to all clients should:
- * the more downloads, the smaller their pieces.
- */
+/** Bytes of cached pieces, and of those on their way: the more downloads, the smaller their pieces. */
 const BUFFER_BYTES = 16 * 1024 * 1024
 const LARGEST_PIECE = 256 * 1024
 const SMALLEST_PIECE = 16 * 1024
-/** A quarter of the places may be one address's; so many may be in any case. */
+/** Minimum for the limit per address, which is a quarter of the slots. */
 const LEAST_OF_ADDRESS = 16
-/** As many small files are sent in a second by a slow controller in a storm. */
+/** A slow controller sends this many small files a second in a storm. */
 const LEAST_PER_SECOND = 300
-/**
- * So many pieces are between disk and socket at once: what one turn of the event loop has to do for downloads, and how many
- * threads of the pool, which has four, they take from others.
- */
+/** Pieces between disk and socket at once: limits their share of a turn, and of the pool's four threads. */
 const PIECES_AT_ONCE = 3
 
 /**
- * All files that are being sent. They are bounded in number, their pieces in bytes, and pieces are taken from each client
- * address in turn (rules 2.13): whatever is downloaded, a boot script waits for a few pieces at most.
+ * All files being sent. Pieces are taken from client addresses in turn (rules 2.13): whatever is downloaded,
+ * a boot script waits for a few pieces at most.
  */
 export class Downloads {
   readonly #places: Places
   readonly #turns = new Semaphore(PIECES_AT_ONCE)
   readonly #pieces = new Pieces(BUFFER_BYTES)
 
-  /** `isUnbound`: whether an address may have all places. */
+  /** `isUnbound`: whether an address may use all slots. */
   constructor(
     { downloads, downloadWaitMs, yieldMs }: Pick<Limits, 'downloads' | 'downloadWaitMs' | 'yieldMs'>,
     isUnbound: (address: string) => boolean
@@ -42,7 +36,9 @@ export class Downloads {
       ofAddress: {
         most: Math.max(LEAST_OF_ADDRESS, Math.ceil(downloads / 4)),
         isUnbound,
-        what: 'downloads under way or waiting, which is the most for one address (a quarter of [http] max_downloads)'
+        what:
+          'downloads under way or waiting, ' +
+          'which is the most for one address (a quarter of [http] max_downloads)'
       },
       yieldMs,
       waitMs: downloadWaitMs,
@@ -51,7 +47,7 @@ export class Downloads {
     })
   }
 
-  /** Runs `send` with a place for one download; throws 503 with Retry-After if there is none in time. */
+  /** Runs `send` in a slot for one download. Throws 503 with Retry-After if none is free in time. */
   run<C>(
     exchange: Exchange<C>,
     send: (stream: (file: FileAnswer) => Promise<void>) => Promise<void>
@@ -63,7 +59,7 @@ export class Downloads {
       })
   }
 
-  /** Sends the bytes of a file whose head is written. Rejects with FileShrunk or an error of the disk. */
+  /** Sends the bytes of a file after its head. Rejects with FileShrunk or an error of the disk. */
   async #stream<C>(exchange: Exchange<C>, file: FileAnswer, place: Place): Promise<void> {
     const { outgoing } = exchange
     const party = networkOf(exchange.address)
@@ -100,7 +96,7 @@ export class Downloads {
     if (!exchange.gone) place.isServed = true
   }
 
-  /** A power of two, so that the pieces of different clients are often the same. */
+  /** A power of two, so that clients often share pieces. */
   get #pieceBytes(): number {
     const share = 2 ** Math.floor(Math.log2(BUFFER_BYTES / this.#places.size))
     return Math.max(SMALLEST_PIECE, Math.min(share, LARGEST_PIECE))

@@ -1,7 +1,7 @@
-// A process that lives for a moment: what listens in its parent is sent to it, and sent back as often as the parent says.
-// Each time the system makes a new descriptor of the same socket; Node has no other way to have one made.
+// Gets a listening socket from its parent, sends it back several times, and exits. Each transfer makes a new
+// descriptor of the socket; Node has no other way to duplicate one.
 
-// `on`: without a listener for what comes, this process would end at once.
+// `on`: without a listener this process would end at once.
 process.on('message', (count: number, handle) => {
   let left = count
   const sent = () => {

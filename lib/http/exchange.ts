@@ -3,27 +3,27 @@ import type { JsonValue } from '../json.js'
 import type { Sent, Source } from '../source.js'
 import type { Request, Route } from './route.js'
 
-/** One request and its answer on their way through the server, and what the access log will say of them. */
+/** A request and its answer on their way through the server, with what the access log needs. */
 export class Exchange<C> {
   readonly startedMs = performance.now()
   /** As the client sent it, without the query. */
   path = '-'
-  /** The source address, or the peer's until that is known. */
+  /** The source address; until that is known the peer's. */
   address: string
-  /** 0 until an answer is begun. */
+  /** 0 until the answer begins. */
   status = 0
   /** Bytes of the answer's body so far. */
   bytes = 0
   /** The whole answer has been handed to the socket. */
   answered = false
-  /** Of a file: the bytes that are to be sent, or that the front server sends it; undefined while none is sent. */
+  /** Bytes of a file to be sent, or 'front' if the front server sends it; undefined without a file. */
   file: number | 'front' | undefined
-  /** Is told how the file was sent. */
+  /** Called when the file was sent, or was not. */
   ended: ((sent: Sent) => void) | undefined
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
   route: Route<C> | undefined
-  /** A user sends a long body: where room is short, others whose bodies are not whole end in its place. */
+  /** A user is sending a long body: when slots are short, other incomplete bodies yield first. */
   isUpload = false
 
   constructor(
@@ -35,7 +35,7 @@ export class Exchange<C> {
     this.address = incoming.socket.remoteAddress ?? '-'
   }
 
-  /** Tells how the file was sent; `complete`: the whole answer was. */
+  /** Reports how the file was sent. `complete`: the whole answer was. */
   tellEnd(complete: boolean): void {
     const { ended, file, bytes, headOnly, status } = this
     if (!ended || headOnly) return
@@ -44,7 +44,7 @@ export class Exchange<C> {
     else ended({ end: !complete ? 'cut' : status === 206 ? 'part' : 'whole', bytes, of: file })
   }
 
-  /** HEAD: the head of the answer is sent, its body is not. */
+  /** HEAD gets the head of the answer alone. */
   get headOnly(): boolean {
     return this.incoming.method === 'HEAD'
   }
@@ -55,7 +55,7 @@ export class Exchange<C> {
   }
 }
 
-/** The request that a handler sees. What few handlers ask for (query, signal) is made when they do. */
+/** The request that a handler sees. Query and signal are made on first use: few handlers need them. */
 export class ReceivedRequest<C> implements Request<C> {
   caller!: C
   body: JsonValue | undefined = undefined
@@ -93,7 +93,7 @@ export class ReceivedRequest<C> implements Request<C> {
     return this.#controller.signal
   }
 
-  /** The client has gone before the answer was complete. */
+  /** Aborts `signal`: the client left before the answer was complete. */
   abandon(): void {
     this.#abandoned = true
     this.#controller?.abort()

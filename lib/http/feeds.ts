@@ -4,44 +4,41 @@ import type { Limits } from './limits.js'
 import { busy } from './places.js'
 import type { Feed, Follower } from './route.js'
 
-/** How a feed goes out. */
+/** How a feed is sent. */
 export interface Sending {
   readonly feed: Feed
-  /** Sends the head of the answer. */
+  /** Writes the head of the answer. */
   readonly begin: () => void
-  /** Whether who asked still may. */
+  /** Whether the caller is still authorized. */
   readonly mayStill: () => Promise<boolean>
   readonly follower?: Follower | undefined
 }
 
 type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedsPerUser' | 'feedBeatMs'>
 
-/** Whether a caller still may is asked at most so often, beside each beat: ms. */
+/** Minimum time between two authorization checks, apart from heartbeats (ms). */
 const ASKED_MS = 1000
 
-/** This part of all places is kept for those who come first: whatever others open, an admin sees what happens. */
+/** One slot in this many is reserved for admins, who can watch whatever others open. */
 const KEPT_PART = 16
 
-/**
- * The feeds that are open: they are bounded in number, in all, for one address and for one user (rules 2.20). Those with places of
- * their own have a bound of their own alone.
- */
+/** Limits the open feeds: in all, per address and per user (rules 2.20). */
 export class Feeds {
   readonly #open = new Set<OpenFeed>()
   readonly #ofAddress = new Counts()
   readonly #ofUser = new Counts()
-  /** How many of the open ones have places of their own. */
+  /** Open feeds that have slots of their own. */
   #apart = 0
   #beating: NodeJS.Timeout | undefined
   #closing = false
 
-  /** `isUnbound`: whether an address has no bound of its own. */
+  /** `isUnbound`: whether an address has no limit of its own. */
   constructor(
     private readonly limits: FeedLimits,
     private readonly isUnbound: (address: string) => boolean
   ) {}
 
-  /** Sends a feed until the client goes, or may no more, or `close` is called. Throws 503 with Retry-After if there are too many. */
+  /** Sends a feed until its end. Throws 503 with Retry-After if too many are open. */
   async run<C>(exchange: Exchange<C>, sending: Sending): Promise<void> {
     const network = networkOf(exchange.address)
     const { follower } = sending
@@ -67,7 +64,6 @@ export class Feeds {
     }
   }
 
-  /** Ends all of them. */
   close(): void {
     this.#closing = true
     for (const open of this.#open) open.end()
@@ -77,7 +73,7 @@ export class Feeds {
     for (const open of this.#open) open.beat()
   }
 
-  /** Throws 503 with Retry-After where there is no place for one more. */
+  /** Throws 503 with Retry-After if there is no slot for one more. */
   #assertRoom(address: string, network: string, follower: Follower | undefined): void {
     const { feeds, feedsPerAddress, feedsPerUser } = this.limits
     const most = follower?.first ? feeds : feeds - Math.floor(feeds / KEPT_PART)
@@ -96,7 +92,7 @@ export class Feeds {
   }
 }
 
-/** How many there are of each name; what there is none of takes no memory. */
+/** Counts by name; a count of zero takes no memory. */
 class Counts {
   readonly #counts = new Map<string, number>()
 
@@ -115,7 +111,6 @@ class Counts {
   }
 }
 
-/** One feed on its way. */
 class OpenFeed {
   #pumping = false
   #again = false
@@ -127,7 +122,7 @@ class OpenFeed {
     private readonly sending: Sending
   ) {}
 
-  /** Resolves when it has ended. */
+  /** Resolves when the feed has ended. */
   async run(closing: boolean): Promise<void> {
     const { outgoing } = this.exchange
     const { feed, begin } = this.sending
@@ -156,7 +151,7 @@ class OpenFeed {
     void this.#pump(true)
   }
 
-  /** Sends what is new, as long as the client takes it: what it does not take stays where it is. Never rejects. */
+  /** Sends what is new while the client takes it; the rest stays in the feed. Never rejects. */
   async #pump(isBeat: boolean): Promise<void> {
     if (this.#pumping) {
       this.#again = true

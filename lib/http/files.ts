@@ -4,30 +4,30 @@ import mime from 'mime'
 import { ServiceError } from '../errors.js'
 import type { OpenFile } from './open-files.js'
 
-/** Thrown when a file got shorter while it was sent: its length has been promised, so the connection must end. */
+/** Thrown when a file shrinks while it is sent: its length has been promised, so the connection must end. */
 export class FileShrunk extends Error {
   override readonly name = 'FileShrunk'
 }
 
-/** What is said of a file. */
+/** The properties of a file that its head shows. */
 type Described = Pick<OpenFile, 'path' | 'size' | 'etag'>
 
-/** A file, or a part of it, and the head of the answer that carries it. */
+/** A file, or a part of it, and the head of its answer. */
 export interface FileAnswer<F = OpenFile> {
   readonly status: 200 | 206
-  /** The media type that the file's name stands for. */
+  /** Media type by the file's name. */
   readonly type: string
   readonly headers: Readonly<Record<string, string>>
   /** Bytes that will be sent. */
   readonly length: number
   readonly file: F
-  /** Where in the file the first byte to send is. */
+  /** Offset of the first byte to send. */
   readonly start: number
 }
 
 /**
- * How a file is answered: all that is said is taken from it (rules 4.9). Range and If-Range in `headers` are obeyed
- * where `allowRange`. If-None-Match and dates are ignored (rules 2.5). Throws 416 for a range outside the file.
+ * Makes the head from the open file (rules 4.9). Obeys Range and If-Range if `allowRange` is set; ignores
+ * If-None-Match and dates (rules 2.5). Throws 416 for a range outside the file.
  */
 export function answerWith<F extends Described>(
   file: F,
@@ -46,17 +46,17 @@ export function answerWith<F extends Described>(
   return { status: range ? 206 : 200, type, headers: all, length: end - start + 1, file, start }
 }
 
-/** A part of a file: the bytes from `start` up to and with `end`. */
+/** The bytes from `start` to `end` inclusive. */
 interface ByteRange {
   readonly start: number
   readonly end: number
 }
 
 /**
- * The part of a file of `size` bytes that a Range header asks for (RFC 9110, section 14). Undefined, which is
- * the whole file, without a header and for several ranges, another unit or a malformed header; throws 416 with
- * Content-Range for a range that lies outside the file. With If-Range the part is given only if it is this
- * file's strong `etag`: else the client would join parts of two files.
+ * Returns the part of a file of `size` bytes that a Range header asks for (RFC 9110, section 14). Undefined
+ * means the whole file: no header, several ranges, another unit or a malformed header. Throws 416 with
+ * Content-Range for a range outside the file. If-Range must be the file's strong `etag`: else the client
+ * would join parts of two files.
  */
 export function parseRange(
   range: string | undefined,
@@ -81,13 +81,13 @@ function satisfiable(start: number, end: number, size: number): ByteRange {
 
 /** Files that a front server sends in place of svcd. */
 export interface FrontFiles {
-  /** The directory of those files, absolute. */
+  /** The absolute directory of those files. */
   readonly directory: string
-  /** Location of that directory in the front server, with a slash at its end; clients cannot ask for it. */
+  /** Its location in the front server, with a final slash; clients cannot ask for it. */
   readonly location: string
 }
 
-/** Where the front server has the file `path`, as X-Accel-Redirect names it; undefined for a file elsewhere. */
+/** Returns the X-Accel-Redirect location of `path`; undefined for a file outside the directory. */
 export function frontLocation({ directory, location }: FrontFiles, path: string): string | undefined {
   const inside = relative(directory, path)
   if (inside === '' || inside.startsWith('..') || inside.startsWith('/')) return undefined

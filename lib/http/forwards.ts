@@ -9,31 +9,32 @@ import type { Limits } from './limits.js'
 import { type Place, Places } from './places.js'
 import type { Forwarded } from './route.js'
 
-/** Headers of one connection, and those that each server writes itself. */
+/** Hop-by-hop headers, and those that each server sets itself. */
 const OF_ONE_HOP = new Set(
-  'connection content-length date expect host keep-alive proxy-connection te trailer transfer-encoding upgrade x-forwarded-for'.split(
-    ' '
-  )
+  (
+    'connection content-length date expect host keep-alive proxy-connection te trailer ' +
+    'transfer-encoding upgrade x-forwarded-for'
+  ).split(' ')
 )
-/** A server answers with this header that it has done nothing of what was handed on, as that is for another one. */
+/** A server sends this header when it did nothing of a forwarded request because another one leads. */
 export const NOT_TAKEN = 'x-svcd-not-taken'
-/** By these a front server is told to send other files: they are for the one that answers here. */
+/** Orders to a front server to send files: they are for the one in front of the server that answers. */
 const FRONT_SERVERS = 'x-accel-'
-/** So many that are refused are told to come back in a second. */
+/** Pace of the retries of refused clients. */
 const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
-/** A connection is used again within so long. The other server ends an idle one that soon only where it stops, or has no room. */
+/** Idle connections are reused for this long. The other server ends them earlier only to stop, or if full. */
 const KEPT_MS = 1500
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
 type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
 
-/** Requests that another server answers. They are bounded in number (rules 11.16). */
+/** Forwards requests to the server that answers them. Their number is limited (rules 11.16). */
 export class Forwards {
   readonly #places: Places
   readonly #agents = agents()
 
-  /** `isUnbound`: whether an address may have all places. */
+  /** `isUnbound`: whether an address may use all slots. */
   constructor(
     { forwards, forwardWaitMs, yieldMs }: Pick<Limits, 'forwards' | 'forwardWaitMs' | 'yieldMs'>,
     isUnbound: (address: string) => boolean
@@ -52,20 +53,17 @@ export class Forwards {
     })
   }
 
-  /**
-   * Asks the other server, and sends on what it answers, once `begin` has written the head. Throws ServiceError 503 where nothing can
-   * have been done, or there is no place in time, and 502 where nobody knows.
-   */
+  /** Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if unknown. */
   run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
     return this.#places.run(exchange, place => forward(exchange, forwarded, this.#agents, place, begin))
   }
 }
 
-/** Connections that are kept from one request to the next, by the protocol. */
+/** Agents with keep-alive, by protocol. */
 function agents() {
   const options = { keepAlive: true, timeout: KEPT_MS }
   const both = { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
-  // Node does not begin the time anew where it is over while the connection is used.
+  // Node does not restart a time-out that expired while the connection was in use.
   for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(KEPT_MS))
   return both
 }
@@ -139,12 +137,12 @@ async function asked<C>(
     guard(request, isTls, () => {
       isConnected = true
     })
-      // Not each end without an answer is an error.
+      // A connection may end without an answer and without an error.
       .once('close', ended)
       .once('response', answer => {
         request.off('close', ended)
         waits(undefined, undefined)
-        // Whoever reads it learns that it broke.
+        // The reader of the answer learns of it.
         answer.on('error', () => undefined)
         const { statusCode = 0 } = answer
         if (answer.headers[NOT_TAKEN] !== undefined) {
@@ -181,7 +179,8 @@ const unanswered = (reason: string, mayBeDone: boolean) =>
 const noneOfOurs = (status: number, mayBeDone: boolean) =>
   new ServiceError(
     502,
-    `svcd never answers with ${status}: look whether [store] url, or [http] url, of the controller that writes leads to it${mayBeDone ? ', and whether this was done' : ''}`
+    `svcd never answers with ${status}: look whether [store] url, or [http] url, ` +
+      `of the controller that writes leads to it${mayBeDone ? ', and whether this was done' : ''}`
   )
 
 const hungUp = () => new ClientGone('the client hung up before there was an answer')

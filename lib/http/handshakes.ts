@@ -3,44 +3,44 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { Semaphore } from '../concurrency.js'
 
-/** So many begin in a turn of the event loop: each takes a millisecond or so, which requests of others wait for. */
+/** Handshakes that begin per turn of the event loop: each blocks it for about a millisecond. */
 const IN_A_TURN = 32
 
 export interface HandshakesOptions {
-  /** What a new connection gets. */
+  /** Returns the certificate for a new connection. */
   readonly context: () => SecureContext
-  /** So many are under way. */
+  /** Maximum number of handshakes at once. */
   readonly most: number
   /** From the connection to the end of its handshake. */
   readonly timeoutMs: number
-  /** While others wait for its place, a client has so long to do its part. */
+  /** While others wait, a client has this long for its part of the handshake. */
   readonly yieldMs: number
-  /** A handshake that came to nothing; `reason` is undefined if the connection only ended. */
+  /** Called for a failed handshake; `reason` is undefined if the connection only ended. */
   readonly failed: (peer: string, reason: string | undefined) => void
 }
 
 /**
- * The TLS handshakes of new connections. They are bounded in number and in time (rules 2.18). An address that has none yet
- * comes before those that have some: where all places are taken, one of the address with most of them is cut for it. So
- * only as many addresses as there are places delay another one, by `yieldMs` at most.
+ * Limits the TLS handshakes of new connections in number and time (rules 2.18). Addresses without one come
+ * first: when no slot is free, the address with most of them loses one. So only as many addresses as there
+ * are slots can delay another one, by at most `yieldMs`.
  */
 export class Handshakes {
   readonly #places: Semaphore
   readonly #beginning = new Semaphore(IN_A_TURN)
-  /** All that have no TLS yet, with their address. */
+  /** All connections without TLS yet, with their address. */
   readonly #open = new Map<Socket, string>()
-  /** Those under way by address, the oldest first. */
+  /** Running handshakes by address, oldest first. */
   readonly #under = new Map<string, Set<Socket>>()
-  /** They had their time, but nobody has needed their places; the first are the oldest. */
+  /** Handshakes over `yieldMs` whose slots nobody needed yet, oldest first. */
   readonly #late = new Set<Socket>()
-  /** Their places are about to be free. */
+  /** Their slots are about to be free. */
   readonly #cut = new Set<Socket>()
 
   constructor(private readonly options: HandshakesOptions) {
     this.#places = new Semaphore(options.most)
   }
 
-  /** Takes a connection of which nothing was read. Calls `secured` as soon as there may be something to read. */
+  /** Takes an unread connection. Calls `secured` as soon as there may be something to read. */
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
     const timer = setTimeout(() => raw.destroy(), this.options.timeoutMs)
     this.#open.set(raw, address)
@@ -54,7 +54,7 @@ export class Handshakes {
     this.#makeRoom()
   }
 
-  /** Who waits does so because all places are taken: of those that had their time, as many are cut as others wait. */
+  /** Cuts as many late handshakes as others wait: they wait because no slot is free. */
   #makeRoom(): void {
     const waiting = this.#places.waiting(0) + this.#places.waiting(1)
     for (const raw of this.#late) {
@@ -76,7 +76,7 @@ export class Handshakes {
     raw.destroy()
   }
 
-  /** The oldest one of the address that has most, if that has more than one. */
+  /** The oldest handshake of the address with most, if it has more than one. */
   #ofMost(): Socket | undefined {
     let most: ReadonlySet<Socket> | undefined
     for (const sockets of this.#under.values()) if (sockets.size > (most?.size ?? 1)) most = sockets
@@ -88,7 +88,7 @@ export class Handshakes {
     if (sockets?.delete(raw) && sockets.size === 0) this.#under.delete(address)
   }
 
-  /** Cuts the connections that have no TLS yet. */
+  /** Cuts the connections without TLS. */
   close(): void {
     for (const raw of this.#open.keys()) raw.destroy()
   }
@@ -133,7 +133,7 @@ export class Handshakes {
         ALPNProtocols: ['http/1.1']
       })
       tellProgress(socket, raw)
-      // Node tells errors of a socket that no tls.Server has made by the latter.
+      // Node emits errors of a socket without a tls.Server as '_tlsError'.
       for (const event of ['error', '_tlsError'])
         socket.on(event, (error: Error & { reason?: string }) => {
           reason ??= error.reason ?? error.message
@@ -152,8 +152,8 @@ export class Handshakes {
 }
 
 /**
- * What the system has not taken yet of a large write, only the handle of the TCP socket tells. Node asks that of the TLS
- * socket before it ends a connection for want of progress, and so does `Unread`.
+ * Shows the TCP handle's write queue at the TLS socket: only it has the rest of a large write. Node reads it
+ * before it ends a stalled connection, and so does the send buffer budget.
  */
 function tellProgress(socket: TLSSocket, raw: Socket): void {
   type Handled = { _handle?: { writeQueueSize?: number } | null }

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from 'node:http'
 import { badRequest, ServiceError } from '../errors.js'
 
-/** Lines of a request's header. Node drops what is more than it was told, without a word. */
+/** Maximum number of header lines. Node silently drops lines beyond its own limit. */
 export const MOST_LINES = 128
-/** So much another server adds at most to the header of a request that it hands on: who asked, Host, Content-Length and Connection. */
+/** Header lines and bytes that a forward adds at most: the caller, Host, Content-Length, Connection. */
 export const ADDED = { lines: 4, bytes: 1024 }
 
-/** 431: request line and header have more than these bytes. */
+/** Returns a 431: request line and header have more than `bytes` bytes. */
 export const headerTooLarge = (bytes: number) =>
   new ServiceError(431, `request line and header are larger than ${bytes} bytes`)
 
@@ -25,7 +25,7 @@ export function checkHeader(
   if (hosts > 1) throw badRequest('the Host header is given twice', 'invalid-http')
 }
 
-/** Throws 431 for more bytes than `most`, counted as node's parser does, where that one lets through more. */
+/** Throws 431 for more than `most` bytes, counted as node's parser does. */
 export function checkBytes({ url = '', rawHeaders }: IncomingMessage, most: number): void {
   let bytes = url.length
   for (const text of rawHeaders) bytes += text.length

@@ -1,6 +1,6 @@
 import type { JsonObject, JsonValue } from '../json.js'
 
-/** A text is parsed in pieces of about so many characters. */
+/** Approximate number of characters that are parsed in one step. */
 export const PIECE_CHARACTERS = 64 * 1024
 
 const [QUOTE, BACKSLASH, COMMA, SPACE] = [0x22, 0x5c, 0x2c, 0x20]
@@ -8,8 +8,8 @@ const isOpening = (code: number) => code === 0x7b || code === 0x5b
 const isClosing = (code: number) => code === 0x7d || code === 0x5d
 
 /**
- * What JSON.parse gives for a text, made a piece in each step. The text is valid JSON without a key `__proto__`; `large`
- * has where each object and list longer than a piece begins and ends.
+ * Does in steps what JSON.parse does. The text must be valid JSON without a key `__proto__`; `large` maps the
+ * start of each object and list longer than a piece to its end.
  */
 export function* parsingPieces(text: string, large: ReadonlyMap<number, number>): Generator<void, JsonValue> {
   let start = 0
@@ -17,7 +17,7 @@ export function* parsingPieces(text: string, large: ReadonlyMap<number, number>)
   return large.has(start) ? yield* container(text, start, large) : (JSON.parse(text) as JsonValue)
 }
 
-/** An object or list that is longer than a piece. */
+/** Parses an object or list that is longer than a piece. */
 function* container(
   text: string,
   start: number,
@@ -30,11 +30,11 @@ function* container(
   const add = (from: number, to: number) => {
     if (text.slice(from, to).trim() === '') return
     const piece = JSON.parse(`${open}${text.slice(from, to)}${close}`)
-    // One by one: a call takes only so many arguments.
+    // One by one: a call takes a limited number of arguments.
     if (open === '[') for (const value of piece) list.push(value)
     else Object.assign(object, piece)
   }
-  // Where the piece begins, where its last entry does, and where we are.
+  // Start of the piece, start of its last entry, current offset.
   let from = start + 1
   let entry = from
   let at = from
@@ -67,13 +67,13 @@ function* container(
   return open === '[' ? list : object
 }
 
-/** The key of an entry that begins at `entry` and whose value begins at `at`. */
+/** The key of an entry at `entry` with its value at `at`. */
 const keyBefore = (text: string, entry: number, at: number): string => {
   const [key] = Object.keys(JSON.parse(`{${text.slice(entry, at)}0}`) as object)
   return key as string
 }
 
-/** Where the string that begins at `start` ends. */
+/** The offset behind the string that begins at `start`. */
 function stringEnd(text: string, start: number): number {
   for (let at = start + 1; ; at++) {
     const code = text.charCodeAt(at)
@@ -82,7 +82,7 @@ function stringEnd(text: string, start: number): number {
   }
 }
 
-/** Where the object or list that begins at `start` ends; it is no longer than a piece. */
+/** The offset behind the object or list that begins at `start`; it is no longer than a piece. */
 function closingOf(text: string, start: number): number {
   let depth = 0
   for (let at = start; ; ) {

@@ -1,55 +1,55 @@
-/** Time-outs and sizes of a connection. A long body, or an answer, that makes progress has no bound in time. */
+/** Time-outs and sizes of a connection. Long bodies and answers have no time limit while they progress. */
 export interface Limits {
   /** From the first byte of a request to the end of its header (408). */
   readonly headersMs: number
   /** Size of request line and header together (431). */
   readonly headerBytes: number
-  /** A body must bring `bodyBytes`, or end, in each such period (408). */
+  /** A body must bring `bodyBytes`, or end, in each period of `bodyMs` (408). */
   readonly bodyMs: number
   readonly bodyBytes: number
-  /** A body of up to 64 KiB has so long in all (408). */
+  /** Total time for a body of up to 64 KiB (408). */
   readonly shortBodyMs: number
-  /** Bodies that are on their way at once, in all and of one address; one more waits, or is 503. */
+  /** Bodies being received, in all and of one address. Further ones wait, or get a 503. */
   readonly bodies: number
   readonly bodiesPerAddress: number
-  /** An answer of which the client takes nothing for so long is cut. */
+  /** An answer is cut when the client has taken nothing for this long. */
   readonly stallMs: number
-  /** An idle connection is kept so long. */
+  /** Time that an idle connection is kept. */
   readonly keepAliveMs: number
-  /** After a refusal, the rest of an unread body is dropped for so long, so that the client can read why. */
+  /** After a refusal, an unread body is dropped for this long, so that the client can read the reason. */
   readonly lingerMs: number
-  /** Connections of all clients, and of one address; idle ones end, or new ones are refused. */
+  /** Connections of all clients, and of one address. Above it idle ones end, or new ones are refused. */
   readonly connections: number
   readonly connectionsPerAddress: number
-  /** So many more are told to come back later. */
+  /** Connections beyond the limit that are held to refuse their request with Retry-After. */
   readonly crowded: number
-  /** Files that are sent at once; one more waits. */
+  /** Files sent at once; further ones wait. */
   readonly downloads: number
-  /** How long it waits for a place; then it is 503. Nodes wait longer by themselves. */
+  /** Wait for a download's slot; then 503. Nodes retry by themselves for longer. */
   readonly downloadWaitMs: number
-  /** Lists and exports of more than one piece that are sent at once; one more waits. */
+  /** Long lists and exports sent at once; further ones wait. */
   readonly lists: number
-  /** How long it waits for its turn; then it is 503. */
+  /** Wait for a list's slot; then 503. */
   readonly listWaitMs: number
-  /** Where room is short, an answer of which the client has taken nothing for so long makes room for another one. */
+  /** When slots are short, an answer without progress for this long loses its slot. */
   readonly yieldMs: number
-  /** Requests that another server answers at once; one more waits. */
+  /** Requests being forwarded to another server; further ones wait. */
   readonly forwards: number
-  /** How long it waits; then it is 503. */
+  /** Wait for a forward's slot; then 503. */
   readonly forwardWaitMs: number
-  /** Feeds of events that are open at once, in all, of one address and of one user; one more is 503. */
+  /** Open feeds of events, in all, of one address and of one user. Further ones get a 503. */
   readonly feeds: number
   readonly feedsPerAddress: number
   readonly feedsPerUser: number
-  /** A feed with nothing new is sent a beat this often. */
+  /** Interval of the heartbeats of an idle feed. */
   readonly feedBeatMs: number
-  /** TLS handshakes that are under way at once; one more waits. */
+  /** TLS handshakes at once; further ones wait. */
   readonly handshakes: number
-  /** While others wait for its place, a TLS client has so long to do its part of the handshake. */
+  /** While others wait, a TLS client has this long for its part of the handshake. */
   readonly handshakeYieldMs: number
 }
 
-/** 136 bytes a second keep an upload alive; keep-alive outlasts the minute that front servers use. */
+/** 136 bytes a second keep an upload alive. Keep-alive outlasts the minute of front servers. */
 export const defaultLimits: Limits = {
   headersMs: 20_000,
   headerBytes: 16_384,
@@ -57,7 +57,7 @@ export const defaultLimits: Limits = {
   bodyBytes: 4096,
   // A packet that was lost a few times in a row comes within 7 s (RFC 6298).
   shortBodyMs: 15_000,
-  // Strangers send 8 KiB at most: they take 64 MiB.
+  // Strangers send at most 8 KiB each: together 64 MiB.
   bodies: 8192,
   bodiesPerAddress: 64,
   stallMs: 120_000,
@@ -70,7 +70,7 @@ export const defaultLimits: Limits = {
   downloadWaitMs: 2000,
   lists: 32,
   listWaitMs: 10_000,
-  // A send buffer of the system takes megabytes at once: a slow reader is seen to read only now and then.
+  // The system's send buffer takes megabytes at once, so even a slow reader shows progress only now and then.
   yieldMs: 30_000,
   forwards: 1000,
   forwardWaitMs: 2000,
@@ -79,8 +79,8 @@ export const defaultLimits: Limits = {
   feedsPerUser: 32,
   // Front servers cut a connection that was silent for a minute.
   feedBeatMs: 15_000,
-  // One that does nothing holds some 50 kB.
+  // An idle one takes about 50 kB.
   handshakes: 512,
-  // Firmware computes for about a second, and a packet that was lost comes again a second later (RFC 6298).
+  // Firmware computes for about a second, and a lost packet comes again a second later (RFC 6298).
   handshakeYieldMs: 3000
 }

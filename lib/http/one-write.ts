@@ -1,8 +1,8 @@
 import type { Writable } from 'node:stream'
 
 /**
- * Writes an answer of one text with one plain write. node:http hands it to the socket in two pieces, the second of which is
- * empty, and a socket makes a writev(2) of two pieces, which costs a sixth of what node:http takes for a whole request.
+ * Replaces writev(2) by a plain write for an answer of one text. node:http adds an empty second piece, and
+ * writev costs a sixth of what it takes for a whole request.
  */
 export function writeAsOne(socket: Writable): void {
   const writev = socket._writev

@@ -4,10 +4,10 @@ import { basename } from 'node:path'
 import { singleFlight } from '../concurrency.js'
 import { notFound, unavailable } from '../errors.js'
 
-/** An open regular file. Who was given it may read it until `OpenFiles.with` ends. */
+/** An open regular file, readable until `OpenFiles.with` ends. */
 export class OpenFile {
   static #made = 0
-  /** No other one has it, also when the same file is opened again. */
+  /** Unique, also when the same file is opened again. */
   readonly id = ++OpenFile.#made
 
   constructor(
@@ -20,7 +20,7 @@ export class OpenFile {
     return Number(this.found.size)
   }
 
-  /** When it was changed last, in milliseconds since 1970. */
+  /** Time of the last change, in ms since 1970. */
   get changedMs(): number {
     return Number(this.found.ctimeNs) / 1e6
   }
@@ -43,7 +43,7 @@ export class OpenFile {
     )
   }
 
-  /** Fills the buffer with the bytes from `position` on, `length` at most. Resolves with how many there were. */
+  /** Fills the buffer with up to `length` bytes from `position` on. Resolves with how many there were. */
   async read(buffer: Buffer, position: number, length: number): Promise<number> {
     return (await this.handle.read(buffer, 0, length, position)).bytesRead
   }
@@ -53,29 +53,29 @@ export class OpenFile {
   }
 }
 
-/** A file that is open, or about to be, and how many use it. */
+/** A file that is open or being opened, and its number of users. */
 interface Entry {
   readonly file: Promise<OpenFile>
-  /** Whether it is at its path still; all who ask share one look at the disk. */
+  /** Whether it is still at its path; concurrent calls share one stat. */
   readonly isStillThere: () => Promise<boolean>
   users: number
 }
 
-/** Counts descriptors: `take` throws 503 where there is none. */
+/** Counts descriptors: `take` throws 503 if none is left. */
 interface Descriptors {
   take(): void
   giveBack(): void
 }
 
-/** The files that are being sent, each of them open once, however many clients it is sent to. */
+/** The files being sent. Each is open once, however many clients get it. */
 export class OpenFiles {
   readonly #open = new Map<string, Entry>()
 
   constructor(private readonly descriptors: Descriptors) {}
 
   /**
-   * Runs `use` with the file that is at `path` now. Throws 404 where there is no regular file, 503 when it cannot be opened
-   * now, or there is no descriptor for it, and what `use` throws.
+   * Runs `use` with the file that is at `path` now. Throws 404 if there is no regular file, 503 if it cannot
+   * be opened now, and what `use` throws.
    */
   async with<R>(path: string, use: (file: OpenFile) => Promise<R>): Promise<R> {
     const entry = await this.#take(path)
@@ -92,13 +92,13 @@ export class OpenFiles {
       known.users++
       if (await known.isStillThere()) return known
       await this.#letGo(path, known)
-      // Somebody else has found that out, and opened it anew.
+      // Another caller has noticed, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
     this.descriptors.take()
     const file = openRegular(path)
     const entry = { file, isStillThere: singleFlight(() => isStillAt(path, file)), users: 1 }
-    // `with` tells why it cannot be opened.
+    // `with` reports why it cannot be opened.
     file.catch(() => undefined)
     this.#open.set(path, entry)
     return entry
@@ -125,7 +125,7 @@ async function isStillAt(path: string, opened: Promise<OpenFile>): Promise<boole
   }
 }
 
-/** O_NONBLOCK: opening a pipe without a writer would wait for one for ever. */
+/** O_NONBLOCK: opening a pipe without a writer would block for ever. */
 async function openRegular(path: string): Promise<OpenFile> {
   let handle: FileHandle
   try {
@@ -147,45 +147,42 @@ async function openRegular(path: string): Promise<OpenFile> {
 
 const missing = (path: string) => notFound(`there is no file ${basename(path)}`, 'no-file')
 
-/** A larger file is a download: it is sent in pieces. */
+/** Larger files are sent in pieces, as downloads. */
 const LARGEST = 64 * 1024
-/** What is kept of all small files, in bytes. */
+/** Size of the cache in bytes. */
 const MOST_BYTES = 4 * 1024 * 1024
-/** A clock of files has ticks: what is changed twice within one has the time of the first change still. */
+/** File times have ticks: a second change within one tick does not show. */
 const TICK_MS = 1000
 
 /** A file that is wholly in memory. Nobody may write into its bytes. */
 export interface SmallFile {
-  /** What was found of it before it was read. It is closed. */
+  /** The file as it was when it was read; it is closed. */
   readonly file: OpenFile
   readonly bytes: Buffer
 }
 
-/** A look at what is at a path, and how many wait for one. */
+/** A look at a path, and the number of its waiters. */
 interface Look {
   readonly now: () => Promise<SmallFile | undefined>
   users: number
 }
 
 /**
- * The small files that were sent last, wholly in memory, so that one is answered as a text is (rules 2.13). Machines
- * that boot together ask for the same ones at nearly the same time: all who wait share one look at the disk.
+ * A cache of small files, which are answered as texts are (rules 2.13). Machines that boot together share one
+ * look at the disk.
  */
 export class SmallFiles {
   readonly #kept = new Map<string, SmallFile>()
   #bytes = 0
   readonly #looks = new Map<string, Look>()
 
-  /** `files`: by which they are opened. `now`: milliseconds since 1970. */
+  /** `now`: ms since 1970. */
   constructor(
     private readonly files: OpenFiles,
     private readonly now: () => number = Date.now
   ) {}
 
-  /**
-   * The file that is at `path` after the call; undefined if it is larger than a small one, is no regular file, or cannot be
-   * read now. It never rejects: whoever opens the file then is told why.
-   */
+  /** The file at `path`, looked at after the call; undefined if too large or unreadable. Never rejects. */
   async get(path: string): Promise<SmallFile | undefined> {
     let look = this.#looks.get(path)
     if (!look) {
@@ -209,17 +206,17 @@ export class SmallFiles {
     if (kept?.file.is(found)) return this.#keep(path, kept)
     if (!found.isFile() || found.size > LARGEST) return undefined
     return this.files.with(path, async file => {
-      // It may be another one by now.
+      // It may be another file already.
       if (file.size > LARGEST) return undefined
       const bytes = Buffer.allocUnsafeSlow(file.size)
-      // A file that got shorter meanwhile is left to who sends it in pieces.
+      // A file that has shrunk is left to the download.
       if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
       const small = { file, bytes }
       return this.now() - file.changedMs < TICK_MS ? small : this.#keep(path, small)
     })
   }
 
-  /** What was used last is last. */
+  /** Moves the entry to the end; the first ones are evicted. */
   #keep(path: string, small: SmallFile): SmallFile {
     this.#kept.set(path, small)
     this.#bytes += small.bytes.length

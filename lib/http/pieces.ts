@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { OpenFile } from './open-files.js'
 
-/** Bytes of a file that were read, and who writes them to a client. */
+/** Bytes read from a file, shared by the clients they are written to. */
 class Piece {
   readonly read: Promise<Buffer>
   #users = 1
 
-  /** `read` fills the buffer, and says how many bytes there were; `free` is told when nobody has it any more. */
+  /** `read` fills the buffer and resolves with the number of bytes; `free` is called after the last use. */
   constructor(
-    /** Where they were read to, which is longer at the end of a file. */
+    /** May be longer than the bytes at the end of a file. */
     private readonly buffer: Buffer,
     read: Promise<number>,
     private readonly free: (buffer: Buffer) => void
@@ -29,26 +29,26 @@ class Piece {
 /** A piece for one client, who must not write into it. */
 export interface Given {
   readonly bytes: Buffer
-  /** Its memory may be used for another piece from now on: never while the system may still send it. */
+  /** Allows the memory to be reused; never call it while the system may still send it. */
   letGo(): void
 }
 
 /**
- * The pieces of files that were read last, each read once for all clients: machines that boot together ask for the same
- * ones at nearly the same time. Only whole pieces are kept, so that there are few of them whatever is asked for.
+ * A cache of file pieces, each read once for all clients: machines that boot together ask for the same ones.
+ * Only whole pieces are kept, so that there are few of them whatever is asked for.
  */
 export class Pieces {
   readonly #kept = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
   #bytes = 0
-  /** Buffers of one size that nobody has. */
+  /** Unused buffers of one size. */
   #spare: Buffer[] = []
 
-  /** `mostBytes`: what is kept for others, and for the next reads. */
+  /** `mostBytes`: for cached pieces and spare buffers together. */
   constructor(private readonly mostBytes: number) {}
 
   /**
-   * The bytes of a file from `position` to the end of their piece, where pieces have `size` bytes, but no more than `most`.
-   * It resolves in a later turn of the event loop; without bytes at the end of the file. Rejects with an error of the disk.
+   * Returns up to `most` bytes of a file from `position` to the end of their piece of `size` bytes; none at
+   * the end of the file. Resolves in a later turn of the event loop. Rejects with an error of the disk.
    */
   async read(file: OpenFile, position: number, size: number, most: number): Promise<Given> {
     const length = Math.min(most, size - (position % size))
@@ -59,7 +59,7 @@ export class Pieces {
     if (isWhole && !kept) this.#keep(key, piece, size)
     try {
       const read = await piece.read
-      // Those who read one after another get one piece in each turn, whether the disk or the memory has it.
+      // Sequential readers get one piece per turn, whether it comes from the disk or the cache.
       await nextTurn()
       // A file that has grown has more than was promised.
       return { bytes: read.subarray(0, length), letGo: () => piece.letGo() }
@@ -69,17 +69,17 @@ export class Pieces {
     }
   }
 
-  /** Lets go of all that is kept. */
+  /** Empties the cache. */
   clear(): void {
     for (const key of this.#kept.keys()) this.#drop(key)
     this.#spare = []
   }
 
-  /** A piece that is kept, for one more client. */
+  /** A cached piece, for one more client. */
   #used(key: string): Piece | undefined {
     const kept = this.#kept.get(key)
     if (!kept) return undefined
-    // What was used last is last.
+    // Moves it to the end; the first ones are evicted.
     this.#kept.delete(key)
     this.#kept.set(key, kept)
     return kept.piece.use()

@@ -5,68 +5,65 @@ import { neighbours, networkOf } from '../source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 
-/** So many may wait for a place. */
+/** Maximum number of waiting requests. */
 const MOST_WAITING = 1000
 
-/** One of the answers that have a bound in number. */
+/** A slot of an answer whose number is limited. */
 export interface Place {
-  /** Since when the client has taken nothing, or nothing has come from who is waited for, by the clock of `performance`; else undefined. */
+  /** Time of the last progress (ms of `performance`); undefined while there is progress. */
   waitingSince: number | undefined
-  /**
-   * Set while somebody else is waited for: ends that, and the client is told. Only who has waited in vain gets such a place, as
-   * what was asked for may be slow by design.
-   */
+  /** Gives up a slow upstream. Called only after the newcomer's wait, as slowness may be by design. */
   giveUp?: (() => void) | undefined
-  /** The client has got all that it asked for. */
+  /** The client has received everything. */
   isServed?: true
 }
 
 export interface PlacesOptions {
   readonly most: number
-  /** How many one address may have, with those it waits for; absent: all. */
+  /** Limit per address, waiting requests included; by default there is none. */
   readonly ofAddress?: {
     readonly most: number
-    /** Whether an address has no bound of its own. */
+    /** Whether an address has no limit of its own. */
     readonly isUnbound: (address: string) => boolean
-    /** What is told: `<address> has <most> <what>`. */
+    /** Rest of the message `<address> has <count> <what>`. */
     readonly what: string
   }
-  /** What has stood still for so long gives its place to a new one. */
+  /** A slot without progress for this long is given to a newcomer. */
   readonly yieldMs: number
-  /** How long a new one waits for a place. */
+  /** How long a newcomer waits for a slot. */
   readonly waitMs: number
-  /** So many of those that are refused are told to come back in a second, at least. */
+  /** Minimum pace of the retries of refused clients. */
   readonly leastPerSecond: number
-  /** What is told if there is none: `<most> <what>`. */
+  /** Rest of the message `<count> <what>`. */
   readonly what: string
 }
 
-/** Answers that are so large, or take so long, that there may be only so many at once (rules 2.13). */
+/** Limits the number of answers that are large or take long (rules 2.13). */
 export class Places {
   readonly #taken = new Map<Place, () => void>()
   readonly #waiting = new Waiting()
   readonly #comebacks: Comebacks
-  /** Places that were given to somebody who has not gone on yet. */
+  /** Slots that were granted, but are not in use yet. */
   #given = 0
-  /** What each address has, and waits for. */
+  /** Running and waiting requests by address. */
   readonly #ofAddress = new Map<string, number>()
 
   constructor(private readonly options: PlacesOptions) {
     this.#comebacks = new Comebacks(options.leastPerSecond)
   }
 
-  /** How many are taken. */
+  /** Number of slots in use. */
   get size(): number {
     return this.#taken.size
   }
 
-  /** Runs `send` with a place, if the client is there by then; throws 503 with Retry-After if there is none in time. */
+  /** Runs `send` in a slot, unless the client leaves. Throws 503 with Retry-After if none is free in time. */
   async run<C>(exchange: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
     const { ofAddress } = this.options
     const address = networkOf(exchange.address)
     const before = this.#ofAddress.get(address) ?? 0
     if (ofAddress && before >= ofAddress.most && !ofAddress.isUnbound(exchange.address))
-      // Its own fault: the others do not wait for it.
+      // The others do not wait for an address that is over its own limit.
       throw busy(`${address} has ${before} ${ofAddress.what}`)
     this.#ofAddress.set(address, before + 1)
     try {
@@ -86,12 +83,12 @@ export class Places {
       await send(place)
       if (place.isServed) this.#comebacks.served()
     } finally {
-      // One that was cut has given its place to somebody already.
+      // A slot that was cut has been given away already.
       if (this.#taken.delete(place)) this.#giveNext()
     }
   }
 
-  /** Gives a place, now or in time; false if the client has gone. Nobody passes those who wait. */
+  /** Gets a slot, now or in time; false if the client has left. Never overtakes those that wait. */
   async #wasGiven<C>(exchange: Exchange<C>, address: string): Promise<boolean> {
     if (this.#waiting.size === 0 && (this.#isFree || this.#makeRoom(false))) {
       this.#given++
@@ -121,7 +118,7 @@ export class Places {
     return this.#taken.size + this.#given < this.options.most
   }
 
-  /** Gives a free place to one who waits. */
+  /** Gives a free slot to the next in the queue. */
   #giveNext(): void {
     if (!this.#isFree) return
     const next = this.#waiting.take()
@@ -130,7 +127,7 @@ export class Places {
     next()
   }
 
-  /** Resolves with true when a place was given, with false when the client has gone, or after `ms` at the latest. */
+  /** True when a slot was granted; false when the client has left, or after at most `ms`. */
   #isGivenWithin<C>({ outgoing }: Exchange<C>, address: string, ms: number): Promise<boolean> {
     return new Promise(resolve => {
       const end = (isGiven: boolean) => {
@@ -143,14 +140,14 @@ export class Places {
         this.#waiting.remove(address, give)
         end(false)
       }
-      // Now and then a client that has its place stops reading.
+      // Wakes now and then, as the client of a slot may have stopped reading.
       const timer = setTimeout(stop, Math.min(ms, this.options.yieldMs))
       this.#waiting.add(address, give)
       outgoing.once('close', stop)
     })
   }
 
-  /** Takes the place of one that has stood still for long. `hasWaited`: whoever needs it has waited in vain. */
+  /** Takes the slot without progress for longest. `hasWaited`: the newcomer's wait has timed out. */
   #makeRoom(hasWaited: boolean): boolean {
     let longest: Place | undefined
     for (const place of this.#taken.keys()) {
@@ -166,7 +163,7 @@ export class Places {
   }
 }
 
-/** Those who wait, taken from each address in turn: one address with hundreds does not keep another one from its place. */
+/** A queue that is fair to addresses: hundreds of requests of one do not delay those of another. */
 class Waiting {
   readonly #ofAddress = new Map<string, Set<() => void>>()
   size = 0
@@ -185,7 +182,7 @@ class Waiting {
     if (waiting.size === 0) this.#ofAddress.delete(address)
   }
 
-  /** The next one; its address goes to the end. */
+  /** Takes the next one; its address moves to the end. */
   take(): (() => void) | undefined {
     for (const [address, waiting] of this.#ofAddress) {
       const [give] = waiting
@@ -201,28 +198,25 @@ class Waiting {
   }
 }
 
-/** Seconds that a client is told to wait. */
+/** Shortest and longest Retry-After in seconds. */
 const SOONEST = 2
 const LATEST = 30
 const PERIOD_MS = 1000
-/** More are told to come back than were served: otherwise there could never be more. */
+/** More clients are invited than were served lately: otherwise the pace could never grow. */
 const MORE = 1.25
 
-/**
- * Tells clients for whom there is no room when to come back: one after the other, as fast as others were served lately. If all
- * came back within a few seconds, refusing them again would take the time in which they could be served.
- */
+/** Books retries at the pace of service: refusing all again at once would leave no time to serve them. */
 export class Comebacks {
   readonly #least: number
   readonly #now: () => number
-  /** When the one that was told last comes back. */
+  /** The latest time that was given out. */
   #lastMs = Number.NEGATIVE_INFINITY
-  /** How many were served since when, and how many a millisecond are told to come back. */
+  /** Clients served since `#sinceMs`, and retries per millisecond. */
   #served = 0
   #sinceMs: number
   #pace: number
 
-  /** `leastPerSecond`: so many are told to come back in a second, however few were served. `now`: milliseconds that only grow. */
+  /** `leastPerSecond`: minimum pace, however few were served. `now`: monotonic milliseconds. */
   constructor(leastPerSecond: number, now = () => performance.now()) {
     this.#least = leastPerSecond / 1000
     this.#pace = this.#least
@@ -230,13 +224,13 @@ export class Comebacks {
     this.#sinceMs = now()
   }
 
-  /** Somebody was served, to the end. */
+  /** Counts a client that received everything. */
   served(): void {
     this.#served++
     this.#measure()
   }
 
-  /** 503 with Retry-After: a later try will succeed. `why` is told to the client. */
+  /** Returns a 503 with Retry-After. `why` is part of the message. */
   refuse(why: string): ServiceError {
     return busyFor(this.#seconds(), why)
   }
@@ -247,7 +241,7 @@ export class Comebacks {
     const latest = now + LATEST * 1000
     this.#lastMs = Math.max(this.#lastMs, now + SOONEST * 1000) + 1 / this.#pace
     if (this.#lastMs <= latest) return Math.round((this.#lastMs - now) / 1000)
-    // More than can come back until then.
+    // The whole period is booked.
     this.#lastMs = latest
     return between(LATEST / 2, LATEST)
   }
@@ -262,7 +256,7 @@ export class Comebacks {
   }
 }
 
-/** 503 with Retry-After: there is too much to do just now, and a later try will succeed. `why` is told to the client. */
+/** Returns a 503 with Retry-After for a short overload. `why` is part of the message. */
 export const busy = (why: string): ServiceError => busyFor(between(SOONEST, 10), why)
 
 /** The same where thousands may be refused in a second, and refusing costs as much as serving. */
@@ -271,36 +265,33 @@ export const busyForLong = (why: string): ServiceError => busyFor(between(5, LAT
 const busyFor = (seconds: number, why: string) =>
   new ServiceError(503, `${why}; try again in ${seconds} s`, { 'Retry-After': String(seconds) })
 
-/** A whole number: clients that were refused together should not come back together. */
+/** A random whole number, so that clients refused together do not come back together. */
 const between = (least: number, most: number) => least + Math.floor(Math.random() * (most - least + 1))
 
-/** So many that are refused are told to come back in a second. */
+/** Pace of the retries of refused clients. */
 const LEAST_PER_SECOND = 10
 
-/** Makes one piece of a list when it is its turn. */
+/** Makes one piece of a list in its turn. */
 export type InTurn = <R>(make: () => R) => Promise<R>
 
-/**
- * Long lists and exports that are being sent: they are bounded in number, and one turn of the event loop makes one piece of
- * one of them, from each client address in turn (rules 2.13).
- */
+/** Limits long lists: in number, and to one piece per turn, fair to client addresses (rules 2.13). */
 export class Lists {
   readonly #places: Places
   readonly #pieces = new Semaphore(1)
 
-  /** `isUnbound`: whether an address may have all places. */
+  /** `isUnbound`: whether an address may use all slots. */
   constructor(
     { lists: most, yieldMs, listWaitMs: waitMs }: Pick<Limits, 'lists' | 'yieldMs' | 'listWaitMs'>,
     isUnbound: (address: string) => boolean
   ) {
     const what = 'long lists and exports are being sent, which is the most'
     const own = 'lists and exports on their way, which is the most for one address'
-    // Short ones go by here too, of which a program may ask for many at once.
+    // Short lists come by here too, of which a program may ask for many at once.
     const ofAddress = { most: Math.ceil((most * 3) / 4), isUnbound, what: own }
     this.#places = new Places({ most, ofAddress, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
   }
 
-  /** Runs `send` with a place for one list; throws 503 with Retry-After if there is none in time. */
+  /** Runs `send` in a slot for one list. Throws 503 with Retry-After if none is free in time. */
   run<C>(exchange: Exchange<C>, send: (place: Place, inTurn: InTurn) => Promise<void>): Promise<void> {
     const inTurn: InTurn = make =>
       this.#pieces.run(neighbours(exchange.address), async () => {

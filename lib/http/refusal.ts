@@ -8,14 +8,14 @@ import type { Exchange } from './exchange.js'
 import { headerTooLarge } from './header.js'
 import { begin, type Manner, send } from './send.js'
 
-/** More than this is not even dropped. */
+/** Longer bodies are cut instead of dropped. */
 const LINGER_BYTES = 1024 ** 3
 
 /**
- * The one mapper of errors to answers: a ServiceError goes out as it is, anything else is a 500 that keeps its inside. A
- * 5xx is logged here, once: with its stack, but for a 502 or 503, which has its message and cause. What may come in thousands goes to
- * `shed`: a 503 with Retry-After (rules 2.13), and one that was caused by nobody who is known, by the name `kind` (rules 2.7).
- * Never throws.
+ * The one mapper of errors to answers. A ServiceError goes out as it is, anything else as a 500 without
+ * details. Each 5xx is logged here, once: 502 and 503 with message and cause, others with the stack. Frequent
+ * ones go to `shed`: 503 with Retry-After (rules 2.13), and those caused by strangers, by the name `kind`
+ * (rules 2.7). Never throws.
  */
 export function toRefusal(
   error: unknown,
@@ -25,7 +25,7 @@ export function toRefusal(
   try {
     if (error instanceof ServiceError && isErrorStatus(error.status)) {
       const text = () => `${what}: ${error.message}${causeOf(error)}`
-      // The messages of one kind differ in their numbers alone.
+      // The messages of one kind differ only in numbers.
       if (error.status === 503 && error.headers?.['Retry-After'] !== undefined)
         shed.say(text(), error.message.replace(/\d+/g, ''))
       else if (error.status === 503 && kind !== undefined) shed.say(text(), kind)
@@ -36,18 +36,18 @@ export function toRefusal(
     }
     log.error(`${what}: ${describe(error)}`)
   } catch {
-    // An error that cannot even be looked at (a getter that throws) is still answered.
+    // An error with a getter that throws is still answered.
     log.error(`${what}: an error that cannot be described`)
   }
   return new ServiceError(500, 'internal error; the log of the service has the reason')
 }
 
 const isErrorStatus = (status: number) => Number.isInteger(status) && status >= 400 && status <= 599
-/** The message may tell the cause already. */
+/** The message may include the cause already. */
 const causeOf = ({ cause, message }: Error) =>
   cause instanceof Error && !message.endsWith(cause.message) ? `: ${cause.message}` : ''
 
-/** What is thrown but no Error is not shown: it may be anything, a body or a password too. */
+/** A thrown value that is no Error is not shown: it may be a body or a password. */
 function describe(error: unknown): string {
   if (typeof error === 'string') return error
   if (!(error instanceof Error)) return `a value of type ${typeof error} was thrown`
@@ -58,8 +58,8 @@ function describe(error: unknown): string {
 }
 
 /**
- * Answers with `{"message", "code"}` (rules 1.5). Where the client may still be sending its body, the connection is
- * closed for writing and the body dropped for a while: closed at once, the client would see a reset, not the reason.
+ * Answers with `{"message"}` (rules 1.5). If the body is still coming, it closes the connection for writing
+ * and drops the rest for a while: after an immediate close the client would see a reset, not the reason.
  */
 export async function refuse<C>(
   exchange: Exchange<C>,
@@ -70,7 +70,7 @@ export async function refuse<C>(
   const { incoming } = exchange
   const body = { message: error.message, code: error.code }
   const unread = hasBody(incoming) && !incoming.readableEnded
-  // It is dropped and the connection kept, if all of it came together with the header.
+  // A body that came with the header is dropped and the connection kept.
   const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SHORT_BYTES
   if (!unread || (small && error.status !== 408 && (await hasCome(incoming)))) {
     return exchange.gone
@@ -103,9 +103,9 @@ function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
   socket.end()
 }
 
-/** The whole answer to what node's parser refuses, for a socket that has no response object. */
-export function rawRefusal({ status, message, code }: ServiceError): string {
-  const body = `${JSON.stringify({ message, code })}\n`
+/** Returns the complete answer to input that node's parser refused: such a socket has no response object. */
+export function rawRefusal(status: number, message: string): string {
+  const body = `${JSON.stringify({ message })}\n`
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/json',
@@ -117,7 +117,7 @@ export function rawRefusal({ status, message, code }: ServiceError): string {
   ].join('\r\n')
 }
 
-/** Status and sentence for an error of node's parser; undefined where the connection itself broke. */
+/** Status and message for an error of node's parser; undefined if the connection itself broke. */
 export function parserRefusal(
   error: NodeJS.ErrnoException & { reason?: string },
   headerBytes: number

@@ -3,7 +3,7 @@ import type { Trust } from '../ask-controller.js'
 import type { JsonValue } from '../json.js'
 import type { Sent, Visit } from '../source.js'
 
-/** What is known of a request before its body is read. */
+/** A request before its body is read. */
 export interface RequestHead extends Visit {
   readonly method: 'GET' | 'POST'
   /** As the client sent it, without the query. */
@@ -19,51 +19,51 @@ export interface Request<Caller> extends RequestHead {
   readonly caller: Caller
   /** The parsed body on routes with `body: 'json'`, a string on those with `text`, else undefined. */
   readonly body: JsonValue | undefined
-  /** Aborted when the client has gone before the answer was complete. */
+  /** Aborted when the client leaves before the answer is complete. */
   readonly signal: AbortSignal
 }
 
-/** An answer that goes on: it is sent a piece at a time, whenever there is something new (rules 2.20). */
+/** An endless answer, sent a piece at a time when there is something new (rules 2.20). */
 export interface Feed {
-  /** What is new since the last piece, '' for nothing. Called while the client takes what it is sent, and then alone. */
+  /** The news since the last piece, '' for none. Called only while the client reads; never overlaps. */
   next(): string
-  /** Is sent when there was nothing new for a while, so that both ends see that the other is there. */
+  /** Heartbeat: sent after a while without news, so that both ends see each other. */
   readonly beat: string
-  /** Calls `wake` whenever there may be something new; returns how to end that. */
+  /** Calls `wake` whenever there may be news; returns how to stop that. */
   follow(wake: () => void): () => void
 }
 
-/** Who asked for a feed, as the number of feeds goes by it. */
+/** The subscriber of a feed, by whom feeds are counted. */
 export interface Follower {
-  /** Those of one name have a bound of their own together. */
+  /** Subscribers of one name share a limit. */
   readonly name: string
-  /** The places that are kept back are theirs too. */
+  /** May use the reserved slots too. */
   readonly first: boolean
-  /** So many places are for those of this name alone, and they take none of the others'. Absent: they have places among all. */
+  /** Slots for this name alone; it uses none of the others. Absent: it shares the common slots. */
   readonly most?: number
 }
 
-/** Another server, which answers in the place of this one. */
+/** Another server that answers a request. */
 export interface Elsewhere {
   /** Its origin: http or https, host and port. */
   readonly url: string
-  /** What is sent beside the headers of the request, with this body. */
+  /** Returns the headers to send beside those of the request, for this body. */
   headersFor(body: Buffer): Promise<Readonly<Record<string, string>>>
   readonly trust: Trust
-  /** Aborted when it is not the one to ask any more. */
+  /** Aborted when it is no longer the server to ask. */
   readonly gone: AbortSignal
-  /** Told why it could not be asked; '' when it answers. It must not throw. */
+  /** Reports why it could not be asked; '' when it answers. Must not throw. */
   readonly told?: (failure: string) => void
 }
 
-/** Who asked for a request that another server has handed on. */
+/** The original caller of a request that another controller forwarded. */
 export interface HandedOn {
   readonly address: string
-  /** Throws ServiceError where it was handed on with another body. */
+  /** Throws ServiceError if it was forwarded with another body. */
   checkBody(body: Buffer): Promise<void>
 }
 
-/** A request that another server answers. */
+/** A request for another server. */
 export interface Forwarded {
   readonly to: Elsewhere
   /** Path and query. */
@@ -72,11 +72,11 @@ export interface Forwarded {
 }
 
 /**
- * What a handler gives back; only http/ writes to a socket. At most one of these is set, none for an empty answer (204):
- * `body`, sent as JSON; `json`, JSON text that is serialised already (parts of it are gone through twice, and must be the
- * same both times); `text`, sent as it is with `type` (default text/plain, UTF-8); `file`, an absolute path that is
- * streamed with Range, ETag and exact Content-Length (404 when it is not a regular file); `bytes`, sent as they are with
- * `type`; `feed`, an answer that goes on until the client goes, or its token is void.
+ * A handler's answer; only http/ writes to a socket. At most one of these is set, none for an empty answer
+ * (204): `body`, sent as JSON; `json`, serialised JSON text (its parts are iterated twice, and must be the
+ * same both times); `text`, sent as it is with `type` (default text/plain, UTF-8); `file`, an absolute path,
+ * sent with Range, ETag and exact Content-Length (404 if it is no regular file); `bytes`, sent as they are
+ * with `type`; `feed`, which ends when the client leaves or its token is void.
  */
 export interface Answer {
   readonly status: number
@@ -87,29 +87,29 @@ export interface Answer {
   readonly file?: string
   readonly bytes?: Buffer
   readonly feed?: Feed
-  /** Of a `feed`; without one it is counted by its address alone, and as nobody's who is first. */
+  /** Subscriber of `feed`. Without one it counts for its address alone, and gets no reserved slot. */
   readonly follower?: Follower
   readonly type?: string
-  /** In the place of all others: http/ makes it where another server answers. */
+  /** Set by http/ alone, in place of all others. */
   readonly forwarded?: Forwarded
-  /** The client takes gzip, and a long text may cost the time to compress it. */
+  /** The client takes gzip, and a long text is worth compressing. */
   readonly compress?: boolean
-  /** Told once how the answer with a `file` ended; not for a HEAD. It must not throw. */
+  /** Called once when the answer with a `file` ended; not for HEAD. Must not throw. */
   readonly ended?: (sent: Sent) => void
 }
 
-/** One row of the route table, as far as http/ goes by it. */
+/** The part of a row of the route table that http/ needs. */
 export interface Route<Caller> {
   readonly method: 'GET' | 'POST'
   /** `{x}` is a parameter of one segment: `/config/node/{node}/interfaces/{interface}`. */
   readonly path: string
   /** A GET that changes something does not answer HEAD. */
   readonly effect: 'reads' | 'changes'
-  /** Who may call; meaningless to http/, which hands the route to `authorize`. */
+  /** Who may call. http/ passes it to `authorize` unread. */
   readonly access: string
-  /** `json`: a strict JSON body is needed; `text`: one in UTF-8; `ignored`: that of a POST is read and dropped. */
+  /** `json`: a strict JSON body is required; `text`: UTF-8; `ignored`: a POST's body is read and dropped. */
   readonly body: 'json' | 'text' | 'ignored'
-  /** Bytes of a body, where they are fewer than the caller may send elsewhere. */
+  /** Maximum size of the body in bytes, if less than the caller's general limit. */
   readonly maxBody?: number
   handler(request: Request<Caller>): Answer | Promise<Answer>
 }

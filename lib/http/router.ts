@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { badRequest, methodNotAllowed, notFound } from '../errors.js'
 import type { Route } from './route.js'
 
-/** A parameter of a route: the segment it stands at, and what it is called. */
+/** A parameter of a route: its segment and its name. */
 interface Parameter {
   readonly index: number
   readonly name: string
@@ -20,7 +20,7 @@ interface Node<C> {
   post: Entry<C> | undefined
 }
 
-/** The route that a request asks for, with its path parameters as they were decoded. */
+/** The route of a request, with its decoded path parameters. */
 export interface Match<C> {
   readonly route: Route<C>
   readonly params: Record<string, string>
@@ -34,22 +34,18 @@ const newNode = <C>(): Node<C> => ({
 })
 
 /**
- * Finds routes through a tree of segments: the cost depends on the length of the path, not on the number of
- * routes. A fixed segment beats a parameter, whatever the method; a parameter is tried where the fixed way
- * leads nowhere.
+ * Finds routes in a tree of segments, at a cost that depends on the path alone. A fixed segment precedes a
+ * parameter, whatever the method; the parameter is tried when the fixed one leads nowhere.
  */
 export class Router<C> {
   readonly #root: Node<C> = newNode()
 
-  /** Throws Error for a path that is not `/`, `/fixed` or `/{parameter}` segments, and for a route given twice. */
+  /** Throws Error for a path that is not `/`, `/fixed` or `/{parameter}` segments, or a duplicate. */
   constructor(routes: readonly Route<C>[]) {
     for (const route of routes) this.#add(route)
   }
 
-  /**
-   * Throws 404 where no route has this shape, 405 with `Allow` where one has it for other methods. HEAD finds
-   * the GET route where that only reads (rules 2.5).
-   */
+  /** Throws 404, or 405 with `Allow`. HEAD finds a GET route that only reads (rules 2.5). */
   find(method: string, segments: readonly string[]): Match<C> {
     const node = descend(this.#root, segments, 0)
     if (!node) throw notFound(`there is no route /${segments.join('/').slice(0, 200)}`, 'no-route')
@@ -115,7 +111,7 @@ function allowed<C>(node: Node<C>): string[] {
   return methods
 }
 
-/** The route that does what a client means by a method that this interface does not use (rules 2.5). */
+/** Names the route for what the client wanted with a method that is not used here (rules 2.5). */
 function wayOut<C>(node: Node<C>, method: string, path: string): string {
   const name = node.parameter?.get?.parameters.at(-1)?.name
   const member = name && `${path}/{${name}}`
@@ -128,24 +124,23 @@ function wayOut<C>(node: Node<C>, method: string, path: string): string {
   return member && node.parameter?.post ? `; to change one: POST ${member}` : ''
 }
 
-/** A request target, taken apart. */
+/** A parsed request target. */
 export interface Target {
   /** The path as the client sent it, still encoded. */
   readonly path: string
-  /** What follows the first `?`, still encoded; empty without one. */
+  /** The encoded text behind the first `?`, or ''. */
   readonly query: string
-  /** The path's segments, percent-decoded once; empty ones (`//`, a trailing slash) are left out. */
+  /** The path's segments, percent-decoded once, without empty ones (`//`, a trailing slash). */
   readonly segments: readonly string[]
 }
 
 const SLASH = 0x2f
 
 /**
- * Takes a request target apart by hand: `new URL` would fold `%2e%2e` and so ask for another object than
- * the client named (rules 3.1). Origin form and absolute form are taken. `target` holds one character
- * per byte, as node:http gives it.
- * Throws 400 for any other form, a malformed `%` and invalid UTF-8; 404 for a segment that decodes to a
- * text with a slash or a NUL, since no object has such a name.
+ * Parses a request target, in origin or absolute form. By hand, as `new URL` would fold `%2e%2e` and so ask
+ * for another object than the client named (rules 3.1). `target` holds one character per byte, as node:http
+ * gives it. Throws 400 for any other form, a malformed `%` and invalid UTF-8; 404 for a segment with a slash
+ * or a NUL, since no object has such a name.
  */
 export function parseTarget(target: string): Target {
   const start = pathStart(target)

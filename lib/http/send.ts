@@ -14,44 +14,44 @@ import type { Lists } from './places.js'
 import type { Answer, Feed, Forwarded } from './route.js'
 import type { Unread } from './unread.js'
 
-/** Longer JSON texts are sent in such pieces, so that neither time nor memory is taken for the whole at once. */
+/** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
 const PIECE_CHARACTERS = 256 * 1024
 
-/** A piece that took so long is sent, or passed over when it is empty. */
+/** A piece that took this long to make is sent, or skipped if it is empty. */
 const PIECE_MS = 10
 
-/** A shorter text is not compressed. */
+/** Shorter texts are not compressed. */
 const LEAST_COMPRESSED = 8192
 
 const zip = promisify<string, Buffer>(gzip)
 
 const framing = new Set(['content-type', 'content-length', 'transfer-encoding', 'connection'])
 
-/** How the answers of a server go out, apart from their content. */
+/** The shared parts of a server that send answers. */
 export interface Manner<C> {
-  /** Say `Connection: close`. */
+  /** Whether to send `Connection: close`. */
   readonly close: boolean
-  /** Cut the connection when the client takes nothing for so long. */
+  /** Cuts the connection when the client has taken nothing for this long. */
   readonly stallMs: number
-  /** Files that whoever sent this request sends itself. */
+  /** Files that the sender of this request, a front server, sends itself. */
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
   readonly files: OpenFiles
   readonly smallFiles: SmallFiles
   readonly downloads: Downloads
   readonly lists: Lists
   readonly feeds: Feeds
-  /** Those that another server answers. */
+  /** Requests that another server answers. */
   readonly forwards: Forwards
-  /** Whether who asked still may; asked while a feed is sent. */
+  /** Whether the caller is still authorized; asked while a feed is sent. */
   mayStill(exchange: Exchange<C>): Promise<boolean>
   readonly unread: Unread
 }
 
 /**
- * Writes a handler's answer to the socket. Content-Length is exact, JSON ends in a newline, a 204 has no body,
- * a HEAD is answered with the head alone (rules 1.5, 2.5). Before anything is written it throws, or rejects with,
- * ServiceError 404, 416 or 503 for a file, and TypeError for what is no answer. Once writing has begun that
- * means that the connection is cut. It is a promise only where something has to be waited for.
+ * Writes a handler's answer to the socket. Content-Length is exact, JSON ends in a newline, a 204 has no
+ * body, HEAD gets the head alone (rules 1.5, 2.5). Before the first byte it throws or rejects with
+ * ServiceError 404, 416 or 503 for a file, and TypeError for an invalid answer; an error after that means
+ * that the connection must be cut. Returns a promise only where it has to wait.
  */
 export function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner<C>): void | Promise<void> {
   checkAnswer(answer)
@@ -67,7 +67,7 @@ export function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner<C>
   return sendWhole(exchange, answer, text, type, manner)
 }
 
-/** Handlers are typed, but what they return may be built from data; no 3xx is ever sent (rules 2.5). */
+/** Handlers are typed, but their answers may be built from data. No 3xx is ever sent (rules 2.5). */
 function checkAnswer(answer: Answer | null | undefined): asserts answer is Answer {
   const { status, text, json, file } = answer ?? {}
   const wrong = (what: string) => new TypeError(`a handler returned ${what}`)
@@ -88,7 +88,7 @@ function textOf(answer: Answer): string | undefined {
   return `${text}\n`
 }
 
-/** A text in one piece, compressed where that is worth it. */
+/** Sends a text at once, compressed where that is worth it. */
 function sendWhole<C>(
   exchange: Exchange<C>,
   answer: Answer,
@@ -113,11 +113,11 @@ function sendText<C>(
   manner: Manner<C>
 ): void {
   const length = Buffer.byteLength(text)
-  // Text in ASCII: as UTF-8 node:http would take three times its memory for a moment, and go through it once more.
+  // ASCII: as UTF-8 node:http would copy it to three times its memory, and scan it once more.
   const encoding = typeof text === 'string' && length === text.length ? 'latin1' : 'utf8'
   begin(exchange, answer.status, type, answer.headers, length, manner)
   exchange.bytes = exchange.headOnly ? 0 : length
-  // For HEAD and 204 node:http leaves the text out.
+  // node:http drops the text for HEAD and 204.
   exchange.outgoing.end(text, encoding)
   // The system takes nearly every answer at once.
   if (exchange.incoming.socket.writableLength === 0) return
@@ -126,7 +126,7 @@ function sendText<C>(
   exchange.outgoing.once('close', () => manner.unread.remove(exchange))
 }
 
-/** Parts are made anew for the length and for the sending, so that the whole is never in memory at once. */
+/** Makes the parts twice, for the length and for sending, so that the whole is never in memory. */
 async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
@@ -143,7 +143,7 @@ async function sendParts<C>(
     let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
     // On a busy machine a short text comes in pieces too.
     const compress = answer.compress && !exchange.headOnly && length >= LEAST_COMPRESSED
-    // The length of a compressed one is not told.
+    // A compressed answer has no length in its head.
     for (
       let next = await inTurn(() => measured.next());
       !next.done && !compress && !exchange.gone;
@@ -175,19 +175,19 @@ async function sendParts<C>(
   })
 }
 
-/** A stream that compresses into the answer; `done` resolves when all of it has been handed on. */
+/** A stream that compresses into the answer; `done` resolves when all of it was written. */
 function compressInto<C>(exchange: Exchange<C>): { zip: Gzip; done: Promise<void> } {
   const zip = createGzip()
   zip.on('data', (chunk: Buffer) => {
     exchange.bytes += chunk.length
   })
   const done = pipeline(zip, exchange.outgoing)
-  // Whoever writes learns it at the end.
+  // The writer awaits `done` at the end.
   done.catch(() => undefined)
   return { zip, done }
 }
 
-/** The parts and the newline at their end, joined to pieces that are worth a write, or took long to make. */
+/** Joins parts, and a final newline, to pieces that are worth a write or took long to make. */
 function* pieces(parts: Iterable<string>): Generator<string> {
   let piece = ''
   let begunMs = performance.now()
@@ -276,20 +276,20 @@ async function sendFile<C>(
       head(file)
       outgoing.end()
     })
-  // Opened when there is a place: what is refused, or waits, costs no descriptor.
+  // Opened after a slot is free: refused and waiting requests cost no descriptor.
   await manner.downloads.run(exchange, stream =>
     withOpen(exchange, answer, path, manner, async file => {
       exchange.file = file.length
       head(file)
       cutWhenStalled(exchange, manner)
       await stream(file)
-      // Before the file is closed: a client that has all of it may hang up at once, and was not cut off.
+      // Before the file is closed: a client that has all of it may hang up at once.
       outgoing.end()
     })
   )
 }
 
-/** What is said of a file, and of the part that was asked for. */
+/** The head for a file, and for the part that was asked for. */
 const describe = <C, F extends Pick<OpenFile, 'path' | 'size' | 'etag'>>(
   { headOnly, incoming }: Exchange<C>,
   { status }: Answer,
@@ -301,7 +301,7 @@ const headOf = (answer: Answer, file: FileAnswer<unknown>) => ({
   headers: { ...file.headers, ...answer.headers }
 })
 
-/** Runs `send` with the open file, if the client is still there. */
+/** Runs `send` with the open file, unless the client has left. */
 function withOpen<C>(
   exchange: Exchange<C>,
   asked: Answer,
@@ -315,7 +315,7 @@ function withOpen<C>(
   })
 }
 
-/** Writes the head; `headers` may hold anything but what describes the message itself. Without `length` it comes in chunks. */
+/** Writes the head. `headers` that frame the message are ignored. Without `length` the body is chunked. */
 export function begin<C>(
   exchange: Exchange<C>,
   status: number,
@@ -333,7 +333,7 @@ export function begin<C>(
   exchange.status = status
 }
 
-/** node:http cuts a connection without a listener for 'timeout', and sets the time anew after the answer. */
+/** node:http cuts the connection when there is no 'timeout' listener, and resets the time afterwards. */
 function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner<C>): void {
   incoming.socket.setTimeout?.(stallMs)
 }

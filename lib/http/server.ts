@@ -35,60 +35,55 @@ import { peerReader, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 import { Unread } from './unread.js'
 
-const shuttingDown = unavailable('the service is shutting down', 'shutting-down')
-const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`, 'busy')
-/** A longer body is parsed in slices. */
+const shuttingDown = unavailable('the service is shutting down')
+const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
+/** Longer bodies are parsed in slices, so that the event loop stays responsive. */
 const LONG_BODY = 4 * 1024
-/** Where all places for bodies are taken, one that has had so long makes room for the next. */
+/** While every slot for bodies is taken, a body older than this yields its slot to the next one. */
 const BODY_YIELD_MS = 2000
-/** So many that are refused for want of one are told to come back in a second. */
+/** Pace of the retries of refused bodies. */
 const BODIES_PER_SECOND = 300
-/** So that the connection of a machine that was switched off ends. */
+/** Ends the connection of a machine that was switched off. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
-/** Sockets as node:http has them. */
+/** The socket options that node:http uses itself. */
 const ACCEPTED = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
 const LOOPBACK = ['127.0.0.0/8', '::1']
 const EMPTY: Buffer = Buffer.alloc(0)
 const UNKNOWN: Source = { address: '-', loopback: false }
 
-/** A request that is over. `status` 0: the client was gone before there was one. */
+/** A finished request. `status` is 0 when the client left before there was one. */
 export interface Finished<C> {
   readonly route: Route<C> | undefined
   readonly status: number
   readonly ms: number
-  /** Of the body that was sent. */
+  /** Size of the body that was sent. */
   readonly bytes: number
 }
 
-/** What the composition root tells the server; `C` is what it knows of a caller. */
+/** What the composition root passes to the server; `C` is what it knows of a caller. */
 export interface ServerOptions<C> {
   readonly routes: readonly Route<C>[]
-  /**
-   * Tells who calls, and whether they may: throws ServiceError 401 or 403. It sees parameters decoded, not yet
-   * checked.
-   */
+  /** Identifies the caller. Throws ServiceError 401 or 403. Parameters are decoded, but not yet checked. */
   authorize(route: Route<C>, head: RequestHead): C | Promise<C>
-  /** Checks a decoded path parameter and gives its canonical form: throws ServiceError 400 or 404. */
+  /** Checks a decoded path parameter and returns its canonical form. Throws ServiceError 400 or 404. */
   param?(name: string, value: string, route: Route<C>): string
-  /** Bytes of a request's body, for everybody or by caller (413). */
+  /** Maximum size of a request's body in bytes, for all or by caller (413). */
   readonly maxBody: number | ((caller: C) => number)
-  /** Whether the log tells each 503 of this caller (rules 2.7); absent: of everybody. */
+  /** Whether each 503 of this caller is logged (rules 2.7); by default that of every caller. */
   readonly isKnown?: (caller: C) => boolean
-  /** Addresses and CIDRs whose X-Forwarded-For is believed (rules 4.5). */
+  /** Addresses and CIDRs whose X-Forwarded-For is trusted (rules 4.5). */
   readonly trustedProxies: readonly string[]
-  /** Addresses and CIDRs of the controller itself, which have no bound of their own (rules 2.15); absent: loopback. */
+  /** The controller's own addresses and CIDRs, without limit per address (rules 2.15); default: loopback. */
   readonly ownAddresses?: readonly string[]
-  /** Who asked for a request that another server has handed on, undefined for others; it may throw ServiceError. */
+  /** The original caller of a request that another controller forwarded. May throw ServiceError. */
   readonly handedOnFor?: (incoming: IncomingMessage) => HandedOn | undefined
-  /** Who answers in the place of this server, undefined where it answers itself; it may throw ServiceError. */
+  /** The server that answers this request; undefined for this one. May throw ServiceError. */
   readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
-  /**
-   * The answer in the place of a refusal of which a client would show nothing; undefined for other clients.
-   */
+  /** An answer for clients that would not show this refusal; undefined for all others. */
   readonly shown?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
-  /** What the trusted proxies send themselves; absent: nothing. */
+  /** Files that the trusted proxies send themselves; none by default. */
   readonly frontFiles?: FrontFiles | undefined
-  /** Told of each request that is over; it must not throw. */
+  /** Called for each finished request. Must not throw. */
   readonly counted?: (request: Finished<C>) => void
   readonly log: Log
   readonly limits?: Partial<Limits>
@@ -96,7 +91,7 @@ export interface ServerOptions<C> {
 
 /**
  * The only part that reads from and writes to sockets. Order of checks (rules 2.3): target 400, route 404,
- * method 405, `authorize` 401/403, `param` 400/404, body 413/400, handler. Every refusal on every way is JSON.
+ * method 405, `authorize` 401/403, `param` 400/404, body 413/400, handler. Every refusal is JSON.
  */
 export class HttpServer<C> {
   readonly #limits: Limits
@@ -144,7 +139,7 @@ export class HttpServer<C> {
       maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? ADDED.bytes : 0),
       headersTimeout: this.#limits.headersMs,
       connectionsCheckingInterval: Math.ceil(this.#limits.headersMs / 4),
-      // A limit for the whole request would cut uploads that are long but not slow: see readBody.
+      // A limit for the whole request would cut long uploads that make progress: see readBody.
       requestTimeout: 0,
       keepAliveTimeout: this.#limits.keepAliveMs,
       // Node's own answer to a missing Host has no body.
@@ -155,7 +150,7 @@ export class HttpServer<C> {
     this.#server.maxHeadersCount = MOST_LINES + (options.handedOnFor ? ADDED.lines : 0) + 1
     this.#server
       .on('connection', (socket: Duplex) => {
-        // One with TLS was counted before its handshake.
+        // A TLS connection was counted before its handshake.
         if (!this.#connections.of(socket)) this.#connections.add(socket)
         writeAsOne(socket)
       })
@@ -166,14 +161,14 @@ export class HttpServer<C> {
       .on('clientError', (error, socket) => this.#parserFailed(error, socket))
   }
 
-  /** Starts accepting connections; rejects when the address cannot be had. */
+  /** Starts accepting connections. Rejects when the address is unavailable. */
   listen(address: string, port: number): Promise<{ address: string; port: number }> {
     return this.#listen(this.#server, address, port)
   }
 
   /**
-   * Starts accepting connections with TLS on another port; `context` is asked for each. They have the limits of all others
-   * from their first byte (rules 2.18). Rejects when the address cannot be had.
+   * Starts accepting TLS connections on another port. All limits count from the first byte (rules 2.18).
+   * Rejects when the address is unavailable.
    */
   listenTls(
     address: string,
@@ -219,9 +214,8 @@ export class HttpServer<C> {
   }
 
   /**
-   * Stops accepting, ends idle connections, lets requests under way finish and answers new ones on open
-   * connections with 503; what is still open after `graceMs` is cut. Resolves when no connection is left. A second
-   * call waits for the first.
+   * Stops accepting, ends idle connections, lets running requests finish, answers new ones with 503, and cuts
+   * the rest after `graceMs`. Resolves when no connection is left. Idempotent.
    */
   close(graceMs: number): Promise<void> {
     this.#closed ??= (async () => {
@@ -234,7 +228,7 @@ export class HttpServer<C> {
     return this.#closed
   }
 
-  /** Serves a connection that something else has accepted; it may be one end of a pair of streams. */
+  /** Serves a connection that was accepted elsewhere. It may be one end of a pair of streams. */
   accept(socket: Duplex): void {
     this.#server.emit('connection', socket)
   }
@@ -243,7 +237,7 @@ export class HttpServer<C> {
     const connection = this.#connections.of(incoming.socket)
     if (!connection || connection.refused) return
     const exchange = new Exchange<C>(incoming, outgoing, awaitsContinue)
-    // It closes once; `once` costs more.
+    // 'close' comes once; `once` costs more than `on`.
     outgoing.on('close', () => {
       this.#finish(exchange)
       connection.next()
@@ -254,7 +248,7 @@ export class HttpServer<C> {
     connection.refuseLast(() => this.#refuseRaw(incoming.socket, crowded))
   }
 
-  /** Most answers are there at once, and written at once: then nothing here waits. */
+  /** Awaits nothing where the answer is ready and the socket takes it at once, as for most requests. */
   async #serve(exchange: Exchange<C>): Promise<void> {
     try {
       const given = this.#answer(exchange)
@@ -308,7 +302,7 @@ export class HttpServer<C> {
       : route.handler(request)
   }
 
-  /** The answer to a request with a body, or of a caller who has to be asked for. */
+  /** Answers requests with a body, and callers whose identity needs a look-up. */
   async #answerLater(
     exchange: Exchange<C>,
     route: Route<C>,
@@ -335,14 +329,14 @@ export class HttpServer<C> {
         if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
           exchange.outgoing.writeContinue()
         }
-        // Where there are too many, one that is not a user's makes room for the next.
+        // Bodies yield their slot when there are too many, except for long bodies of users.
         if (!exchange.isUpload) place.waitingSince = performance.now()
         body = await readBody(incoming, maxBody, keep, this.#limits)
       })
-      // A client that hung up while it waited for its turn gets nothing done.
+      // The client may have left while it waited for a slot.
       if (exchange.gone) throw new ClientGone('the client hung up before its body was complete')
       if (keep && handedOn) await handedOn.checkBody(body)
-      // A slow body may have taken minutes: the token, or what it stands for, may be gone.
+      // A slow body may have taken minutes: the token may have been revoked.
       request.caller = await options.authorize(route, request)
     }
     const to = options.elsewhere?.(route, request)
@@ -360,9 +354,9 @@ export class HttpServer<C> {
 
   #sourceOf(incoming: IncomingMessage, handedOn: HandedOn | undefined): Source {
     const peer = incoming.socket.remoteAddress
-    // The client has gone already.
+    // The client has left already.
     if (peer === undefined) return UNKNOWN
-    // What is loopback there, or a proxy of ours, has no rights here: it counts as the one that hands it on.
+    // Loopback and proxies of the other controller have no rights here: it counts as the caller.
     if (handedOn)
       return {
         address: this.#isOurs(handedOn.address)
@@ -375,7 +369,7 @@ export class HttpServer<C> {
     return this.#readSource(peer, Array.isArray(forwardedFor) ? forwardedFor.join() : forwardedFor)
   }
 
-  /** One for all answers: there may be tens of thousands in a second. */
+  /** Builds one context for all answers, of which there may be tens of thousands a second. */
   #mannerOf({ frontFiles, trustedProxies }: ServerOptions<C>): Manner<C> {
     const connections = this.#connections
     const isFront = peerReader(trustedProxies)
@@ -397,14 +391,14 @@ export class HttpServer<C> {
       unread: this.#unread,
       mayStill: exchange => this.#mayStill(exchange),
       frontFilesOf({ incoming: { headers, socket } }) {
-        // What a program on the same machine asks for by itself does not come through the front server.
+        // Local programs send no X-Forwarded-For: they do not come through the front server.
         if (frontFiles === undefined || headers['x-forwarded-for'] === undefined) return undefined
         return socket.remoteAddress !== undefined && isFront(socket.remoteAddress) ? frontFiles : undefined
       }
     }
   }
 
-  /** Whether the caller of a request would be let in now. */
+  /** Whether the caller of a request would still be authorized. */
   async #mayStill({ request, route }: Exchange<C>): Promise<boolean> {
     if (!request || !route) return false
     try {
@@ -419,7 +413,7 @@ export class HttpServer<C> {
     const { incoming, outgoing } = exchange
     try {
       if (outgoing.headersSent ? isHangUp(error) : error instanceof ClientGone) return
-      // Its client hung up while it waited.
+      // The client left while the handler waited.
       const { signal } = exchange.request ?? {}
       if (signal?.aborted && error === signal.reason) return
       const refusal = error === shuttingDown ? shuttingDown : this.#toRefusal(error, exchange)
@@ -455,8 +449,8 @@ export class HttpServer<C> {
   }
 
   /**
-   * Refuses CONNECT. Node takes its listeners off the socket then, so an answer under way would never end: the connection
-   * is cut with it, and no request that waits behind it is served.
+   * Refuses CONNECT. Node removes its listeners from the socket then: a running answer would never end, so
+   * the connection is cut with it.
    */
   #refuseTunnel(socket: Duplex): void {
     const connection = this.#connections.of(socket)
@@ -466,12 +460,12 @@ export class HttpServer<C> {
       socket.destroy()
       return
     }
-    // What still comes is read and dropped, so that its end is seen.
+    // The rest is read and dropped, so that its end is seen.
     socket.resume()
     this.#refuseConnection(socket, badRequest('the request target must be a path', 'invalid-http'))
   }
 
-  /** Refuses what came last on a connection, after the answers to all requests before it; nothing more is read then. */
+  /** Refuses the last input of a connection after the answers to its requests, and stops reading. */
   #refuseConnection(socket: Duplex, refusal: ServiceError): void {
     const connection = this.#connections.of(socket)
     if (!connection || connection.refused) return
@@ -508,7 +502,7 @@ export class HttpServer<C> {
   }
 }
 
-/** The bodies that are on their way. `isUnbound`: whether an address may have all places. */
+/** The limit of bodies being received. `isUnbound`: whether an address may use all slots. */
 const bodiesWithin = (limits: Limits, isUnbound: (address: string) => boolean) =>
   new Places({
     most: limits.bodies,

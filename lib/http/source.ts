@@ -6,13 +6,12 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
 
 /**
- * Gives a function that tells where a request comes from (rules 4.5): the right-most address in
- * X-Forwarded-For that is not a trusted proxy, when the peer is one; else the peer. Where every address is a
- * trusted proxy it is the left-most. An address counts as loopback only if all hops to it are loopback:
- * another machine's loopback is not ours.
- *
- * `trustedProxies` are addresses and CIDRs, IPv4 or IPv6; throws Error for anything else. The returned function
- * throws 400 when a trusted proxy sends a malformed header.
+ * Returns a function that finds the source of a request (rules 4.5): the right-most address in
+ * X-Forwarded-For that is no trusted proxy, if the peer is one; else the peer. If all are trusted proxies it
+ * is the left-most. An address counts as loopback only if all hops to it are loopback: another machine's
+ * loopback is not ours.
+ * `trustedProxies` are addresses and CIDRs, IPv4 or IPv6; throws Error for anything else. The returned
+ * function throws 400 when a trusted proxy sends a malformed header.
  */
 export function sourceReader(
   trustedProxies: readonly string[]
@@ -34,7 +33,7 @@ export function sourceReader(
   }
 }
 
-/** Gives a function that tells whether a peer is one of these addresses and CIDRs; throws Error as `sourceReader` does. */
+/** Returns a test whether a peer is in these addresses and CIDRs. Throws Error as `sourceReader` does. */
 export function peerReader(trustedProxies: readonly string[]): (peer: string) => boolean {
   const trusted = among(trustedProxies)
   return peer => trusted(parsePeer(peer))
@@ -45,7 +44,7 @@ function among(texts: readonly string[]): (address: Address) => boolean {
   return address => ranges.some(([base, bits]) => address.kind() === base.kind() && address.match(base, bits))
 }
 
-/** Nearly every request: an IPv4 peer, which the socket gives in canonical text already. */
+/** Fast path for nearly every request: the socket gives an IPv4 peer in canonical text. */
 function direct(peer: string): Source {
   if (!peer.includes(':')) return { address: peer, loopback: peer.startsWith('127.') }
   const address = parsePeer(peer)
@@ -65,7 +64,7 @@ function parseForwarded(element: string): Address {
   return ipaddr.process(text)
 }
 
-/** ipaddr.js alone also reads `0x7f.1` and zone names; a proxy that sends those is not to be trusted with them. */
+/** Refuses `0x7f.1` and zone names, which ipaddr.js accepts: no sound proxy sends them. */
 function isAddress(text: string): boolean {
   return ipaddr.IPv4.isValidFourPartDecimal(text) || (/^[\da-f:.]+$/i.test(text) && ipaddr.IPv6.isValid(text))
 }
@@ -78,7 +77,7 @@ function parseRange(text: string): Range {
   const width = address.kind() === 'ipv4' ? 32 : 128
   const bits = prefix === undefined ? width : /^\d{1,3}$/.test(prefix) ? Number(prefix) : Number.NaN
   if (!(bits <= width)) throw wrong()
-  // Peers are unwrapped from ::ffff:0:0/96, so the ranges they are compared with must be too.
+  // Peers are unwrapped from ::ffff:0:0/96, so ranges must be too.
   if (address.kind() === 'ipv6' && (address as ipaddr.IPv6).isIPv4MappedAddress() && bits >= 96) {
     return [(address as ipaddr.IPv6).toIPv4Address(), bits - 96]
   }

@@ -5,10 +5,10 @@ import { badRequest, type ServiceError } from '../errors.js'
 import type { JsonValue } from '../json.js'
 import { PIECE_CHARACTERS, parsingPieces } from './json-pieces.js'
 
-/** So many values are checked in one step. */
+/** Values that are checked in one step. */
 const VALUES_AT_ONCE = 512
 
-/** Objects and lists may stand inside one another this deep (rules 1.7). */
+/** Maximum nesting of objects and lists (rules 1.7). */
 export const MAX_DEPTH = 64
 
 // The scanner's own enumeration exists for the compiler only.
@@ -30,10 +30,10 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Parses strict JSON (RFC 8259, rules 1.7); nothing is repaired, stripped or altered. Throws 400 with line,
- * column and what is wrong for an empty body, invalid UTF-8, a BOM, comments, trailing commas, duplicate keys,
- * the key `__proto__`, lone surrogates, a number too large for a double, nesting over 64, and all else that is
- * not JSON. Line and column count from 1, the column in characters. Time is linear, the stack stays flat.
+ * Parses strict JSON (RFC 8259, rules 1.7) and never repairs it. Throws 400 with line, column and reason for
+ * an empty body, invalid UTF-8, a BOM, comments, trailing commas, duplicate keys, the key `__proto__`, lone
+ * surrogates, a number too large for a double, nesting over 64, and all else that is not JSON. Line and
+ * column count from 1, the column in characters. Linear time, flat stack.
  */
 export function parseStrict(bytes: Uint8Array): JsonValue {
   const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
@@ -56,7 +56,7 @@ function decode(bytes: Buffer): string {
   return text
 }
 
-/** The offset of the first U+FFFD in `text` that the decoder put there for bytes it could not read. */
+/** The offset of the first U+FFFD in `text` that stands for bytes which were not UTF-8. */
 function firstReplaced(bytes: Buffer, text: string): number {
   let byteOffset = 0
   let from = 0
@@ -69,7 +69,7 @@ function firstReplaced(bytes: Buffer, text: string): number {
   }
 }
 
-/** Counts without a copy: a hostile body may hold millions of lines, or one of millions of characters. */
+/** Counts without a copy: a hostile body may have millions of lines, or millions of characters in one. */
 function wrong(text: string, offset: number, what: string): ServiceError {
   let line = 1
   let column = 1
@@ -83,19 +83,19 @@ function wrong(text: string, offset: number, what: string): ServiceError {
   return badRequest(`the body is not valid JSON: line ${line}, column ${column}: ${what}`, 'invalid-body')
 }
 
-/** At most the first `length` characters, none cut in half. */
+/** The first `length` characters at most, none cut in half. */
 const shortened = (text: string, length: number) => [...text.slice(0, 2 * length)].slice(0, length).join('')
 
 /**
- * Walks over a text once and throws at the first thing that strict JSON does not have. White space and strings
- * are stepped over here: the scanner joins them character by character, which costs a hostile body of 64 MB
- * more than a gigabyte, and it does not say where in a string the error is.
+ * Walks over a text once and throws at the first deviation from strict JSON. It skips white space and strings
+ * itself: the scanner joins them character by character, which takes over a gigabyte for a hostile body of 64
+ * MB, and does not say where in a string the error is.
  */
 class Grammar {
   readonly #scanner: JSONScanner
   /** Each open object with its keys, and each open list; the innermost last. */
   readonly #open: { readonly start: number; readonly keys: Set<string> | undefined }[] = []
-  /** Where each object and list that is longer than a piece begins and ends. */
+  /** Start and end of each object and list longer than a piece. */
   readonly large = new Map<number, number>()
   #at = 0
 
@@ -112,7 +112,7 @@ class Grammar {
     } while (!this.#afterValue())
   }
 
-  /** Steps over a scalar, an empty container, or the opening of a container and its first key. */
+  /** Skips a scalar, an empty container, or the opening of a container and its first key. */
   #value(): void {
     for (;;) {
       if (this.#peek() === QUOTE) {
@@ -134,7 +134,7 @@ class Grammar {
     }
   }
 
-  /** Steps over what follows a value, up to the next one; true at the end of the body. */
+  /** Skips what follows a value, up to the next one. True at the end of the body. */
   #afterValue(): boolean {
     for (;;) {
       const token = this.#next()
@@ -168,7 +168,7 @@ class Grammar {
     if (this.#at - start > PIECE_CHARACTERS) this.large.set(start, this.#at)
   }
 
-  /** True, and the innermost container closed, if its closing bracket comes next. */
+  /** Closes the innermost container if its closing bracket comes next. */
   #closes(bracket: typeof CLOSE_BRACE | typeof CLOSE_BRACKET): boolean {
     if (this.#peek() !== (bracket === CLOSE_BRACE ? 0x7d : 0x5d)) return false
     this.#next()
@@ -202,7 +202,7 @@ class Grammar {
       throw wrong(this.text, start, 'too large a number')
   }
 
-  /** Steps over a string that begins here. */
+  /** Skips a string that begins here. */
   #string(): void {
     const { text } = this
     const start = this.#at

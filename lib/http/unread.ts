@@ -3,28 +3,28 @@ import type { Log } from '../log.js'
 import { Notice } from './connections.js'
 import type { Exchange } from './exchange.js'
 
-/** What clients may leave unread of all answers together, in bytes; downloads are not counted here. */
+/** Budget in bytes for unread answers of all clients, without downloads. */
 const MOST_BYTES = 32 * 1024 * 1024
-/** Beyond this, answers are cut although their clients read. */
+/** Above this, even answers of clients that read are cut. */
 const MOST_IN_ANY_CASE = 4 * MOST_BYTES
-/** A client that has taken nothing for so long does not read. */
+/** A client that has taken nothing for this long does not read. */
 const STALLED_MS = 2000
 
-/** An answer on its way. */
+/** An answer that is being sent. */
 interface Answer {
-  /** They are in memory until the system has taken the last one. */
+  /** All of them stay in memory until the system has taken the last one. */
   readonly bytes: number
-  /** What the system has not taken yet, when it was looked at last. */
+  /** Bytes that the system had not taken at the last look. */
   left: number
-  /** When that became less. */
+  /** Time of the last progress. */
   movedMs: number
   readonly exchange: Pick<Exchange<unknown>, 'incoming' | 'address' | 'path'>
 }
 
-/** The answers that wait in memory for clients which do not read them (rules 2.16). */
+/** Budgets the answers that wait in memory for clients that do not read (rules 2.16). */
 export class Unread {
   #bytes = 0
-  /** The one that came first stands first. */
+  /** Oldest first. */
   readonly #answers = new Map<object, Answer>()
   readonly #notice: Notice
   #again: NodeJS.Timeout | undefined
@@ -33,7 +33,7 @@ export class Unread {
     this.#notice = new Notice(log)
   }
 
-  /** Counts `bytes` of an answer. Where there are too many in all, answers that clients do not read are cut, not this one. */
+  /** Counts an answer of `bytes`. Over budget, answers that clients do not read are cut, never this one. */
   add(exchange: Answer['exchange'], bytes: number): void {
     this.remove(exchange)
     this.#answers.set(exchange, { bytes, left: bytes, movedMs: performance.now(), exchange })
@@ -41,7 +41,7 @@ export class Unread {
     this.#review(exchange)
   }
 
-  /** The client has taken it, or has gone. */
+  /** Stops counting an answer: the client has taken it, or has left. */
   remove(exchange: object): void {
     this.#bytes -= this.#answers.get(exchange)?.bytes ?? 0
     this.#answers.delete(exchange)
@@ -71,7 +71,7 @@ export class Unread {
   }
 }
 
-/** Bytes that the system has not taken yet. Of one large write, node tells that only by the queue of its handle. */
+/** Bytes that the system has not taken yet. During one large write only the handle's queue has them. */
 function queued(socket: Socket): number {
   const { _handle: handle } = socket as { _handle?: { writeQueueSize?: number } | null }
   return handle?.writeQueueSize ?? socket.writableLength
