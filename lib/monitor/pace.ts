@@ -3,15 +3,15 @@ import { tryLater } from '../errors.js'
 const AT_ONCE = 60
 const EVERY_MS = 5000
 
-/** How often something may still be written for a node, and since when. */
+/** A token bucket: tokens left, and the time of the last refill. */
 export interface Pace {
   readonly left: number
   readonly sinceMs: number
 }
 
 /**
- * The pace once something more is written: 60 times at once, and then once in 5 s; undefined where it is too much. `nowMs`: of a
- * clock that only grows.
+ * Takes a token from a bucket of 60 that gets one every 5 s; returns undefined if it is empty. `nowMs` is of
+ * a monotonic clock.
  */
 export function within(
   { left, sinceMs }: Pace = { left: AT_ONCE, sinceMs: 0 },
@@ -23,8 +23,8 @@ export function within(
 }
 
 /**
- * The pace of a node once something more is written for it, as `within` has it. A node whose token was stolen could fill what
- * controllers share otherwise. Throws 503 with Retry-After where it is too much.
+ * Takes a token for a node, as `within` does: a stolen node token must not fill the shared store. Throws 503
+ * with Retry-After if the bucket is empty.
  */
 export function paced(node: string, pace?: Pace, nowMs = performance.now()): Pace {
   const then = within(pace, nowMs)
