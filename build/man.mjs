@@ -16,7 +16,8 @@ const plain = text =>
     .replace(/^([.'])/gm, '\\&$1')
 
 const head = (name, section, what) =>
-  `.TH ${name.toUpperCase()} ${section} ${date} "svcd ${version.service}"\n.nh\n.SH NAME\n${plain(name)} \\- ${what}\n`
+  `.TH ${name.toUpperCase()} ${section} ${date} "svcd ${version.service}"\n.nh\n.SH ` +
+  `NAME\n${plain(name)} \\- ${what}\n`
 const part = (title, text) => `.SH "${title}"\n${text}`
 const entry = (left, text) => `.TP\n.B ${plain(left)}\n${plain(text)}\n`
 

@@ -321,7 +321,9 @@ export function networksView(place, { events }) {
       const bin = Math.floor((numberOf(ipaddress) - first) / each)
       if (bin >= 0 && bin < counts.length) counts[bin]++
     }
-    const said = `${number(taken.length)} of ${count(hosts, 'address').replace(/addresss$/, 'addresses')} taken (${share(taken.length / hosts)})${lent > 0 ? `, ${number(lent)} in the DHCP range` : ''}`
+    const said =
+      `${number(taken.length)} of ${count(hosts, 'address').replace(/addresss$/, 'addresses')} taken ` +
+      `(${share(taken.length / hosts)})${lent > 0 ? `, ${number(lent)} in the DHCP range` : ''}`
     return h(
       'section',
       { class: 'card', 'aria-label': `Network ${name}` },

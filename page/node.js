@@ -102,7 +102,8 @@ export function nodeView(place, name, { isAdmin, events }) {
                 {},
                 moment(boot.began),
                 end &&
-                  ` · ${duration(Date.parse(end.last) - Date.parse(boot.began))} · ${end.step === 'report' ? end.about : (meanings[end.step] ?? end.step)}`
+                  ` · ${duration(Date.parse(end.last) - Date.parse(boot.began))} · ` +
+                    `${end.step === 'report' ? end.about : (meanings[end.step] ?? end.step)}`
               ),
               stepsOf(boot)
             )
@@ -216,7 +217,8 @@ export function nodeView(place, name, { isAdmin, events }) {
         title: `Install ${name} again?`,
         text: [
           ...steps,
-          `Its power is cycled, and it installs ${details.osimage ?? 'its image'} at that boot. What runs on it is lost, and its disk may be.`
+          `Its power is cycled, and it installs ${details.osimage ?? 'its image'} at that boot. What ` +
+            'runs on it is lost, and its disk may be.'
         ],
         yes: 'Install again',
         isGrave: true

@@ -381,7 +381,9 @@ export class Boot {
     // It stays until the machine asks again, be it after weeks: it does not say that the file is missing now.
     const { name } = this.o.model.cluster.controller
     return {
-      lacking: `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked last: another controller had to send it`
+      lacking:
+        `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked ` +
+        'last: another controller had to send it'
     }
   }
 
@@ -471,11 +473,15 @@ function obstacle(
     if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
-    return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
+    return (
+      `node ${node.name} has neither an address nor DHCP on its ` +
+      `interface ${settings.provision_interface}`
+    )
   const [, vlan] = /(?:^|\s)vlan=0*([1-9]\d*)(?:\s|$)/.exec(provision?.options ?? '') ?? []
   return vlan === undefined
     ? undefined
-    : `interface ${provision?.interface} of node ${node.name} is the tagged VLAN ${vlan}, and a node cannot be installed over one: name an untagged interface as "provision_interface"`
+    : `interface ${provision?.interface} of node ${node.name} is the tagged VLAN ${vlan}, and a node ` +
+        'cannot be installed over one: name an untagged interface as "provision_interface"'
 }
 
 /** The sentence on a file that an image, or the tag of it that the node has, does not name. */
@@ -495,5 +501,8 @@ function misplaced(
 ): string | undefined {
   const from = parseAddress(address)
   if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
-  return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
+  return (
+    `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} ` +
+    `(${network.network}) of its interface ${provision?.interface}`
+  )
 }

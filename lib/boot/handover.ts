@@ -151,7 +151,8 @@ export class Handover {
     // Negative after the clock was set back, and then of unknown age.
     if (age >= 0 && age < hourMs) return
     throw forbidden(
-      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET /config/node/${name}/_release`
+      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET ` +
+        `/config/node/${name}/_release`
     )
   }
 }

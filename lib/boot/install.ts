@@ -73,7 +73,9 @@ export class Install {
 
   async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
     if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
-    const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script${overIpv6(visit)}`
+    const reason =
+      `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
+      `count): only the node itself gets its install script${overIpv6(visit)}`
     this.o.trace.refused(node, reason, visit)
     throw unauthorized(reason)
   }
@@ -87,7 +89,8 @@ export class Install {
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs${overIpv6(visit)}`
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
+          `count): only the node itself tells what it runs${overIpv6(visit)}`
       )
     const doc = model.view.get('pack', pack)
     await trace.running(
@@ -123,7 +126,8 @@ export class Install {
   #render(what: 'install' | 'kickstart', data: InstallData): string {
     if (what === 'kickstart' && data.rescue)
       throw notFound(
-        `node ${data.node} boots for a rescue, and the installer would write to its disk: svcctl node rescue ${data.node} --end`
+        `node ${data.node} boots for a rescue, and the installer would write to its disk: svcctl node ` +
+          `rescue ${data.node} --end`
       )
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
@@ -245,7 +249,8 @@ export class Install {
 /** Addresses of nodes are those of IPv4: a node that asks over IPv6 would ask for ever. */
 const overIpv6 = ({ source }: Visit) =>
   source.address.includes(':')
-    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, and give iPXE a URL that leads to an IPv4 address'
+    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, and give iPXE a URL that leads to an ' +
+      'IPv4 address'
     : ''
 
 /** Whether a request comes from an address that is the node's own and fixed. */

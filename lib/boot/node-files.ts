@@ -215,7 +215,10 @@ export class NodeFiles {
     const wanted = /the map has no item '([^']*)'$/.exec(problem)?.[1] ?? ''
     const has = secretsInForce(model, model.get('node', node), true).some(({ name }) => name === wanted)
     if (!has || Object.hasOwn(texts, wanted)) return problem
-    return `${problem}: secret ${wanted} is no text in UTF-8; give the secret itself the path of the file, its owner and mode`
+    return (
+      `${problem}: secret ${wanted} is no text in UTF-8; give the secret itself the path of the file, ` +
+      'its owner and mode'
+    )
   }
 
   #data(name: string, file: FileDoc, masked: boolean): FileData {

@@ -35,7 +35,8 @@ export class PackBefore {
     const missing = image && this.#missing.get(image)
     if (missing === undefined) return undefined
     return (
-      `OS image ${image?.name}: controller ${this.options.model.cluster.controller.name} does not have ${missing}, and boots the pack before, ` +
+      `OS image ${image?.name}: controller ${this.options.model.cluster.controller.name} does not have ` +
+      `${missing}, and boots the pack before, ` +
       `${image?.imagefile}, until it does: start the controller that has it, or pack the image again`
     )
   }

@@ -41,11 +41,13 @@ export function bmcOf(model: Model, name: string): Bmc {
   const { username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
   if (!username)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`
+      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl ` +
+        `bmcsetup set ${bmcsetupname} username=NAME`
     )
   if (!password)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} password=-`
+      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl ` +
+        `bmcsetup set ${bmcsetupname} password=-`
     )
   return {
     node: name,

@@ -172,7 +172,8 @@ export class Control {
       if (state === 'off') return
       if (ticks() >= end)
         throw new Error(
-          `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] soft_limit): "off" switches it off`
+          `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] ` +
+            'soft_limit): "off" switches it off'
         )
       await sleep(SOFT_LOOK_MS, undefined, { signal })
     }

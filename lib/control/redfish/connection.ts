@@ -37,11 +37,14 @@ interface ConnectionOptions {
 /** Why there is no connection, by the code of the system, and what to do about it. */
 const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>> = {
   ECONNREFUSED: (port, setup) =>
-    `refuses connections on port ${port}: turn Redfish on in it, or set "protocol" of BMC set-up ${setup} to ipmi`,
+    `refuses connections on port ${port}: turn Redfish on in it, or set "protocol" of BMC set-up ` +
+    `${setup} to ipmi`,
   ENETUNREACH: () =>
-    `this controller has no route to its network: give the controller one, or correct the address of the node's interface BMC`,
+    `this controller has no route to its network: give the controller one, or correct the address of ` +
+    `the node's interface BMC`,
   EHOSTUNREACH: () =>
-    `nothing answers at this address: check power and cable of the BMC, and the address of the node's interface BMC`
+    `nothing answers at this address: check power and cable of the BMC, and the address of the node's ` +
+    `interface BMC`
 }
 
 /** What is wrong with a certificate, and what to do about it. */
@@ -188,7 +191,8 @@ export class Connection {
     if (fault !== undefined) {
       const [what, wayOut] = FAULTS[fault]
       return new Error(
-        `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ${setup} to false`
+        `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ` +
+          `${setup} to false`
       )
     }
     const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
@@ -283,7 +287,8 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
     await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
       throw new Error(
-        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, or try again in a minute`
+        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, or ` +
+          'try again in a minute'
       )
     })
     return session
