@@ -60,14 +60,14 @@ const secret = {
   }
 } as const
 
-/** The variables of an admin, as a node has them. */
+/** Variables that admins set, as a node has them. */
 export const nodeVariables = textMap(
   "the cluster's `variables`, those of the node's group, and its own: the last wins"
 )
 
 /**
- * The variables of the install script and of the kickstart template. None is ever undefined; '' means
- * that a value is not set. Text is what the admin stored, so every use has to be quoted.
+ * Variables of the install script and the kickstart template. None is ever undefined; '' means not set. Texts
+ * are what the admin stored, so every use must be quoted.
  */
 export const installVariables = {
   node: text('name of the node'),
@@ -129,9 +129,9 @@ export const installVariables = {
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const
 
-/** What the install script and the kickstart template see. */
+/** Input of the install script and the kickstart template. */
 export type InstallData = DataOf<typeof installVariables>
-/** One interface of the node, with what its network says of it. */
+/** One interface of the node with the settings of its network. */
 export type InstallInterface = DataOf<typeof installInterface.variables>
-/** BMC set-up of the node: the named bmcsetup object and the node's BMC interface. */
+/** BMC set-up of the node: its bmcsetup object and its BMC interface. */
 export type InstallBmc = DataOf<typeof installBmc.variables>
