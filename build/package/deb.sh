@@ -1,6 +1,6 @@
 #!/bin/sh
-# deb.sh ARCH OUT: makes OUT/svcd_<version>_<ARCH>.deb for amd64 or arm64, of a checkout that is built. The
-# same commit gives the same bytes.
+# deb.sh ARCH OUT: makes OUT/svcd_<version>_<ARCH>.deb for amd64 or arm64 from a built checkout. The same
+# commit gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
 arch=$1
@@ -15,7 +15,7 @@ root=$work/root
 sh build/package/stage.sh "$root" "$arch"
 
 documents=$root/usr/share/doc/svcd
-# Debian has the licence, in common-licenses.
+# Debian has the licence in common-licenses.
 rm "$documents/LICENSE"
 install -m 0644 build/package/debian/copyright "$documents"
 printf 'svcd (%s) unstable; urgency=medium\n\n  * CHANGELOG.md tells what has changed.\n\n -- %s  %s\n' "$version" \

@@ -1,6 +1,6 @@
 #!/bin/sh
-# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64, of a checkout that is built.
-# The same commit gives the same bytes.
+# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64 from a built checkout. The same
+# commit gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
 command -v rpmbuild >/dev/null || { echo 'rpmbuild is missing: install the package rpm (Debian) or rpm-build' >&2; exit 1; }
@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 sh build/package/stage.sh "$root" "$1"
 
-# Each file with its kind; of directories those that no other package has.
+# All files with their kinds, and those directories that no other package owns.
 echo '%defattr(-,root,root,-)' >"$work/files"
 (cd "$root" && find . -type f -o -type l -o -type d \( -path './etc/svcd*' -o -path './usr/lib/svcd*' -o -path './usr/lib/systemd/system/svcd-*' -o -path './usr/share/doc/svcd*' \)) |
   sed 's/^\.//' | LC_ALL=C sort | while read -r file; do
