@@ -59,7 +59,8 @@ done
 # Configurations of the tracker and the seeders, to be copied by hand, and the documents that describe them.
 examples=$code/examples
 install -d "$examples"
-cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
+cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf \
+  systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs/metrics"
 install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"

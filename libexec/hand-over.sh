@@ -19,7 +19,8 @@ refuse_foreign_links() (
     if [ -L "$path" ]; then
       owner=$(stat -c %u -- "$path")
       if [ "$owner" -ne 0 ]; then
-        echo "$path is a link that belongs to user $owner: remove it, or make it again as root; nothing is changed" >&2
+        echo "$path is a link that belongs to user $owner: remove it, or make it again as root;" \
+          'nothing is changed' >&2
         exit 1
       fi
       if ! [ -e "$path" ]; then
@@ -48,7 +49,8 @@ if [ "$user" = svcd ] && getent group svcd-images >/dev/null; then images_group=
 
 for directory in "$state" "$files" "$images"; do
   case $directory in
-    / | /bin | /boot | /dev | /etc | /home | /lib* | /proc | /root | /run | /sbin | /srv | /sys | /tmp | /usr | /var | /var/lib)
+    / | /bin | /boot | /dev | /etc | /home | /lib* | /proc | /root | /run | /sbin | /srv | /sys | /tmp | \
+      /usr | /var | /var/lib)
       echo "$directory is a directory of the system: nothing is changed" >&2
       exit 1
       ;;
@@ -68,7 +70,8 @@ chown -h root:"$images_group" "$images"
 chmod 1771 "$state"
 # Everything but the images, also at their former path. Files keep their group, which may be the seeder's.
 # With -execdir, a remaining process of the user cannot replace a directory with a link meanwhile.
-find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune -o -execdir chown -h "$user:$group" {} +
+find "$state" -xdev -mindepth 1 \( -path "$images" -o -path "$files" -o -path "$state/images" \) -prune \
+  -o -execdir chown -h "$user:$group" {} +
 find "$files" -xdev -path "$images" -prune -o -execdir chown -h "$user" {} +
 chmod 0710 "$images"
 echo "$state and $files belong to $user now; $images stays root's"

@@ -23,7 +23,8 @@ fail() {
 }
 
 if ! command -v pivot_root >/dev/null; then
-  fail 'this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)'
+  fail 'this machine has no pivot_root: apt install util-linux-extra' \
+    '(before version 2.42 it was in util-linux)'
 fi
 
 # The image's directory at /sys/image, without other mounts in it. Its device nodes and setuid bits have no
@@ -68,8 +69,9 @@ while read -r id _ _ _ point options _; do
   fi
 done </proc/self/mountinfo
 if [ -n "$users" ] && [ -z "$idmapped" ]; then
-  fail "the files of the image cannot be shown to its programs as those of other users (idmapped mount: ${reason:-no perl, and a mount \
-before 2.39}): install perl, and have [image] directory on ext4, XFS or Btrfs with Linux 5.15 or later; or set initramfs = no in [image]"
+  fail 'the files of the image cannot be shown to its programs as those of other users (idmapped mount:' \
+    "${reason:-no perl, and a mount before 2.39}): install perl, and have [image] directory on ext4, XFS or" \
+    'Btrfs with Linux 5.15 or later; or set initramfs = no in [image]'
 fi
 # Each read updates the access time, which shows what the initramfs is made of (lib/image/packer/traces.ts).
 mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
@@ -101,7 +103,9 @@ for path in /sys/image/* /sys/image/.[!.]* /sys/image/..?*; do
           if [ "$key" = mnt_id: ]; then break; fi
         done </proc/self/fdinfo/4
         exec 4<&-
-        if [ "$mount" != "$image" ]; then fail "/$name of the image was replaced: symbolic links are not followed"; fi
+        if [ "$mount" != "$image" ]; then
+          fail "/$name of the image was replaced: symbolic links are not followed"
+        fi
         mkdir -- "/sys/root/$name"
         mount --no-canonicalize --bind . "/sys/root/$name"
       fi
@@ -134,8 +138,8 @@ ln -s /proc/self/fd/2 dev/stderr
 mkdir dev/shm
 memory nosuid,nodev,noexec,mode=1777 shm /dev/shm
 # Files that reveal this machine's kernel and memory.
-for file in config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats sched_debug \
-  sysrq-trigger timer_list vmallocinfo; do
+for file in config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats \
+  sched_debug sysrq-trigger timer_list vmallocinfo; do
   if [ -e "proc/$file" ]; then
     mount --no-canonicalize --bind /sys/root/dev/null "/sys/root/proc/$file"
   fi

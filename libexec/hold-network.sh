@@ -9,8 +9,8 @@ if ! command -v slirp4netns >/dev/null; then
   exit 1
 fi
 # The descriptor gets a 1 when the network is up.
-slirp4netns --configure --mtu=65520 --disable-host-loopback --enable-sandbox --enable-seccomp --exit-fd=0 --ready-fd=4 "$1" tap0 \
-  4>&1 >/dev/null | {
+slirp4netns --configure --mtu=65520 --disable-host-loopback --enable-sandbox --enable-seccomp --exit-fd=0 \
+  --ready-fd=4 "$1" tap0 4>&1 >/dev/null | {
   [ "$(head -c 1)" = 1 ]
   echo ready
   cat >/dev/null

@@ -31,7 +31,8 @@ done
 shift
 # Older kernels and older versions of mount ignore the option silently.
 if [ "$(flagged)" -lt "$((wanted + count))" ]; then
-  echo 'symbolic links cannot be shut off here: that takes Linux 5.10 or later, and a mount(8) that knows nosymfollow' >&2
+  echo 'symbolic links cannot be shut off here: that takes Linux 5.10 or later,' \
+    'and a mount(8) that knows nosymfollow' >&2
   exit 1
 fi
 exec "$@"

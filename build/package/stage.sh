@@ -30,15 +30,17 @@ rm -rf "$clean" "$code/node_modules/.bin" "$code/node_modules/.package-lock.json
 # A daemon needs no types, source maps, documents, or builds for browsers and for require(). Licences stay,
 # some of which are in a README.
 modules=$code/node_modules
-find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' -o -name '*.yml' -o -name '*.yaml' \
-  -o -name 'eslint.*' -o -name '.*' \) -delete
+find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' \
+  -o -name '*.yml' -o -name '*.yaml' -o -name 'eslint.*' -o -name '.*' \) -delete
 find "$modules" -type d -name '.?*' -prune -exec rm -rf {} +
 find "$modules" -name package.json -printf '%h\n' | while read -r package; do
-  if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete; fi
+  if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then
+    find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete
+  fi
 done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
-rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" "$modules/net-snmp/ref" \
-  "$modules/smart-buffer/docs" "$modules/mime/bin" \
+rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" \
+  "$modules/net-snmp/ref" "$modules/smart-buffer/docs" "$modules/mime/bin" \
   "$modules/mime/dist/src/mime_cli.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete

@@ -9,7 +9,10 @@ LC_ALL=C.UTF-8 TZ=UTC
 export LC_ALL TZ
 
 field() {
-  sed -n 's/^  "'"$1"'": "\(.*\)",$/\1/p' package.json | grep . || { echo "package.json names no $1" >&2; return 1; }
+  sed -n 's/^  "'"$1"'": "\(.*\)",$/\1/p' package.json | grep . || {
+    echo "package.json names no $1" >&2
+    return 1
+  }
 }
 version=$(field version)
 # shellcheck disable=SC2034 # for those who read this

@@ -27,7 +27,8 @@ set_clock() {
   for clock_url in $SVC_URL $SVC_OTHERS; do
     # shellcheck disable=SC2046 # words: day, month, year, time
     set -- $(clock_ask "$clock_url/version" 2>&1 |
-      sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' | tail -n 1)
+      sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' |
+      tail -n 1)
     [ "$#" -ne 4 ] || break
   done
   set +f
@@ -111,7 +112,8 @@ fetch_curl() {
   # A .curlrc and brackets in a URL must not change the request. With other controllers, a stalled one is
   # given up sooner.
   if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
-    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
+    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" \
+    2> "$_RUN/error"); then
     _REASON=$(printable "$(cat "$_RUN/error")")
     return 1
   fi
@@ -154,7 +156,8 @@ within() {
 # busybox, "HTTP request sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed:
 # ..." of GNU wget.
 wget_error() {
-  wget_line=$(sed -n -e 's/^wget: //p' -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
+  wget_line=$(sed -n -e 's/^wget: //p' \
+    -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
     -e 's/^.* \(failed: .*\)$/\1/p' "$_RUN/error" | tail -n 1)
   if [ -z "$wget_line" ] && [ "$within_status" -gt 128 ]; then
     wget_line='the answer did not arrive within 60 s'

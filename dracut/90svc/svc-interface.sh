@@ -122,7 +122,8 @@ lease() {
     case $SVC_MAC in
       ??:??:??:??:??:??:??:??) lease_client=ff:00:00:00:00:00:02:00:00:02:c9:00:$SVC_MAC ;;
     esac
-    printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" > "$_RUN/dhclient.conf"
+    printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" \
+      > "$_RUN/dhclient.conf"
     dhclient -4 -1 -q -cf "$_RUN/dhclient.conf" -lf "$_RUN/dhclient.leases" -pf "$_RUN/dhclient.pid" \
       -sf "$lease_script" "$SVC_BOOTIF"
   elif program dhcpcd; then
@@ -181,7 +182,9 @@ root_needs_network() {
       *) continue ;;
     esac
     case $root_type in
-      nfs | nfs4 | cifs | smb3 | ceph | fuse.* | lustre | beegfs | gpfs | glusterfs | 9p | afs | orangefs) return 0 ;;
+      nfs | nfs4 | cifs | smb3 | ceph | fuse.* | lustre | beegfs | gpfs | glusterfs | 9p | afs | orangefs)
+        return 0
+        ;;
     esac
   done < /proc/mounts
   return 1
