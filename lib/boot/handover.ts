@@ -157,8 +157,8 @@ export class Handover {
     // Negative if the clock was set back: the age is then unknown.
     if (age >= 0 && age < hourMs) return
     throw forbidden(
-      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET ` +
-        `/config/node/${name}/_release`
+      `node ${name} has a machine. An admin has to release it first, which lasts one hour: ` +
+        `GET /config/node/${name}/_release`
     )
   }
 }

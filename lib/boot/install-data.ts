@@ -41,8 +41,8 @@ const installBmc = {
     netmask: text("netmask of the BMC, '' when `ipaddress` is ''"),
     gateway: text("gateway of the BMC, '' without one"),
     vlan: text(
-      "value of `vlan=` in the options of the interface BMC, not checked: a number, or off; '' keeps " +
-        'what the BMC has'
+      'value of `vlan=` in the options of the interface BMC, not checked: a number, or off; ' +
+        "'' keeps what the BMC has"
     ),
     ntp_server: text("the BMC network's NTP server, else the cluster's; '' when none")
   }
@@ -80,8 +80,8 @@ export const installVariables = {
   url: text('the URL of svcd that nodes use, as configured'),
   urls: texts('that URL, and after it those of other controllers, which are tried when it does not answer'),
   library: text(
-    "lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; '' when that " +
-      'needs what only a node has'
+    'lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; ' +
+      "'' when that needs what only a node has"
   ),
   api_protocol: text('protocol of `url`: http or https'),
   api_address: text('host of `url`; an IPv6 address is without brackets'),

@@ -125,8 +125,8 @@ export class Install {
   #render(what: 'install' | 'kickstart', data: InstallData): string {
     if (what === 'kickstart' && data.rescue)
       throw notFound(
-        `node ${data.node} boots for a rescue, and the installer would write to its disk: svcctl node ` +
-          `rescue ${data.node} --end`
+        `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
+          `svcctl node rescue ${data.node} --end`
       )
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
@@ -248,8 +248,8 @@ export class Install {
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
 const overIpv6 = ({ source }: Visit) =>
   source.address.includes(':')
-    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, and give iPXE a URL that leads to an ' +
-      'IPv4 address'
+    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, ' +
+      'and give iPXE a URL that leads to an IPv4 address'
     : ''
 
 /** Whether a request comes from a fixed address of the node. */

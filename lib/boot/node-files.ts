@@ -225,8 +225,8 @@ export class NodeFiles {
     const has = secretsInForce(model, model.get('node', node), true).some(({ name }) => name === wanted)
     if (!has || Object.hasOwn(texts, wanted)) return problem
     return (
-      `${problem}: secret ${wanted} is no text in UTF-8; give the secret itself the path of the file, ` +
-      'its owner and mode'
+      `${problem}: secret ${wanted} is no text in UTF-8; ` +
+      'give the secret itself the path of the file, its owner and mode'
     )
   }
 

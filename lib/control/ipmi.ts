@@ -108,8 +108,8 @@ const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
   [
     /Insufficient privilege level/i,
     ({ setup, privilege }) =>
-      `the privilege ${privilege} is too low for this: set "privilege" of BMC set-up ${setup} to ` +
-      'administrator'
+      `the privilege ${privilege} is too low for this: ` +
+      `set "privilege" of BMC set-up ${setup} to administrator`
   ],
   [/Node busy|BMC busy/i, () => 'is busy: try again in a minute'],
   [/not supported in present state/i, () => 'cannot do it in the state that the machine is in'],
@@ -123,8 +123,8 @@ const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
   [
     /Could not open socket/,
     () =>
-      `this controller has no route to its network: give the controller one, or correct the address of ` +
-      `the node's interface BMC`
+      'this controller has no route to its network: give the controller one, ' +
+      "or correct the address of the node's interface BMC"
   ],
   [/Get (?:Channel )?Auth(?:entication)? Capabilities/, () => 'no answer'],
   [

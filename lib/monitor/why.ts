@@ -51,8 +51,8 @@ export const whys: readonly Why[] = [
   {
     id: 'bmc-only',
     saw:
-      "a machine asked for a boot script with the MAC of the node's BMC, and the node itself did not ask " +
-      'after that',
+      "a machine asked for a boot script with the MAC of the node's BMC, " +
+      'and the node itself did not ask after that',
     remedy:
       'the BMC must not boot from the network; look whether the MACs of the node and of its BMC are mixed up',
     verdict: facts => {
@@ -66,11 +66,11 @@ export const whys: readonly Why[] = [
   {
     id: 'refused-address',
     saw:
-      "the install script was asked for from an address that is not the node's, and refused, and the " +
-      'node itself did not get it',
+      "the install script was asked for from an address that is not the node's, and refused, " +
+      'and the node itself did not get it',
     remedy:
-      'give the node that address, or let it boot with its own; for nodes without a fixed address set ' +
-      '[boot] dynamic_nodes = yes',
+      'give the node that address, or let it boot with its own; ' +
+      'for nodes without a fixed address set [boot] dynamic_nodes = yes',
     verdict: facts => {
       const { node } = facts
       const refused = refusal(facts)
@@ -84,8 +84,8 @@ export const whys: readonly Why[] = [
   {
     id: 'other-network',
     saw:
-      "the boot script was asked for from an address outside the node's network, after all that was seen " +
-      'of the node itself',
+      "the boot script was asked for from an address outside the node's network, " +
+      'after all that was seen of the node itself',
     remedy: 'look which DHCP server answers on its wire, and whether the node stands in the right network',
     verdict: facts => {
       const asked = newest(facts.elsewhere, 'script', 'no-script', 'disk')
@@ -98,8 +98,8 @@ export const whys: readonly Why[] = [
   {
     id: 'wrong-mac',
     saw:
-      'nothing was seen of the node, or its boot stopped short, and after that a machine with an unknown ' +
-      'MAC asked: it may be the node',
+      'nothing was seen of the node, or its boot stopped short, ' +
+      'and after that a machine with an unknown MAC asked: it may be the node',
     remedy: 'compare the MACs; if that machine is the node, set its MAC (svcctl node set NODE macaddr=MAC)',
     verdict: facts => {
       const machine = impostor(facts)
@@ -136,8 +136,8 @@ export const whys: readonly Why[] = [
     id: 'never-asked',
     saw: 'nothing was seen of the node since svcd keeps its boots',
     remedy:
-      'look whether it has power, whether it boots from the network first, and whether its wire leads ' +
-      'to the DHCP server',
+      'look whether it has power, whether it boots from the network first, ' +
+      'and whether its wire leads to the DHCP server',
     verdict: ({ node, boot, macs }) =>
       boot
         ? undefined
@@ -159,8 +159,8 @@ export const whys: readonly Why[] = [
   {
     id: 'no-kernel',
     saw:
-      'the machine got a boot script that says that its image is packed, and has no kernel or no ' +
-      'initramfs',
+      'the machine got a boot script that says that its image is packed, ' +
+      'and has no kernel or no initramfs',
     remedy:
       "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if " +
       'the node has a tag, give what is packed the tag; the node asks again by itself',
@@ -171,16 +171,16 @@ export const whys: readonly Why[] = [
     id: 'tag-without-files',
     saw: 'the machine got a boot script that says that the tag of its image lacks a file',
     remedy:
-      'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); the node asks ' +
-      'again by itself',
+      'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); ' +
+      'the node asks again by itself',
     whenRight: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
   },
   {
     id: 'no-boot-file',
     saw:
-      'the machine got a boot script that says why it cannot boot, or a kernel or initramfs that is not ' +
-      'there',
+      'the machine got a boot script that says why it cannot boot, ' +
+      'or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
     whenRight: nothingMore,
     verdict: facts => {
@@ -189,8 +189,8 @@ export const whys: readonly Why[] = [
       if (told !== undefined) return told
       const missing = beforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
-        ? `${node} asked for the file ${missing.about} at ${at(missing.last)}${times(missing.count)}, ` +
-            'and it could not be sent'
+        ? `${node} asked for the file ${missing.about} at ` +
+            `${at(missing.last)}${times(missing.count)}, and it could not be sent`
         : undefined
     }
   },
@@ -211,16 +211,16 @@ export const whys: readonly Why[] = [
     id: 'from-disk',
     saw: 'the machine was told to boot from its disk, and its system did not report',
     remedy:
-      'watch the console; a node that is to be installed needs netboot=yes (svcctl node set NODE ' +
-      'netboot=yes)',
+      'watch the console; a node that is to be installed needs ' +
+      'netboot=yes (svcctl node set NODE netboot=yes)',
     verdict: facts => {
       const { node, boot, now } = facts
       const disk = newest(boot?.steps, 'disk')
       return disk &&
         disk.last >= timeOf(newest(boot?.steps, 'script', 'running', 'report')) &&
         now - disk.last > stepMs
-        ? `${node} was told to boot from its disk at ${at(disk.last)}${times(disk.count)}, and its ` +
-            'system has not reported since'
+        ? `${node} was told to boot from its disk at ${at(disk.last)}${times(disk.count)}, ` +
+            'and its system has not reported since'
         : undefined
     }
   },
@@ -243,15 +243,15 @@ export const whys: readonly Why[] = [
     id: 'no-interface',
     saw: 'kernel and initramfs were sent, and nothing came after them',
     remedy:
-      'watch the console; the initramfs may lack the driver of the network card, or the memory may be ' +
-      'too small',
+      'watch the console; the initramfs may lack the driver of the network card, ' +
+      'or the memory may be too small',
     verdict: facts => {
       const { node, macs, now } = facts
       const sent = beforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
         ? `the kernel of ${node} was sent at ${at(sent.last)}${times(sent.count)} and nothing came after ` +
-            `it: the initramfs found no interface with MAC ${macs.join(' or ')}, or the kernel did not ` +
-            'start'
+            `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
+            'or the kernel did not start'
         : undefined
     }
   },
@@ -275,8 +275,8 @@ export const whys: readonly Why[] = [
     id: 'tracker-dead',
     saw: 'the torrent brought nothing: the installation failed for it, or fell back to http',
     remedy:
-      'look at /monitor/service/tracker and /monitor/service/seeder, and whether nodes reach [torrent] ' +
-      'tracker',
+      'look at /monitor/service/tracker and /monitor/service/seeder, ' +
+      'and whether nodes reach [torrent] tracker',
     verdict: facts => {
       const { node, boot, now, tracker } = facts
       const because = tracker === '' ? '' : ` (the tracker: ${tracker})`
@@ -335,8 +335,8 @@ export const whys: readonly Why[] = [
       return install &&
         timeOf(newest(boot?.steps, 'report', 'running')) < install.last &&
         now - install.last > stepMs
-        ? `${node} got its install script at ${at(install.last)}${times(install.count)} and reported ` +
-            'nothing after it'
+        ? `${node} got its install script at ${at(install.last)}${times(install.count)} ` +
+            'and reported nothing after it'
         : undefined
     }
   },
@@ -405,8 +405,8 @@ export const whys: readonly Why[] = [
     remedy: 'watch the console; look at the network and at /monitor/status',
     verdict: facts =>
       facts.now - lastSeen(facts) > stepMs
-        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, and nothing was seen of it since, ` +
-          'which is long'
+        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, ` +
+          'and nothing was seen of it since, which is long'
         : undefined
   },
   {
@@ -444,8 +444,8 @@ export function why(facts: Facts): Said {
   if (!own) return seen
   const { rule, verdict, see } = said(own)
   const other =
-    `a machine that showed no token asked in the name of ${facts.node}, from an address that is not its ` +
-    'own'
+    `a machine that showed no token asked in the name of ${facts.node}, ` +
+    'from an address that is not its own'
   return { rule, verdict: `${verdict}. After that ${other}: ${seen.verdict}`, see }
 }
 

@@ -44,8 +44,7 @@ export class WriterReach {
       if (before) this.o.log.info(`${this.#nameOf(url)}, which writes, can be asked again`)
       return
     }
-    const text =
-      `${this.#nameOf(url)}, which writes, cannot be asked ` + `(${failure}): ${this.#wayOut(url, failure)}`
+    const text = `${this.#nameOf(url)}, which writes, cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
     this.#last = { url, text, atMs: this.o.ticks() }
     if (before?.text !== text) this.o.log.warn(text)
   }
@@ -76,8 +75,8 @@ export class WriterReach {
     const there = this.#namesAt(url).length
     if (isOwn ? there > 0 : there > 1)
       return (
-        `the URL is that of ${isOwn ? 'this' : 'another'} controller too; give each controller a URL of ` +
-        'its own, [store] url'
+        `the URL is that of ${isOwn ? 'this' : 'another'} controller too; ` +
+        'give each controller a URL of its own, [store] url'
       )
     // The lease outlives a killed svcd for [store] ttl.
     if (isOwn)

@@ -36,14 +36,14 @@ interface ConnectionOptions {
 /** Connection failures by system error code, with remedies. */
 const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>> = {
   ECONNREFUSED: (port, setup) =>
-    `refuses connections on port ${port}: turn Redfish on in it, or set "protocol" of BMC set-up ` +
-    `${setup} to ipmi`,
+    `refuses connections on port ${port}: turn Redfish on in it, ` +
+    `or set "protocol" of BMC set-up ${setup} to ipmi`,
   ENETUNREACH: () =>
-    `this controller has no route to its network: give the controller one, or correct the address of ` +
-    `the node's interface BMC`,
+    'this controller has no route to its network: give the controller one, ' +
+    "or correct the address of the node's interface BMC",
   EHOSTUNREACH: () =>
-    `nothing answers at this address: check power and cable of the BMC, and the address of the node's ` +
-    `interface BMC`
+    'nothing answers at this address: check power and cable of the BMC, ' +
+    "and the address of the node's interface BMC"
 }
 
 /** Certificate faults, with remedies. */
@@ -193,8 +193,8 @@ export class Connection {
     if (fault !== undefined) {
       const [what, wayOut] = FAULTS[fault]
       return new Error(
-        `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ` +
-          `${setup} to false`
+        `its certificate ${what} (${code}): ${wayOut}, ` +
+          `or set "verify_certificate" of BMC set-up ${setup} to false`
       )
     }
     const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
@@ -289,8 +289,8 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
     await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
       throw new Error(
-        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, or ` +
-          'try again in a minute'
+        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, ` +
+          'or try again in a minute'
       )
     })
     return session
