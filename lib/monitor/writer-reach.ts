@@ -44,7 +44,8 @@ export class WriterReach {
       if (before) this.o.log.info(`${this.#nameOf(url)}, which writes, can be asked again`)
       return
     }
-    const text = `${this.#nameOf(url)}, which writes, cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
+    const text =
+      `${this.#nameOf(url)}, which writes, ` + `cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
     this.#last = { url, text, atMs: this.o.ticks() }
     if (before?.text !== text) this.o.log.warn(text)
   }
