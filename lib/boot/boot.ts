@@ -249,10 +249,7 @@ export class Boot {
     await status.drop(former)
   }
 
-  /**
-   * Turns a refusal into an iPXE script (rules 4.35), since iPXE shows only the number of a 4xx. Returns
-   * undefined for other clients, which get the status.
-   */
+  /** Turns a refusal into an iPXE script (rules 4.35): iPXE shows no reason. Undefined for others. */
   told({ status, message }: ServiceError, { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>) {
     if (![400, 403, 404].includes(status) || !/^\/boot\/(?:search|manual)(?:\/|$)/.test(url)) return undefined
     if (!headers['user-agent']?.startsWith('iPXE/')) return undefined
@@ -377,10 +374,7 @@ export class Boot {
       grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
 
-  /**
-   * Returns why the node cannot boot from the network, or which file another controller must send. Empty if
-   * all is well, or if it boots from its disk.
-   */
+  /** Returns why the node cannot boot, or what another controller must send; empty if all is well. */
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
     const { hasFile, mayBeElsewhere } = this.o
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined

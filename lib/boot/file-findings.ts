@@ -5,10 +5,7 @@ import { NodeFiles } from './node-files.js'
 /** Nodes tried for a failing file: each try of a template that never ends takes seconds. */
 const mostTries = 3
 
-/**
- * Finds files that cannot be rendered, for `svcd check` (rules 7.7). Each is tried for every node that has
- * it, with the node's values and secrets.
- */
+/** Finds files that cannot be rendered, trying each for every node that has it (rules 7.7). */
 export async function fileFindings(
   model: Model,
   url: string

@@ -11,10 +11,7 @@ export interface RenderOrder {
   readonly cluster?: ClusterText | undefined
 }
 
-/**
- * The text, or an error such as `motd:3:9: the map has no item 'x'`. `isShared`: it depends only on the
- * cluster, and on the name and path of the file.
- */
+/** A text, or an error: `motd:3:9: …`. `isShared`: it depends only on the cluster, and on name and path. */
 export type RenderAnswer =
   | { readonly text: string; readonly isShared?: boolean }
   | { readonly problem: string }

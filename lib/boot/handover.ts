@@ -50,10 +50,7 @@ export class Handover {
 
   constructor(private readonly o: HandoverOptions) {}
 
-  /**
-   * Gives a machine to a node, inside a transaction. Throws 403 if this node, or the one that would lose the
-   * machine, has to be released first.
-   */
+  /** Assigns a machine within a transaction. Throws 403 if a node involved has to be released first. */
   give(tx: Tx, node: NodeDoc, mac: string, from: string): Given {
     const owner = this.o.model.machineWith(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
@@ -70,10 +67,7 @@ export class Handover {
     return { former: this.o.model.moveMac(tx, node, mac), told }
   }
 
-  /**
-   * Logs what `give` did, after the commit. Rate limited, as machines can take a node from each other
-   * forever.
-   */
+  /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
   tell({ told }: Given): void {
     for (const doc of told) {
       const pace = within(this.#paces.get(doc.name), this.o.ticks())
@@ -83,10 +77,7 @@ export class Handover {
     }
   }
 
-  /**
-   * Throws 403 if a machine without a MAC in its request asks for a node that has a machine: such a takeover
-   * could not be recorded.
-   */
+  /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */
   checkUnnamed(node: NodeDoc): void {
     if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
     throw forbidden(
@@ -94,10 +85,7 @@ export class Handover {
     )
   }
 
-  /**
-   * Lets one machine take over the node within an hour; returns the end of that hour (ISO 8601, UTC). Throws
-   * 404.
-   */
+  /** Lets one machine take over the node within an hour; returns the end (ISO 8601, UTC). Throws 404. */
   async release(name: string, actor: Actor): Promise<string> {
     const { model, now } = this.o
     const released = now()

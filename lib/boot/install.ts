@@ -60,10 +60,7 @@ export class Install {
     this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
   }
 
-  /**
-   * Returns the install script; 401 unless the node itself asks (rules 4.6). A promise only for a node
-   * without a fixed address.
-   */
+  /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
   script(name: string, visit: Visit): string | Promise<string> {
     const node = this.o.model.get('node', name)
     if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
@@ -131,10 +128,7 @@ export class Install {
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
 
-  /**
-   * Whether a request comes from a fixed or the current dynamic address of the node. Its BMC is another
-   * machine (rules 4.6).
-   */
+  /** Whether a request comes from an address of the node; not from its BMC (rules 4.6). */
   async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
     return hasAddress(node, visit) || this.#isGranted(node, visit)
   }
@@ -256,10 +250,7 @@ const overIpv6 = ({ source }: Visit) =>
 const hasAddress = (node: NodeDoc, { source: { address } }: Visit): boolean =>
   node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry)) === true
 
-/**
- * Returns the secrets of the group and of the node; the node's own replace those of the same name (rules
- * 5.5).
- */
+/** Returns the secrets of group and node; the node's replace those of the same name (rules 5.5). */
 export function secretsInForce({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {
   const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
   const own = secretsOf(view, box, 'node', node.name, masked)

@@ -24,10 +24,7 @@ export interface LibraryOptions {
   readonly now?: () => number
 }
 
-/**
- * The part of the install script that all nodes share, named by its sha256 so that machines and caches can
- * share it (rules 4.27).
- */
+/** The part of install scripts that all nodes share, cached by its sha256 (rules 4.27). */
 export class Library {
   readonly #now: () => number
   /** Newest last. */

@@ -199,10 +199,7 @@ export class NodeFiles {
     this.#shared.set(file, { version, text })
   }
 
-  /**
-   * Returns the node's secrets that are text; if `masked`, each is `********`, even if it cannot be
-   * decrypted.
-   */
+  /** Returns the secrets that are text; masked as `********`, even if they cannot be decrypted. */
   #secrets(node: NodeDoc, masked: boolean): Record<string, string> {
     const texts = (secrets: readonly Secret[]) =>
       secrets.flatMap(({ name, content }) => {

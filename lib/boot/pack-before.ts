@@ -51,10 +51,7 @@ export class PackBefore {
     return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
   }
 
-  /**
-   * Returns the image with the previous pack; undefined if the current one is available, or the previous one
-   * is incomplete.
-   */
+  /** Returns the image with its previous pack; undefined if not needed, or if that is incomplete. */
   #before(image: OsimageDoc): OsimageDoc | undefined {
     const { model, hasFile, mayBeElsewhere } = this.options
     const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(

@@ -14,19 +14,13 @@ export function render(templates: Templates, name: string, data: object): string
 
 const KEPT_MS = 1000
 
-/**
- * Caches a rendered text while its inputs are the same, and for at most a second, as an included template may
- * have changed (rules 4.11).
- */
+/** Caches a text while its inputs are the same, for a second at most: includes may change (rules 4.11). */
 export class KeptText {
   #from: readonly unknown[] = []
   #text = ''
   #untilMs = 0
 
-  /**
-   * Returns the text that `make` renders from these values, which are compared by identity. Throws as `make`
-   * does.
-   */
+  /** Returns the text made from these values, compared by identity. Throws as `make` does. */
   text(from: readonly unknown[], make: () => string): string {
     const now = performance.now()
     const same = from.length === this.#from.length && from.every((value, i) => value === this.#from[i])

@@ -31,10 +31,7 @@ interface Changing {
   readonly ended: Promise<unknown>
 }
 
-/**
- * Waiting requests for single nodes, of all users and of one user. A power change after a longer wait would
- * surprise people.
- */
+/** Waiting requests for single nodes: a much delayed power change would surprise people. */
 const MOST_WAITING = { all: 200, reading: 20, changing: 100 } as const
 
 /** Interval of checks whether a machine has switched itself off. */
@@ -97,10 +94,7 @@ export class Control {
     }
   }
 
-  /**
-   * Sends a command to many BMCs in a job, whose results are NodeResults by node name. Throws 503 as
-   * Jobs.submit.
-   */
+  /** Sends a command to many BMCs in a job with NodeResults by node name. Throws 503 as Jobs.submit. */
   async submit(nodes: readonly string[], command: Command, actor: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,

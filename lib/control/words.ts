@@ -1,9 +1,6 @@
 import { escapeControls } from '../log.js'
 
-/**
- * Makes one line of a BMC safe for logs and terminals: no control or formatting characters, at most `longest`
- * long.
- */
+/** Removes control and formatting characters, and cuts to `longest`: for logs and terminals. */
 export function cleanLine(text: string, longest = 300): string {
   const line = escapeControls(
     text
@@ -22,10 +19,7 @@ export const cleanText = (text: string) =>
     .filter(line => line !== '')
     .join('\n')
 
-/**
- * Shortens a text to `longest` characters: keeps the last of several lines, or the beginning of a single
- * line.
- */
+/** Shortens a text to `longest` characters: keeps the last lines, or the beginning of a single one. */
 export function fitted(text: string, longest: number): string {
   if (text.length <= longest) return text
   const lines = text.split('\n')

@@ -96,10 +96,7 @@ export class Audit {
     return { ok: reason === '', reason }
   }
 
-  /**
-   * Returns the last lines of users or machines, newest first, 200 at most (rules 6.11). Throws 503 when they
-   * cannot be read.
-   */
+  /** Returns the last 200 lines, newest first (rules 6.11). Throws 503 when they cannot be read. */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
     return { lines: await (by === 'users' ? this.#users : this.#machines).last(mostRead) }
   }
@@ -131,10 +128,7 @@ export class Audit {
     return inSlices(lines()).then(made => trail.add(made))
   }
 
-  /**
-   * Logs an action of a user on the BMCs of nodes, before they are asked: no object changes, so no other line
-   * would exist.
-   */
+  /** Logs an action on BMCs before they are asked: no changed object would give it a line. */
   async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
     const [name] = nodes
     const which =
@@ -312,7 +306,7 @@ class Trail {
   }
 }
 
-/** Adds the last lines of a file to `lines`, newest first, up to `most`; damaged lines are skipped. */
+/** Adds the last lines of a file, newest first, up to `most`; damaged lines are skipped. */
 async function addLast(file: string, lines: object[], most: number): Promise<void> {
   let shownBytes = 0
   for await (const line of lastLines(file)) {
@@ -325,10 +319,7 @@ async function addLast(file: string, lines: object[], most: number): Promise<voi
   }
 }
 
-/**
- * Parses a line; with `all` false only its head, plus the number of bytes. Returns undefined for a damaged
- * line.
- */
+/** Parses a line, or with `all` false only its head; undefined for a damaged one. */
 function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
   // Quotes within a value are escaped, so this matches keys only.
   const [head] = all ? [] : (/^\{[^\n]*?,"action":"\w+"(?:,"type":"\w+")?/.exec(text) ?? [])
@@ -394,10 +385,7 @@ interface Together {
   after: Record<string, unknown>
 }
 
-/**
- * Groups changes by type and action, with the names folded into a node set; a table is also grouped by the
- * changed values (rules 11.4).
- */
+/** Groups changes by type and action, those of a table also by the values (rules 11.4). */
 function* together(changes: readonly Change[], kind: 'set' | 'table'): Generator<void, object[]> {
   const found = new Map<string, Together>()
   for (const change of changes) {

@@ -28,10 +28,7 @@ export const notRendered = 'its boot script cannot be rendered'
 export const ofTag = 'tag '
 export const packedWithout = 'is packed, and '
 
-/**
- * Whether a state means that a rescue system is ready in memory. It says nothing about the node's disk (rules
- * 6.15).
- */
+/** Whether a rescue system is ready in memory; this says nothing about the node's disk (rules 6.15). */
 export const isRescue = (state: string): boolean => /^installer\.completed: rescue\b/.test(state)
 
 export type StepName = keyof typeof stepMeanings

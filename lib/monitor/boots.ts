@@ -78,10 +78,7 @@ const mostBoots = 10
 const mostElsewhere = 16
 /** A machine that asks for its script again after this pause has been restarted. */
 const pauseMs = 120_000
-/**
- * Nodes written at once, and the interval. They bound the load on the disk, the event loop and the shared
- * store.
- */
+/** Nodes written at once, and intervals: they bound the load on disk, event loop and shared store. */
 const writtenAtOnce = 200
 const ownMs = 1000
 const sharedMs = 2000
@@ -284,10 +281,7 @@ export class Boots {
     return { ok: problem === '', reason: problem }
   }
 
-  /**
-   * Writes pending changes. In a shared store the number is bounded, as another controller waits for the
-   * lease.
-   */
+  /** Writes pending changes; few to a shared store, as another controller waits for the lease. */
   async close(): Promise<void> {
     await this.#writing.close()
     await this.#write(this.#records.isShared ? mostAtEnd : Number.POSITIVE_INFINITY).catch(() => undefined)
@@ -423,10 +417,7 @@ function addElsewhere(steps: Step[], step: Step): void {
   steps.splice(steps.indexOf(oldest), 1)
 }
 
-/**
- * Moves a finished boot to the past. Unproven boots are dropped first, so that a stranger cannot push out
- * proven ones.
- */
+/** Archives a finished boot. Unproven boots are dropped first, so that strangers push out no others. */
 function archive({ past }: Kept, boot: Boot): void {
   past.push({ proven: boot.proven, text: encode(boot) })
   if (past.length < mostBoots) return

@@ -92,10 +92,7 @@ export class Events {
     return this.#id(this.#last)
   }
 
-  /**
-   * Returns a reader that has seen all events up to `lastId`, or, if undefined, all events so far. Admins see
-   * more.
-   */
+  /** Returns a reader after the event `lastId`, else from now on. Admins see more. */
   reader(lastId: string | undefined, role: string): EventReader {
     const [run, number] = lastId?.split('-') ?? []
     const seq = run === this.#run && /^\d{1,15}$/.test(number ?? '') ? Number(number) : -1

@@ -219,10 +219,7 @@ export class NodeStatus {
     void this.#owe(events)
   }
 
-  /**
-   * Repairs names after a crash between the change of a node and the change of its states: these follow the
-   * node to its new name, or are deleted.
-   */
+  /** Repairs names after a crash between the change of a node and the change of its states. */
   async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
       const now = nameNow(view, node)
@@ -237,10 +234,7 @@ export class NodeStatus {
     await this.#records.close()
   }
 
-  /**
-   * Queues and writes events that follow from a committed change. They cannot be refused, so they stay
-   * pending until they are written.
-   */
+  /** Writes events of a committed change. They cannot be refused, so they stay pending until written. */
   async #owe(events: readonly Event[]): Promise<void> {
     // The leader writes them too.
     if (events.length === 0 || this.#records.isFollowing) return
@@ -248,10 +242,7 @@ export class NodeStatus {
     await this.#paying.run().catch(() => undefined)
   }
 
-  /**
-   * Writes pending events in order. After a failure it writes at least a probe, so that `health` recovers
-   * without a report.
-   */
+  /** Writes pending events in order; after a failure at least a probe, so that `health` recovers. */
   async #pay(): Promise<void> {
     if (this.#records.isFollowing) return this.#forgive()
     for (let owed = this.#owed.slice(0, atOnce); owed.length > 0; owed = this.#owed.slice(0, atOnce)) {

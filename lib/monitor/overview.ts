@@ -116,10 +116,7 @@ export class Overview {
     return this.#shared.get()
   }
 
-  /**
-   * Applies committed changes. Events report nodes; after any other change pages reload, and need a fresh
-   * overview.
-   */
+  /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => type !== 'node')) this.#shared.forget()
   }

@@ -9,10 +9,7 @@ export interface Pace {
   readonly sinceMs: number
 }
 
-/**
- * Takes a token from a bucket of 60 that gets one every 5 s; returns undefined if it is empty. `nowMs` is of
- * a monotonic clock.
- */
+/** Takes one of 60 tokens, refilled every 5 s; undefined if empty. `nowMs`: of a monotonic clock. */
 export function within(
   { left, sinceMs }: Pace = { left: AT_ONCE, sinceMs: 0 },
   nowMs = performance.now()
@@ -22,10 +19,7 @@ export function within(
   return now === 0 ? undefined : { left: now - 1, sinceMs: sinceMs + more * EVERY_MS }
 }
 
-/**
- * Takes a token for a node, as `within` does: a stolen node token must not fill the shared store. Throws 503
- * with Retry-After if the bucket is empty.
- */
+/** As `within`, but throws 503 with Retry-After: a stolen node token must not fill a shared store. */
 export function paced(node: string, pace?: Pace, nowMs = performance.now()): Pace {
   const then = within(pace, nowMs)
   if (then) return then

@@ -43,10 +43,7 @@ export interface Why {
 
 const nothingMore = 'nothing more is to be done: the node asks again by itself, or start it anew'
 
-/**
- * Rules on why a node did not boot, of which the first that applies counts (rules 6.7).
- * docs/troubleshooting.md has a section for each.
- */
+/** The first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each. */
 export const whys: readonly Why[] = [
   {
     id: 'bmc-only',
@@ -468,10 +465,7 @@ function said(facts: Facts): Said {
 /** Names the section for readers: packages install the page, and a checkout has it. */
 const place = (id: string) => `"${id}" in docs/troubleshooting.md (a package has it in /usr/share/doc/svcd)`
 
-/**
- * Returns the facts without what another machine may have caused; undefined if `seen` is about the node
- * itself.
- */
+/** Returns the facts of the authenticated boot; undefined if `seen` is about the node itself. */
 function ownFacts(facts: Facts, seen: Said): Facts | undefined {
   const { boot, told, address, leased } = facts
   const own = { ...facts, boot: told, elsewhere: [], strangers: [] }

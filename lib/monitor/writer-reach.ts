@@ -25,10 +25,7 @@ interface Failure {
   readonly atMs: number
 }
 
-/**
- * Reports whether a follower reaches the leader. Clients learn nothing about the leader; the log and health
- * name it, and the way out (rules 11.16).
- */
+/** Reports a leader that this follower cannot reach, in the log and health, not to clients (rules 11.16). */
 export class WriterReach {
   #last: Failure | undefined
 
@@ -106,10 +103,7 @@ interface SameIniOptions {
   readonly log: Log
 }
 
-/**
- * Checks that required settings and clocks agree on all controllers; the log and health name each difference
- * (rules 11.15).
- */
+/** Checks that settings and clocks agree on all controllers, and logs differences (rules 11.15). */
 export class SameIni {
   /** Differences at the last check. */
   #told: ReadonlySet<string> = new Set()
@@ -147,10 +141,7 @@ export class SameIni {
     await this.#looking.close()
   }
 
-  /**
-   * Returns one entry for each controller and setting that differs; its `id` includes the other digest or the
-   * severity.
-   */
+  /** Returns the differences; `id` changes with the other digest, or if a clock warning becomes a failure. */
   #differences(): { readonly id: string; readonly text: string; readonly isWarning?: boolean }[] {
     return this.options.others().flatMap(({ name, digests = {}, aheadMs = 0 }) => {
       const differ = Object.entries(this.options.own).flatMap(([words, digest]) => {

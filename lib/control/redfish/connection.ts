@@ -80,10 +80,7 @@ export class Connection {
     this.#agent = new Agent({ keepAlive: true, maxSockets: 1 })
   }
 
-  /**
-   * Returns a resource. Throws RefusedError, and an Error for an answer that is not a JSON object or exceeds
-   * a bound.
-   */
+  /** Returns a resource. Throws RefusedError, and Error if it is no JSON object or exceeds a bound. */
   async get(path: string, signal: AbortSignal): Promise<JsonObject> {
     const { status, headers, body } = await this.send('GET', path, signal)
     if (status !== 200) throw new RefusedError(status, `GET ${path}`, wordsOf(body))

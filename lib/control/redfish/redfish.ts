@@ -65,10 +65,7 @@ function physical(systems: readonly Resource[]): readonly Resource[] {
 /** Time reserved for the logout: a BMC has few sessions, and none may leak. */
 const LOGOUT_MS = 2000
 
-/**
- * Sends a command by Redfish. Returns the power state (`on`, `off`), the log, or ''. Always ends the session.
- * Throws an Error with the reason.
- */
+/** Sends a command by Redfish, and ends the session. Returns as `ipmi`. Throws Error with the reason. */
 export async function redfish(
   bmc: Bmc,
   command: Command,
