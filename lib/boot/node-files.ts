@@ -49,7 +49,8 @@ const unknownId = 2_097_151
 export interface NodeFilesOptions {
   readonly model: Model
   /**
-   * ID of accounts other than root in a tar. Nobody has it, so svc-files notices a name that the node lacks.
+   * ID of accounts other than root in a tar. No account has it, so svc-files notices a name unknown to the
+   * node.
    */
   readonly url: string
 }

@@ -38,7 +38,7 @@ const retryMs = { first: 1000, longest: 2000 }
 /** Lines kept in memory while writes fail. */
 const mostWaiting = 10_000
 
-/** A change with more steps than this gets one line for each type, as a change of a node set does. */
+/** A change of more objects gets one line for each type, as that of a node set. */
 const mostAlone = 1000
 
 /** Objects that an import names. */

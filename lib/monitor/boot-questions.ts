@@ -130,8 +130,8 @@ const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !=
 
 /**
  * Returns the unknown machine that may be this node. MACs within a rack are similar, so similar MACs count
- * only for a node that was never seen with its own. A node that is up, or that reported a failure, has no
- * impostor.
+ * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
+ * searched for.
  */
 export function impostor(facts: Facts): Facts['strangers'][number] | undefined {
   const { macs, strangers, boot, address, now } = facts
