@@ -172,8 +172,8 @@ export class NodeStatus {
   }
 
   /**
-   * Returns whether to log the reason: it is new, and the node had fewer than ten within a minute. It is
-   * stored in the background, as a boot script does not wait for it.
+   * Sets the reason, and returns whether to log it: it is new, and the node had at most ten new ones within a
+   * minute. Stored in the background, as a boot script does not wait for it.
    */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
