@@ -1,6 +1,6 @@
-// Puts the client into one file, dist/svcctl.js: a shell's completion starts it at each Tab, and a hundred
-// small files take longer to load than it takes to ask the controller. `node build/bundle.mjs [DIRECTORY]`,
-// of a built checkout.
+// Bundles the client into one file, dist/svcctl.js: shell completion starts it at each Tab, and loading a
+// hundred small files takes longer than asking the controller. Usage: `node build/bundle.mjs [DIRECTORY]` of
+// a built checkout.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { buildSync } from 'esbuild'

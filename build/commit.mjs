@@ -1,4 +1,4 @@
-// Bakes the source commit into dist/commit, `-dirty` behind it when the tree differs; `unknown` outside git.
+// Writes the source commit to dist/commit, with `-dirty` if the tree differs; `unknown` outside git.
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -12,7 +12,7 @@ function commit() {
       cwd: root,
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],
-      // A tarball unpacked inside somebody's repository is not that repository's commit.
+      // A tarball unpacked inside another repository is not a commit of that repository.
       env: { ...process.env, GIT_CEILING_DIRECTORIES: dirname(root) }
     }).trim()
   } catch {

@@ -1,5 +1,5 @@
-// Writes docs/api.md and docs/templates.md: the prose of their -intro.md, and the tables from those of the
-// code. Puts the tables into docs/troubleshooting.md.
+// Writes docs/api.md and docs/templates.md from their -intro.md and from the tables in the code. Puts the
+// tables into docs/troubleshooting.md.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -18,7 +18,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const read = name => readFileSync(join(root, 'docs', name), 'utf8')
 const write = (name, text) => writeFileSync(join(root, 'docs', name), text)
 
-// The table is only looked at: no handler is called, so the daemon's parts need not exist.
+// Handlers are never called, so the parts of the daemon can be missing.
 const table = routes({ config: loadConfig(join(root, 'etc/svcd.ini'), []) })
 write('errors.md', errorsDocument())
 write('api.md', apiDocument(table, read('api-intro.md')))

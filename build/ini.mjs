@@ -1,5 +1,5 @@
-// Prints the shipped ini; arguments `section.key=value` replace defaults (the installed file's absolute
-// paths).
+// Prints the shipped ini; arguments `section.key=value` replace defaults, such as paths of the installed
+// file.
 import { iniText } from '../dist/config/ini-text.js'
 
 const settings = process.argv.slice(2).map(argument => {

@@ -1,7 +1,6 @@
 #!/bin/sh
-# `make install`: the built service below DESTDIR (staging, empty for this machine) and PREFIX (/usr). An ini,
-# or a template, that the admin has edited stays as it is; the shipped templates lie in lib/svcd/templates
-# too.
+# `make install`: installs the built service below DESTDIR (staging; empty for this machine) and PREFIX
+# (/usr). Edited ini files and templates are kept; the shipped templates are also in lib/svcd/templates.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."
@@ -18,14 +17,14 @@ fail() {
 }
 
 test -f dist/commit || fail 'svcd is not built: type "make build" first'
-# Of package-lock.json those that are not for development.
+# Packages that are not for development.
 packages=$(node -p "Object.entries(JSON.parse(fs.readFileSync('package-lock.json')).packages)
   .filter(([path, { dev, devOptional }]) => path && !dev && !devOptional).map(([path]) => path).join('\n')")
 for package in $packages; do
   test -d "$package" || fail 'packages are missing: type "npm ci" first'
 done
 
-# A running daemon holds a kernel lock on its state: its code and its files stay as they are.
+# A running daemon locks its state in the kernel: its code and its files must stay.
 held=$root$state
 if test -e "$root$settings/svcd.ini"; then
   held=$root$(node build/places.mjs "$root$settings/svcd.ini" 2>/dev/null | head -n 1)
@@ -37,7 +36,7 @@ fi
 install -d "$root$settings/roles" "$root$settings/scripts"
 install -d -m 1771 "$root$state"
 
-# Edited is what differs from the copy that the last installation left beside the code.
+# A template is edited if it differs from the copy that the last installation left beside the code.
 find templates -type f | while read -r file; do
   mine=$root$settings/$file
   if test -e "$mine" && ! cmp -s "$mine" "$code/$file" && ! cmp -s "$mine" "$file"; then
@@ -57,16 +56,17 @@ for package in $packages; do
   cp -R "$package" "$code/${package%/*}"
 done
 
-# Set-ups of the tracker and the seeders, to be copied by hand, and the documents that tell how.
+# Configurations of the tracker and the seeders, to be copied by hand, and the documents that describe them.
 examples=$code/examples
 install -d "$examples"
-cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
+cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf \
+  systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs/metrics"
 install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"
 install -m 0644 docs/*.md docs/*.png "$documents/docs"
 install -m 0644 docs/metrics/* "$documents/docs/metrics"
-# The text that api.md and templates.md begin with.
+# These are the beginnings of api.md and templates.md.
 rm -f "$documents"/docs/*-intro.md
 
 install -d "$root$prefix/bin"
@@ -88,7 +88,7 @@ if test -e "$root$settings/svcd.ini"; then
 else
   next="set [http] listen and [controller] address in $settings/svcd.ini, type svcd check, then
       systemctl daemon-reload, and systemctl enable --now svcd; README.md tells more"
-  # 0600: hashes of passwords may be put in.
+  # 0600, as it may contain password hashes.
   node build/ini.mjs \
     "paths.state=$state" "paths.files=$state/files" "image.directory=$state/images" \
     "paths.templates=$settings/templates" "paths.roles=$settings/roles" "paths.scripts=$settings/scripts" \
@@ -106,8 +106,7 @@ install -D -m 0644 systemd/svcd-ssh-.service.d/svcd.conf "$units/svcd-ssh-.servi
 install -D -m 0644 systemd/svcd.sysusers "$root$prefix/lib/sysusers.d/svcd.conf"
 install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
 
-# On this machine: the user that the daemon runs as, and its directories. A state of an earlier version was
-# root's.
+# On this machine: the daemon's user and its directories. The state of an earlier version belonged to root.
 if test -z "$root" && test "$(id -u)" -eq 0; then
   if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers "$prefix/lib/sysusers.d/svcd.conf"

@@ -1,4 +1,4 @@
-// Prints a manual page, made from the code's tables: node build/man.mjs svcd.8|svcd.ini.5|svcctl.1. Its date
+// Prints a manual page made from tables in the code: node build/man.mjs svcd.8|svcd.ini.5|svcctl.1. Its date
 // is that of SOURCE_DATE_EPOCH, else today.
 import { usage } from '../dist/cli/usage.js'
 import { table, usersDoc } from '../dist/config/keys.js'
@@ -8,7 +8,7 @@ import { version } from '../dist/version.js'
 const epoch = process.env.SOURCE_DATE_EPOCH
 const date = (epoch ? new Date(Number(epoch) * 1000) : new Date()).toISOString().slice(0, 10)
 
-/** A text as roff prints it: no character of it is a command. */
+/** Escapes a text for roff. */
 const plain = text =>
   text
     .replaceAll('\\', '\\e')
@@ -16,11 +16,12 @@ const plain = text =>
     .replace(/^([.'])/gm, '\\&$1')
 
 const head = (name, section, what) =>
-  `.TH ${name.toUpperCase()} ${section} ${date} "svcd ${version.service}"\n.nh\n.SH NAME\n${plain(name)} \\- ${what}\n`
+  `.TH ${name.toUpperCase()} ${section} ${date} "svcd ${version.service}"\n.nh\n.SH ` +
+  `NAME\n${plain(name)} \\- ${what}\n`
 const part = (title, text) => `.SH "${title}"\n${text}`
 const entry = (left, text) => `.TP\n.B ${plain(left)}\n${plain(text)}\n`
 
-/** The entries of a help text: two columns, of which the right one may go on in the next lines. */
+/** Parses a help text of two columns; the right one may continue in the next lines. */
 function entries(text) {
   const found = []
   for (const line of text.split('\n')) {

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Says which Node is needed, before npm or the compiler fails for want of it. The number is that of
-# package.json.
+# Checks the version of Node in package.json, before npm or the compiler fail with a less clear message.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/bin/sh
-# build-initramfs.sh KERNELVERSION DRACUTMODULES OMITTED DRIVERS OMITTED: builds an image's initramfs with the
-# image's own dracut or initramfs-tools and the node's side. Runs inside the image (enter-image.sh); the lists
-# hold words. The image is changed in one place: /boot gets the new file, whole.
+# build-initramfs.sh KERNELVERSION DRACUTMODULES OMITTED DRIVERS OMITTED: builds an image's initramfs from the
+# image's own dracut or initramfs-tools and the node's scripts. The lists are words separated by blanks. Runs
+# inside the image (enter-image.sh), and changes it in one place: /boot gets the complete new file.
 #
-# Standard output: "tool dracut", "kernel VERSION", "initrd PATH", or nothing but "tool none"; lines "note
-# TEXT" for the record. All else goes to standard error.
+# Standard output: "tool dracut", "kernel VERSION", "initrd PATH", or only "tool none"; lines "note TEXT" for
+# the record. Everything else goes to standard error.
 set -eu
 
 kernel=$1
@@ -30,7 +30,7 @@ fail() {
   exit 1
 }
 
-# The image's own program: a busybox shell would take its applet first.
+# Finds the image's own program; busybox would prefer its applet.
 locate() {
   for directory in /usr/sbin /usr/bin /sbin /bin; do
     if [ -x "$directory/$1" ]; then
@@ -65,7 +65,7 @@ check_programs() {
   fi
 }
 
-# Drivers that this kernel has, as modules or built in.
+# Keeps the drivers that this kernel has, as modules or built in.
 known_drivers() {
   known=''
   modprobe=$(locate modprobe) || modprobe=modprobe
@@ -79,7 +79,7 @@ known_drivers() {
   drivers=${known# }
 }
 
-# The name by which the image's boot loader looks for it, so that it serves a boot from disk as well.
+# Prints the path that the image's boot loader expects, so that the file also serves a boot from disk.
 result_path() {
   for name in "initrd.img-$kernel" "initramfs-$kernel.img" "initrd-$kernel"; do
     if [ -e "/boot/$name" ]; then
@@ -97,7 +97,7 @@ result_path() {
 }
 
 with_dracut() {
-  # dracut finds the node's side among its modules; the image's own directory stays as it is.
+  # dracut finds the node's scripts in a copy of its modules, which leaves the image unchanged.
   dracutbasedir=/tmp/svc/base
   cp -a /usr/lib/dracut "$dracutbasedir"
   rm -rf "$dracutbasedir/modules.d/90svc"
@@ -114,7 +114,7 @@ with_initramfs_tools() {
   if [ -n "$omitted_drivers" ]; then
     tell "note initramfs-tools cannot leave kernel modules out: $omitted_drivers"
   fi
-  # A configuration of our own, made of the image's.
+  # A copy of the image's configuration, with our settings.
   configuration=/tmp/svc/configuration
   cp -a /etc/initramfs-tools "$configuration"
   mkdir -p "$configuration/hooks" "$configuration/scripts" "$configuration/conf.d"
@@ -122,13 +122,13 @@ with_initramfs_tools() {
   cp /tmp/svc/initramfs-tools/hooks/svc "$configuration/hooks/svc"
   cp /tmp/svc/initramfs-tools/scripts/svc "$configuration/scripts/svc"
   chmod 755 "$configuration/hooks/svc"
-  # For machines of any kind, not for this one, nor for the one whose disk holds a saved memory.
+  # For any kind of machine, and without resuming from a hibernated disk.
   rm -f "$configuration/conf.d/resume"
   printf 'MODULES=most\nRESUME=none\n' > "$configuration/conf.d/zz-svc"
   SVC_KERNELMODULES=$drivers
   export SVC_KERNELMODULES
-  # mkinitramfs looks there for what the kernel can unpack. An image that was made from a container may have
-  # it beside the modules, or not at all: each kernel of a distribution knows gzip.
+  # mkinitramfs reads from this file which compressions the kernel supports. An image made from a container
+  # may have it beside the modules, or not at all; every distribution's kernel supports gzip.
   if ! [ -e "/boot/config-$kernel" ]; then
     config=/boot/config-$kernel
     trap 'rm -f "$config"' EXIT
@@ -146,7 +146,7 @@ else
   exit 0
 fi
 tell "tool $tool"
-# Directories that are made here at the top of the image are not the image's (hold-image.sh).
+# A new directory at the top of the image would not be part of the image (hold-image.sh).
 [ -d /boot ] || fail 'the image has no directory /boot, where its initramfs lies: make it, with mode 0755'
 check_programs
 check_kernel

@@ -1,15 +1,15 @@
 #!/bin/sh
 # enter-image.sh USERS CAPABILITIES PROGRAM ARGUMENT...: runs a program of an image inside it. Started by
-# lib/image/packer/sandbox.ts in the namespaces that hold-image.sh made, with the image as the working
-# directory and this machine's root, which no program of the image gets to see. USERS is a user namespace's
-# file, or ''; CAPABILITIES is what is left to the image's programs, as setpriv takes it.
+# lib/image/packer/sandbox.ts in the namespaces of hold-image.sh, with the image as the working directory and
+# this machine's root, which no program of the image sees. USERS is the file of a user namespace, or '';
+# CAPABILITIES are those left to the program, in the form of setpriv.
 set -eu
 
 users=$1
 capabilities=$2
 shift 2
 
-# The image's program gets the signal too, and tidies up.
+# The program gets the signal too, and cleans up.
 trap 'exit 143' TERM
 # shellcheck disable=SC3045 # dash has it
 ulimit -c 0
@@ -23,5 +23,5 @@ set -- "$setpriv" --no-new-privs --inh-caps=-all --bounding-set="$capabilities" 
 if [ -n "$users" ]; then
   set -- nsenter --no-fork --user="$users" -- "$@"
 fi
-# Not exec: what is started from here on is inside the process namespace.
+# Not exec: processes started from here on are inside the process namespace.
 "$@"

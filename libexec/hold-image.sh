@@ -1,17 +1,17 @@
 #!/bin/sh
-# hold-image.sh SHIPPED USERS KIND: makes the image in which it was started the root of the namespaces that it
-# was started in, and holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds
-# dracut/, initramfs-tools/ and libexec/; USERS is the file of the user namespace of the image's programs, ''
-# where there is none. KIND is `shell` for an admin's shell.
+# hold-image.sh SHIPPED USERS KIND: makes the image in its working directory the root of its namespaces, and
+# holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/,
+# initramfs-tools/ and libexec/; USERS is the file of the user namespace for the image's programs, or ''. KIND
+# is `shell` for an admin's shell.
 #
-# The working directory is the image: it was opened by who started this, and no path leads here. Names in the
-# image may change at any time. So the root is a file system of our own. Each directory at the image's top is
-# entered once, found to lie in the image by its mount, and mounted there from within. Nothing is mounted on a
-# directory of the image, and no name of the image is used a second time.
+# The caller opened the working directory, as no path can be trusted: names in the image may change at any
+# time. So the root is a new file system. Each directory at the top of the image is entered once, checked to
+# lie in the image by its mount, and mounted there from within. Nothing is mounted on a directory of the
+# image, and no name of the image is used twice.
 #
-# Says "moved" when the new root is there; what was the root is mounted over it then. Who started this takes
-# that away and writes a line, and hears "ready" if nothing is left of it. From pivot_root on this script
-# starts no program: it would be the image's.
+# Prints "moved" when the new root is there, with the old root mounted over it. The caller unmounts that and
+# writes a line; the script prints "ready" if nothing is left of it. After pivot_root the script starts no
+# program, as it would be the image's.
 set -eu
 
 shipped=$1
@@ -23,19 +23,20 @@ fail() {
 }
 
 if ! command -v pivot_root >/dev/null; then
-  fail 'this machine has no pivot_root: apt install util-linux-extra (before version 2.42 it was in util-linux)'
+  fail 'this machine has no pivot_root: apt install util-linux-extra' \
+    '(before version 2.42 it was in util-linux)'
 fi
 
-# The image's directory without what is mounted in it, at /sys/image. Its device nodes and setuid bits mean
-# nothing here.
+# The image's directory at /sys/image, without other mounts in it. Its device nodes and setuid bits have no
+# effect here.
 mount --no-canonicalize -t tmpfs -o nosuid,nodev,noexec,mode=0711 svc-stage /sys
 mkdir /sys/image /sys/root /sys/proc
 reason=''
 if [ -z "$users" ]; then
   mount --no-canonicalize --bind . /sys/image
 elif command -v perl >/dev/null; then
-  # open_tree, mount_setattr and move_mount have these numbers on all machines. mount(8) knows it from version
-  # 2.39 on.
+  # open_tree, mount_setattr and move_mount have these numbers on all architectures. mount(8) can do it since
+  # version 2.39.
   # shellcheck disable=SC2016 # Perl's variables
   reason=$(perl -e '
     my ($users, $target, $here, $none) = (@ARGV, ".", "");
@@ -50,15 +51,15 @@ else
   reason=$(mount --no-canonicalize --bind -o "X-mount.idmap=$users" . /sys/image 2>&1) || :
 fi
 
-# In a user namespace of its own making, a program would have all capabilities again. This machine's own /proc
-# may be read-only.
+# A program with a user namespace of its own would have all capabilities again. This machine's own /proc may
+# be read-only.
 mount --no-canonicalize -t proc -o nosuid,nodev,noexec proc /sys/proc
 if [ -n "$users" ] && ! echo 0 | nsenter --no-fork --user="$users" -- \
   tee /sys/proc/sys/user/max_user_namespaces >/dev/null 2>&1; then
   echo 'programs of the image could make user namespaces: this machine lets nobody set how many'
 fi
 
-# The image's own mount, by number.
+# ID of the image's own mount.
 image=''
 idmapped=''
 while read -r id _ _ _ point options _; do
@@ -68,15 +69,15 @@ while read -r id _ _ _ point options _; do
   fi
 done </proc/self/mountinfo
 if [ -n "$users" ] && [ -z "$idmapped" ]; then
-  fail "the files of the image cannot be shown to its programs as those of other users (idmapped mount: ${reason:-no perl, and a mount \
-before 2.39}): install perl, and have [image] directory on ext4, XFS or Btrfs with Linux 5.15 or later; or set initramfs = no in [image]"
+  fail 'the files of the image cannot be shown to its programs as those of other users (idmapped mount:' \
+    "${reason:-no perl, and a mount before 2.39}): install perl, and have [image] directory on ext4, XFS or" \
+    'Btrfs with Linux 5.15 or later; or set initramfs = no in [image]'
 fi
-# Each read of a file sets its time of reading, which tells what the initramfs is made of
-# (lib/image/packer/traces.ts).
+# Each read updates the access time, which shows what the initramfs is made of (lib/image/packer/traces.ts).
 mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
   mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
 
-# Root of the image's programs is another user to this machine (sandbox.ts).
+# On this machine, root in the image is another user (sandbox.ts).
 owner=0
 if [ -n "$users" ]; then owner=2147483648; fi
 memory() {
@@ -87,7 +88,7 @@ for path in /sys/image/* /sys/image/.[!.]* /sys/image/..?*; do
   name=${path##*/}
   case $name in
     proc | sys | dev | run | tmp)
-      # The image's own is never seen, but a system without it is no image.
+      # These are hidden by mounts, but an image without them is not a system.
       if [ -L "$path" ] || ! [ -d "$path" ]; then
         fail "/$name of the image is not a directory: nothing can be mounted on it"
       fi
@@ -102,7 +103,9 @@ for path in /sys/image/* /sys/image/.[!.]* /sys/image/..?*; do
           if [ "$key" = mnt_id: ]; then break; fi
         done </proc/self/fdinfo/4
         exec 4<&-
-        if [ "$mount" != "$image" ]; then fail "/$name of the image was replaced: symbolic links are not followed"; fi
+        if [ "$mount" != "$image" ]; then
+          fail "/$name of the image was replaced: symbolic links are not followed"
+        fi
         mkdir -- "/sys/root/$name"
         mount --no-canonicalize --bind . "/sys/root/$name"
       fi
@@ -117,7 +120,7 @@ memory nosuid,noexec,mode=0755,size=64k dev
 memory nosuid,nodev,mode=0755 run
 memory nosuid,nodev,mode=1777 tmp
 
-# dracut reads this one, and does without the rest of the hardware's description.
+# dracut reads this file; it works without the rest of the hardware description.
 mkdir -p sys/module/firmware_class/parameters
 : >sys/module/firmware_class/parameters/path
 mount --no-canonicalize -o remount,ro,nosuid,nodev,noexec /sys/root/sys
@@ -134,9 +137,9 @@ ln -s /proc/self/fd/1 dev/stdout
 ln -s /proc/self/fd/2 dev/stderr
 mkdir dev/shm
 memory nosuid,nodev,noexec,mode=1777 shm /dev/shm
-# What this machine's kernel tells of itself and its memory.
-for file in config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats sched_debug \
-  sysrq-trigger timer_list vmallocinfo; do
+# Files that reveal this machine's kernel and memory.
+for file in config.gz kallsyms kcore key-users keys kmsg kpagecgroup kpagecount kpageflags latency_stats \
+  sched_debug sysrq-trigger timer_list vmallocinfo; do
   if [ -e "proc/$file" ]; then
     mount --no-canonicalize --bind /sys/root/dev/null "/sys/root/proc/$file"
   fi
@@ -147,7 +150,7 @@ mkdir tmp/svc
 cp -R "$shipped/dracut" "$shipped/initramfs-tools" "$shipped/libexec" tmp/svc
 chown -R "$owner:$owner" tmp/svc
 
-# An admin's shell finds names by the way out of its network, and no package starts a service.
+# In an admin's shell, names are resolved through its network, and packages start no services.
 cover() (
   cd -P -- "$1" 2>/dev/null || exit 0
   case $(pwd -P) in /sys/root/*) ;; *) exit 0 ;; esac
@@ -159,7 +162,7 @@ if [ "${3:-}" = shell ]; then
   chmod 755 run/svc/policy-rc.d
   echo 'nameserver 10.0.2.3' >run/svc/resolv.conf
   grep -E '^(search|domain)' /etc/resolv.conf >>run/svc/resolv.conf || : # A machine may have none.
-  # The image's own may be a link to one of these.
+  # The image's own file may be a link to one of these.
   for directory in systemd/resolve NetworkManager resolvconf; do
     mkdir -p "run/$directory"
     for name in resolv.conf stub-resolv.conf; do cp run/svc/resolv.conf "run/$directory/$name"; done
@@ -168,8 +171,7 @@ if [ "${3:-}" = shell ]; then
   cover etc resolv.conf
 fi
 
-# All that the programs of the image may have, by number: these mounts are held, so that no other one gets
-# their numbers.
+# Mount IDs that the image's programs may see. These mounts are held, so that their IDs are not reused.
 inner=' '
 while read -r id _ _ _ point _; do
   case $point in /sys/root | /sys/root/*) inner="$inner$id " ;; esac

@@ -1,6 +1,6 @@
 #!/bin/sh
-# hold-user.sh: holds the user namespace that it was started in until its standard input ends
-# (lib/image/packer/sandbox.ts). Says "ready".
+# hold-user.sh: holds its user namespace until its standard input ends (lib/image/packer/sandbox.ts). Prints
+# "ready".
 set -eu
 
 echo ready

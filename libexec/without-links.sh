@@ -1,9 +1,8 @@
 #!/bin/sh
 # without-links.sh [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories
-# at 1, 2, …, beside this script: without what is mounted in them, and no symbolic link below them leads
-# anywhere (nosymfollow, Linux 5.10). To be started in a mount namespace of its own (lib/helper/commands.ts).
-# IDENTITY is the device's and the inode's number of a directory that is held open: whatever has its path
-# meanwhile, no other one is taken.
+# at 1, 2, …, beside this script, without mounts in them and with all symbolic links disabled (nosymfollow,
+# Linux 5.10). Start it in a mount namespace of its own (lib/helper/commands.ts). IDENTITY is the device and
+# inode number of an open directory: another directory at the same path is refused.
 set -eu
 
 here=${0%/*}
@@ -17,7 +16,7 @@ count=0
 while [ "$1" != -- ]; do
   count=$((count + 1))
   mkdir "$here/$count"
-  # The program keeps its own working directory.
+  # In a subshell: the program keeps its own working directory.
   (
     cd -P -- "$1"
     if [ "$(stat -c %d:%i .)" != "$2" ]; then
@@ -30,9 +29,10 @@ while [ "$1" != -- ]; do
   shift 2
 done
 shift
-# An older kernel or an older mount says nothing.
+# Older kernels and older versions of mount ignore the option silently.
 if [ "$(flagged)" -lt "$((wanted + count))" ]; then
-  echo 'symbolic links cannot be shut off here: that takes Linux 5.10 or later, and a mount(8) that knows nosymfollow' >&2
+  echo 'symbolic links cannot be shut off here: that takes Linux 5.10 or later,' \
+    'and a mount(8) that knows nosymfollow' >&2
   exit 1
 fi
 exec "$@"

@@ -1,8 +1,8 @@
-/** The token is kept for this tab alone, until it is closed. It is in no URL. */
+/** The token is kept for this tab only, and is never part of a URL. */
 const place = 'svcd-token'
 let token = sessionStorage.getItem(place) ?? ''
 
-/** What the controller refused: its status and its message. */
+/** A refusal by the controller. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message)
@@ -10,7 +10,7 @@ export class Refused extends Error {
   }
 }
 
-/** Is called when the token is not valid any more. */
+/** Called when the token is no longer valid. */
 let onVoid = () => {}
 export const whenVoid = listener => {
   onVoid = listener
@@ -23,14 +23,14 @@ export function forget() {
   sessionStorage.removeItem(place)
 }
 
-/** Throws Refused, also when the controller cannot be reached (status 0). */
+/** Throws Refused, also if the controller cannot be reached (status 0). */
 export async function logIn(username, password) {
   const { token: given } = await ask('POST', '/token', { username, password })
   token = given
   sessionStorage.setItem(place, token)
 }
 
-/** GETs a path; gives the parsed body, undefined for none. Throws Refused. */
+/** GETs a path; returns the parsed body, undefined for none. Throws Refused. */
 export const read = path => ask('GET', path)
 /** POSTs a value as JSON. Throws Refused. */
 export const post = (path, body) => ask('POST', path, body)
@@ -41,7 +41,7 @@ async function ask(method, path, body) {
   return text === '' ? undefined : parsed(text)
 }
 
-/** The services, also when one is not well, which is no failure of the question. */
+/** Returns the services. A service that is not well is not an error of the request. */
 export async function readServices() {
   try {
     return (await read('/monitor/status')).monitor.service
@@ -84,12 +84,12 @@ function parsed(text) {
   }
 }
 
-/** A stream that says nothing for so long is dead: the controller sends something every 15 s. */
+/** A stream that is silent for this long is dead: the controller sends something every 15 s. */
 const silentMs = 40_000
 
 /**
- * Follows /monitor/events from an id on, and follows again after each break, until `signal` is aborted.
- * `told` is given events in lists, as they come; `state` is told whether it is connected.
+ * Follows /monitor/events from an ID on, and reconnects after each break, until `signal` is aborted. `told`
+ * gets lists of events as they arrive; `state` gets whether the stream is connected.
  */
 export async function follow(lastId, { told, state, signal }) {
   let id = lastId
@@ -130,7 +130,7 @@ export async function follow(lastId, { told, state, signal }) {
     }
     if (signal.aborted) return
     state(false)
-    // Pages that lost their controller together should not come back together.
+    // Random, so that pages that lost their controller together do not return together.
     await new Promise(resolve => setTimeout(resolve, pause * (0.5 + Math.random())))
   }
 }

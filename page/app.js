@@ -21,7 +21,7 @@ const views = [
 let role = 'viewer'
 let stop = new AbortController()
 let endView = () => {}
-/** The controller has answered the stream. */
+/** Whether the stream is connected. */
 let isLive
 let unwell = new Set()
 
@@ -36,7 +36,7 @@ const events = {
 }
 const context = { events, isAdmin: () => role === 'admin' }
 
-/** Shows the view that the address names. */
+/** Shows the view named in the address. */
 function show() {
   endView()
   endView = () => {}
@@ -68,7 +68,7 @@ function nameIn(text) {
 
 const reload = soon(500 + Math.random() * 1500, () => load().catch(() => {}))
 
-/** What comes by the stream. */
+/** Handles events of the stream. */
 function told(came) {
   const rows = []
   for (const { kind, data } of came) {

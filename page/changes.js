@@ -4,12 +4,12 @@ const mostFields = 6
 const mostCharacters = 60
 
 const short = value => {
-  // An empty text in quotes: without them it would be no word at all.
+  // In quotes, as an empty text would be invisible.
   const text = typeof value === 'string' && value !== '' ? value : (JSON.stringify(value) ?? '–')
   return text.length > mostCharacters ? `${text.slice(0, mostCharacters)}…` : text
 }
 
-/** The fields of an object, those of its interfaces each by itself: `BOOTIF.ipaddress`. */
+/** Flattens the fields of an object; those of interfaces become `BOOTIF.ipaddress`. */
 function flat({ name: _, interfaces, ...fields }) {
   if (!Array.isArray(interfaces)) return interfaces == null ? fields : { ...fields, interfaces }
   for (const { interface: of, ...rest } of interfaces)
@@ -17,21 +17,21 @@ function flat({ name: _, interfaces, ...fields }) {
   return fields
 }
 
-/** The fields that a line of the audit log tells of, each with its value before and after. */
+/** Returns the fields in a line of the audit log, each with its value before and after. */
 function fieldsOf({ before, after, names }) {
   const [was, is] = [flat(before ?? {}), flat(after ?? {})]
   const keys = [...new Set([...Object.keys(was), ...Object.keys(is)])]
   return keys
     .filter(key => JSON.stringify(was[key]) !== JSON.stringify(is[key]))
     .map(key => {
-      // Of many objects at once, null stands for values that differ from one to the other.
+      // In a line for several objects, null stands for values that differ between them.
       const told = value => (names && value === null ? 'various' : short(value))
       const first = key in was ? `${told(was[key])} → ` : ''
       return `${key}: ${first}${key in is ? told(is[key]) : 'none'}`
     })
 }
 
-/** What a line of the audit log changed. */
+/** Describes what a line of the audit log changed. */
 export function changesOf(line) {
   if (line.counts)
     return Object.entries(line.counts)

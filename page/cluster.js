@@ -1,6 +1,6 @@
 import { read } from './api.js'
 
-/** What a node can be, the worst first, each with its word, its meaning and its mark in the grid. */
+/** Conditions of a node, worst first, each with its word, its meaning and its mark in the grid. */
 export const conditions = [
   { key: 'failed', word: 'failed', meaning: 'the installation failed, or it cannot boot' },
   {
@@ -21,19 +21,19 @@ export const conditions = [
 export const wordOf = Object.fromEntries(conditions.map(({ key, word }) => [key, word]))
 export const orderOf = Object.fromEntries(conditions.map(({ key }, i) => [key, i]))
 
-/** As the verdict has it (rules 6.7). */
+/** The same limit as in verdicts (rules 6.7). */
 const stalledMs = 5 * 60_000
 const bootSteps = new Set(['menu', 'script', 'kernel', 'initramfs', 'file', 'kickstart'])
 const installSteps = new Set(['install', 'image', 'torrent', 'report'])
 const badSteps = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
-/** The condition of a node, from its last state and its last step. */
+/** Returns the condition of a node, from its last state and its last step. */
 export function conditionOf(node, now = Date.now()) {
   if (node.reason) return 'failed'
   const stepped = node.stepped ?? 0
   const since = node.since ?? 0
   const last = Math.max(stepped, since)
-  // A report is a step too: it is noted a moment before the state.
+  // A report is a step too, recorded a moment before the state.
   const isStep = node.step && node.step !== 'report' && stepped > since + 1000
   const going = word => (now - last > stalledMs ? 'stalled' : word)
   if (isStep) {
@@ -53,7 +53,7 @@ export function conditionOf(node, now = Date.now()) {
   return node.pack && node.stale ? 'stale' : 'up'
 }
 
-/** What a node does, in a few words. */
+/** Describes in a few words what a node does. */
 export function doing(node) {
   if (node.reason) return node.reason
   const isStep = node.step && node.step !== 'report' && (node.stepped ?? 0) > (node.since ?? 0) + 1000
@@ -61,7 +61,7 @@ export function doing(node) {
   return node.state ?? ''
 }
 
-/** All nodes by name, kept true by events. */
+/** All nodes by name, kept up to date by events. */
 export const cluster = {
   nodes: new Map(),
   /** Grows with each change. */
@@ -72,7 +72,9 @@ export const cluster = {
 }
 
 const listeners = new Set()
-/** Calls `listener` after changes, with the names that changed (undefined: all). Returns how to end that. */
+/**
+ * Calls `listener` after changes with the changed names (undefined: all). Returns a function that ends that.
+ */
 export function whenChanged(listener) {
   listeners.add(listener)
   return () => listeners.delete(listener)
@@ -85,7 +87,7 @@ const tell = names => {
 const withCondition = node => Object.assign(node, { condition: conditionOf(node) })
 
 let loading
-/** Loads everything anew; events that come meanwhile are put on top. */
+/** Loads everything again; events that arrive meanwhile are applied afterwards. */
 export function load() {
   loading ??= (async () => {
     waiting = []
@@ -113,7 +115,7 @@ export function load() {
   })()
   return loading
 }
-/** Events that come while everything is loaded. */
+/** Events that arrive during a load. */
 let waiting
 
 function apply(data) {
@@ -128,7 +130,7 @@ const { compare } = new Intl.Collator('en', { numeric: true })
 
 export { compare }
 
-/** All nodes in the order of their names. */
+/** Returns all nodes, sorted by name. */
 export function inOrder() {
   if (cluster.isUnsorted) {
     cluster.nodes = new Map([...cluster.nodes].sort(([a], [b]) => compare(a, b)))
@@ -137,7 +139,7 @@ export function inOrder() {
   return [...cluster.nodes.values()]
 }
 
-/** Takes `node` events. */
+/** Applies `node` events. */
 export function take(rows) {
   if (waiting) {
     waiting.push(...rows)
@@ -155,7 +157,7 @@ export function take(rows) {
   tell(isMore ? undefined : names)
 }
 
-// Time alone makes a node stalled.
+// A node becomes stalled by the passing of time.
 setInterval(() => {
   const names = new Set()
   for (const node of cluster.nodes.values()) {
@@ -165,7 +167,7 @@ setInterval(() => {
   if (names.size > 0) tell(names)
 }, 20_000)
 
-/** How many nodes there are of each condition. */
+/** Counts the nodes of each condition. */
 export function tally(nodes) {
   const counts = Object.fromEntries(conditions.map(({ key }) => [key, 0]))
   for (const { condition } of nodes) counts[condition]++

@@ -1,8 +1,8 @@
 import { fill, h } from './dom.js'
 
 /**
- * Asks before something is done: `title` and `text` say what. With `does` it is done while the dialog is
- * open, and a refusal is shown in it. Resolves to whether it was done.
+ * Asks for confirmation: `title` and `text` describe the action. With `does` it runs while the dialog is
+ * open, which shows a refusal. Resolves to whether it was done.
  */
 export function confirm({ title, text, yes, isGrave = false, does = async () => {} }) {
   return new Promise(resolve => {
@@ -42,7 +42,7 @@ export function confirm({ title, text, yes, isGrave = false, does = async () => 
   })
 }
 
-/** Says something at the top of the page, until it is put away. */
+/** Shows a message at the top of the page, until it is dismissed. */
 export function notice(text, { link, isBad = false } = {}) {
   const place = document.getElementById('notices')
   const entry = h(

@@ -1,6 +1,6 @@
 /**
- * Makes an element. Texts are put in as texts: what nodes and users write is never read as HTML. Properties
- * that begin with `on` are listeners, `class`, `aria-…`, `data-…` and `role` attributes, all others
+ * Makes an element. Texts of nodes and users are inserted as text, never as HTML. Properties that begin with
+ * `on` become listeners; `class`, `aria-…`, `data-…` and `role` become attributes; all others become
  * properties.
  */
 export function h(tag, props = {}, ...children) {
@@ -22,21 +22,21 @@ function add(element, children) {
   }
 }
 
-/** Puts these in the place of what an element holds. */
+/** Replaces the children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren()
   add(element, children)
   return element
 }
 
-/** A text without what turns its direction or is not seen: it comes from strangers. */
+/** Removes invisible and direction-changing characters: the text may come from strangers. */
 export const plain = text =>
   text.replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
     c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
   )
 
-/** How long: 80 ms, 45 s, 3 min 5 s, 2 h 10 min, 5 d. */
+/** Formats a duration: 80 ms, 45 s, 3 min 5 s, 2 h 10 min, 5 d. */
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`
   const seconds = ms / 1000
@@ -48,8 +48,7 @@ export function duration(ms) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`
 }
 
-// In the zone of the log, of svcctl and of what the controller says in sentences: two zones on one page
-// mislead at night.
+// UTC, as in the log, in svcctl and in messages of the controller: two zones on one page would mislead.
 const zone = { timeZone: 'UTC', timeZoneName: 'short' }
 const time = { hour: '2-digit', minute: '2-digit', second: '2-digit' }
 const clock = new Intl.DateTimeFormat('en-GB', { ...time, ...zone })
@@ -57,8 +56,8 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', .
 const here = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' })
 
 /**
- * A moment in UTC: the time of today, else with its day; as a title all of it, and what the clock of the
- * reader says.
+ * Shows a time in UTC: today without the date, else with it. The title has all of it, and the reader's local
+ * time.
  */
 export function moment(at) {
   const date = new Date(at)
@@ -71,10 +70,10 @@ export function moment(at) {
   )
 }
 
-/** A cell of a table, with its head for screens that are too narrow for columns. */
+/** A cell of a table, with its heading for screens too narrow for columns. */
 export const cell = (head, ...content) => h('td', { 'data-head': head }, h('div', {}, ...content))
 
-/** How long ago, which goes on by itself. */
+/** Shows how long ago something was, and keeps that up to date. */
 export const ago = at =>
   h('span', { class: 'ago', 'data-at': String(at), title: new Date(at).toISOString() }, since(at))
 const since = at =>
@@ -92,7 +91,7 @@ setInterval(() => {
 
 const units = ['B', 'kB', 'MB', 'GB', 'TB']
 
-/** 1.2 GB */
+/** Formats bytes: 1.2 GB */
 export function size(bytes) {
   const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(bytes, 1)) / 3))
   const value = bytes / 1000 ** power
@@ -101,7 +100,7 @@ export function size(bytes) {
 
 export const number = new Intl.NumberFormat('en-GB').format
 
-/** `3 nodes`, `1 node` */
+/** Formats a count: `3 nodes`, `1 node` */
 export const count = (n, what) => `${number(n)} ${what}${n === 1 ? '' : 's'}`
 
 /** Runs `work` once, `ms` after the first of many calls. */

@@ -1,19 +1,19 @@
 import { read } from './api.js'
 import { wordOf } from './cluster.js'
 
-/** So long what was asked for counts: sets come to hold others, and comments change. */
+/** Lifetime of cached answers: node sets get new members, and comments change. */
 const keptMs = 60_000
 const asked = new Map()
-/** Sets of a text: each is a request, and what was answered has to be kept until all have been. */
+/** Node sets in one text: each is a request, and all answers must fit the cache. */
 const mostSets = 20
 
 /**
- * Gives what was read for a key lately; undefined while it is on its way: `again` is called when it has come.
+ * Returns a recent answer for a key; undefined while it is being fetched. Calls `again` when it has arrived.
  */
 function lately(key, path, taken, again) {
   const known = asked.get(key)
   if (known && Date.now() - known.at < keptMs) return known.value
-  // The value of before is shown until the answer comes.
+  // The previous value is shown until the answer arrives.
   const entry = { at: Date.now(), value: known?.value }
   if (asked.size > 2 * mostSets) asked.delete(asked.keys().next().value)
   asked.set(key, entry)
@@ -27,7 +27,7 @@ function lately(key, path, taken, again) {
   return entry.value
 }
 
-/** Addresses, MACs and comments of nodes, which the overview does not hold. */
+/** Addresses, MACs and comments of nodes, which the overview lacks. */
 const detailsOf = nodes => ({
   of: new Map(
     nodes.map(({ name, comment, interfaces }) => {
@@ -48,14 +48,14 @@ const isAddress = /^\d+(\.\d+){3}$/
 const isMac = /^([\da-f]{2}[:-]){2,}[\da-f]{0,2}$|^([\da-f]{4}\.){2}[\da-f]{4}$|^[\da-f]{12}$/
 
 /**
- * Looks for a text in nodes: gives what tells whether a node is like it, and why a set in it is none. `rack
- * 12` is that rack and no other; a word that is an address or a MAC is a whole one; a word with `@`, `[`, `*`
- * or an operator is a node set. `again` is called when more is known.
+ * Compiles a search text: returns a predicate for nodes, and why a node set in the text is invalid. `rack 12`
+ * is exactly that rack; an address or a MAC must match as a whole; a word with `@`, `[`, `*` or an operator
+ * is a node set. Calls `again` when more is known.
  */
 export function search(text, nodes, again) {
   const [before, rest] = small(text).split(/(?:^|\s)rack[\s:=]+(?=\S)(.*)/s)
   const racks = rest === undefined ? [] : [...new Set(nodes.map(({ rack }) => small(rack ?? '')))]
-  // A rack may have blanks in its name: the longest one that is written there is meant.
+  // The name of a rack may contain blanks: the longest match wins.
   const begins = racks.filter(rack => rack !== '' && `${rest.trimEnd()} `.startsWith(`${rack} `))
   const rack = begins.sort((a, b) => b.length - a.length)[0] ?? rest?.split(/\s/)[0]
   const words = `${before} ${rest?.slice(rack.length) ?? ''}`.split(/\s+/).filter(Boolean)

@@ -1,9 +1,9 @@
 import { conditions, doing, wordOf } from './cluster.js'
 import { number } from './dom.js'
 
-/** Sizes by the number of nodes, in pixels: a few have their names in them. */
+/** Cell sizes in pixels by the number of nodes; large cells show names. */
 const densities = [
-  // Where there is room for all nodes at once, they tell more, and the larger the fewer they are.
+  // If all nodes fit on the screen, cells are larger and show more.
   ...[2, 1.5, 1].map(scale => ({
     upTo: 0,
     width: 220 * scale,
@@ -19,13 +19,13 @@ const densities = [
 ]
 const headHeight = 26
 const sectionGap = 14
-/** So much is painted above and below of what is seen. */
+/** Pixels painted above and below the visible part. */
 const overscan = 400
 
 /**
- * Paints nodes as cells, in sections. Only what is seen is painted, so that it takes the same time for ten
- * thousand. It is a list box: arrow keys move between nodes, Enter opens one, and a screen reader is told the
- * node that is chosen.
+ * Paints nodes as cells in sections. Only the visible part is painted, so that ten thousand nodes take no
+ * longer. It is a list box: arrow keys move between nodes, Enter opens one, and a screen reader announces the
+ * selected node.
  */
 export class Grid {
   #box
@@ -43,7 +43,7 @@ export class Grid {
   #chosen = -1
   #indexOf = new Map()
 
-  /** `open` is called with the name of a node that was clicked, or Enter pressed on. */
+  /** `open` is called with the name of a node that was clicked or selected with Enter. */
   constructor(open) {
     this.open = open
     this.#canvas = document.createElement('canvas')
@@ -109,11 +109,11 @@ export class Grid {
     this.#sections = sections
     this.#layOut()
     this.#chosen = chosen === undefined ? -1 : (this.#indexOf.get(chosen) ?? -1)
-    // A list box is never without an option that says something.
+    // A list box always needs an option with text.
     if (this.#chosen < 0 && this.#cells[0]) this.#option.textContent = this.#said(this.#cells[0].node)
   }
 
-  /** These nodes have changed, but not their places. */
+  /** Updates nodes whose positions are unchanged. */
   update(names, nodes) {
     for (const name of names) {
       const i = this.#indexOf.get(name)
@@ -193,7 +193,7 @@ export class Grid {
     canvas.style.top = `${from}px`
     const c = canvas.getContext('2d')
     c.setTransform(scale, 0, 0, scale, 0, -from * scale)
-    // What a test measures.
+    // Measured by a test.
     if (!this.#painted) performance.mark('svcd-grid')
     this.#painted = { from, to }
     const colours = this.#palette()
@@ -262,7 +262,7 @@ export class Grid {
     return this.#colours
   }
 
-  /** The index of the cell under the pointer, -1 for none. */
+  /** Returns the index of the cell under the pointer, -1 for none. */
   #at(event) {
     const { left, top } = this.#box.getBoundingClientRect()
     const [x, y] = [event.clientX - left, event.clientY - top]
@@ -323,7 +323,7 @@ export class Grid {
     }
   }
 
-  /** The cell below or above, also over the end of a section. */
+  /** Returns the cell below or above, also across sections. */
   #below(i, direction) {
     const { x, y } = this.#cells[i]
     let best = i
@@ -360,7 +360,7 @@ export class Grid {
   }
 }
 
-/** So that no condition is told by its colour alone. */
+/** Draws a mark, so that no condition is shown by colour alone. */
 function mark(c, condition, x, y, size, colours) {
   const [near, far] = [size * 0.28, size * 0.72]
   c.strokeStyle = c.fillStyle = colours.mark

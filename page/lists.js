@@ -7,7 +7,7 @@ import { linkTo } from './nodes.js'
 
 const empty = text => h('p', { class: 'empty' }, text)
 
-/** A view that is loaded at once, and again when `load` says so. */
+/** A view that is loaded at once, and again when `load` is called. */
 function loaded(place, title, load, draw) {
   const body = h('div', {}, h('p', { class: 'faint' }, 'Loading …'))
   fill(place, h('h1', {}, title), body)
@@ -25,7 +25,7 @@ function loaded(place, title, load, draw) {
   return { again: soon(300, again), over: () => (isOver = true), body }
 }
 
-/** Requests that run or ran: their progress, and how to cancel one. */
+/** Shows running and past requests: their progress, and how to cancel them. */
 export function jobsView(place, { isAdmin, events }) {
   let jobs = new Map()
   const mostDone = 100
@@ -44,7 +44,7 @@ export function jobsView(place, { isAdmin, events }) {
   function draw(body) {
     const all = [...jobs.values()].sort((a, b) => Date.parse(b.queued) - Date.parse(a.queued))
     const open = all.filter(isOpen)
-    // The same again and again is one line.
+    // Repeated requests become one line.
     const ended = new Map()
     for (const job of all.filter(job => !isOpen(job))) {
       const key = [job.kind, job.object, job.by, job.message].join(' ')
@@ -131,7 +131,7 @@ export function jobsView(place, { isAdmin, events }) {
   }
 }
 
-/** A part that is loaded when it is opened, and stays open while the list around it is drawn anew. */
+/** A part that is loaded when opened, and stays open while the list around it is redrawn. */
 function details(open, key, summary, load) {
   const body = h('div', {})
   const toggled = async ({ target }) => {
@@ -144,7 +144,7 @@ function details(open, key, summary, load) {
 
 const mostShown = 1000
 
-/** Why a job failed: of nodes each reason once, with those that have it; else its last lines. */
+/** Shows why a job failed: each reason of nodes once, with their names; else its last lines. */
 async function reasons({ request_id: id }) {
   const { results, lines } = (await read(`/monitor/request/${id}`)).monitor.request[id]
   const alike = new Map()
@@ -167,7 +167,7 @@ async function reasons({ request_id: id }) {
   )
 }
 
-/** OS images, their tags, and which nodes run which pack. */
+/** Shows OS images, their tags, and which nodes run which pack. */
 export function imagesView(place, { events }) {
   const list = loaded(
     place,
@@ -274,7 +274,7 @@ export function imagesView(place, { events }) {
 const bins = 128
 const numberOf = address => address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0)
 
-/** Networks, with their addresses drawn. */
+/** Shows networks, with a drawing of their addresses. */
 export function networksView(place, { events }) {
   const unfolded = new Set()
   const list = loaded(
@@ -321,7 +321,9 @@ export function networksView(place, { events }) {
       const bin = Math.floor((numberOf(ipaddress) - first) / each)
       if (bin >= 0 && bin < counts.length) counts[bin]++
     }
-    const said = `${number(taken.length)} of ${count(hosts, 'address').replace(/addresss$/, 'addresses')} taken (${share(taken.length / hosts)})${lent > 0 ? `, ${number(lent)} in the DHCP range` : ''}`
+    const said =
+      `${number(taken.length)} of ${count(hosts, 'address').replace(/addresss$/, 'addresses')} taken ` +
+      `(${share(taken.length / hosts)})${lent > 0 ? `, ${number(lent)} in the DHCP range` : ''}`
     return h(
       'section',
       { class: 'card', 'aria-label': `Network ${name}` },
@@ -376,7 +378,7 @@ export function networksView(place, { events }) {
   }
 }
 
-/** The addresses of a network from the first to the last: the fuller a part, the higher its bar. */
+/** Draws the addresses of a network as bars: the higher, the fuller. */
 function strip(counts, each, range, label) {
   const make = (tag, attributes) => {
     const element = document.createElementNS('http://www.w3.org/2000/svg', tag)
@@ -411,7 +413,7 @@ function strip(counts, each, range, label) {
   return svg
 }
 
-/** How the services are. */
+/** Shows the state of the services. */
 export function servicesView(place, { events }) {
   const list = loaded(place, 'Services', readServices, (body, services) =>
     fill(
@@ -455,7 +457,7 @@ export function servicesView(place, { events }) {
   }
 }
 
-/** Who changed what. */
+/** Shows the audit log. */
 export function auditView(place, { isAdmin, events }) {
   if (!isAdmin()) {
     fill(place, h('h1', {}, 'Audit log'), empty('An admin can read it.'))
@@ -467,7 +469,7 @@ export function auditView(place, { isAdmin, events }) {
     'Audit log',
     async () => (await read(`/monitor/audit?by=${by}`)).monitor,
     (body, { audit: lines, missing }) => {
-      // Where several controllers share the objects.
+      // Only if several controllers share the objects.
       const controllerOf = line => (missing ? [line.controller] : [])
       fill(
         body,

@@ -24,9 +24,7 @@ const meanings = {
 }
 const bad = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
-/**
- * One node: its way through its installation, its verdict, what may be done with it. Returns how to end it.
- */
+/** Shows one node: its boot, its verdict, and the possible actions. Returns a function that ends the view. */
 export function nodeView(place, name, { isAdmin, events }) {
   const path = encodeURIComponent(name)
   const title = h('h1', {}, name)
@@ -102,7 +100,8 @@ export function nodeView(place, name, { isAdmin, events }) {
                 {},
                 moment(boot.began),
                 end &&
-                  ` · ${duration(Date.parse(end.last) - Date.parse(boot.began))} · ${end.step === 'report' ? end.about : (meanings[end.step] ?? end.step)}`
+                  ` · ${duration(Date.parse(end.last) - Date.parse(boot.began))} · ` +
+                    `${end.step === 'report' ? end.about : (meanings[end.step] ?? end.step)}`
               ),
               stepsOf(boot)
             )
@@ -216,7 +215,8 @@ export function nodeView(place, name, { isAdmin, events }) {
         title: `Install ${name} again?`,
         text: [
           ...steps,
-          `Its power is cycled, and it installs ${details.osimage ?? 'its image'} at that boot. What runs on it is lost, and its disk may be.`
+          `Its power is cycled, and it installs ${details.osimage ?? 'its image'} at that boot. What ` +
+            'runs on it is lost, and its disk may be.'
         ],
         yes: 'Install again',
         isGrave: true
@@ -265,7 +265,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   }
 }
 
-/** The steps of a boot, each with the time that it took; `node`: it may go on still. */
+/** Lists the steps of a boot with their durations; `node`: the boot may still be running. */
 function stepsOf(boot, node) {
   const { steps } = boot
   const times = steps.map(({ time }) => Date.parse(time))

@@ -13,23 +13,23 @@ import { ago, cell, count, fill, h, number, soon } from './dom.js'
 import { search } from './find.js'
 import { Grid } from './grid.js'
 
-/** What the view shows, kept while one looks at something else. */
+/** Options of the view, kept while another view is open. */
 const wish = { by: 'group', as: 'grid', text: '', only: new Set(), page: 0, sort: 'name' }
 const perPage = 100
 
-/** The values of each part of the wish; the first one is not in the address. */
+/** Values of each option; the first one is omitted in the address. */
 const choices = {
   by: ['group', 'rack', 'condition', 'none'],
   as: ['grid', 'table'],
   sort: ['name', 'condition', 'group', 'rack', 'since']
 }
 
-/** The address of the nodes that are like a text. */
+/** Returns the address of the nodes that match a text. */
 export const linkTo = text => `#/cluster?${new URLSearchParams({ find: text })}`
 
 /**
- * An address says what to show, so that it can be sent to somebody; without a question it is what was shown
- * last.
+ * The address holds the options, so that it can be sent to somebody; without a query the last options are
+ * used.
  */
 function readAddress() {
   const [, question] = location.hash.split('?')
@@ -50,7 +50,7 @@ function writeAddress() {
   history.replaceState(null, '', `#/cluster${question.size > 0 ? `?${question}` : ''}`)
 }
 
-/** The cluster at a glance. Returns how to end it. */
+/** Shows the cluster at a glance. Returns a function that ends the view. */
 export function clusterView(place) {
   readAddress()
   const counts = h('div', { class: 'counts', role: 'group', 'aria-label': 'Show only nodes that are' })
@@ -300,7 +300,7 @@ function rowOf(node) {
   )
 }
 
-/** A condition as a word with its colour. */
+/** Shows a condition as a word with its colour. */
 export const badge = condition =>
   h(
     'span',

@@ -2,8 +2,8 @@ import { logIn, read, readServices } from './api.js'
 import { fill, h } from './dom.js'
 
 /**
- * What everybody may see, and the way in. `entered` is called after a log-in; `why` tells why one is needed
- * again.
+ * Shows what everybody may see, and the log-in. `entered` is called after it; `why` says why a new one is
+ * needed.
  */
 export function strangerView(place, entered, why) {
   const problem = h('p', { class: 'problem', role: 'alert' }, why)

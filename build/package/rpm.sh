@@ -1,9 +1,12 @@
 #!/bin/sh
-# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64, of a checkout that is built.
-# The same commit gives the same bytes.
+# rpm.sh ARCH OUT: makes OUT/svcd-<version>-1.<machine>.rpm for amd64 or arm64 from a built checkout. The same
+# commit gives the same bytes.
 set -eu
 cd "$(dirname "$0")/../.."
-command -v rpmbuild >/dev/null || { echo 'rpmbuild is missing: install the package rpm (Debian) or rpm-build' >&2; exit 1; }
+command -v rpmbuild >/dev/null || {
+  echo 'rpmbuild is missing: install the package rpm (Debian) or rpm-build' >&2
+  exit 1
+}
 case $1 in
   amd64) machine=x86_64 ;;
   arm64) machine=aarch64 ;;
@@ -19,13 +22,16 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 sh build/package/stage.sh "$root" "$1"
 
-# Each file with its kind; of directories those that no other package has.
+# All files with their kinds, and those directories that no other package owns.
 echo '%defattr(-,root,root,-)' >"$work/files"
-(cd "$root" && find . -type f -o -type l -o -type d \( -path './etc/svcd*' -o -path './usr/lib/svcd*' -o -path './usr/lib/systemd/system/svcd-*' -o -path './usr/share/doc/svcd*' \)) |
+(cd "$root" && find . -type f -o -type l -o -type d \( -path './etc/svcd*' -o -path './usr/lib/svcd*' \
+  -o -path './usr/lib/systemd/system/svcd-*' -o -path './usr/share/doc/svcd*' \)) |
   sed 's/^\.//' | LC_ALL=C sort | while read -r file; do
   case $file in
     /etc/svcd/svcd.ini) echo "%config(noreplace) %attr(0640,root,root) \"$file\"" ;;
-    /usr/share/doc/* | /usr/share/man/*) if test -d "$root$file"; then echo "%dir \"$file\""; else echo "%doc \"$file\""; fi ;;
+    /usr/share/doc/* | /usr/share/man/*)
+      if test -d "$root$file"; then echo "%dir \"$file\""; else echo "%doc \"$file\""; fi
+      ;;
     *)
       if test -d "$root$file"; then echo "%dir \"$file\""
       elif test "${file#/etc/}" != "$file"; then echo "%config(noreplace) \"$file\""
@@ -36,7 +42,8 @@ done >>"$work/files"
 
 echo 'compressing, this takes a minute' >&2
 rpmbuild --quiet -bb --target "$machine-linux" \
-  --define "_topdir $work/top" --define "_rpmdir $work/rpms" --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
+  --define "_topdir $work/top" --define "_rpmdir $work/rpms" \
+  --define "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" \
   --define "svcd_version $version" --define "svcd_maintainer $maintainer" --define "svcd_homepage $homepage" \
   --define "svcd_root $root" --define "svcd_files $work/files" \
   --define "_buildhost localhost" --define "use_source_date_epoch_as_buildtime 1" \

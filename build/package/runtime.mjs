@@ -1,6 +1,5 @@
-// node build/package/runtime.mjs ARCH DIRECTORY: puts the Node runtime that runtime.json names, fetched from
-// the npm registry, into DIRECTORY as `node` and `LICENSE`. Refuses one whose bytes are not those that the
-// file names.
+// node build/package/runtime.mjs ARCH DIRECTORY: fetches the Node runtime in runtime.json from the npm
+// registry, and puts it into DIRECTORY as `node` and `LICENSE`. Refuses a file with another checksum.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs'

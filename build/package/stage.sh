@@ -1,7 +1,7 @@
 #!/bin/sh
-# stage.sh DIRECTORY ARCH: all files of a package for amd64 or arm64, below an empty DIRECTORY: those of `make
-# install`, with the Node runtime and production packages, without what nobody runs. Modes and times are the
-# same for each build. SOURCE_DATE_EPOCH must be set.
+# stage.sh DIRECTORY ARCH: puts all files of a package for amd64 or arm64 below an empty DIRECTORY: those of
+# `make install`, the Node runtime and the production packages, without unused files. Modes and times are the
+# same in each build. SOURCE_DATE_EPOCH must be set.
 set -eu
 umask 022
 cd "$(dirname "$0")/../.."
@@ -11,13 +11,13 @@ code=$root/usr/lib/svcd
 documents=$root/usr/share/doc/svcd
 : "${SOURCE_DATE_EPOCH:?}"
 
-# For who waits; standard output names the package alone.
+# Progress for a person; standard output has only the name of the package.
 step() { echo "$*" >&2; }
 
 step 'the code of svcd'
 DESTDIR=$root PREFIX=/usr sh build/install.sh >/dev/null
 
-# The packages as package-lock.json names them, whatever this checkout has. No script of a package is run.
+# The packages of package-lock.json, whatever this checkout has installed. No script of a package is run.
 clean=$root/../modules
 rm -rf "$clean"
 install -d "$clean"
@@ -27,27 +27,29 @@ npm ci --silent --omit=dev --ignore-scripts --no-audit --no-fund --prefer-offlin
 rm -rf "$code/node_modules"
 mv "$clean/node_modules" "$code"
 rm -rf "$clean" "$code/node_modules/.bin" "$code/node_modules/.package-lock.json"
-# What a daemon does not read: types, source maps, documents, and builds for browsers and for require(). The
-# licence of a package stays, which some have in their README.
+# A daemon needs no types, source maps, documents, or builds for browsers and for require(). Licences stay,
+# some of which are in a README.
 modules=$code/node_modules
-find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' -o -name '*.yml' -o -name '*.yaml' \
-  -o -name 'eslint.*' -o -name '.*' \) -delete
+find "$modules" -type f \( -name '*.map' -o -name '*.ts' -o -name '*.cts' -o -name '*.mts' \
+  -o -name '*.yml' -o -name '*.yaml' -o -name 'eslint.*' -o -name '.*' \) -delete
 find "$modules" -type d -name '.?*' -prune -exec rm -rf {} +
 find "$modules" -name package.json -printf '%h\n' | while read -r package; do
-  if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete; fi
+  if test -n "$(find "$package" -maxdepth 1 -iname 'licen[cs]e*')"; then
+    find "$package" -maxdepth 1 -name '*.md' ! -iname 'licen[cs]e*' -delete
+  fi
 done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
-rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" "$modules/net-snmp/ref" \
-  "$modules/smart-buffer/docs" "$modules/mime/bin" \
+rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" \
+  "$modules/net-snmp/ref" "$modules/smart-buffer/docs" "$modules/mime/bin" \
   "$modules/mime/dist/src/mime_cli.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete
-# Nothing is gone that the daemon loads.
+# Checks that all packages that the daemon loads are still there.
 (cd "$code" && node --input-type=module -e '
   const { dependencies } = JSON.parse((await import("node:fs")).readFileSync("package.json"))
   for (const name of Object.keys(dependencies)) await import(name)')
 
-# The runtime, for the commands alone: nothing of it is on the path.
+# The runtime is for svcd's commands only, and not on the path.
 step 'the Node runtime, from npm'
 node build/package/runtime.mjs "$arch" "$root/../runtime"
 install -m 0755 "$root/../runtime/node" "$code/bin/node"
@@ -60,13 +62,13 @@ done
 
 install -D -m 0644 build/package/svcd.logrotate "$root/etc/logrotate.d/svcd"
 chmod 0755 "$code"/libexec/*.sh
-# tmpfiles.d makes it, with its owner.
+# tmpfiles.d makes it with its owner.
 rmdir "$root/var/lib/svcd" "$root/var/lib" "$root/var"
 gzip -9n "$root"/usr/share/man/man*/*
 
 find "$root" -type d -exec chmod 0755 {} +
 find "$root" -type f -perm /0111 -exec chmod 0755 {} +
 find "$root" -type f ! -perm /0111 -exec chmod 0644 {} +
-# For the hashes of passwords.
+# It may contain password hashes.
 chmod 0640 "$root/etc/svcd/svcd.ini"
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

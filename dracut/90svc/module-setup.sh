@@ -1,6 +1,5 @@
 #!/bin/bash
-# dracut's module for nodes of svcd (root=svc). It goes into an initramfs only when asked for: dracut --add
-# svc.
+# dracut's module for nodes of svcd (root=svc). An initramfs gets it only on request: dracut --add svc.
 # shellcheck disable=SC2154 # dracut's variables
 
 # shellcheck source=SCRIPTDIR/svc-contents.sh
@@ -26,7 +25,7 @@ installkernel() {
     hostonly='' instmods "=$directory"
   done
   added=$(svc_added_modules "${srcmods:-/lib/modules/$kernel}")
-  # Without a name it would read names from its standard input.
+  # Without names instmods reads them from its standard input.
   if [[ $added ]]; then
     # shellcheck disable=SC2086
     hostonly='' instmods $added
@@ -44,7 +43,7 @@ install() {
       inst_simple "$file"
     fi
   done
-  # A host name in svc.url.
+  # For a host name in svc.url.
   inst_libdir_file 'libnss_dns.so.*' 'libnss_files.so.*'
   for part in $svc_parts; do
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# The svc.* kernel arguments (rules 4.2, 4.17). Their values are data: each is checked for the characters that
-# it may have before a program sees it. The last of a repeated argument counts. Two more may stand among an
-# image's kernel options: svc.wait=SECONDS (60) for the interface, its link and DHCP each, and svc.insecure=1
-# for a controller whose certificate cannot be verified. svc.urls is there where there are other controllers:
-# their URLs, with commas between them.
+# The svc.* kernel arguments (rules 4.2, 4.17). Values are untrusted data: each is checked for its allowed
+# characters before a program sees it. Of a repeated argument the last one counts. An image's kernel options
+# may add svc.wait=SECONDS (default 60), for the interface, its link and DHCP each, and svc.insecure=1 for a
+# controller whose certificate cannot be verified. svc.urls lists the URLs of other controllers, separated by
+# commas.
 
 # shellcheck disable=SC2034 # the variables are for the other files and for the install script
 read_arguments() {
@@ -44,7 +44,7 @@ check_arguments() {
   set +f
   case $SVC_MAC in
     [0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]:[0-9a-f][0-9a-f]) ;;
-    # The GUID of an InfiniBand port.
+    # GUID of an InfiniBand port.
     *[!0-9a-f:]*) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;
     ??:??:??:??:??:??:??:??) ;;
     *) refuse mac "$SVC_MAC" 'a MAC address' || return 1 ;;

@@ -1,42 +1,45 @@
 # shellcheck shell=sh
-# Lists of what the initramfs needs beside the node's side itself. dracut's module and the hook of
-# initramfs-tools read them.
+# Lists of what the initramfs needs beside the node's scripts, read by dracut's module and by the hook of
+# initramfs-tools.
 # shellcheck disable=SC2034
 
-# The node's side, svc-<part>.sh.
+# The node's scripts, svc-<part>.sh.
 svc_parts='node arguments interface fetch dhcp'
 
-# Without these programs a node cannot install itself. One of the second list is enough.
-svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mktemp mount mv readlink rm rmdir
-  sha256sum sleep sort stat sync touch umount uname wc chroot base64 grep'
+# A node cannot install itself without these programs; one of the second list is enough.
+svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mktemp mount mv readlink rm
+  rmdir sha256sum sleep sort stat sync touch umount uname wc chroot base64 grep'
 svc_fetchers='curl wget'
 
-# Taken if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at
+# Included if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at
 # the shell.
 svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
-  blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon swapoff
-  mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat mkfs.fat
-  mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
+  blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon
+  swapoff mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat
+  mkfs.fat mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
   mdadm lvm pvcreate vgcreate lvcreate vgchange dmsetup nvme udevadm modprobe
   dmidecode ipmitool dhclient dhcpcd udhcpc setsid hostname awk date df env expr find id kill more ping ps ss
   test tee uniq xargs basename dirname'
 
 svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem
   /etc/pki/tls/cert.pem /etc/ssl/openssl.cnf /etc/mke2fs.conf
-  /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers /usr/share/ipmitool/enterprise-numbers.txt'
+  /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers
+  /usr/share/ipmitool/enterprise-numbers.txt'
 
-# Kernel modules. A path after = means every module below that directory of the kernel's tree.
+# Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfat nls_cp437 nls_iso8859-1
   nls_ascii nls_utf8 loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
-svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv drivers/net/usb
-  drivers/net/vmxnet3 drivers/char/ipmi'
+svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv
+  drivers/net/usb drivers/net/vmxnet3 drivers/char/ipmi'
 
-# Drivers that did not come with the kernel (updates/, extra/, weak-updates/, misc/: all that lies beside its
-# own): their names, in the kernel's directory $1. Those of displays, and what needs them, are large, and no
-# installation needs them.
+# Prints the names of drivers in the kernel's directory $1 that did not come with the kernel (in updates/,
+# extra/, weak-updates/, misc/ and so on). Display drivers and modules that need them are left out: they are
+# large, and no installation needs them.
 svc_added_modules() {
-  added=$(cd "$1" 2>/dev/null && find . -type d \( -path ./kernel -o -path ./build -o -path ./source \) -prune -o -name '*.ko*' -print | sed "s|^\.|$1|" | sort)
-  # PCI's class of displays.
+  added=$(cd "$1" 2>/dev/null &&
+    find . -type d \( -path ./kernel -o -path ./build -o -path ./source \) -prune -o -name '*.ko*' -print |
+    sed "s|^\.|$1|" | sort)
+  # Drivers of PCI's display class.
   displays=' '
   for file in $added; do
     case $(modinfo -F alias "$file" 2>/dev/null) in

@@ -1,7 +1,6 @@
 #!/bin/sh
-# A DHCP client calls this, with what the server said in the environment. udhcpc tells what happened in its
-# first argument, dhclient and dhcpcd tell it in the variable `reason`. A server is not trusted, so values are
-# quoted.
+# Called by a DHCP client with the server's values in the environment. udhcpc passes the event as the first
+# argument, dhclient and dhcpcd in the variable `reason`. A server is not trusted, so values are quoted.
 # shellcheck disable=SC2154
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin

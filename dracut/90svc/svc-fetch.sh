@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Fetches the node's install script by curl if it is there, else by wget (busybox or GNU).
+# Fetches the node's install script with curl, or else with wget (busybox or GNU).
 
-# One step makes several tries, so that a controller which is just restarting is no failure yet.
+# Tries several times within one step, so that a restart of the controller is not a failure.
 fetch_script() {
   set_clock
   fetch_pause=1
@@ -15,9 +15,9 @@ fetch_script() {
   done
 }
 
-# A certificate counts from a day to a day, and the clock of a machine whose battery is empty is years off. So
-# before the first https request the clock is set by what a controller says, if it is more than a minute off:
-# nobody proves that time, so it is never set to one before this initramfs was built.
+# Certificates have a validity period, and a machine with an empty battery may be years off. So before the
+# first https request the clock is set to a controller's time if it is more than a minute off. That time is
+# not authenticated, so the clock is never set to before this initramfs was built.
 set_clock() {
   case "$SVC_URL $SVC_OTHERS:$SVC_INSECURE" in
     *https://*:) ;;
@@ -27,7 +27,8 @@ set_clock() {
   for clock_url in $SVC_URL $SVC_OTHERS; do
     # shellcheck disable=SC2046 # words: day, month, year, time
     set -- $(clock_ask "$clock_url/version" 2>&1 |
-      sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' | tail -n 1)
+      sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' |
+      tail -n 1)
     [ "$#" -ne 4 ] || break
   done
   set +f
@@ -49,7 +50,7 @@ set_clock() {
   fi
 }
 
-# Prints the head of an answer, whatever the certificate.
+# Prints the headers of an answer, whatever the certificate.
 clock_ask() {
   if program curl; then
     curl -q -g -s -k -I --connect-timeout 10 --max-time 20 "$1"
@@ -58,7 +59,7 @@ clock_ask() {
   fi
 }
 
-# Asks each controller in turn.
+# Tries each controller in turn.
 fetch_from_any() {
   set -f
   # shellcheck disable=SC2086 # a list of words
@@ -78,7 +79,7 @@ fetch_from_any() {
 fetch_once() {
   rm -f "$_RUN/install"
   : > "$_RUN/error"
-  # The script holds the node's token.
+  # The script contains the node's token.
   umask 077
   if program curl; then
     fetch_curl
@@ -95,7 +96,7 @@ fetch_once() {
     rm -f "$_RUN/install"
     return 1
   fi
-  # Something in between may have answered with a page of its own.
+  # A proxy may have answered with a page of its own.
   fetch_line=''
   IFS= read -r fetch_line 2>/dev/null < "$_RUN/install"
   case $fetch_line in
@@ -108,10 +109,11 @@ fetch_once() {
 }
 
 fetch_curl() {
-  # A .curlrc and brackets in a URL must not change what is asked for. Who stands still is left sooner where
-  # there is another one.
+  # A .curlrc and brackets in a URL must not change the request. With other controllers, a stalled one is
+  # given up sooner.
   if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
-    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" 2> "$_RUN/error"); then
+    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" \
+    2> "$_RUN/error"); then
     _REASON=$(printable "$(cat "$_RUN/error")")
     return 1
   fi
@@ -123,11 +125,11 @@ fetch_curl() {
 
 fetch_wget() {
   case $(wget --version 2>/dev/null) in
-    # By itself GNU wget would try 20 times, and throw away the controller's reason for a refusal.
+    # By default GNU wget would try 20 times, and drop the controller's reason for a refusal.
     *'GNU Wget'*) set -- --tries=1 --content-on-error ;;
     *) set -- ;;
   esac
-  # The time limit of busybox wget cannot be used: in Debian 12 wget -T ends with a segmentation fault.
+  # Not with wget -T: the wget of busybox in Debian 12 ends with a segmentation fault then.
   if ! within 60 wget "$@" ${SVC_INSECURE:+--no-check-certificate} -O "$_RUN/install" "$fetch_url" \
     2> "$_RUN/error"; then
     _REASON="$(wget_error)$(answered)"
@@ -135,7 +137,7 @@ fetch_wget() {
   fi
 }
 
-# Runs a command, and ends it after some seconds.
+# Runs a command, and kills it after $1 seconds.
 within() {
   within_seconds=$1
   shift
@@ -150,11 +152,12 @@ within() {
   return "$within_status"
 }
 
-# What the last lines of wget tell: "wget: server returned error: HTTP/1.1 401 Unauthorized" of busybox, "HTTP
-# request sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed: ..." of GNU
-# wget.
+# Prints the error from the last lines of wget: "wget: server returned error: HTTP/1.1 401 Unauthorized" of
+# busybox, "HTTP request sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed:
+# ..." of GNU wget.
 wget_error() {
-  wget_line=$(sed -n -e 's/^wget: //p' -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
+  wget_line=$(sed -n -e 's/^wget: //p' \
+    -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
     -e 's/^.* \(failed: .*\)$/\1/p' "$_RUN/error" | tail -n 1)
   if [ -z "$wget_line" ] && [ "$within_status" -gt 128 ]; then
     wget_line='the answer did not arrive within 60 s'
@@ -162,7 +165,7 @@ wget_error() {
   printable "wget: ${wget_line:-$(tail -n 1 "$_RUN/error")}"
 }
 
-# The `message` of the controller's JSON answer, with a colon before it.
+# Prints the `message` of the controller's JSON answer after a colon.
 answered() {
   if ! [ -s "$_RUN/install" ]; then
     return

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# The network interface that the node was booted over is found by its MAC, because names may differ.
+# Finds the network interface of the boot by its MAC, because names may differ.
 
 find_interface() {
   if program udevadm; then
@@ -22,14 +22,14 @@ find_interface() {
   say "interface $SVC_BOOTIF has the address $SVC_MAC"
 }
 
-# A VLAN has the MAC of the card below it. In a virtual machine a passed-through card has the MAC of the
-# virtual card that it is a port of. The card is wanted, never a port.
+# Finds the card with a MAC. A VLAN has the MAC of the card below it; in a virtual machine a passed-through
+# card has the MAC of the virtual card that it is a port of. Ports are never used.
 interface_of() {
   SVC_BOOTIF=''
   for interface in /sys/class/net/*; do
     interface_mac=''
     read -r interface_mac 2>/dev/null < "$interface/address"
-    # The address of an InfiniBand port has 20 bytes, and the last 8 of them are its GUID.
+    # The address of an InfiniBand port has 20 bytes, of which the last 8 are its GUID.
     case $interface_mac in
       "$1" | ??:??:??:??:??:??:??:??:??:??:??:??:"$1") ;;
       *) continue ;;
@@ -78,8 +78,8 @@ interface_addresses() {
   ip -4 -o address show dev "$SVC_BOOTIF" | sed -n 's|^.* inet \([0-9./]*\) .*$| \1|p'
 }
 
-# A switch may forward only some seconds after the link is there. Without a link the next step is tried all
-# the same, because not every driver tells of the link.
+# A switch may forward only some seconds after the link is up. The next step is tried without a link too,
+# because not every driver reports it.
 await_link() {
   link_limit=$(($(uptime_seconds) + SVC_WAIT))
   link_said=''
@@ -96,8 +96,7 @@ await_link() {
   done
 }
 
-# The arguments name no gateway. So a controller outside the node's own network is looked for on the same
-# wire.
+# The arguments name no gateway, so a controller outside the node's network is expected on the same wire.
 route_to_controllers() {
   set -f
   for controller in $SVC_URL $SVC_OTHERS; do
@@ -112,8 +111,8 @@ route_to_controllers() {
   set +f
 }
 
-# Gets an address by DHCP, with the client that is there. Each client identifies itself by the MAC, as iPXE
-# did. A server would take another identifier for another machine, and give it another address.
+# Gets an address by DHCP, with whichever client is installed. Each client identifies itself by the MAC, as
+# iPXE did: a server would give another identifier another address.
 lease() {
   lease_script=$_LIB/svc-dhcp.sh
   if program udhcpc; then
@@ -123,7 +122,8 @@ lease() {
     case $SVC_MAC in
       ??:??:??:??:??:??:??:??) lease_client=ff:00:00:00:00:00:02:00:00:02:c9:00:$SVC_MAC ;;
     esac
-    printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" > "$_RUN/dhclient.conf"
+    printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" \
+      > "$_RUN/dhclient.conf"
     dhclient -4 -1 -q -cf "$_RUN/dhclient.conf" -lf "$_RUN/dhclient.leases" -pf "$_RUN/dhclient.pid" \
       -sf "$lease_script" "$SVC_BOOTIF"
   elif program dhcpcd; then
@@ -143,12 +143,12 @@ lease() {
 
 lease_ipconfig() {
   ipconfig -t "$SVC_WAIT" -c dhcp -d "$SVC_BOOTIF"
-  # ipconfig writes what the server sent as shell variables.
+  # ipconfig writes the server's values as shell variables.
   sed -n "s/^IPV4DNS[01]='\{0,1\}\([0-9.]*\)'\{0,1\}\$/nameserver \1/p" "/run/net-$SVC_BOOTIF.conf" \
     > /etc/resolv.conf
 }
 
-# Ends dhclient, which stays. udhcpc, dhcpcd and ipconfig end by themselves.
+# Ends dhclient, which keeps running. udhcpc, dhcpcd and ipconfig exit by themselves.
 lease_end() {
   if [ -s "$_RUN/dhclient.pid" ]; then
     kill "$(cat "$_RUN/dhclient.pid")" 2>/dev/null
@@ -156,10 +156,9 @@ lease_end() {
   fi
 }
 
-# The booted system configures its interfaces itself, from the files that the install script wrote. So it has
-# to find them as after power on: NetworkManager leaves an interface alone that has an address, ifup refuses
-# it, and udev cannot rename an interface that is up. A root file system that comes over the network keeps its
-# network.
+# The booted system configures its interfaces itself, from files of the install script, and expects them as
+# after power-on: NetworkManager ignores an interface with an address, ifup refuses it, and udev cannot rename
+# an interface that is up. A root file system on the network keeps its network.
 network_down() {
   if root_needs_network; then
     say "interface $SVC_BOOTIF stays up for the root file system"
@@ -183,7 +182,9 @@ root_needs_network() {
       *) continue ;;
     esac
     case $root_type in
-      nfs | nfs4 | cifs | smb3 | ceph | fuse.* | lustre | beegfs | gpfs | glusterfs | 9p | afs | orangefs) return 0 ;;
+      nfs | nfs4 | cifs | smb3 | ceph | fuse.* | lustre | beegfs | gpfs | glusterfs | 9p | afs | orangefs)
+        return 0
+        ;;
     esac
   done < /proc/mounts
   return 1

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What a node does between its kernel and its root file system, when the kernel argument says root=svc. It
-# finds the interface, brings it up, fetches the install script and runs it, which puts the node's image on
-# /sysroot. It runs as root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
+# The node's boot between its kernel and its root file system, with the kernel argument root=svc. It finds the
+# interface, brings it up, and fetches and runs the install script, which puts the node's image on /sysroot.
+# It runs as root in an initramfs of dracut or initramfs-tools, under bash, dash or busybox ash.
 #
-# It ends with 0 when the image is ready, and not before. When a step fails, the console shows it and all
-# steps are taken again; with svc.service=1 a shell is opened first.
+# It ends with 0 only when the image is ready. When a step fails, the console shows it and all steps are
+# repeated; with svc.service=1 a shell is opened first.
 
 set +e
 unset IFS
@@ -16,7 +16,7 @@ export LC_ALL PATH
 _LIB=$(cd "${0%/*}" && pwd)
 _RUN=/run/svc
 _STEP=''
-# Why the step has failed.
+# Why the step failed.
 _REASON=''
 
 # shellcheck source=SCRIPTDIR/svc-arguments.sh
@@ -34,18 +34,18 @@ program() {
   command -v "$1" >/dev/null 2>&1
 }
 
-# Text from elsewhere on one line, of 500 characters at most and without control characters.
+# Prints untrusted text on one line, cut to 500 characters and without control characters.
 printable() {
   printf '%.500s' "$(printf '%s' "$1" | tr '\n\t' '  ' | tr -d '\000-\037\177')"
 }
 
-# Whole seconds since the machine was started. Nobody sets this clock.
+# Prints whole seconds since the start of the machine. Nobody sets this clock.
 uptime_seconds() {
   IFS=' .' read -r uptime_now _ < /proc/uptime
   printf '%s' "$uptime_now"
 }
 
-# A busybox whose sleep knows no fractions waits a whole second.
+# Some busybox versions of sleep take no fractions.
 nap() {
   sleep 0.2 2>/dev/null || sleep 1
 }
@@ -56,7 +56,7 @@ step() {
   "$2"
 }
 
-# Each step can be taken again when it or a later one has failed.
+# Each step can be repeated after it or a later one has failed.
 install_node() {
   step arguments read_arguments && step interface find_interface && step network network_up &&
     step script fetch_script && step install run_script
@@ -90,7 +90,7 @@ run_script() {
   fi
 }
 
-# Ends what a killed install script has left running: it would go on writing to /sysroot.
+# Kills what a killed install script left running: it would go on writing to /sysroot.
 end_leftovers() {
   for leftover in /proc/[0-9]*; do
     if tr '\000' '\n' < "$leftover/environ" | grep -q '^SVC_INSTALLING='; then
@@ -99,7 +99,8 @@ end_leftovers() {
   done 2> /dev/null
 }
 
-# When memory runs out, the kernel is to kill the install script. This script then says so and tries again.
+# Makes the kernel kill the install script first when memory runs out; this script then reports it and tries
+# again.
 unkillable() {
   echo -1000 > /proc/$$/oom_score_adj
 } 2> /dev/null
@@ -131,7 +132,7 @@ service_shell() {
 
 main() {
   if [ -e "$_RUN" ]; then
-    # Only a run that was killed leaves this directory.
+    # Only a killed run leaves this directory behind.
     end_leftovers
   fi
   mkdir -p "$_RUN" && chmod 700 "$_RUN"
@@ -152,8 +153,7 @@ main() {
   done
   network_down
   rm -rf "$_RUN"
-  # Frees the memory of the install script's files; nobody could do it later.
-  # A disk may lie on them.
+  # Frees the memory of the install script's files, which is impossible later. A disk may be mounted on them.
   while umount -l /svctmp 2> /dev/null; do :; done
   say "$SVC_NODE is ready after $(uptime_seconds) s"
 }

@@ -2,7 +2,7 @@
 # dracut's hook "pre-mount": puts the image on /sysroot. dracut then finds its new root mounted, and so does
 # systemd, whose unit sysroot.mount is ordered after this hook.
 
-# If the kernel has killed the node's side, for lack of memory say, half an image is there.
+# If the kernel killed the script, for lack of memory say, the image is incomplete.
 svc_until_ready() {
   until /usr/lib/svc/svc-node.sh < /dev/null; do
     echo "svc: the node's side was ended with status $?: starting it again in 10 s"

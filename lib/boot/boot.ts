@@ -23,15 +23,15 @@ import { KeptText, render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
 
-/** The menu lists this many nodes and groups at most, so that its size has a bound. Other names are typed. */
+/** Nodes and groups in the menu, which bounds its size. Other names can be typed. */
 const listed = 250
-/** Shared: machines ask in thousands. */
+/** Shared, as thousands of machines ask at once. */
 const nothing = {}
-/** How long the menu waits before it looks for the machine, and before it looks again. */
+/** Delay before the menu looks for the machine, first and in later rounds. */
 const menuMs = 5_000
 const unknownMs = 15_000
 
-/** Finds out which node an unknown machine is. The node is looked up in the state in which it gets the MAC. */
+/** Finds the node of an unknown machine. The node is looked up in the transaction that gives it the MAC. */
 export interface Detection {
   find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
 }
@@ -43,30 +43,32 @@ export interface BootOptions {
   readonly grants: Grants
   readonly trace: Trace
   readonly hasFile: (name: string) => boolean
-  /** Whether another controller, whose URL is in the scripts too, may have this file, which is missing here. */
+  /** Whether another controller in `urls` may have a file that is missing here. */
   readonly mayBeElsewhere: (file: string) => boolean
-  /** Absent: there is this controller alone. */
+  /** Absent for a single controller. */
   readonly packBefore: PackBefore | undefined
-  /** Node-facing URLs: this controller's, and those of others (rules 4.28). */
+  /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
   readonly handover: Handover
   readonly dynamicNodes: boolean
-  /** Absent: `[boot] snmp_detection = no`. */
+  /** Absent if `[boot] snmp_detection = no`. */
   readonly detection?: Detection
   readonly log: Log
 }
 
-/** The iPXE scripts that booting machines get (rules 4.1, 4.13). */
+/** Makes the iPXE scripts for booting machines (rules 4.1, 4.13). */
 export class Boot {
-  /** Nodes that asked from outside their network, and that the log has named for it. */
+  /** Nodes that asked from outside their network, and were logged. */
   readonly #misplaced = new WeakSet<NodeDoc>()
-  /** Every machine asks for the same menu first. */
+  /** Cached, as every machine asks for the same menu first. */
   readonly #menu = new KeptText()
 
   constructor(private readonly o: BootOptions) {}
 
-  /** The normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it. */
+  /**
+   * Returns the normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it.
+   */
   menu(unknown = ''): string {
     const { templates, model } = this.o
     const template = 'boot/templ_boot_ipxe.cfg'
@@ -86,19 +88,20 @@ export class Boot {
     return this.#menu.text([...from, groups.length, ...groups, ...nodes], () => text(''))
   }
 
-  /** The short menu (case 1). */
+  /** Returns the short menu (case 1). */
   shortMenu(): string {
     return this.#render('boot/templ_boot_ipxe_short.cfg', {})
   }
 
-  /** Boot from the local disk (case 3). */
+  /** Returns the script that boots from the local disk (case 3). */
   disk(): string {
     return this.#render('boot/templ_boot_disk.cfg', {})
   }
 
   /**
-   * The script for the machine with this MAC: its node's, or the normal menu (rules 4.1). It is a promise only when an
-   * unknown machine is looked for at the switches, and that only for a source that may change something (rules 4.5).
+   * Returns the script for a MAC: its node's, or the normal menu (rules 4.1). Returns a promise only if an
+   * unknown machine is searched for on the switches, which only a source within the networks can cause (rules
+   * 4.5).
    */
   search(mac: string, visit: Visit): string | Promise<string> {
     const { model, detection } = this.o
@@ -111,10 +114,10 @@ export class Boot {
     return this.#detect(detection, mac, visit)
   }
 
-  /** The node that has a MAC on an interface that boots. */
+  /** Returns the node with a MAC on an interface that boots. */
   #machine(mac: string): NodeDoc | undefined {
     const { view } = this.o.model
-    // No closure: machines ask in thousands.
+    // A loop, not a closure: thousands of machines ask at once.
     for (const owner of view.index.macOwners(mac))
       if (owner.type === 'node' && owner.interface !== undefined && !isBmc(owner))
         return view.get('node', owner.name)
@@ -131,7 +134,7 @@ export class Boot {
       const actor = { who: 'svcd', from: address, takesAddresses: false }
       try {
         const found = await model.change(actor, tx => {
-          // Meanwhile the machine may have asked a second time, or somebody gave its MAC to a node.
+          // The machine may have asked a second time, or an admin may have assigned its MAC.
           const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
           return detected && { ...detected, given: handover.give(tx, detected.node, mac, address) }
         })
@@ -151,8 +154,9 @@ export class Boot {
   }
 
   /**
-   * Boots a machine as the node of this name. A MAC moves to the node, and a former owner loses it and its status
-   * (rules 4.4), unless a node has to be released first (rules 4.23). Throws 403 for a source that may not choose a node.
+   * Boots a machine as the named node. The MAC moves to the node, and a former owner loses it and its status
+   * (rules 4.4), unless a node has to be released first (rules 4.23). Throws 403 for a source that may not
+   * choose a node.
    */
   async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
     this.#checkManual(visit.source)
@@ -160,7 +164,7 @@ export class Boot {
     const named = model.view.get('node', name)
     if (!named) return this.#error('', `there is no node ${name}`, 'boot')
     try {
-      // Without a MAC nothing is stored: iPXE fills in the one that it booted with.
+      // Without a MAC nothing is stored; iPXE fills in the MAC that it booted with.
       if (mac === undefined) {
         handover.checkUnnamed(named)
         return this.#script(named, '${netX/mac}', visit)
@@ -178,8 +182,8 @@ export class Boot {
   }
 
   /**
-   * Boots a machine as a node of a group: the member that has the MAC, else the first member without one, else a new
-   * member. Machines that ask at the same time get different nodes (rules 4.3). Throws 403 for a source that may not
+   * Boots a machine as a node of a group: the member with the MAC, else the first member without a MAC, else
+   * a new member. Concurrent requests get different nodes (rules 4.3). Throws 403 for a source that may not
    * choose a node.
    */
   async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
@@ -213,7 +217,7 @@ export class Boot {
     return { node: member.name, given: handover.give(tx, member, mac, source.address) }
   }
 
-  /** The highest-numbered member's name plus one, digits kept; `<group>001` in an empty group. */
+  /** Returns the highest-numbered member's name plus one, digits kept; `<group>001` in an empty group. */
   #newName(tx: Tx, group: string): string {
     const highest = tx.index.members(group)?.numbered.values.at(-1)
     const { stem, digits } =
@@ -245,10 +249,7 @@ export class Boot {
     await status.drop(former)
   }
 
-  /**
-   * Makes a script of a refusal of one of iPXE's pages (rules 4.35): of a 4xx iPXE would show the number
-   * alone, and no reason. Undefined for other clients, which get the status.
-   */
+  /** Turns a refusal into an iPXE script (rules 4.35): iPXE shows no reason. Undefined for others. */
   told({ status, message }: ServiceError, { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>) {
     if (![400, 403, 404].includes(status) || !/^\/boot\/(?:search|manual)(?:\/|$)/.test(url)) return undefined
     if (!headers['user-agent']?.startsWith('iPXE/')) return undefined
@@ -259,7 +260,7 @@ export class Boot {
     return { status: 200, text: this.#error('', why.replaceAll('"', ''), 'boot') }
   }
 
-  /** A person at the console reads the reason in a script; of a refusal iPXE shows the status alone. */
+  /** Returns a script with the reason for the person at the console: iPXE would show only the status. */
   #atConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
     if (error instanceof ServiceError && isTold(error.status)) return this.#error('', error.message, 'boot')
     throw error
@@ -279,12 +280,12 @@ export class Boot {
     return false
   }
 
-  /** The roles a node has. */
+  /** Returns the roles of a node. */
   rolesOf(name: string): string[] {
     return rolesOf(this.#effective(name).settings)
   }
 
-  /** Whether a pack is one of the node's: its image's present one, or an older one that it may be installing. */
+  /** Whether a pack is the current pack of the node's image, or an older one that may still be installing. */
   installs(name: string, pack: string): boolean {
     const { image } = this.#effective(name)
     if (!image) return false
@@ -295,14 +296,16 @@ export class Boot {
     return this.#inForce(this.o.model.get('node', name))
   }
 
-  /** As it is booted here: with the pack before the present one where that cannot be had. */
+  /**
+   * Returns the node as this controller boots it: with the previous pack if the current one is unavailable.
+   */
   #inForce(node: NodeDoc): EffectiveNode {
     const { model, packBefore } = this.o
     const target = asBooted(model.view, model.effective(node))
     return packBefore?.inForce(target) ?? target
   }
 
-  /** Why the node would get no boot script now, or one that tells of an obstacle; undefined when it would boot. */
+  /** Returns why the node would now get no boot script, or one with a known obstacle; undefined if none. */
   obstacleOf(name: string): string | undefined {
     const target = this.#effective(name)
     const { reason } = this.#findings(target)
@@ -315,7 +318,7 @@ export class Boot {
     return reason
   }
 
-  /** What the node's machine would get now. Asking leaves no trace. */
+  /** Returns what the node's machine would get now, without recording a request. */
   preview(name: string): string {
     const target = this.#effective(name)
     return this.#preview(target, this.#findings(target).reason)
@@ -337,7 +340,7 @@ export class Boot {
     try {
       text = this.#answer(target, mac, reason, warning)
     } catch (error) {
-      // What fails only as this one asks is no reason of the node: anybody may ask, from anywhere, with any MAC or none.
+      // Anybody may ask with any MAC, so an error that only this request causes is not the node's reason.
       if (error instanceof ServiceError) note(unrenderable(error), this.obstacleOf(node.name) !== undefined)
       throw error
     }
@@ -345,7 +348,7 @@ export class Boot {
     return text
   }
 
-  /** Notes that a node has asked for its script, and why it cannot have it, why it may not work, or what is missing here. */
+  /** Records a request for a script, with the reason, warning or missing file that goes with it. */
   #note(
     target: EffectiveNode,
     reason: string | undefined,
@@ -362,7 +365,7 @@ export class Boot {
     const news = status.setReason(node.name, (isOwn ? reason : undefined) ?? warning ?? lacking ?? null)
     if (news && isOwn && reason !== undefined) log.warn(`node ${node.name} cannot boot: ${reason}`)
     else if (news && lacking !== undefined && warning === undefined) log.warn(`node ${node.name}: ${lacking}`)
-    // Anybody can ask from anywhere, again and again. So the log tells it once, until the node is changed.
+    // Anybody can ask from anywhere, again and again. So it is logged once, until the node is changed.
     if (warning !== undefined && !this.#misplaced.has(node)) {
       this.#misplaced.add(node)
       log.warn(warning)
@@ -371,17 +374,19 @@ export class Boot {
       grants.offer(node.name, provision?.macaddress ?? '', network, visit.source.address)
   }
 
-  /** Why the node cannot boot from the network, or what it has to get from another controller for that; neither if it is not to. */
+  /** Returns why the node cannot boot, or what another controller must send; empty if all is well. */
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
     const { hasFile, mayBeElsewhere } = this.o
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
     if (found === undefined) return nothing
     const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
     if (reason !== undefined) return { reason }
-    // It stays until the machine asks again, be it after weeks: it does not say that the file is missing now.
+    // In the past tense: the text stays until the machine asks again, maybe for weeks.
     const { name } = this.o.model.cluster.controller
     return {
-      lacking: `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked last: another controller had to send it`
+      lacking:
+        `${found.replace(/is missing$/, 'was missing')} on controller ${name} when the machine asked ` +
+        'last: another controller had to send it'
     }
   }
 
@@ -393,7 +398,7 @@ export class Boot {
       : this.#error(target.node.name, reason, menu)
   }
 
-  /** The script that fetches kernel and initramfs and starts the kernel (rules 4.2, 4.14). */
+  /** Returns the script that fetches kernel and initramfs and starts the kernel (rules 4.2, 4.14). */
   #kernel(target: EffectiveNode, mac: string, warning: string): string {
     const { node, image, settings, provision, prefix } = target
     const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
@@ -430,10 +435,10 @@ export class Boot {
   }
 }
 
-/** Made once for each image: machines ask in thousands. Stored objects are replaced, never changed. */
+/** Cached per image, as thousands of machines ask at once. Stored objects are replaced, never changed. */
 const texts = new WeakMap<object, string>()
 
-/** The files that a boot script names, and the packed image. */
+/** Lists the files of a boot script, and the packed image. */
 function filesText(image: NonNullable<EffectiveNode['image']>): string {
   let text = texts.get(image)
   if (text === undefined) {
@@ -443,19 +448,19 @@ function filesText(image: NonNullable<EffectiveNode['image']>): string {
   return text
 }
 
-/** Who chooses a node at a console: no user, but whoever sits at the machine with this address. */
+/** The actor at a console: not a user, but the machine with this address. */
 const atConsole = (source: Source) => ({ who: 'console', from: source.address, takesAddresses: false })
 
-/** One line of text that iPXE's echo prints as it is: without variables, comments and the ends of commands. */
+/** Makes a text safe for iPXE's echo, which would expand variables and end at comments and separators. */
 const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
 
-/** Characters of a template's fault: it may quote what a variable holds. */
+/** Characters of a template error, which may quote the value of a variable. */
 const longestFault = 300
 
-/** Why there is no boot script at all: `error` tells which template is at fault, and where. */
+/** Reason for a script that cannot be rendered: the error names the template and the place. */
 const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message.slice(0, longestFault)}`
 
-/** Why a node cannot be booted, as one sentence; undefined when it can (rules 4.1). */
+/** Returns why a node cannot boot, as one sentence; undefined if it can (rules 4.1). */
 function obstacle(
   { node, settings, image, provision, network }: EffectiveNode,
   hasFile: (name: string) => boolean
@@ -471,23 +476,27 @@ function obstacle(
     if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
-    return `node ${node.name} has neither an address nor DHCP on its interface ${settings.provision_interface}`
+    return (
+      `node ${node.name} has neither an address nor DHCP on its ` +
+      `interface ${settings.provision_interface}`
+    )
   const [, vlan] = /(?:^|\s)vlan=0*([1-9]\d*)(?:\s|$)/.exec(provision?.options ?? '') ?? []
   return vlan === undefined
     ? undefined
-    : `interface ${provision?.interface} of node ${node.name} is the tagged VLAN ${vlan}, and a node cannot be installed over one: name an untagged interface as "provision_interface"`
+    : `interface ${provision?.interface} of node ${node.name} is the tagged VLAN ${vlan}, and a node ` +
+        'cannot be installed over one: name an untagged interface as "provision_interface"'
 }
 
-/** The sentence on a file that an image, or the tag of it that the node has, does not name. */
+/** Sentence on a file that the image, or the node's tag of it, does not have. */
 function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
   const whose = tag === untagged ? `OS image ${name}` : `${ofTag}${tag} of OS image ${name}`
   return `${whose} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
 }
 
 /**
- * One sentence for a node that asks from outside the network in which it is provisioned, because the network settings
- * in its script may lead nowhere (rules 4.21); undefined otherwise. A request over loopback (a test, a tunnel, a virtual
- * machine) does not tell where the machine is.
+ * Returns a warning for a node that asks from outside its provisioning network, because the network settings
+ * in its script may be wrong there (rules 4.21). Requests over loopback (a test, a tunnel, a virtual machine)
+ * do not show where the machine is.
  */
 function misplaced(
   { node, provision, network, prefix }: EffectiveNode,
@@ -495,5 +504,8 @@ function misplaced(
 ): string | undefined {
   const from = parseAddress(address)
   if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined
-  return `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} (${network.network}) of its interface ${provision?.interface}`
+  return (
+    `node ${node.name} asks for its boot script from ${address}, outside network ${network.name} ` +
+    `(${network.network}) of its interface ${provision?.interface}`
+  )
 }

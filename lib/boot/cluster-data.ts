@@ -48,24 +48,24 @@ const clusterNetwork = {
   }
 } as const
 
-/** The variables by which templates of files see the whole cluster (rules 4.25). */
+/** Variables with which file templates see the whole cluster (rules 4.25). */
 export const clusterVariables = {
   nodes: maps(clusterNode, 'all nodes, by name'),
   groups: maps(clusterGroup, 'all groups, by name'),
   networks: maps(clusterNetwork, 'all networks, by name')
 } as const
 
-/** Whether a template may see any of it. */
+/** Whether a template may use these variables. */
 export const seesCluster = (template: string): boolean => /\b(?:nodes|groups|networks)\b/.test(template)
 
-/** The fields that it is made of. */
+/** Fields of objects that the text contains. */
 const held: Readonly<Record<string, readonly string[]>> = {
   node: ['name', 'group', 'domain', 'provision_interface', 'interfaces', 'variables'],
   group: ['name', 'domain', 'provision_interface', 'interfaces', 'variables'],
   network: ['name', 'network', 'gateway', 'ns_ip', 'ntp_server']
 }
 
-/** An interface as files see it: without its MAC, which may be learnt at a boot. */
+/** An interface without its MAC, which may be learnt during a boot. */
 const interfaceTold = ({ interface: name, network = '', ipaddress = '' }: InterfaceDoc) => ({
   interface: name,
   network,
@@ -75,22 +75,20 @@ const interfaceTold = ({ interface: name, network = '', ipaddress = '' }: Interf
 const heldOf = (field: string, value: unknown) =>
   field === 'interfaces' ? ((value ?? []) as readonly InterfaceDoc[]).map(interfaceTold) : value
 
-/** The cluster as JSON text in parts, and a number that another state of it does not have. */
+/** The cluster as JSON text in parts, with a version that is unique to its content. */
 export interface ClusterText {
   readonly version: number
   readonly parts: readonly string[]
 }
 
-/** Keeps the cluster as text: it is made when it is asked for, in turns, and made anew after a change. */
+/** Caches the cluster as text. It is made on demand, in slices, and again after a change. */
 export class ClusterData {
   #version = 0
   #kept: Promise<ClusterText> | undefined
 
   constructor(private readonly model: Model) {}
 
-  /**
-   * Objects have changed: the text is made anew if it holds something of them; it holds no reports of nodes.
-   */
+  /** Drops the text if changes affect its content. It contains no reports of nodes. */
   changed(changes: readonly Pick<Change, 'type' | 'before' | 'after'>[]): void {
     const isHeld = changes.some(({ type, before = {}, after = {} }) => {
       const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[]
@@ -103,17 +101,17 @@ export class ClusterData {
     this.#kept = undefined
   }
 
-  /** Whether a version is that of now. */
+  /** Whether a version is current. */
   isNow = (version: number): boolean => version === this.#version
 
-  /** The text of now. It rejects with an Error where the cluster has more than `most` characters. */
+  /** Returns the current text. Rejects with an Error if the cluster has more than `most` characters. */
   text(most: number): Promise<ClusterText> {
     const version = this.#version
     this.#kept ??= inTurns(this.#make(most)).then(parts => ({ version, parts }))
     return this.#kept
   }
 
-  // In parts, because one long text would be put together, and copied, in one turn of the event loop.
+  // In parts: joining one long text would block the event loop.
   *#make(most: number): Generator<void, string[]> {
     const { model } = this
     const { view, cluster } = model

@@ -2,20 +2,17 @@ import { ServiceError } from '../errors.js'
 import type { Model } from '../model/model.js'
 import { NodeFiles } from './node-files.js'
 
-/** A file that fails is tried for so many nodes: one that never ends takes seconds for each. */
+/** Nodes tried for a failing file: each try of a template that never ends takes seconds. */
 const mostTries = 3
 
-/**
- * The files that cannot be rendered for their nodes, for `svcd check` (rules 7.7): each is tried for every node that has it,
- * with the node's own values and secrets.
- */
+/** Finds files that cannot be rendered, trying each for every node that has it (rules 7.7). */
 export async function fileFindings(
   model: Model,
   url: string
 ): Promise<{ type: 'file'; name: string; message: string }[]> {
   const files = new NodeFiles({ model, url })
   const failed = new Map<string, number>()
-  // Secrets that cannot be decrypted are told elsewhere.
+  // Secrets that cannot be decrypted are reported elsewhere.
   const problemsOf = (node: string, wanted: (file: string) => boolean) =>
     files.problems(node, wanted, false).catch((error: unknown) => {
       if (!(error instanceof ServiceError)) throw error

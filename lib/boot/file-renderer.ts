@@ -1,44 +1,41 @@
 import { Worker } from 'node:worker_threads'
 import type { ClusterText } from './cluster-data.js'
 
-/** A template of a file and its data, which go to the thread. */
+/** A template of a file and its data, sent to the worker. */
 export interface RenderOrder {
-  /** For messages: the name of the file. */
+  /** Name of the file, for messages. */
   readonly name: string
   readonly template: string
   readonly data: Readonly<Record<string, unknown>>
-  /** The whole cluster, where the template may see it. */
+  /** The whole cluster, if the template may use it. */
   readonly cluster?: ClusterText | undefined
 }
 
-/**
- * The text, or why there is none: `motd:3:9: the map has no item 'x'`. `isShared`: it was made of the cluster, the name and
- * the path of the file alone.
- */
+/** A text, or an error: `motd:3:9: …`. `isShared`: it depends only on the cluster, and on name and path. */
 export type RenderAnswer =
   | { readonly text: string; readonly isShared?: boolean }
   | { readonly problem: string }
 
-/** The longest time and the most memory for one file: whoever may post a template may post one that never ends. */
+/** Time and memory for one file: a posted template may never end. */
 const longestMs = 5_000
 const mostMegabytes = 64
-/** The longest start of the thread, on a machine that has much to do. */
+/** Time for the worker to start, on a busy machine. */
 const longestStartMs = 60_000
-/** The thread ends when nobody has asked for so long. */
+/** The worker ends after this time without requests. */
 const idleMs = 60_000
 
-/** Renders templates in a thread of its own, which is ended and started anew where one takes too much. */
+/** Renders templates in a worker thread, which is replaced if a template takes too much time or memory. */
 export class FileRenderer {
   #worker: Worker | undefined
-  /** The cluster that the thread has. */
+  /** Version of the cluster that the worker has. */
   #sent: number | undefined
   #idle: NodeJS.Timeout | undefined
   #isClosed = false
 
-  /** `longest`: milliseconds, the longest time for one file. */
+  /** `longest`: time for one file, in milliseconds. */
   constructor(private readonly longest = longestMs) {}
 
-  /** One at a time: not to be called again before it has resolved. It never rejects. */
+  /** Renders one file. Calls must not overlap. Never rejects. */
   render(order: RenderOrder): Promise<RenderAnswer> {
     if (this.#isClosed) return Promise.resolve({ problem: 'svcd is stopping' })
     clearTimeout(this.#idle)
@@ -61,10 +58,10 @@ export class FileRenderer {
         clearTimeout(timer)
         timer = begin(this.longest)
       })
-      // An error ends the thread as well.
+      // An error ends the worker as well.
       worker.once('exit', () => fail(`it takes more than ${mostMegabytes} MB of memory`))
       const { cluster } = order
-      // It may be megabytes, which the thread keeps.
+      // The cluster may be megabytes, so the worker keeps it.
       worker.postMessage(
         cluster && cluster.version === this.#sent ? { ...order, cluster: { parts: [] } } : order
       )
@@ -82,7 +79,7 @@ export class FileRenderer {
     const worker = new Worker(new URL('./file-worker.js', import.meta.url), {
       resourceLimits: { maxOldGenerationSizeMb: mostMegabytes }
     })
-    // What it says is said by its end.
+    // The exit event reports it.
     worker.on('error', () => {})
     worker.unref()
     this.#worker = worker

@@ -3,21 +3,21 @@ import { compileTemplate } from '../template/compiler.js'
 import type { Template } from '../template/template.js'
 import type { RenderAnswer, RenderOrder } from './file-renderer.js'
 
-// The thread that file-renderer.ts starts: one answer for each order, in their order.
+// Worker thread of file-renderer.ts: answers each order, in sequence.
 
-/** Compiled templates by their text: nodes ask for the same ones. */
+/** Compiled templates by their text, as nodes share them. */
 const compiled = new Map<string, Template>()
 const mostCompiled = 256
 
-/** The cluster as it was sent last. */
+/** The last cluster received. */
 let kept: object = {}
-/** Values that a text may use and still be the same for all nodes. */
+/** Values that a shared text may use. */
 const common = ['name', 'path']
 
 function render({ name, template: text, data, cluster }: RenderOrder): RenderAnswer {
   let isShared = cluster !== undefined
   const seen = {}
-  // Each value of the node's own tells that it was looked at.
+  // Getters notice whether the template uses a value of the node.
   for (const [key, value] of Object.entries(data))
     Object.defineProperty(seen, key, {
       get: () => {
@@ -31,7 +31,8 @@ function render({ name, template: text, data, cluster }: RenderOrder): RenderAns
     let template = compiled.get(text)
     if (template === undefined) {
       if (compiled.size >= mostCompiled) compiled.clear()
-      // Two files of one text have errors that name the first: so the name is a part of it where it fails.
+      // Compiled under a neutral name, since files with the same text share it; errors get the name of the
+      // file.
       template = compileTemplate(text, 'template', () => undefined)
       compiled.set(text, template)
     }
@@ -43,6 +44,6 @@ function render({ name, template: text, data, cluster }: RenderOrder): RenderAns
   }
 }
 
-// The time limit of the first order begins now.
+// The time limit of the first order starts now.
 parentPort?.postMessage('ready')
 parentPort?.on('message', (order: RenderOrder) => parentPort?.postMessage(render(order)))

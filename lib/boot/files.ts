@@ -5,10 +5,9 @@ const scanIntervalMs = 5_000
 const settleMs = 50
 
 /**
- * Knows which regular files are in a directory without a look at the disk: a boot script names a kernel only if it is
- * there, and a boot GET does not touch the disk. The directory is watched, and also scanned now and then, because not
- * every file system reports changes. A file that is not known yet is looked for, so that an image can be booted the
- * moment its files have arrived.
+ * Lists the regular files of a directory in memory: a boot script names a kernel only if it exists, and must
+ * not wait for the disk. The directory is watched, and also scanned, because not every file system reports
+ * changes. An unknown file is looked up on the disk, so that a new image can boot at once.
  */
 export class FileCatalog {
   readonly #names = new Set<string>()
@@ -42,7 +41,7 @@ export class FileCatalog {
       for (const entry of entries) if (entry.isFile()) this.#names.add(entry.name)
       this.#watch()
     } catch {
-      // The directory is not there, maybe not yet: no file is known, and the next scan looks again.
+      // The directory may not exist yet; the next scan tries again.
       this.#names.clear()
       this.#watcher?.close()
       this.#watcher = undefined
@@ -52,7 +51,7 @@ export class FileCatalog {
   #watch(): void {
     if (this.#watcher) return
     const watcher = watch(this.directory, { persistent: false }, (_event, name) => {
-      // The name is forgotten at once, and learned again after the burst: no script names a file that was just removed.
+      // Removed at once, and read again after the burst, so that no script names a deleted file.
       if (name !== null) this.#names.delete(name)
       clearTimeout(this.#settle)
       this.#settle = setTimeout(() => this.#scan(), settleMs).unref()

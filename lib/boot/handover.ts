@@ -9,51 +9,48 @@ import { type Pace, within } from '../monitor/pace.js'
 
 const hourMs = 3_600_000
 const minuteMs = 60_000
-/** So many nodes the state of the service names. */
+/** Nodes named in the condition. */
 const mostNamed = 10
 
 export interface HandoverOptions {
   readonly model: Model
-  /** `[boot] takeover`: whether a node that has a machine can be taken by another one without an admin. */
+  /** `[boot] takeover`: whether a machine can take over another machine's node without an admin. */
   readonly takeover: 'yes' | 'released'
-  /** `[boot] new_nodes`: how many nodes consoles make in a minute. */
+  /** `[boot] new_nodes`: nodes that consoles may create in a minute. */
   readonly newNodes: number
-  /** Milliseconds since 1970: a release is kept over a restart. */
+  /** Milliseconds since 1970, since a release survives a restart. */
   readonly now: () => number
-  /** Milliseconds that only grow. */
+  /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
   readonly log: Log
 }
 
-/** What a console, or the port of a switch, did to nodes that had a machine. */
+/** The result of giving a machine to a node. */
 export interface Given {
   /** The node that had this machine before. */
   readonly former: string | undefined
-  /** For the log, of each node that changed hands. */
+  /** One entry for each node that changed hands, for the log. */
   readonly told: readonly HandoverDoc[]
 }
 
-/** MACs of the interfaces that boot. */
+/** Returns the MACs of the interfaces that boot. */
 const macsOf = ({ interfaces = [] }: NodeDoc) =>
   interfaces.flatMap(entry => (entry.macaddress === undefined || isBmc(entry) ? [] : [entry.macaddress]))
 
 /**
- * How machines become nodes without an admin: at a console, or by their switch port (rules 4.23, 4.24). A node that has a
- * machine may have to be released first. What happened is kept until an admin has seen it.
+ * Assigns machines to nodes without an admin, from a console or by switch port (rules 4.23, 4.24). A node
+ * that has a machine may have to be released first. Each takeover is kept until an admin has seen it.
  */
 export class Handover {
-  /** When nodes were made, in the last minute. */
+  /** Times at which nodes were created, within the last minute. */
   #made: number[] = []
-  /** How often each node is told in the log. */
+  /** Rate limit of log lines for each node. */
   readonly #paces = new Map<string, Pace>()
   #toldOfMany = Number.NEGATIVE_INFINITY
 
   constructor(private readonly o: HandoverOptions) {}
 
-  /**
-   * Gives a machine to a node inside a transaction. Throws 403 where a node that has a machine is not released: this one,
-   * or the one that would lose the machine.
-   */
+  /** Assigns a machine within a transaction. Throws 403 if a node involved has to be released first. */
   give(tx: Tx, node: NodeDoc, mac: string, from: string): Given {
     const owner = this.o.model.machineWith(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
@@ -70,7 +67,7 @@ export class Handover {
     return { former: this.o.model.moveMac(tx, node, mac), told }
   }
 
-  /** Writes what `give` has done to the log, once it is done. Machines can take a node from each other without end. */
+  /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
   tell({ told }: Given): void {
     for (const doc of told) {
       const pace = within(this.#paces.get(doc.name), this.o.ticks())
@@ -80,10 +77,7 @@ export class Handover {
     }
   }
 
-  /**
-   * Throws 403 where a machine that does not say which it is asks for a node that has one: only what is asked with a MAC
-   * can be noted.
-   */
+  /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */
   checkUnnamed(node: NodeDoc): void {
     if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
     throw forbidden(
@@ -92,7 +86,7 @@ export class Handover {
     )
   }
 
-  /** Lets one machine take the node within an hour; gives when that ends (ISO 8601, UTC). Throws 404. */
+  /** Lets one machine take over the node within an hour; returns the end (ISO 8601, UTC). Throws 404. */
   async release(name: string, actor: Actor): Promise<string> {
     const { model, now } = this.o
     const released = now()
@@ -103,7 +97,7 @@ export class Handover {
     return new Date(released + hourMs).toISOString()
   }
 
-  /** Notes that an admin knows how the node changed hands. Throws 404. */
+  /** Records that an admin has seen how the node changed hands. Throws 404. */
   async seen(name: string, actor: Actor): Promise<void> {
     const { model, now } = this.o
     await model.change(actor, tx => {
@@ -112,7 +106,7 @@ export class Handover {
     })
   }
 
-  /** What no admin has seen yet, in words; undefined where there is nothing. */
+  /** Describes the takeovers that no admin has seen; undefined for none. */
   get condition(): { ok: true; reason: string } | undefined {
     const { view } = this.o.model
     const unseen = view.names('handover').flatMap(name => {
@@ -127,7 +121,7 @@ export class Handover {
     return { ok: true, reason: `${named.join('; ')}. When you have seen it: ${asks.join(', ')}` }
   }
 
-  /** Counts a node that a console makes. Throws, with what to tell there, over `[boot] new_nodes` in a minute. */
+  /** Counts a node that a console creates. Throws 429 above `[boot] new_nodes` in a minute. */
   countNew(): void {
     const { newNodes, ticks, log } = this.o
     const now = ticks()
@@ -149,16 +143,16 @@ export class Handover {
     const { takeover, now } = this.o
     if (takeover === 'yes') return
     const age = now() - (tx.get('handover', name)?.released ?? Number.NEGATIVE_INFINITY)
-    // Negative after the clock was set back, and then of unknown age.
+    // Negative if the clock was set back: the age is then unknown.
     if (age >= 0 && age < hourMs) return
     throw forbidden(
-      `node ${name} has a machine. An admin has to release it first, which lasts one hour: GET /config/node/${name}/_release`,
-      'machine-known'
+      `node ${name} has a machine. An admin has to release it first, which lasts one hour: ` +
+        `GET /config/node/${name}/_release`
     )
   }
 }
 
-/** What happened to a node, as one sentence. */
+/** Describes a takeover in one sentence. */
 function sentence({ name, mac, to, from, taken = 0 }: HandoverDoc): string {
   const what = to === undefined ? `was taken over by machine ${mac}` : `lost its machine ${mac} to node ${to}`
   return `node ${name} ${what}, asked for from ${from} at ${new Date(taken).toISOString()}`

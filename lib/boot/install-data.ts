@@ -41,7 +41,8 @@ const installBmc = {
     netmask: text("netmask of the BMC, '' when `ipaddress` is ''"),
     gateway: text("gateway of the BMC, '' without one"),
     vlan: text(
-      "value of `vlan=` in the options of the interface BMC, not checked: a number, or off; '' keeps what the BMC has"
+      'value of `vlan=` in the options of the interface BMC, not checked: a number, or off; ' +
+        "'' keeps what the BMC has"
     ),
     ntp_server: text("the BMC network's NTP server, else the cluster's; '' when none")
   }
@@ -59,14 +60,14 @@ const secret = {
   }
 } as const
 
-/** The variables of an admin, as a node has them. */
+/** Variables that admins set, as a node has them. */
 export const nodeVariables = textMap(
   "the cluster's `variables`, those of the node's group, and its own: the last wins"
 )
 
 /**
- * The variables of the install script and of the kickstart template. None is ever undefined; '' means
- * that a value is not set. Text is what the admin stored, so every use has to be quoted.
+ * Variables of the install script and the kickstart template. None is ever undefined; '' means not set. Texts
+ * are what the admin stored, so every use must be quoted.
  */
 export const installVariables = {
   node: text('name of the node'),
@@ -79,7 +80,8 @@ export const installVariables = {
   url: text('the URL of svcd that nodes use, as configured'),
   urls: texts('that URL, and after it those of other controllers, which are tried when it does not answer'),
   library: text(
-    "lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; '' when that needs what only a node has"
+    'lower-case hex sha256 of `templ_library.cfg`, which is at /boot/library/{sha256}; ' +
+      "'' when that needs what only a node has"
   ),
   api_protocol: text('protocol of `url`: http or https'),
   api_address: text('host of `url`; an IPv6 address is without brackets'),
@@ -127,9 +129,9 @@ export const installVariables = {
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const
 
-/** What the install script and the kickstart template see. */
+/** Input of the install script and the kickstart template. */
 export type InstallData = DataOf<typeof installVariables>
-/** One interface of the node, with what its network says of it. */
+/** One interface of the node with the settings of its network. */
 export type InstallInterface = DataOf<typeof installInterface.variables>
-/** BMC set-up of the node: the named bmcsetup object and the node's BMC interface. */
+/** BMC set-up of the node: its bmcsetup object and its BMC interface. */
 export type InstallBmc = DataOf<typeof installBmc.variables>

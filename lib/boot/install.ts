@@ -25,31 +25,30 @@ export interface InstallOptions {
   readonly grants: Grants
   readonly trace: Trace
   readonly issueToken: (node: string, use: 'installing' | 'running') => string
-  /** Whether svcd renders files for a node. */
   readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
-  /** Absent: there is this controller alone. */
+  /** Absent for a single controller. */
   readonly packBefore: PackBefore | undefined
-  /** Node-facing URLs: this controller's, and those of others (rules 4.28). */
+  /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly tracker: string
   readonly insecure: boolean
   readonly rootpw: string
   /** `[image] identity`. */
   readonly identity: readonly string[]
-  /** Files of an image that say something of another machine, in the same form. */
+  /** Files of an image that identify another machine, in the same form. */
   readonly foreign: readonly string[]
-  /** The directory of the roles' files. */
+  /** Directory with the files of roles. */
   readonly roles: string
-  /** Called when a node gets a script or kickstart that makes it install this pack ('' for none). */
+  /** Called when a node gets a script or kickstart that installs this pack ('' for none). */
   readonly began: (node: string, imagefile: string) => void
 }
 
 const netmask = (length: number) => formatAddress(mask(length))
 
-/** The install script and the kickstart of a node (rules 4.6, 4.7). */
+/** Makes the install script and the kickstart of a node (rules 4.6, 4.7). */
 export class Install {
-  /** The parts of the node-facing URL. */
+  /** Parts of the node-facing URL. */
   readonly #protocol: string
   readonly #address: string
   readonly #port: number
@@ -61,10 +60,7 @@ export class Install {
     this.#port = Number(port) || (protocol === 'https:' ? 443 : 80)
   }
 
-  /**
-   * The install script; 401 unless the request comes from the node itself (rules 4.6). It is a promise only for a node without
-   * a fixed address.
-   */
+  /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
   script(name: string, visit: Visit): string | Promise<string> {
     const node = this.o.model.get('node', name)
     if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
@@ -73,22 +69,24 @@ export class Install {
 
   async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
     if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
-    const reason = `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not count): only the node itself gets its install script${overIpv6(visit)}`
+    const reason =
+      `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
+      `count): only the node itself gets its install script${overIpv6(visit)}`
     this.o.trace.refused(node, reason, visit)
     throw unauthorized(reason)
   }
 
   /**
-   * The node's system says, from the node's own address, that it is up and was made from the packed image `pack`. Throws 401
-   * for any other address (rules 4.26), and StoreError when it cannot be kept.
+   * Records that the node's system is up and was made from the packed image `pack`. Throws 401 for an address
+   * that is not the node's (rules 4.26), and StoreError if it cannot be stored.
    */
   async runs(name: string, pack: string, visit: Visit): Promise<void> {
     const { model, trace } = this.o
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
-        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not count): only the node itself tells what it runs${overIpv6(visit)}`,
-        'wrong-address'
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
+          `count): only the node itself tells what it runs${overIpv6(visit)}`
       )
     const doc = model.view.get('pack', pack)
     await trace.running(
@@ -98,7 +96,7 @@ export class Install {
     )
   }
 
-  /** The kickstart; secrets are masked unless the request comes from the node itself (rules 4.7). */
+  /** Returns the kickstart; secrets are masked unless the node itself asks (rules 4.7). */
   async kickstart(name: string, visit: Visit): Promise<string> {
     const node = this.o.model.get('node', name)
     return (await this.#isNode(node, visit))
@@ -106,7 +104,7 @@ export class Install {
       : this.preview('kickstart', name)
   }
 
-  /** What the node would get, with its secrets masked; asking leaves no trace (rules 4.12). */
+  /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
   preview(what: 'install' | 'kickstart', name: string): string {
     return this.#render(what, this.#data(this.o.model.get('node', name), true))
   }
@@ -124,15 +122,13 @@ export class Install {
   #render(what: 'install' | 'kickstart', data: InstallData): string {
     if (what === 'kickstart' && data.rescue)
       throw notFound(
-        `node ${data.node} boots for a rescue, and the installer would write to its disk: svcctl node rescue ${data.node} --end`
+        `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
+          `svcctl node rescue ${data.node} --end`
       )
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }
 
-  /**
-   * Whether a request comes from one of the node's addresses, or from the dynamic one that it has now. Its BMC is another
-   * machine (rules 4.6).
-   */
+  /** Whether a request comes from an address of the node; not from its BMC (rules 4.6). */
   async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
     return hasAddress(node, visit) || this.#isGranted(node, visit)
   }
@@ -154,10 +150,10 @@ export class Install {
     const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, url)
-    // A file may be a unit or an fstab, which mounts a disk.
+    // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = secretsInForce(model, node, masked)
-    // Each by its name: with a spread it would be a table for V8, which costs more than the whole rendering.
+    // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
       node: who.node,
       hostname: who.hostname,
@@ -186,7 +182,7 @@ export class Install {
       foreign: this.o.foreign,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
-      // A tag may pin another one than the image has now.
+      // A tag may pin another version than the image has now.
       kernelversion: pack?.kernelversion ?? image.kernelversion ?? '',
       kerneloptions: kernelOptionsOf(target),
       provision_method: settings.provision_method,
@@ -203,7 +199,7 @@ export class Install {
       partscript: settings.partscript,
       postscript: settings.postscript,
       roles: rolesOf(settings),
-      // A node that installs learns of a missing file when it asks for the role.
+      // Only in a preview: an installing node notices a missing file when it fetches the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets,
       secret_access: Object.fromEntries(
@@ -243,24 +239,25 @@ export class Install {
   }
 }
 
-/** Addresses of nodes are those of IPv4: a node that asks over IPv6 would ask for ever. */
+/** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
 const overIpv6 = ({ source }: Visit) =>
   source.address.includes(':')
-    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, and give iPXE a URL that leads to an IPv4 address'
+    ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, ' +
+      'and give iPXE a URL that leads to an IPv4 address'
     : ''
 
-/** Whether a request comes from an address that is the node's own and fixed. */
+/** Whether a request comes from a fixed address of the node. */
 const hasAddress = (node: NodeDoc, { source: { address } }: Visit): boolean =>
   node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry)) === true
 
-/** The secrets of the group and of the node. The node's own replaces its group's of the same name (rules 5.5). */
+/** Returns the secrets of group and node; the node's replace those of the same name (rules 5.5). */
 export function secretsInForce({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {
   const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
   const own = secretsOf(view, box, 'node', node.name, masked)
   return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
 }
 
-/** One interface of a node, with what its network says of it. */
+/** Returns one interface of a node with the settings of its network. */
 export function interfaceData(
   { view, cluster }: Model,
   entry: InterfaceDoc,
@@ -287,7 +284,7 @@ export function interfaceData(
   }
 }
 
-/** Who a node is, for the templates of its installation and of its files; '' where a value is not set. `url`: svcd's. */
+/** Returns what identifies a node in templates; '' for values that are not set. `url` is svcd's. */
 export const nodeData = ({ node, hostname, domain }: EffectiveNode, url: string) => ({
   node: node.name,
   hostname,
@@ -302,15 +299,15 @@ export const nodeData = ({ node, hostname, domain }: EffectiveNode, url: string)
 const grantMs = 3_600_000
 
 interface Grant {
-  /** The machine that it was made for. It ends when the node gets another MAC. */
+  /** The machine that got the grant, which ends when the node gets another MAC. */
   readonly mac: string
   readonly address: Address
   readonly until: number
 }
 
 /**
- * Knows which dynamic address belongs to which node (rules 4.6). It is the address that the DHCP server's lease file gives
- * to the node's MAC. If svcd manages no DHCP server, it is the first address of the range that fetched the node's boot
+ * Knows which dynamic address belongs to which node (rules 4.6). That is the address leased to the node's
+ * MAC. If svcd manages no DHCP server, it is the first address of the range that fetched the node's boot
  * script, for one hour.
  */
 export class Grants {
@@ -319,18 +316,18 @@ export class Grants {
   constructor(
     readonly now: () => number,
     readonly onGrant: (node: string, address: string) => void,
-    /** Whether the DHCP server has lent an address to a MAC; absent if svcd manages no DHCP server. */
+    /** Whether the DHCP server leased an address to a MAC; absent if svcd manages no DHCP server. */
     readonly hasLease?: (mac: string, address: string) => Promise<boolean>
   ) {}
 
-  /** Notes that `source` has fetched the node's boot script. It gets the grant, unless another address has it. */
+  /** Grants `source` to the node whose boot script it fetched, unless another address has the grant. */
   offer(node: string, mac: string, network: NetworkDoc, source: string): void {
     const address = dynamicAddress(network, source)
     if (this.hasLease || address === undefined || this.#live(node, mac)) return
     this.#grant(node, mac, address, source)
   }
 
-  /** Whether a request comes from the node's dynamic address. If there is a DHCP server, its leases decide. */
+  /** Whether a request comes from the node's dynamic address. With a DHCP server, its leases decide. */
   async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: Visit): Promise<boolean> {
     const address = dynamicAddress(network, source.address)
     if (address === undefined) return false
@@ -354,7 +351,7 @@ export class Grants {
     return grant?.mac === mac && grant.until > this.now() ? grant : undefined
   }
 
-  /** Grants end in the order in which they were made, so the old ones come first. */
+  /** Grants are in the order in which they expire, so the loop stops at the first live one. */
   #forgetOld(): void {
     for (const [node, grant] of this.#grants) {
       if (grant.until > this.now()) return
@@ -363,7 +360,7 @@ export class Grants {
   }
 }
 
-/** An address of the network's dynamic range, undefined for any other. */
+/** Parses an address of the network's dynamic range; undefined for any other. */
 function dynamicAddress(network: NetworkDoc, source: string): Address | undefined {
   const range = dynamicRange(network)
   const address = parseAddress(source)

@@ -4,33 +4,30 @@ import type { Log } from '../log.js'
 import { TemplateError, type Templates } from '../template/templates.js'
 
 const TEMPLATE = 'install/templ_library.cfg'
-/** A template that is included may have changed after so long (rules 4.11). */
+/** The text is rendered again after this time, as an included template may have changed (rules 4.11). */
 const KEPT_MS = 1000
-/** So many texts are kept, the newest included: nodes whose script names an older one are still on their way. */
+/** Texts kept, the newest included: nodes may still hold scripts that name an older one. */
 const MOST_TEXTS = 8
-/** An older one is kept for so long: who takes a password out of a part need not wait for more changes. */
+/** Lifetime of an older text, so that a removed password does not stay forever. */
 const OLDER_MS = 3_600_000
 
 interface Text {
   readonly bytes: Buffer
-  /** When it is dropped; Infinity for the present one. */
+  /** When it is dropped; Infinity for the current text. */
   untilMs: number
 }
 
 export interface LibraryOptions {
   readonly templates: Templates
   readonly log: Log
-  /** Milliseconds on a clock that never goes back. */
+  /** Monotonic clock, in milliseconds. */
   readonly now?: () => number
 }
 
-/**
- * The part of the install script that is the same for every node: a text that is named by its sha256, so that machines and
- * caches can share it (rules 4.27).
- */
+/** The part of install scripts that all nodes share, cached by its sha256 (rules 4.27). */
 export class Library {
   readonly #now: () => number
-  /** The newest is the last. */
+  /** Newest last. */
   readonly #texts = new Map<string, Text>()
   #text = ''
   #sha256 = ''
@@ -42,8 +39,8 @@ export class Library {
   }
 
   /**
-   * The sha256 of the present text, in lower-case hex; '' where there is none, because the template is not there, or needs
-   * what only a node has. Install scripts then hold its parts themselves.
+   * Returns the sha256 of the current text in lower-case hex; '' if the template is missing or needs node
+   * variables. Install scripts then contain the text themselves.
    */
   sha256(): string {
     const now = this.#now()
@@ -54,9 +51,9 @@ export class Library {
     return this.#sha256
   }
 
-  /** The text with this sha256: the present one, or one that was handed out lately; undefined for any other. */
+  /** Returns the text with this sha256: the current one, or one handed out recently; else undefined. */
   text(sha256: string): Buffer | undefined {
-    // Who asks for what is not here does not make it: that is for scripts to do.
+    // Renders only once after the start, so that unknown digests cannot cause renderings.
     if (this.#texts.size === 0) this.sha256()
     const text = this.#texts.get(sha256)
     return text && text.untilMs > this.#now() ? text.bytes : undefined
@@ -87,7 +84,7 @@ export class Library {
       const asked = new Set<string>()
       const text = templates.render(TEMPLATE, noting(asked))
       const [name] = asked
-      // Also where it asks whether there is one: without a node there never is.
+      // Also for a test whether a variable is defined: without a node it never is.
       if (name !== undefined) return this.#notShared(`${TEMPLATE} or one of its parts asks for ${name}`)
       this.#told = ''
       return text
@@ -97,7 +94,7 @@ export class Library {
     }
   }
 
-  /** No text; says why, once. */
+  /** Returns no text, and logs the reason once. */
   #notShared(why: string): '' {
     if (why !== this.#told)
       this.o.log.warn(`each install script holds what they could share: template ${why}`)
@@ -106,7 +103,7 @@ export class Library {
   }
 }
 
-/** No variables; the names that are asked for are added to `asked`. */
+/** Returns empty template data that adds each requested name to `asked`. */
 const noting = (asked: Set<string>): Record<string, never> =>
   new Proxy(
     {},

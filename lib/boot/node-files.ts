@@ -32,42 +32,44 @@ const ownVariables = {
   masked: flag('true when the caller is not the node itself: secrets are `********`')
 } as const
 
-/** The variables of a file's template (rules 4.25). None is ever undefined; '' means that a value is not set. */
+/** The variables of a file's template (rules 4.25). None is ever undefined; '' means not set. */
 export const fileVariables = { ...ownVariables, ...clusterVariables } as const
 
-/** The node as the template of a file sees it. */
+/** The node in the template of a file. */
 type FileData = DataOf<typeof ownVariables>
 
-/** Bytes of one file and of a tar. */
 const mostFileBytes = 1_048_576
 const mostTarBytes = 8_388_608
-/** Requests for files that have not begun, of all nodes and for one of them. */
+/** Waiting requests, of all nodes and of one. */
 const mostWaiting = { all: 200, node: 4 }
 
-/** A uid and a gid for names that a node does not know: nobody's, so that svc-files sees it. */
+/** ID for accounts that only the node knows; svc-files recognises it and goes by the name. */
 const unknownId = 2_097_151
 
 export interface NodeFilesOptions {
   readonly model: Model
-  /** Node-facing URL. */
+  /**
+   * ID of accounts other than root in a tar. No account has it, so svc-files notices a name unknown to the
+   * node.
+   */
   readonly url: string
 }
 
-/** A file as a preview shows it: with its text, or with the reason why there is none. */
+/** A file in a preview: with its text, or with the reason why it has none. */
 export interface ShownFile extends Omit<FileDoc, 'template' | 'comment'> {
   readonly source: 'group' | 'node'
   readonly text?: string
   readonly problem?: string
 }
 
-/** The files that svcd renders for nodes (rules 4.25). */
+/** Renders the files of nodes (rules 4.25). */
 export class NodeFiles {
   readonly #renderer = new FileRenderer()
-  /** The thread renders for one node at a time; those that wait come in turn. */
+  /** The worker renders for one node at a time. */
   readonly #turns = new Semaphore(1)
 
   readonly #cluster: ClusterData
-  /** Texts that all nodes have, and the version of the cluster that they were made of. */
+  /** Texts that are the same for all nodes, with the cluster version they were made from. */
   #shared = new WeakMap<FileDoc, { readonly version: number; readonly text: string }>()
   #sharedBytes = 0
 
@@ -75,7 +77,7 @@ export class NodeFiles {
     this.#cluster = new ClusterData(o.model)
   }
 
-  /** Objects have changed, which templates may see. */
+  /** Invalidates texts after changes of objects that templates may see. */
   changed(changes: Parameters<ClusterData['changed']>[0]): void {
     this.#cluster.changed(changes)
   }
@@ -84,15 +86,16 @@ export class NodeFiles {
     return this.#renderer.close()
   }
 
-  /** Whether a node has any. */
+  /** Whether a node has files. */
   has(name: string): boolean {
     return this.#filesOf(name).length > 0
   }
 
   /**
-   * The files of a node as a tar, `masked` with its secrets masked. Throws 404 without such a node; 503 that names the file,
-   * the line and the node where one cannot be rendered or is too large: then there is no tar at all. `check` throws when
-   * whoever asked may no longer have it: it is called after each wait, before anything of the node is looked up.
+   * Returns the files of a node as a tar, with secrets masked if `masked`. Throws 404 without such a node;
+   * 503 with the file, line and node if one file cannot be rendered or is too large, since a partial tar is
+   * useless. `check` is called after each wait, before the node is looked up, and throws if the caller has
+   * lost access.
    */
   async tar(name: string, masked: boolean, check: () => void = () => {}): Promise<Buffer> {
     const blocks: Buffer[] = []
@@ -118,7 +121,11 @@ export class NodeFiles {
     return Buffer.concat([...blocks, Buffer.alloc(1024)])
   }
 
-  /** What the tar would hold, with secrets masked; files that cannot be rendered say why. Throws 404. */
+  /**
+   * Returns the files of a node as a tar, with secrets masked if `masked`. Throws 404 without such a node;
+   * 503 with the file, line and node if any file cannot be rendered or is too large. `check` is called after
+   * each wait, before the node is looked up, and throws if the caller has lost access.
+   */
   async preview(name: string): Promise<ShownFile[]> {
     const shown: ShownFile[] = []
     await this.#inTurn(name, async render => {
@@ -135,7 +142,7 @@ export class NodeFiles {
     return shown
   }
 
-  /** Why files of a node cannot be rendered, of those that are `wanted`; `masked` with its secrets masked. Throws 404. */
+  /** Returns the errors of a node's `wanted` files, with secrets masked if `masked`. Throws 404. */
   async problems(
     name: string,
     wanted: (file: string) => boolean,
@@ -188,7 +195,7 @@ export class NodeFiles {
     )
   }
 
-  /** Keeps a text for all nodes. All together have the bytes of a tar; where there are more, they are made anew. */
+  /** Caches a text for all nodes. The cache is cleared when it exceeds the size of a tar. */
   #keep(file: FileDoc, version: number, text: string): void {
     const isFull = this.#sharedBytes + text.length > mostTarBytes
     if (isFull) this.#shared = new WeakMap()
@@ -196,7 +203,7 @@ export class NodeFiles {
     this.#shared.set(file, { version, text })
   }
 
-  /** The texts among a node's secrets; `masked`: each is `********`, also where they cannot be decrypted. */
+  /** Returns the secrets that are text; masked as `********`, even if they cannot be decrypted. */
   #secrets(node: NodeDoc, masked: boolean): Record<string, string> {
     const texts = (secrets: readonly Secret[]) =>
       secrets.flatMap(({ name, content }) => {
@@ -212,13 +219,16 @@ export class NodeFiles {
     }
   }
 
-  /** Why a file has no text, with what to do where a secret is missing that is no text. */
+  /** Adds a remedy to an error about a secret that exists but is not text. */
   #explained(node: string, problem: string, texts: Readonly<Record<string, string>>): string {
     const { model } = this.o
     const wanted = /the map has no item '([^']*)'$/.exec(problem)?.[1] ?? ''
     const has = secretsInForce(model, model.get('node', node), true).some(({ name }) => name === wanted)
     if (!has || Object.hasOwn(texts, wanted)) return problem
-    return `${problem}: secret ${wanted} is no text in UTF-8; give the secret itself the path of the file, its owner and mode`
+    return (
+      `${problem}: secret ${wanted} is no text in UTF-8; ` +
+      'give the secret itself the path of the file, its owner and mode'
+    )
   }
 
   #data(name: string, file: FileDoc, masked: boolean): FileData {
@@ -243,15 +253,15 @@ export class NodeFiles {
   }
 }
 
-/** Renders a file of the node whose turn it is. */
+/** Renders a file of the node being served. */
 type Render = (
   file: FileDoc,
   masked: boolean
 ) => Promise<{ text: string; problem?: never } | { problem: string; text?: never }>
 
 /**
- * Renders a file for a preview: its text with secrets masked, where the node gets one; else why not. A
- * failure with the node's secrets alone is told by its place, because the message may hold a part of one.
+ * Renders a file for a preview, with secrets masked. An error that only the real secrets cause is reported by
+ * its position alone, because the message may contain part of a secret.
  */
 async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
   const masked = await render(file, true)
@@ -269,9 +279,9 @@ async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; 
 const modeOf = ({ kind, mode = kind === 'directory' ? '0755' : '0644' }: FileDoc) => mode
 
 /**
- * A file in a tar: its head, its bytes, and zeros up to a whole block. A directory is a file in it with the
- * owner and the mode of the directory, and a link is a file with its target: so a tar unpacks to nothing that
- * leads elsewhere, and svc-files of an earlier version takes the rest.
+ * Returns a tar member: header, content, and padding to a whole block. A directory becomes a file in it with
+ * the directory's owner and mode, and a link a file with its target. So unpacking never follows a link, and
+ * an older svc-files still handles the rest.
  */
 function memberOf(file: FileDoc, content: Buffer): Buffer {
   const { path = '', owner = 'root', group = 'root', kind, target = '' } = file
@@ -288,7 +298,7 @@ function memberOf(file: FileDoc, content: Buffer): Buffer {
     type: 'File',
     mode: Number.parseInt(modeOf(file), 8),
     size: text.length,
-    // The same files give the same tar.
+    // Constant, so that the same files give the same tar.
     mtime: new Date(0),
     ...{ uid, uname, gid, gname }
   })
@@ -297,7 +307,7 @@ function memberOf(file: FileDoc, content: Buffer): Buffer {
   return Buffer.concat([header.block as Buffer, text, padding])
 }
 
-/** The number and the name of a user or a group for a tar; the name decides where the node knows it. */
+/** Returns number and name of a user or group in a tar; the name wins if the node knows it. */
 function account(given: string): [id: number, name: string] {
   if (/^\d+$/.test(given)) return [Number(given), '']
   return [given === 'root' ? 0 : unknownId, given]

@@ -10,37 +10,40 @@ interface PackBeforeOptions {
   readonly mayBeElsewhere: (name: string) => boolean
 }
 
-/** So many images stand in the condition. */
+/** Images named in the condition. */
 const MOST_TOLD = 5
 
 /**
- * The pack before the present one, which a controller boots while it lacks the present one, and no other can send it (rules 4.28). Kernel,
- * initramfs and packed image are of one pack.
+ * Boots the previous pack of an image while the current one is missing here and no other controller can send
+ * it (rules 4.28). Kernel, initramfs and packed image are always of one pack.
  */
 export class PackBefore {
-  /** Images as they are booted here → the file that is missing. Stored objects are replaced, never changed. */
+  /** Image with its previous pack → the missing file. Stored objects are replaced, never changed. */
   readonly #missing = new WeakMap<OsimageDoc, string>()
 
   constructor(private readonly options: PackBeforeOptions) {}
 
-  /** The node with that pack, or as it is. A tag pins its files: there is none before. */
+  /**
+   * Returns the node with the previous pack, or unchanged. A tag pins its files, so it has no previous pack.
+   */
   inForce(target: EffectiveNode): EffectiveNode {
     const { image, settings } = target
     const before = image && settings.osimagetag === untagged ? this.#before(image) : undefined
     return before ? { ...target, image: before } : target
   }
 
-  /** The sentence on a node that has it; undefined for others. */
+  /** Describes the fallback of a node that boots the previous pack; undefined for others. */
   sentence({ image }: Partial<Pick<EffectiveNode, 'image'>>): string | undefined {
     const missing = image && this.#missing.get(image)
     if (missing === undefined) return undefined
     return (
-      `OS image ${image?.name}: controller ${this.options.model.cluster.controller.name} does not have ${missing}, and boots the pack before, ` +
+      `OS image ${image?.name}: controller ${this.options.model.cluster.controller.name} does not have ` +
+      `${missing}, and boots the pack before, ` +
       `${image?.imagefile}, until it does: start the controller that has it, or pack the image again`
     )
   }
 
-  /** The sentence about images that boot their pack before; undefined where none does. */
+  /** Describes the images that boot their previous pack; undefined for none. */
   get condition(): { readonly ok: true; readonly reason: string } | undefined {
     const { view } = this.options.model
     const images = view.names('osimage').map(name => this.#before(view.get('osimage', name) as OsimageDoc))
@@ -48,7 +51,7 @@ export class PackBefore {
     return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
   }
 
-  /** The image with the files of that pack; undefined where the present one can be had, or that one is not here whole. */
+  /** Returns the image with its previous pack; undefined if not needed, or if that is incomplete. */
   #before(image: OsimageDoc): OsimageDoc | undefined {
     const { model, hasFile, mayBeElsewhere } = this.options
     const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(
@@ -58,7 +61,7 @@ export class PackBefore {
     const present = model.view.get('pack', image.imagefile ?? '')
     const pack = present && packBefore(model.view, present)
     if (!pack) return undefined
-    // A file that an admin has named in the place of the pack's own stays.
+    // A kernel or initramfs that an admin chose for the image stays.
     const own = (field: 'kernelfile' | 'initrdfile') =>
       image[field] === undefined || isBootFileOf(present, image[field]) ? pack[field] : image[field]
     const [kernelfile, initrdfile] = [own('kernelfile'), own('initrdfile')]

@@ -3,7 +3,7 @@ import { unavailable } from '../errors.js'
 import { TemplateError } from '../template/errors.js'
 import type { Templates } from '../template/templates.js'
 
-/** Renders a template for an answer. Throws 503, which says where the template is wrong. */
+/** Renders a template for an answer. Throws 503 with the position of a template error. */
 export function render(templates: Templates, name: string, data: object): string {
   try {
     return templates.render(name, data as Readonly<Record<string, unknown>>)
@@ -14,16 +14,13 @@ export function render(templates: Templates, name: string, data: object): string
 
 const KEPT_MS = 1000
 
-/**
- * A rendered text, kept while all that it was made from is the same, and for a second at most: a template that it
- * includes may have changed (rules 4.11).
- */
+/** Caches a text while its inputs are the same, for a second at most: includes may change (rules 4.11). */
 export class KeptText {
   #from: readonly unknown[] = []
   #text = ''
   #untilMs = 0
 
-  /** The text that `make` gives for these values, which are compared by identity. Throws what `make` throws. */
+  /** Returns the text made from these values, compared by identity. Throws as `make` does. */
   text(from: readonly unknown[], make: () => string): string {
     const now = performance.now()
     const same = from.length === this.#from.length && from.every((value, i) => value === this.#from[i])

@@ -3,18 +3,18 @@ import { join } from 'node:path'
 import type { Log } from '../log.js'
 import { rolesOf } from '../model/effective.js'
 
-/** The own roles of a group or a node. */
+/** Roles set on a group or node itself. */
 interface HasRoles {
   readonly roles?: string
 }
 
-/** The roles that have no file in `directory`. */
+/** Returns the roles that have no file in `directory`. */
 export const withoutFile = (directory: string, roles: readonly string[]): string[] =>
   roles.filter(role => !statSync(join(directory, role), { throwIfNoEntry: false })?.isFile())
 
 /**
- * One sentence for each role that has no file in `directory`, with the first of `users` ("node node001") that names the
- * role. It is a warning only, because a role may be given before its file is there (rules 4.10).
+ * Returns a warning for each role that has no file in `directory`, with the first of `users` ("node node001")
+ * that names it. Only a warning, because a role may be assigned before its file exists (rules 4.10).
  */
 export function missingRoles(directory: string, users: Iterable<readonly [string, HasRoles]>): string[] {
   const first = new Map<string, string>()
@@ -25,7 +25,7 @@ export function missingRoles(directory: string, users: Iterable<readonly [string
   )
 }
 
-/** Warns of roles without a file that a change has given to groups or nodes. */
+/** Warns about roles without a file that a change assigned to groups or nodes. */
 export function warnOfRoles(
   directory: string,
   changes: readonly { type: string; name: string; before: object | undefined; after: object | undefined }[],

@@ -8,7 +8,7 @@ const urls = texts(
 const variables = textMap("the cluster's `variables`")
 const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
 
-/** The variables of the templates for nodes: what the code passes to each, and what docs/templates.md says of it. */
+/** Variables that each node template gets; also the source of docs/templates.md. */
 export const bootTemplates = {
   'boot/templ_boot_ipxe.cfg': {
     url,

@@ -7,15 +7,15 @@ import { isRescue, type Pack, type StepName } from '../monitor/boot-steps.js'
 import type { Boots, Noted } from '../monitor/boots.js'
 import type { Sent, Source, Visit } from '../source.js'
 
-/** A machine whose MAC no node has, that asked for a boot script. */
+/** A machine that asked for a boot script with a MAC that no node has. */
 export interface Stranger {
   readonly mac: string
   readonly from: string
-  /** When it last asked; milliseconds since 1970. */
+  /** Time of its last request, in milliseconds since 1970. */
   readonly last: number
 }
 
-/** Who asks: a visit, and the node whose token it carries, if one. */
+/** A request, with the node whose token it carries, if any. */
 export interface Asking extends Visit {
   readonly caller?: { readonly kind: string; readonly node?: string }
 }
@@ -23,12 +23,12 @@ export interface Asking extends Visit {
 const mostStrangers = 64
 
 /**
- * Puts what booting machines ask for to nodes: by the MAC in the path, by a node's token, else by the source address. An
- * address is that of the node that last asked for its boot script from there, else of the node that has it. What cannot be
- * put to a node is not kept (rules 6.7).
+ * Attributes the requests of booting machines to nodes: by the MAC in the path, by a node's token, else by
+ * the source address. An address belongs to the node that last asked for its boot script from there, else to
+ * the node configured with it. Requests of no node are not recorded (rules 6.7).
  */
 export class Trace {
-  /** The node that last asked for its boot script from an address, and that address of each node. */
+  /** Address → the node that last asked for its boot script from there, and the reverse. */
   readonly #askedFrom = new Map<string, string>()
   readonly #addressOf = new Map<string, string>()
   readonly #strangers = new Map<string, Stranger>()
@@ -39,14 +39,14 @@ export class Trace {
     readonly now: () => number
   ) {}
 
-  /** A machine asked for the boot script of this node, and gets this. */
+  /** Records that a machine got a boot script of this node. */
   script(target: EffectiveNode, step: 'script' | 'no-script' | 'disk', about: string, visit: Visit): void {
     const { name } = target.node
     const { address } = visit.source
     const number = parseAddress(address)
     const place = this.#place(target, visit.source, number)
     if (place === 'elsewhere' && visit.source.loopback) return
-    // What comes from the address of another device belongs to that one.
+    // Requests from the address of another device belong to that device.
     if (place !== 'elsewhere' || !this.#isTaken(number)) this.#remember(name, address)
     this.boots.note(name, { step, about, from: address, place })
   }
@@ -59,7 +59,7 @@ export class Trace {
     this.#askedFrom.set(address, name)
   }
 
-  /** A machine whose MAC no node boots with asked for its boot script. */
+  /** Records a boot script request with a MAC that no node boots with. */
   unknown(mac: string, { source, headOnly }: Visit): void {
     if (headOnly) return
     const from = source.address
@@ -72,38 +72,38 @@ export class Trace {
     if (this.#strangers.size > mostStrangers && oldest !== undefined) this.#strangers.delete(oldest)
   }
 
-  /** The machines that asked last and whose MACs no node has yet, the newest last. Not kept over a restart. */
+  /** Returns the last machines whose MACs no node has yet, newest last. Lost at a restart. */
   strangers(): readonly Stranger[] {
     const { index } = this.model.view
     return [...this.#strangers.values()].filter(({ mac }) => index.macOwners(mac).length === 0)
   }
 
-  /** A machine asked for a menu, or for the script that boots from the disk. */
+  /** Records a request for a menu, or for the script that boots from the disk. */
   asked(step: 'menu' | 'disk', asking: Asking): void {
     if (!asking.headOnly) this.#note(asking, step, '')
   }
 
-  /** A machine asked for a file below /boot; what is returned is told how it was sent. */
+  /** Records a request for a file below /boot; returns a function that records how it was sent. */
   bootFile(file: string, isServed: boolean, asking: Asking): ((sent: Sent) => void) | undefined {
     const node = this.#nodeOf(asking)
     if (!node || asking.headOnly) return undefined
     return this.#noteOf(node, asking, isServed ? this.#kindOf(node, file) : 'no-file', file)
   }
 
-  /** A machine asked for a packed image or its torrent; what is returned is told how it was sent. */
+  /** Records a request for a packed image or torrent; returns a function that records how it was sent. */
   packedFile(file: string, asking: Asking): ((sent: Sent) => void) | undefined {
     if (asking.headOnly) return undefined
     return this.#note(asking, file.endsWith('.torrent') ? 'torrent' : 'image', file)
   }
 
-  /** The node itself got its install script or kickstart. */
+  /** Records that the node itself got its install script or kickstart. */
   install(node: NodeDoc, step: 'install' | 'kickstart', pack: Pack, { source }: Visit): void {
     const about = `${pack.osimage}:${pack.osimagetag} ${pack.pack}`
     this.boots.note(node.name, { step, about, from: source.address, place: 'node' })
     this.boots.given(node.name, pack)
   }
 
-  /** The node's install script was refused: to the machine that got its boot script, or to a stranger. */
+  /** Records a refused install script. The request may have come from the node, or from a stranger. */
   refused(node: NodeDoc, reason: string, { source, headOnly }: Visit): void {
     if (headOnly) return
     const isOwn = this.#addressOf.get(node.name) === source.address
@@ -112,13 +112,13 @@ export class Trace {
     this.boots.note(node.name, { step: 'refused', about: reason, from: source.address, place })
   }
 
-  /** The node reported a state, with its own token. */
+  /** Records a state that the node reported with its own token. */
   report(node: string, state: string, { source }: Visit): void {
     this.boots.note(node, { step: 'report', about: state, from: source.address, place: 'node' })
     if (/^installer\.completed\b/.test(state) && !isRescue(state)) this.boots.completed(node)
   }
 
-  /** The node says which pack its system was made from. Rejects with StoreError when that cannot be kept. */
+  /** Records the pack that the node reports to run. Rejects with StoreError if it cannot be stored. */
   async running(node: string, pack: Pack, { source }: Visit): Promise<void> {
     const now = await this.boots.runs(node, pack)
     if (now !== undefined)
@@ -150,9 +150,7 @@ export class Trace {
       : undefined
   }
 
-  /**
-   * How sure it is that an address is the node's (rules 6.7).
-   */
+  /** Returns how certain it is that an address is the node's (rules 6.7). */
   #place(
     { node, network, prefix }: EffectiveNode,
     { address: text }: Source,
@@ -163,12 +161,12 @@ export class Trace {
     return this.#isTaken(address) ? 'elsewhere' : 'near'
   }
 
-  /** Whether a device has the address. */
+  /** Whether any device has the address. */
   #isTaken(address: Address | undefined): boolean {
     return address !== undefined && this.model.view.index.taken.has(address)
   }
 
-  /** A file of the image that the node has now, or had when it got its script. */
+  /** Classifies a file by the node's image, as it is now or was when the node got its script. */
   #kindOf(node: NodeDoc, file: string): 'kernel' | 'initramfs' | 'file' {
     const { image } = asBooted(this.model.view, this.model.effective(node))
     const [kernel, initramfs] = this.boots.lastStep(node.name, 'script')?.about.split(' ') ?? []

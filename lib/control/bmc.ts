@@ -2,29 +2,29 @@ import { notFound } from '../errors.js'
 import { isBmc } from '../model/index.js'
 import type { Model } from '../model/model.js'
 
-/** The BMC of a node, and how it is spoken to. */
+/** The BMC of a node with its access settings. */
 export interface Bmc {
   readonly node: string
   readonly address: string
-  /** The BMC set-up that the rest is from. */
+  /** BMC set-up with the other settings. */
   readonly setup: string
   readonly protocol: 'ipmi' | 'redfish'
   readonly username: string
   readonly password: string
   readonly cipher: 3 | 17
   readonly privilege: 'administrator' | 'operator' | 'user'
-  /** Where the BMC has another port than `[control]` says. */
+  /** Port of this BMC; undefined for the port in `[control]`. */
   readonly port: number | undefined
   readonly verifyCertificate: boolean
-  /** The Id of the system that the node is, where its BMC has several. */
+  /** ID of the node's system, for a BMC with several systems. */
   readonly system: string | undefined
 }
 
-/** The BMC of a node. Throws 404 that says which object lacks which field, and what to do. */
+/** Returns the BMC of a node. Throws 404 that names object, missing field and remedy. */
 export function bmcOf(model: Model, name: string): Bmc {
   const node = model.get('node', name)
   const { interfaces, settings } = model.effective(node)
-  // What is typed is for its whole group, where it has one.
+  // Suggested for the whole group, if the node has one.
   const set = `svcctl ${node.group === undefined ? `node set ${name}` : `group set ${node.group}`}`
   const entry = interfaces.find(isBmc)
   if (!entry)
@@ -44,13 +44,13 @@ export function bmcOf(model: Model, name: string): Bmc {
   const { username, password, protocol, cipher, privilege, port, verify_certificate, system } = setup
   if (!username)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} username=NAME`,
-      'bmc-not-configured'
+      `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl ` +
+        `bmcsetup set ${bmcsetupname} username=NAME`
     )
   if (!password)
     throw notFound(
-      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl bmcsetup set ${bmcsetupname} password=-`,
-      'bmc-not-configured'
+      `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl ` +
+        `bmcsetup set ${bmcsetupname} password=-`
     )
   return {
     node: name,
@@ -64,7 +64,7 @@ export function bmcOf(model: Model, name: string): Bmc {
   }
 }
 
-/** How one piece of work with one BMC is bounded. */
+/** Limits of one exchange with one BMC. */
 export interface Visit {
   readonly port: number
   readonly timeLimitMs: number

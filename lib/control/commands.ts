@@ -1,4 +1,4 @@
-/** What the BMC of a node can be asked, by the part of the machine that it is about. */
+/** Commands for BMCs, by part of the machine. */
 export const commands = {
   power: ['status', 'on', 'off', 'soft', 'cycle', 'reset', 'boot'],
   chassis: ['identify', 'noidentify', 'netboot', 'diskboot'],
@@ -6,20 +6,20 @@ export const commands = {
 } as const
 
 export type Part = keyof typeof commands
-/** A part and what is done with it: `power on`. */
+/** Part and action: `power on`. */
 export type Command = { [P in Part]: `${P} ${(typeof commands)[P][number]}` }[Part]
 
-/** All of them, each with its part and its action. */
+/** All commands, each with its part and its action. */
 export const allCommands = Object.entries(commands).flatMap(([part, actions]) =>
   actions.map(action => ({ part: part as Part, action, command: `${part} ${action}` as Command }))
 )
 
-/** Whether it leaves the machine as it is. */
+/** Whether the command leaves the machine as it is. */
 export const isReading = (command: Command) => command === 'power status' || command === 'sel list'
 
-/** Whether machines draw their peak current after it. */
+/** Whether the command makes machines draw their peak current. */
 export const switchesOn = (command: Command) =>
   ['power on', 'power cycle', 'power reset', 'power boot'].includes(command)
 
-/** The reason where a machine that is off is to be reset or cycled. */
+/** Error for resetting or cycling a machine that is off. */
 export const IS_OFF = 'is off: switch it on with "on" or "boot"'

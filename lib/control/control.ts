@@ -19,31 +19,31 @@ interface ControlOptions {
   readonly jobs: Pick<Jobs, 'submit'>
   readonly config: Config['control']
   readonly log: Log
-  /** Is told what changes a machine, before its BMC is asked. */
+  /** Called before a BMC is asked to change its machine. */
   readonly acted: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
-  /** Milliseconds that only grow. */
+  /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
 }
 
-/** A batch that changes something, from its beginning to its end. */
+/** A changing batch, and the promise of its end. */
 interface Changing {
   readonly nodes: ReadonlySet<string>
   readonly ended: Promise<unknown>
 }
 
-/** Requests for one node that may wait for a place, of all users and of one: what waits longer would surprise who asked. */
+/** Waiting requests for single nodes: a much delayed power change would surprise people. */
 const MOST_WAITING = { all: 200, reading: 20, changing: 100 } as const
 
-/** So often a machine is asked whether it has switched itself off. */
+/** Interval of checks whether a machine has switched itself off. */
 const SOFT_LOOK_MS = 2_000
 
-/** Characters of a node set that a record and the log show. */
+/** Characters of a node set in a record or in the log. */
 const LONGEST_SET = 200
 
-/** Speaks to the BMCs of nodes: at once for one node, as a job for many (rules 13.1, 13.2). */
+/** Sends commands to the BMCs of nodes: directly for one node, as a job for many (rules 13.1, 13.2). */
 export class Control {
   readonly #o: ControlOptions
-  /** Places for each kind of request: a long one for many nodes keeps nobody from one node. */
+  /** Separate, so that a long job does not delay requests for one node. */
   readonly #single: Places
   readonly #many: Places
   readonly #pace: Pace
@@ -56,14 +56,14 @@ export class Control {
     this.#o = options
     this.#single = placesFor(parallel)
     this.#many = placesFor(parallel)
-    // Each program that runs listens.
+    // Each running program adds a listener.
     setMaxListeners(0, this.#closing.signal)
     this.#pace = new Pace(parallel, delay, options.ticks)
   }
 
   /**
-   * Asks the BMC of one node. Gives the state of the power (`on`, `off`), the log, or ''. Throws 404 for a node without a
-   * BMC that can be spoken to, and 503 with the reason when the BMC does not do it or too many requests wait.
+   * Sends a command to the BMC of one node. Returns the power state (`on`, `off`), the log, or ''. Throws 404
+   * for a node without a usable BMC, and 503 with the reason if the BMC fails or too many requests wait.
    */
   async act(node: string, command: Command, actor: Actor): Promise<string> {
     const { who } = actor
@@ -77,7 +77,8 @@ export class Control {
     }
     try {
       const { signal } = this.#closing
-      // From the check to the place nothing waits: requests that came meanwhile would pass the check too.
+      // Nothing is awaited between the check and the queue, so that concurrent requests cannot exceed the
+      // limit.
       const text = await places.run(who, async () => {
         await this.#acted(actor, [node], command)
         return this.#ask(bmc, command, signal)
@@ -93,7 +94,7 @@ export class Control {
     }
   }
 
-  /** Asks the BMCs of many nodes by a job, whose results are NodeResults by the names of the nodes. Throws 503 as Jobs.submit. */
+  /** Sends a command to many BMCs in a job with NodeResults by node name. Throws 503 as Jobs.submit. */
   async submit(nodes: readonly string[], command: Command, actor: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,
@@ -112,13 +113,13 @@ export class Control {
     if (!isReading(command)) await this.#o.acted(actor, nodes, part, action)
   }
 
-  /** Stops what is asked of BMCs for one node; jobs are stopped by their own signals. */
+  /** Cancels requests for single nodes; jobs are cancelled by their own signals. */
   close(): void {
     this.#closing.abort(new Error('the service is shutting down'))
     this.#programs.close()
   }
 
-  /** After the batches that came before it and change a node of it too. */
+  /** Runs a batch after earlier batches that change one of its nodes. */
   async #inTurn(job: JobContext, nodes: readonly string[], command: Command, actor: Actor): Promise<void> {
     const before = [...this.#changing].filter(other => nodes.some(node => other.nodes.has(node)))
     const stopped = new Promise<never>((_, reject) => {
@@ -137,7 +138,7 @@ export class Control {
     const { model, config } = this.#o
     const { signal } = job
     const isSoft = command === 'power soft'
-    // Systems take their time to end: none of them waits for another one.
+    // Systems take long to shut down, and must not wait for each other.
     await batch(job, nodes, isSoft ? nodes.length : config.parallel, async node => {
       if (switchesOn(command)) await this.#pace.turn(signal)
       const inPlace = <R>(use: Use, work: () => Promise<R>) =>
@@ -156,7 +157,9 @@ export class Control {
     })
   }
 
-  /** Waits until a machine is off whose system was asked to end. Throws Error where it is on after `soft_limit`. */
+  /**
+   * Waits until a machine is off after a soft shutdown. Throws Error if it is still on after `soft_limit`.
+   */
   async #untilOff(
     bmc: Bmc,
     signal: AbortSignal,
@@ -165,14 +168,15 @@ export class Control {
     const { config, ticks } = this.#o
     const end = ticks() + config.soft_limit
     for (;;) {
-      // A BMC may be silent while its machine goes down.
+      // A BMC may not answer while its machine goes down.
       const state = await inPlace(() => this.#ask(bmc, 'power status', signal)).catch(error => {
         if (signal.aborted || ticks() >= end) throw error
       })
       if (state === 'off') return
       if (ticks() >= end)
         throw new Error(
-          `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] soft_limit): "off" switches it off`
+          `is still on ${config.soft_limit / 1000} s after its system was asked to end ([control] ` +
+            'soft_limit): "off" switches it off'
         )
       await sleep(SOFT_LOOK_MS, undefined, { signal })
     }
@@ -188,7 +192,7 @@ export class Control {
 }
 
 type Use = 'reading' | 'changing'
-/** What only reads has places of its own, so that it keeps nobody from switching a machine off. */
+/** Reading has slots of its own, so that it never delays a power-off. */
 type Places = Readonly<Record<Use, Semaphore>>
 
 const useOf = (command: Command): Use => (isReading(command) ? 'reading' : 'changing')
@@ -201,29 +205,29 @@ const placesFor = (parallel: number): Places => ({
 const tooMany = (which: string) =>
   tryLater(`${which} to BMCs wait already: ask for many nodes in one request, or try again in 10 s`, 10)
 
-/** Nodes for a record and the log: a name, or a node set, cut where it is long. */
+/** Describes nodes for a record and the log: a name, or a node set, cut if it is long. */
 function* named(nodes: readonly string[]): Generator<void, string> {
   if (nodes.length === 1) return `node ${nodes[0]}`
   const set = yield* folding(nodes)
   return `${nodes.length} nodes (${set.length > LONGEST_SET ? `${set.slice(0, LONGEST_SET)}…` : set})`
 }
 
-/** How many nodes one request may name: each has its result in the record. */
+/** Nodes in one request: each has its result in the record. */
 export const MOST_NODES = 10_000
 
-/** What a result takes in the record beside its text and its name. */
+/** Characters of a result in the record, beside its text and its name. */
 const AROUND_RESULT = 45
 const NAMED_FAILURES = 10
 
-/** The result of one node, as the record holds it. */
+/** Result of one node in the record. */
 export interface NodeResult {
   readonly state: 'done' | 'failed'
   readonly message: string
 }
 
 /**
- * Does something with each of many nodes, `parallel` at once, and puts the result of each into the record. A node that fails
- * stops no other. At the end throws an Error that names those that failed; throws the reason when the job is stopped.
+ * Runs `act` for each node, `parallel` at once, and records each result. A failed node stops no other. At the
+ * end throws an Error that names the failed nodes; throws the abort reason when the job is stopped.
  */
 export async function batch(
   job: JobContext,
@@ -233,7 +237,7 @@ export async function batch(
 ): Promise<void> {
   const failed: string[] = []
   let ended = 0
-  // Half of it is for what JSON adds to a text.
+  // Half of the room is for what JSON escaping adds.
   const room = Math.floor(RESULTS_KEPT / nodes.length)
   const note = (node: string, state: NodeResult['state'], text: string) => {
     const most = Math.max(20, room > 1000 ? room / 2 : room - node.length - AROUND_RESULT)
@@ -244,7 +248,7 @@ export async function batch(
     job.progress(++ended / nodes.length)
   }
   await inParallel(nodes, parallel, async node => {
-    // What fails at once, as a node without a BMC does, waits for nothing.
+    // A node may fail without any wait, for example for lack of a BMC.
     await turnForStep()
     job.signal.throwIfAborted()
     try {
@@ -261,19 +265,19 @@ export async function batch(
   throw new Error(`${failed.length} of ${nodes.length} nodes failed: ${names}`)
 }
 
-/** Lets at most `size` begin in any time of `delayMs`, whoever asks: so that machines are switched on in batches. */
+/** Rate limiter: at most `size` turns begin in any `delayMs`, so that machines are switched on in batches. */
 export class Pace {
-  /** When the last `size` began, or will begin. */
+  /** Start times of the last `size` turns; may be in the future. */
   readonly #begun: number[] = []
 
-  /** `ticks`: milliseconds that only grow. */
+  /** `ticks`: monotonic clock, in milliseconds. */
   constructor(
     private readonly size: number,
     private readonly delayMs: number,
     private readonly ticks: () => number
   ) {}
 
-  /** Resolves when the next one may begin; rejects when the signal is aborted. */
+  /** Resolves when the next turn may begin; rejects when the signal is aborted. */
   async turn(signal: AbortSignal): Promise<void> {
     const now = this.ticks()
     const free = this.#begun.length < this.size ? now : (this.#begun.shift() as number) + this.delayMs

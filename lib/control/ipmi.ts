@@ -4,10 +4,10 @@ import { type Command, IS_OFF } from './commands.js'
 import type { Outcome, Programs } from './programs.js'
 import { cleanLine, cleanText } from './words.js'
 
-/** A full log of a BMC has some thousand lines. */
+/** A full log of a BMC has a few thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
 
-/** Commands that are one call of ipmitool. */
+/** Commands that are a single call of ipmitool. */
 type Call = Exclude<Command, 'power boot' | 'chassis netboot' | 'chassis diskboot'>
 
 const words: Readonly<Record<Call, readonly string[]>> = {
@@ -17,7 +17,7 @@ const words: Readonly<Record<Call, readonly string[]>> = {
   'power soft': ['power', 'soft'],
   'power cycle': ['power', 'cycle'],
   'power reset': ['power', 'reset'],
-  // Until it is turned off; the default is 15 seconds.
+  // On until it is turned off; the default is 15 seconds.
   'chassis identify': ['chassis', 'identify', 'force'],
   'chassis noidentify': ['chassis', 'identify', '0'],
   'sel list': ['sel', 'list'],
@@ -25,15 +25,15 @@ const words: Readonly<Record<Call, readonly string[]>> = {
 }
 
 /**
- * Asks a BMC by IPMI over lanplus, with ipmitool. Gives the state of the power (`on`, `off`), the log, or ''. The password
- * is in the program's environment, not among its arguments. Throws an Error with the reason.
+ * Sends a command by IPMI over lanplus, with ipmitool. Returns the power state (`on`, `off`), the log, or ''.
+ * The password is passed in the environment, not as an argument. Throws an Error with the reason.
  */
 export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: Visit): Promise<string> {
   let command = asked
   const tell = (...told: readonly string[]) => ipmitool(programs, bmc, told, visit)
   if (command === 'sel list') return cleanText(await tell(...words[command]))
   if (command === 'chassis netboot' || command === 'chassis diskboot') {
-    // A machine that boots by UEFI would look for a boot sector.
+    // Without this option a UEFI machine would look for a boot sector.
     const isEfi = /BIOS EFI boot/.test(await tell('chassis', 'bootparam', 'get', '5'))
     const device = command === 'chassis netboot' ? 'pxe' : 'disk'
     await tell('chassis', 'bootdev', device, ...(isEfi ? ['options=efiboot'] : []))
@@ -68,13 +68,13 @@ async function ipmitool(
     String(port),
     '-C',
     String(cipher),
-    // The program asks to be administrator by itself.
+    // ipmitool asks for administrator by default.
     ...(privilege === 'administrator' ? [] : ['-L', privilege.toUpperCase()]),
     '-U',
     username,
     '-E'
   ]
-  // It tells why a session failed only with -v, which makes of the lines of a log something else.
+  // Only -v prints why a session failed, but it also changes the lines of a log.
   if (command[0] !== 'sel') args.push('-v')
   const env = { PATH: searchPath(), HOME: '/', LC_ALL: 'C', IPMI_PASSWORD: password }
   const options = { env, timeLimitMs, maxOutput: MOST_OUTPUT }
@@ -93,7 +93,7 @@ function reasonOf({ why, stderr, message }: Failure, bmc: Bmc, timeLimitMs: numb
   return known ? known[1](bmc) : cleanLine(message)
 }
 
-/** What ipmitool prints, and what that means for an admin. */
+/** Output of ipmitool, and its meaning for an admin. */
 const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
   [
     /insufficient resources for/,
@@ -102,12 +102,14 @@ const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
   [
     /unauthorized role requested|invalid role|privilege level exceeds limit|Set Session Privilege Level to \w+ failed/i,
     ({ setup, username, privilege }) =>
-      `user ${cleanLine(username)} is no ${privilege} there: set "privilege" of BMC set-up ${setup} to ${privilege === 'administrator' ? 'operator' : 'what the user is'}`
+      `user ${cleanLine(username)} is no ${privilege} there: set "privilege" of BMC set-up ${setup} to ` +
+      `${privilege === 'administrator' ? 'operator' : 'what the user is'}`
   ],
   [
     /Insufficient privilege level/i,
     ({ setup, privilege }) =>
-      `the privilege ${privilege} is too low for this: set "privilege" of BMC set-up ${setup} to administrator`
+      `the privilege ${privilege} is too low for this: ` +
+      `set "privilege" of BMC set-up ${setup} to administrator`
   ],
   [/Node busy|BMC busy/i, () => 'is busy: try again in a minute'],
   [/not supported in present state/i, () => 'cannot do it in the state that the machine is in'],
@@ -121,7 +123,8 @@ const reasons: readonly (readonly [RegExp, (bmc: Bmc) => string])[] = [
   [
     /Could not open socket/,
     () =>
-      `this controller has no route to its network: give the controller one, or correct the address of the node's interface BMC`
+      'this controller has no route to its network: give the controller one, ' +
+      "or correct the address of the node's interface BMC"
   ],
   [/Get (?:Channel )?Auth(?:entication)? Capabilities/, () => 'no answer'],
   [

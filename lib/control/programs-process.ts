@@ -1,7 +1,7 @@
 import { ProgramError, run } from '../program/program.js'
 import type { Outcome, Told } from './programs.js'
 
-// The process that programs.ts starts. It ends with its connection, and ends its programs before.
+// The process that programs.ts starts. When the connection closes, it ends its programs and then itself.
 const running = new Map<number, AbortController>()
 
 process.on('message', (told: Told) => {
@@ -23,6 +23,6 @@ async function perform({ id, program, args, options }: Exclude<Told, { stop: tru
         : { why: 'failed', stderr: '', message: error.message }
   )
   running.delete(id)
-  // Who asked may have gone.
+  // The parent may be gone.
   if (process.connected) process.send?.({ id, outcome }, () => {})
 }

@@ -2,19 +2,19 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { type Why, withoutInherited } from '../program/program.js'
 
-/** How a program is run, as `run` of program.ts takes it. */
+/** Options as in `run` of program.ts. */
 export interface ProgramOptions {
   readonly env: NodeJS.ProcessEnv
   readonly timeLimitMs: number
   readonly maxOutput: number
 }
 
-/** What a program wrote, or why it did not do what it was run for, as ProgramError tells it. */
+/** Output of a program, or why it failed, as in ProgramError. */
 export type Outcome =
   | { readonly stdout: string }
   | { readonly why: Why; readonly stderr: string; readonly message: string }
 
-/** What the process is told. */
+/** Messages to the child process. */
 export type Told =
   | {
       readonly id: number
@@ -28,8 +28,8 @@ const IDLE_MS = 60_000
 const FILE = fileURLToPath(new URL('./programs-process.js', import.meta.url))
 
 /**
- * Runs programs from a small process of its own, which ends a minute after the last one. To start a program stops a process
- * for as long as its memory is large: that of the daemon would stand still some 50 ms for each.
+ * Runs programs from a small child process, which ends a minute after the last one. Forking stops the parent
+ * in proportion to its memory: the daemon would stand still for some 50 ms each time.
  */
 export class Programs {
   #process: ChildProcess | undefined
@@ -37,7 +37,7 @@ export class Programs {
   #last = 0
   #idle: NodeJS.Timeout | undefined
 
-  /** Runs a program to its end by its argument array. Never throws. */
+  /** Runs a program with these arguments to its end. Never throws. */
   run(
     program: string,
     args: readonly string[],
@@ -59,7 +59,7 @@ export class Programs {
     })
   }
 
-  /** Ends the process, and with it what it runs. */
+  /** Ends the child process and the programs it runs. */
   close(): void {
     clearTimeout(this.#idle)
     if (this.#process?.connected) this.#process.disconnect()
@@ -71,7 +71,7 @@ export class Programs {
     this.#process ??= this.#start()
     const child = this.#process
     child.send(told, error => {
-      // One that takes nothing has ended, or is no use. Its end says why, to all who wait for it.
+      // A child that takes no messages has ended or hangs. Its exit rejects all pending calls.
       if (error) child.kill('SIGKILL')
     })
   }

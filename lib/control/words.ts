@@ -1,6 +1,6 @@
 import { escapeControls } from '../log.js'
 
-/** One line of what a BMC says, safe in a log and on a terminal: without control and formatting characters, cut to `longest`. */
+/** Removes control and formatting characters, and cuts to `longest`: for logs and terminals. */
 export function cleanLine(text: string, longest = 300): string {
   const line = escapeControls(
     text
@@ -11,7 +11,7 @@ export function cleanLine(text: string, longest = 300): string {
   return line.length > longest ? `${line.slice(0, longest)}…` : line
 }
 
-/** Several lines, each safe; those without a word are left out. */
+/** Makes several lines safe; empty lines are removed. */
 export const cleanText = (text: string) =>
   text
     .split(/\r\n|\n|\r/)
@@ -19,7 +19,7 @@ export const cleanText = (text: string) =>
     .filter(line => line !== '')
     .join('\n')
 
-/** A text of at most `longest` characters: of several lines the last ones, of one line its beginning. */
+/** Shortens a text to `longest` characters: keeps the last lines, or the beginning of a single one. */
 export function fitted(text: string, longest: number): string {
   if (text.length <= longest) return text
   const lines = text.split('\n')

@@ -2,34 +2,37 @@ import { askController, type Proofs, type Trust, UnansweredError } from '../ask-
 import { isObject, objectIn } from '../json.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
-/** Where one controller asks another for lines of its audit log. */
+/** Path at which controllers request audit lines from each other. */
 export const AUDIT_LINES = '/audit'
 
 interface AuditLogsOptions {
-  /** The name of this controller. */
+  /** Name of this controller. */
   readonly own: string
   readonly audit: Pick<Audit, 'last'>
-  /** The other controllers that are there, and where each is reached; without a URL it is not asked. */
+  /** Other controllers that are up, with their URLs; a controller without a URL is not asked. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
-  /** The names of those that are there, and of those that were there lately. */
+  /** Names of all controllers that are up, or were lately. */
   readonly known: () => readonly string[]
   readonly trust: Trust
   readonly proofs: Proofs
 }
 
-/** An admin waits for it. */
+/** An admin waits for the answer. */
 const LIMIT_MS = 5000
-/** The lines of two files, of 256 KiB each, as one text in another one. */
+/** Two files of 256 KiB each, escaped as a string within JSON. */
 const LONGEST = 4 * 1024 * 1024
 
-/** A line of an audit log, as far as its place among others depends on it. */
+/** The part of an audit line that decides the order. */
 type Line = object & { readonly time?: unknown }
 
-/** The audit logs of all controllers that share the objects, as one: each controller has the lines of what it wrote (rules 6.11). */
+/** Merges the audit logs of all controllers: each controller stores only the lines it wrote (rules 6.11). */
 export class AuditLogs {
   constructor(private readonly options: AuditLogsOptions) {}
 
-  /** The last lines, the newest first, each with its controller, and which controllers could not be asked. Throws 503 when those that are here cannot be read. */
+  /**
+   * Returns the last lines, newest first, each with its controller, and the controllers that could not be
+   * asked. Throws 503 when the local lines cannot be read.
+   */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
     const { own, audit, others, known } = this.options
     const there = others()
@@ -77,7 +80,7 @@ export class AuditLogs {
   }
 }
 
-/** What one controller answers another that asks for its lines: what is proved, and the proof. */
+/** Returns this controller's lines and their proof, for another controller that asks for them. */
 export async function answerWithLines(
   audit: Pick<Audit, 'last'>,
   by: 'users' | 'machines',
@@ -87,11 +90,13 @@ export async function answerWithLines(
   return { lines, proof: prove(lines) }
 }
 
-/** A line of before there were several controllers names none. */
+/** Lines from before there were several controllers have no controller field. */
 const named = (controller: string, lines: readonly object[]): Line[] =>
   lines.map(line => ({ controller, ...line }))
 
-/** Lists of lines, each the newest first, as one. The order of a list stays: clocks of controllers differ. */
+/**
+ * Merges lists that are newest first. Clocks differ between controllers, so the order within a list is kept.
+ */
 function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] {
   const left = lists.map(list => [...list].reverse())
   const found: Line[] = []

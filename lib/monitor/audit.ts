@@ -14,75 +14,76 @@ import type { Condition } from './health.js'
 import { type Pace, within } from './pace.js'
 
 export interface AuditOptions {
-  /** The name of this controller, where several share the objects: each line tells it. */
+  /** Name of this controller, written to each line; set where several controllers share the objects. */
   readonly controller?: string | undefined
-  /** Of the changes by users. */
+  /** For changes by users. */
   readonly file: string
-  /** Of the changes by machines: by nodes, on their consoles, and by svcd for one that boots. */
+  /** For changes by machines: by nodes, at their consoles, and by svcd for a node that boots. */
   readonly machinesFile: string
-  /** A file is rotated when it has reached this size. */
+  /** Size at which a file is rotated. */
   readonly maxBytes: number
-  /** How many rotated files are kept of each: `<file>.1` is the newest. */
+  /** Number of rotated files kept of each file; `<file>.1` is the newest. */
   readonly keep: number
   readonly now: () => number
-  /** Fails when the directory is no longer ours to write (rules 11.3). */
+  /** Fails when this process no longer owns the directory (rules 11.3). */
   readonly ours?: DiskStep
   readonly log?: Pick<Log, 'error' | 'info'>
-  /** Is told the heads of lines as they are written; it must not throw. */
+  /** Called with the head of each line as it is written; must not throw. */
   readonly told?: (line: object) => void
 }
 
-/** Pauses while the disk takes none. */
+/** Pauses after failed writes. */
 const retryMs = { first: 1000, longest: 2000 }
 
-/** How many lines are kept in memory while the disk takes none. */
+/** Lines kept in memory while writes fail. */
 const mostWaiting = 10_000
 
-/** A change of one object that changes more objects along has one line for those of a type, as that of a node set. */
+/** A change of more objects gets one line for each type, as that of a node set. */
 const mostAlone = 1000
 
-/** An import names this many of the objects that it touched. */
+/** Objects that an import names. */
 const mostNamed = 10_000
 
-/** So many lines of a change are told to those who watch, without their values. */
+/** Lines of one change that subscribers get, without values. */
 const mostTold = 20
 const values = { before: undefined, after: undefined }
 
-/** So many lines are shown at once, of so many bytes in all from each file. */
+/** Lines returned at once, and their bytes from each file. */
 export const mostRead = 200
 const mostShownBytes = 256 * 1024
 
-/** Characters of a text that a line carries. */
+/** Characters of a text in a line. */
 const longestText = 4096
 
-/** Lines of the audit log that were asked for. */
+/** Lines of the audit log that a client asked for. */
 export interface AuditLines {
-  /** The newest first. */
+  /** Newest first. */
   readonly lines: readonly object[]
-  /** The controllers whose lines are not among them, where several share the objects. */
+  /** Controllers whose lines are missing; set where several controllers share the objects. */
   readonly missing?: readonly { readonly controller: string; readonly reason: string }[]
 }
 
-/** Objects whose pace is remembered. */
+/** Objects whose rate is tracked. */
 const mostPaced = 20_000
-/** A line tells as often as this how many were left out. */
+/** Interval of the lines that count omitted changes. */
 const toldEveryMs = 60_000
 
-/** Types of the store that are no objects to an admin. */
+/** Types in the store that admins do not know as objects. */
 const internal = new Set(['revoked'])
 
 /**
- * Who changed what: a JSON line for each object that a change touched, written after the commit and before the answer
- * (rules 11.4). Users and machines have files of their own: no machine can push out what an admin did. A change of very many has one line for all of a type;
- * an import one with counts, and then the name of each object alone; a table one line for all objects that it changed alike. A line that cannot be written does not undo the change; it is
- * reported by `health`.
+ * Logs who changed what: one JSON line for each changed object, written after the commit and before the
+ * answer (rules 11.4). Users and machines have separate files, so that a machine cannot push out the changes
+ * of an admin. A very large change gets one line for each type, an import one line with counts and then the
+ * names, a table one line for all objects that it changed alike. A failed write does not undo the change;
+ * `health` reports it.
  */
 export class Audit {
   readonly #users: Trail
   readonly #machines: Trail
-  /** How often machines may still change each object before lines of it are left out. */
+  /** Remaining rate of each object for changes by machines. */
   readonly #paces = new Map<string, Pace>()
-  /** How many lines were left out, and of which objects. */
+  /** Number of omitted lines, and some of the objects. */
   #leftOut: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
   constructor(private readonly options: AuditOptions) {
@@ -95,12 +96,12 @@ export class Audit {
     return { ok: reason === '', reason }
   }
 
-  /** The last lines that users, or machines, left: the newest first, 200 at most (6.11). Throws 503 when they cannot be read. */
+  /** Returns the last 200 lines, newest first (rules 6.11). Throws 503 when they cannot be read. */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
     return { lines: await (by === 'users' ? this.#users : this.#machines).last(mostRead) }
   }
 
-  /** Tells what was left out, and tries once more to write lines that wait. */
+  /** Logs what was omitted, and tries once more to write the waiting lines. */
   async close(): Promise<void> {
     this.#tellLeftOut()
     await Promise.all([this.#users.close(), this.#machines.close()])
@@ -121,15 +122,13 @@ export class Audit {
       }
       return made
     }
-    // In the order of the commits, as far as a change can be told in one turn of the event loop.
+    // Small changes are formatted in one turn of the event loop, so their lines keep the order of the
+    // commits.
     if (kind === 'change' && known.length <= mostAlone) return trail.add(atOnce(lines()))
     return inSlices(lines()).then(made => trail.add(made))
   }
 
-  /**
-   * Adds one line for what a user has BMCs of nodes do, before they are asked: no change of an object tells
-   * of it.
-   */
+  /** Logs an action on BMCs before they are asked: no changed object would give it a line. */
   async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
     const [name] = nodes
     const which =
@@ -139,7 +138,7 @@ export class Audit {
     await this.#users.add([lineOf({ ...line, after: { [part]: action } })])
   }
 
-  /** One change may touch many objects: its lines carry the same mark. */
+  /** All lines of one change carry the same change ID. */
   #head({ who, from }: Pick<Actor, 'who' | 'from'>) {
     const { controller, now } = this.options
     return {
@@ -149,7 +148,7 @@ export class Audit {
     }
   }
 
-  /** Whether a machine's change has its lines: not where machines change all its objects faster than their pace. */
+  /** Returns whether changes by a machine are logged: at least one of the objects is within its rate. */
   #mayTell(changes: readonly Change[]): boolean {
     let may = false
     for (const { type, name } of changes) {
@@ -157,7 +156,7 @@ export class Audit {
       const before = this.#paces.get(key)
       const pace = within(before)
       may ||= pace !== undefined
-      // The object that was changed last is last.
+      // Reinserted at the end, so that the Map is ordered by last change.
       this.#paces.delete(key)
       this.#paces.set(key, pace ?? (before as Pace))
     }
@@ -186,24 +185,24 @@ export class Audit {
   }
 }
 
-/** A line of the log; what is not seen is escaped as JSON has it, since people read the file. */
+/** Formats one line. Invisible characters are escaped as in JSON, since people read the file. */
 const lineOf = (entry: object) => `${escapeControls(JSON.stringify(entry, clipped))}\n`
 
-/** Whether a machine asked for a change, or is why svcd made it: no user, and svcd not of itself. */
+/** Whether a machine asked for the change or caused it: neither a user nor svcd on its own account. */
 export const isByMachine = ({ who, from }: Actor) => !who.startsWith('user ') && from !== '-'
 
-/** The names of a node set are never clipped: no other line has them. */
+/** The names of a node set are never clipped, as no other line has them. */
 const clipped = (key: string, value: unknown) =>
   typeof value === 'string' && value.length > longestText && key !== 'names'
     ? `${value.slice(0, longestText)}… (${value.length} characters)`
     : value
 
-/** A file of lines that is rotated. What cannot be written is tried again, ever slower. */
+/** A rotated file of lines. Failed writes are retried with backoff. */
 class Trail {
   readonly #waiting: string[] = []
   readonly #writing: Background
   #sizeBytes: number | undefined
-  /** Whether the file ends in half a line: the machine lost its power while it was written. */
+  /** Whether the file ends in half a line, left by a power failure during a write. */
   #isUnended = false
 
   constructor(
@@ -219,13 +218,13 @@ class Trail {
     })
   }
 
-  /** Why lines wait, '' while none does. */
+  /** Why lines wait; '' when none does. */
   get failure(): string {
     const { problem } = this.#writing
     return problem === '' ? '' : `the audit log cannot be written: ${problem}`
   }
 
-  /** The last lines, the newest first; from the file before this one where this one was begun lately. */
+  /** Returns the last lines, newest first, including those of the rotated file if needed. */
   async last(most: number): Promise<object[]> {
     const lines: object[] = []
     for (const file of [this.file, `${this.file}.1`]) {
@@ -235,14 +234,14 @@ class Trail {
     return lines
   }
 
-  /** Resolves when they are written, or cannot be written now. */
+  /** Resolves when the lines are written, or the write has failed. */
   add(lines: readonly string[]): Promise<void> {
-    // One by one: a change may touch more objects than a call takes arguments.
+    // Not with a spread: a change may touch more objects than a call takes arguments.
     for (const line of lines) this.#waiting.push(line)
     return this.#writing.run().catch(() => undefined)
   }
 
-  /** Tries once more to write what waits, and writes no more after that. */
+  /** Tries once more to write the waiting lines; nothing is written after that. */
   async close(): Promise<void> {
     if (this.#waiting.length > 0) await this.#writing.run().catch(() => undefined)
     await this.#writing.close()
@@ -256,7 +255,7 @@ class Trail {
         this.#waiting.splice(0, count)
       }
     } catch (error) {
-      // They are written with the next ones, as many as memory should hold.
+      // Retried together with the next lines; the oldest are dropped to bound memory.
       this.#waiting.splice(0, this.#waiting.length - mostWaiting)
       throw error
     }
@@ -275,7 +274,7 @@ class Trail {
       await realFiles.inOrder([...before, { appendTo: this.file, text: written }])
     } catch (error) {
       if (error instanceof StepError && error.step < before.length) throw error
-      // Half a line must not stay. When it cannot be taken back, the size of the file is looked up again.
+      // Half a line must not stay. If it cannot be truncated, the size is read again from the disk.
       await cutBack(this.file, sizeBytes).catch(() => undefined)
       this.#sizeBytes = undefined
       throw error
@@ -293,7 +292,7 @@ class Trail {
     const { maxBytes, keep } = this.options
     if (this.#sizeBytes === undefined) {
       const found = await unlessMissing(lstat(file), undefined)
-      // A pipe has no size, and a link may lead anywhere.
+      // A pipe has no size, and a symbolic link may point anywhere.
       if (found && !found.isFile()) throw new Error(`${file} is not a regular file`)
       this.#isUnended = found !== undefined && found.size > 0 && !(await endsInNewline(file, found.size))
       this.#sizeBytes = found?.size ?? 0
@@ -307,7 +306,7 @@ class Trail {
   }
 }
 
-/** Adds the last lines of a file to these, the newest first, until there are `most`; what is damaged is left out. */
+/** Adds the last lines of a file, newest first, up to `most`; damaged lines are skipped. */
 async function addLast(file: string, lines: object[], most: number): Promise<void> {
   let shownBytes = 0
   for await (const line of lastLines(file)) {
@@ -320,9 +319,9 @@ async function addLast(file: string, lines: object[], most: number): Promise<voi
   }
 }
 
-/** What a line says, all of it or else who did what and how many bytes the line has; undefined for a damaged one. */
+/** Parses a line, or with `all` false only its head; undefined for a damaged one. */
 function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
-  // Quotes within a value are escaped: this is found where the keys are.
+  // Quotes within a value are escaped, so this matches keys only.
   const [head] = all ? [] : (/^\{[^\n]*?,"action":"\w+"(?:,"type":"\w+")?/.exec(text) ?? [])
   try {
     const entry: unknown = JSON.parse(all ? text : `${head},"bytes":${bytes}}`)
@@ -332,7 +331,7 @@ function entryOf({ text, bytes }: LastLine, all: boolean): object | undefined {
   }
 }
 
-/** Not by its path alone: that follows a link. */
+/** Truncates by handle: a path would follow a symbolic link. */
 const cutBack = (file: string, sizeBytes: number): Promise<void> =>
   withOpen(open(file, APPENDING), handle => handle.truncate(sizeBytes))
 
@@ -342,7 +341,7 @@ const endsInNewline = (file: string, sizeBytes: number): Promise<boolean> =>
     return bytesRead === 1 && buffer[0] === 10
   })
 
-/** What lines say of a change, one entry each. */
+/** Returns the entries to log for a change. */
 function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<void, readonly object[]> {
   if (kind === 'import') {
     const total = { action: 'import', counts: yield* counts(changes) }
@@ -363,7 +362,7 @@ function* counts(changes: readonly Change[]) {
   return found
 }
 
-/** What a line says of one object. */
+/** The entry for one object. */
 interface Described {
   readonly action: string
   readonly type: string
@@ -372,25 +371,21 @@ interface Described {
   readonly after?: Record<string, unknown>
 }
 
-/** What happened to which object. */
 function named({ type, name, before, after }: Change) {
   return { action: !before ? 'create' : after ? 'update' : 'delete', type, name }
 }
 
-/** What the lines say of objects that were changed in the same way. */
+/** The entry for objects that changed in the same way. */
 interface Together {
   readonly action: string
   readonly type: string
   readonly names: string[]
-  /** The fields that differ, with their values where they are the same for all; null where they are not. */
+  /** Changed fields; null where the values differ between the objects. */
   before: Record<string, unknown>
   after: Record<string, unknown>
 }
 
-/**
- * One entry for each type and what happened to it, with the names of all objects as a node set; of a table one for each
- * change that is another (rules 11.4).
- */
+/** Groups changes by type and action, those of a table also by the values (rules 11.4). */
 function* together(changes: readonly Change[], kind: 'set' | 'table'): Generator<void, object[]> {
   const found = new Map<string, Together>()
   for (const change of changes) {
@@ -417,7 +412,7 @@ function alike(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, 
   return Object.fromEntries(keys.map(key => [key, same(a[key], b[key]) ? a[key] : null]))
 }
 
-/** The object, and the fields that differ before and after. */
+/** Returns the entry of one object, with only the fields that differ. */
 function described(change: Change): Described {
   const { type, before, after } = change
   const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
@@ -435,24 +430,24 @@ function described(change: Change): Described {
 const fieldOf = (doc: object | undefined, key: string) => (doc as Record<string, unknown> | undefined)?.[key]
 const same = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b)
 
-/** What is read at once. */
+/** Bytes of one read. */
 const blockBytes = 256 * 1024
 
-/** From the end of a file no more is looked at: what is before that many bytes is not found. */
+/** Lines are searched no further from the end of a file. */
 const mostScannedBytes = 16 * 1024 * 1024
 
-/** A line of a file. */
 interface LastLine {
-  /** Without its newline; of a long line the first 256 KiB. */
+  /** Without its newline; only the first 256 KiB of a long line. */
   readonly text: string
-  /** Of the whole line. */
+  /** Size of the whole line. */
   readonly bytes: number
   readonly isWhole: boolean
 }
 
 /**
- * The lines at the end of a file, the last one first, from its last 16 MiB. What comes after the last newline is none: it
- * may be on its way still. A block is read when its lines are asked for. Throws as `open` and `read` do.
+ * Yields the lines at the end of a file, last one first, from its last 16 MiB. Text after the last newline is
+ * skipped, as it may still be being written. Reads a block only when its lines are needed. Throws as `open`
+ * and `read` do.
  */
 export async function* lastLines(file: string): AsyncGenerator<LastLine, void, undefined> {
   const handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
@@ -468,7 +463,7 @@ export async function* lastLines(file: string): AsyncGenerator<LastLine, void, u
       for (let to = bytesRead, at = to; at !== -1; to = at) {
         at = to === 0 ? -1 : buffer.lastIndexOf(10, to - 1)
         const part = buffer.subarray(at + 1, to)
-        // Of a long line the beginning is kept, which comes last.
+        // Reading goes backwards, so the beginning of a long line comes last, and is what is kept.
         const kept = Buffer.concat([part, line.kept]).subarray(0, blockBytes)
         line = { kept, bytes: line.bytes + part.length }
         if (at === -1) break

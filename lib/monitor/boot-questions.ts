@@ -2,55 +2,55 @@ import { type Boot, clipped, type Pack, type Step, type StepName } from './boot-
 import type { Running } from './boots.js'
 import { withoutOutput } from './node-status.js'
 
-/** All that a verdict goes by. Times are milliseconds since 1970. */
+/** Input of all verdicts. Times are milliseconds since 1970. */
 export interface Facts {
   readonly node: string
   readonly now: number
-  /** MACs of the node's interfaces that boot. */
+  /** MACs of the interfaces that the node boots from. */
   readonly macs: readonly string[]
-  /** Its fixed address on the interface over which it is provisioned. */
+  /** Fixed address on the provisioning interface. */
   readonly address: string | undefined
-  /** The present boot, and the steps from addresses that are not the node's. */
+  /** The current boot, and steps from addresses that are not the node's. */
   readonly boot: Boot | undefined
   /** The last boot in which the node reported with its token. */
   readonly told: Boot | undefined
   readonly elsewhere: readonly Step[]
-  /** Its last state. */
+  /** Last reported state. */
   readonly state?: string | null
-  /** The state in which its last installation failed, with what was printed then. */
+  /** State of the last failed installation, with its output. */
   readonly failure?: string | undefined
-  /** Why it would get no boot script now. */
+  /** Returns why the node would get no boot script now. */
   readonly obstacle: () => string | undefined
   readonly running: Running | undefined
-  /** What it would install now. */
+  /** What the node would install now. */
   readonly would: Pack | undefined
-  /** Whether it boots from the network, or from its disk. */
+  /** Whether the node boots from the network, not from its disk. */
   readonly netboot: boolean
-  /** Machines with unknown MACs in its network that asked for a boot script, the newest last. */
+  /** Machines with unknown MACs that asked for a boot script in the node's network, newest last. */
   readonly strangers: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
-  /** How many other nodes nothing was seen of; counted only where nothing was seen of this one. */
+  /** Number of other nodes that were never seen; counted only if this node was never seen either. */
   readonly unseen: number
-  /** The address that the DHCP server lent to one of its MACs. */
+  /** Address that the DHCP server leased to one of the node's MACs. */
   readonly leased: string | undefined
-  /** What is wrong with the tracker, and with svcd's own disk; '' for nothing. */
+  /** Faults of the tracker and of svcd's own disk; '' for none. */
   readonly tracker: string
   readonly disk: string
 }
 
 const secondMs = 1000
 const minuteMs = 60_000
-/** From the initramfs to the request for the install script: starting a large machine's kernel takes its time. */
+/** Longest time from the initramfs to the request for the install script: large machines start slowly. */
 export const kernelMs = 90 * secondMs
-/** iPXE, and the install script, go on within this time. */
+/** Longest pause between two requests of iPXE or of the install script. */
 export const nextMs = minuteMs
-/** One step of an installation, or the start of the installed system, may take so long. */
+/** Longest time of one installation step, or of the start of the installed system. */
 export const stepMs = 5 * minuteMs
-/** A whole boot. */
+/** Longest time of a whole boot. */
 export const bootMs = 15 * minuteMs
 
-/** A time as a verdict tells it. */
+/** Formats a time for a verdict. */
 export const at = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
-/** How often, where it was more than once. */
+/** Formats a count; '' for 1. */
 export const times = (count: number) => (count === 1 ? '' : ` (${count} times)`)
 
 const progress: readonly StepName[] = [
@@ -63,38 +63,39 @@ const progress: readonly StepName[] = [
   'running'
 ]
 
-/** The step of these names that was seen last. */
+/** Returns the step with one of these names that was seen last. */
 export const newest = (steps: readonly Step[] | undefined, ...names: readonly StepName[]): Step | undefined =>
   steps
     ?.filter(({ step }) => names.includes(step))
     .reduce<Step | undefined>((last, step) => (last && last.last > step.last ? last : step), undefined)
-/** When it was seen last; 0 for never. */
+/** Time at which a step was last seen; 0 if never. */
 export const timeOf = (step: Step | undefined) => step?.last ?? 0
-/** When any step of the present boot was seen last; 0 for never. */
+/** Time at which any step of the current boot was last seen; 0 if never. */
 export const lastSeen = ({ boot }: Facts) => Math.max(0, ...(boot?.steps.map(({ last }) => last) ?? []))
-/** The step of these names that was seen last, unless the kernel's own side was seen after it. */
+/** Returns the last step with one of these names, unless the booted kernel was seen after it. */
 export const beforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => {
   const step = newest(boot?.steps, ...names)
   return step && timeOf(newest(boot?.steps, ...progress)) < step.last ? step : undefined
 }
-/** The step that says why the node cannot boot, where it is the last word on its boot script. */
+/** Returns the step that says why the node cannot boot, if no other boot script was sent after it. */
 export const noScript = (facts: Facts) => {
   const told = beforeKernel(facts, 'no-script')
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
-/** How a verdict ends when what stopped the boot would stop it no more. */
+/** End of a verdict whose cause is gone. */
 export const putRight = ' (that is put right by now)'
-/** What a verdict adds where what stopped a boot (`about`) would stop it no more, or something else would. */
+/** Returns a suffix for a verdict: the cause `about` is gone, or has been replaced by another. */
 export function since({ obstacle }: Facts, about: string): string {
   const now = obstacle()
   if (now === undefined) return putRight
   return clipped(now) === about ? '' : ` (by now the reason is another: ${clipped(now)})`
 }
-/** The sentence on a node whose boot script says why it cannot boot, where the reason fits; undefined for none. */
+/** Returns the verdict for a node whose boot script reports an obstacle that `fits`; undefined for none. */
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
   return told && fits(told.about)
-    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ${told.about}${since(facts, told.about)}`
+    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ` +
+        `${told.about}${since(facts, told.about)}`
     : undefined
 }
 const report = ({ boot }: Facts, pattern: RegExp) =>
@@ -103,7 +104,7 @@ const report = ({ boot }: Facts, pattern: RegExp) =>
     'report'
   )
 
-/** The last failed installation, unless one was completed after it; with the failed step and the reason. */
+/** Returns the last failed installation with its step and reason, unless a later one was completed. */
 export function failure(facts: Facts): { step: Step; name: string; reason: string } | undefined {
   const step = report(facts, /^installer\.failed\b/)
   if (!step || timeOf(report(facts, /^installer\.completed\b/)) > step.last) return undefined
@@ -111,22 +112,26 @@ export function failure(facts: Facts): { step: Step; name: string; reason: strin
   return { step, name, reason }
 }
 
-/** The sentence on a failed installation whose reason fits; undefined for none. */
+/** Returns the verdict for a failed installation whose reason matches `pattern`; undefined for none. */
 export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
   const found = failure(facts)
   if (!found || !pattern.test(found.reason)) return undefined
   const { step, name } = found
   const whole = facts.failure && clipped(withoutOutput(facts.failure)) === step.about
   const reason = whole ? (facts.failure ?? '').replace(/^installer\.failed: *[\w-]*:? */, '') : found.reason
-  return `the installation of ${facts.node} failed in step ${name} at ${at(step.last)}${times(step.count)}: ${reason || 'no reason was reported'}`
+  return (
+    `the installation of ${facts.node} failed in step ${name} at ${at(step.last)}${times(step.count)}: ` +
+    `${reason || 'no reason was reported'}`
+  )
 }
 
-/** Hexadecimal digits in which two MACs differ. */
+/** Counts the hexadecimal digits in which two MACs differ. */
 const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
 
 /**
- * The unknown machine that may be this node. The MACs of a rack are much alike, so a MAC tells nothing of a node that was
- * seen with its own; and a node that is up, or that says what failed, is not looked for.
+ * Returns the unknown machine that may be this node. MACs within a rack are similar, so similar MACs count
+ * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
+ * searched for.
  */
 export function impostor(facts: Facts): Facts['strangers'][number] | undefined {
   const { macs, strangers, boot, address, now } = facts
@@ -142,9 +147,9 @@ export function impostor(facts: Facts): Facts['strangers'][number] | undefined {
 }
 
 /**
- * The refusal of an install script that tells of this node. One to the address that the boot came from does, until the
- * node got its install script; any other may be a stranger's, and tells of the node only if the machine there also asked
- * for its boot script, or if the node itself went silent.
+ * Returns the refused request for an install script that probably came from this node. A refusal to the
+ * address that booted counts until the node gets its script. Any other may be a stranger's: it counts only if
+ * that machine also asked for the boot script, or if the node has gone silent.
  */
 export function refusal(facts: Facts): Step | undefined {
   const { boot, elsewhere, now } = facts
@@ -159,32 +164,38 @@ export function refusal(facts: Facts): Step | undefined {
   return asked || now - lastSeen(facts) > kernelMs ? other : undefined
 }
 
-/** The last sign of the installation, or of the installed system. */
+/** Returns the last report of the installer or of the installed system. */
 export const sign = ({ boot }: Facts) =>
   newest(
     boot?.steps.filter(({ step, about }) => step === 'running' || /^installer\./.test(about)),
     'running',
     'report'
   )
-/** The report of a completed installation. */
+/** Returns the report of a completed installation. */
 export const installed = (facts: Facts) => report(facts, /^installer\.completed\b/)
-/** The node was installed or its system reported, and nothing was reported after that. */
+/** Whether the last report says that the node was installed or that its system is up. */
 export const isUp = (facts: Facts) => {
   const last = sign(facts)
   return last !== undefined && (last.step === 'running' || last === installed(facts))
 }
-/** The sentence on what the node runs and what it would get now. */
+/** Returns the sentence on what the node runs and what it would get now. */
 export const runs = ({ node, running, would, netboot }: Facts) =>
   running &&
-  `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} since ${at(running.since)}, and would get ${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} ${netboot ? 'now' : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`}`
+  `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} ` +
+    `since ${at(running.since)}, and would get ` +
+    `${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} ${
+      netboot
+        ? 'now'
+        : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`
+    }`
 
-/** What the last step was, in words. */
+/** Describes the last step in words. */
 export function doing({ boot }: Facts): string {
   const last = boot?.steps.reduce((a, b) => (b.last >= a.last ? b : a))
   return last ? deeds[last.step].replace('ABOUT', () => last.about) : 'was never seen'
 }
 
-/** What a node did in a step; ABOUT stands for what the step was about. */
+/** The text for each step; ABOUT is replaced by the subject of the step. */
 const deeds: Readonly<Record<StepName, string>> = {
   menu: 'asked for the menu',
   script: 'got its boot script',

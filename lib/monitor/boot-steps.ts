@@ -1,6 +1,6 @@
 import type { Sent } from '../source.js'
 
-/** The steps that svcd sees, each with what it means; `about` is what the step was about. */
+/** The steps that svcd sees, with their meanings; `about` is the subject of a step. */
 export const stepMeanings = {
   menu: 'the machine asked for the menu',
   script: 'it got the boot script; about: kernel, initramfs, image',
@@ -22,69 +22,68 @@ export const stepMeanings = {
   running: 'the installed system was up; about: the packed image that it runs'
 } as const
 
-/** How the reason of a `no-script` begins when a template is at fault. */
+/** Prefix of the reason of a `no-script` caused by a template. */
 export const notRendered = 'its boot script cannot be rendered'
-/** How it begins when a tag lacks a file, and what it holds when a packed image lacks one. */
+/** Prefix of the reason when a tag lacks a file, and a part of it when a packed image lacks one. */
 export const ofTag = 'tag '
 export const packedWithout = 'is packed, and '
 
-/** Whether a state says that a system is ready in memory for a rescue: it is not what the node has on its disk (rules 6.15). */
+/** Whether a rescue system is ready in memory; this says nothing about the node's disk (rules 6.15). */
 export const isRescue = (state: string): boolean => /^installer\.completed: rescue\b/.test(state)
 
 export type StepName = keyof typeof stepMeanings
 
-/** Which pack a node was given to install, or runs. */
+/** A pack that a node runs, or was assigned to install. */
 export interface Pack {
   readonly osimage: string
   readonly osimagetag: string
-  /** The packed image's file. */
+  /** File name of the packed image. */
   readonly pack: string
-  /** Its checksum, '' when not known. */
+  /** Checksum; '' if unknown. */
   readonly sha256: string
 }
 
-/** What svcd saw of a node. A step that is seen again in the same boot is counted. */
+/** A step that svcd saw. The same step in the same boot is counted, not added again. */
 export interface Step extends Partial<Sent> {
   readonly step: StepName
   readonly about: string
-  /** The address that asked. */
+  /** Source address of the request. */
   from: string
-  /** When it was first seen, and when last; milliseconds since 1970. */
+  /** First and last time it was seen, in milliseconds since 1970. */
   readonly time: number
   last: number
   count: number
 }
 
-/** One boot of a node, as svcd saw it. */
 export interface Boot {
-  /** Milliseconds since 1970; no two boots of a node have the same. */
+  /** Milliseconds since 1970; unique among the boots of a node. */
   readonly began: number
-  /** The address of the first step. */
+  /** Source address of the first step. */
   readonly from: string
   readonly steps: Step[]
-  /** When the last step was seen. */
+  /** Time of the last step. */
   last: number
-  /** Steps that were left out, because there were too many. */
+  /** Number of dropped steps. */
   omitted: number
-  /** A step came from an address that is the node's alone, or with its token. */
+  /** Whether a step came with the node's token, or from an address that only the node has. */
   proven: boolean
-  /** The kernel was started: who asks for a script now has been started anew. */
+  /** Whether the kernel was started: a request for a boot script after that begins a new boot. */
   started: boolean
-  /** What it was given to install. */
+  /** The pack that the node was assigned to install. */
   given: Pack | undefined
 }
 
-/** A boot that is over: as text, because there are many. */
+/** A past boot, encoded as text to save memory. */
 export interface Packed {
   readonly proven: boolean
   readonly text: string
 }
 
-/** A step's text has so many characters at most, and a boot so many steps; the first ones and the last ones are kept. */
+/** Characters of a step's text, and steps of a boot; when there are more, steps in the middle are dropped. */
 const longestAbout = 300
 const mostSteps = 48
 const keptFirst = 12
-/** The characters of all texts of a boot together. */
+/** Characters of all texts of a boot. */
 const mostCharacters = 4096
 
 const begins: ReadonlySet<StepName> = new Set(['menu', 'script', 'no-script', 'disk'])
@@ -97,7 +96,7 @@ const starts: ReadonlySet<StepName> = new Set([
   'running'
 ])
 
-/** A boot that begins now. */
+/** Returns a boot that begins now. */
 export const newBoot = (now: number, from: string): Boot => ({
   began: now,
   from,
@@ -109,36 +108,36 @@ export const newBoot = (now: number, from: string): Boot => ({
   given: undefined
 })
 
-/** Whether a step shows that the machine was started anew since `boot`. */
+/** Whether a step shows that the machine was restarted since `boot`. */
 export function beganBy(step: StepName, boot: Boot, now: number, pauseMs: number): boolean {
   if (step === 'running') return boot.steps.some(({ step }) => step === 'running') && now > boot.began
   if (!begins.has(step) || now <= boot.began) return false
   return boot.started || now - boot.last > pauseMs
 }
 
-/** The step of that name, about the same, and from the same address where one is given; undefined for none. */
+/** Finds a step by name, subject, and source address if given. */
 export function sameStep(
   steps: readonly Step[],
   step: StepName,
   about: string,
   from?: string
 ): Step | undefined {
-  // No closure: machines ask in thousands.
+  // A loop, not a closure: thousands of machines ask at once.
   for (const each of steps)
     if (each.step === step && (from === undefined || each.from === from) && each.about === about) return each
   return undefined
 }
 
-/** A step that is seen for the first time. */
+/** Returns a step seen for the first time. */
 export const newStep = (step: StepName, about: string, from: string, now: number): Step => ({
   ...{ step, about, from, time: now, last: now, count: 1 }
 })
 
-/** A text as a step keeps it. */
+/** Cuts a text to the length that a step keeps. */
 export const clipped = (about: string) =>
   about.length > longestAbout ? `${about.slice(0, longestAbout)}…` : about
 
-/** Adds a step to a boot, and keeps it within its bounds. */
+/** Adds a step to a boot, and drops steps beyond the bounds. */
 export function addStep(boot: Boot, step: Step): void {
   const { steps } = boot
   steps.push(step)
@@ -150,7 +149,7 @@ export function addStep(boot: Boot, step: Step): void {
   }
 }
 
-/** A step in few characters: an address is left out where it is that of the boot. */
+/** A step in compact form; `from` is empty where it equals that of the boot. */
 type Row = [
   step: StepName,
   about: string,
@@ -163,7 +162,7 @@ type Row = [
   )
 ]
 
-/** A boot as text. */
+/** Encodes a boot as text. */
 export function encode({ began, from, steps, omitted, proven, started, given }: Boot): string {
   const rows = steps.map(
     ({ step, about, from: by, time, last, count, end, bytes, of }): Row => [
@@ -181,7 +180,7 @@ export function encode({ began, from, steps, omitted, proven, started, given }: 
   return JSON.stringify([began, from, omitted, proven, started, given ?? null, rows])
 }
 
-/** The boot that `encode` made a text of. */
+/** Decodes a text made by `encode`. */
 export function decode(text: string): Boot {
   const [began, from, omitted, proven, started, given, rows] = JSON.parse(text) as [
     number,

@@ -23,43 +23,42 @@ import {
 import { nameNow } from './node-status.js'
 import { type Pace, paced } from './pace.js'
 
-/** What a node runs. */
+/** The pack that a node runs. */
 export interface Running extends Pack {
-  /** When it was installed, or first told of; milliseconds since 1970. */
+  /** When it was installed or first reported, in milliseconds since 1970. */
   readonly since: number
-  /** When the node last told of it. */
+  /** When the node last reported it. */
   readonly seen: number
 }
 
-/** A step that svcd saw a node take. */
+/** A step to record. */
 export interface Noted {
   readonly step: StepName
-  /** What it was about: a file, a reason, a state. */
+  /** Its subject: a file, a reason, a state. */
   readonly about: string
-  /** The address that asked. */
+  /** Source address of the request. */
   readonly from: string
   /**
-   * `node`: an address that is the node's alone, or its token; `near`: an address of its network that nobody has;
-   * `elsewhere`: any other.
+   * `node`: the node's token, or an address that only the node has; `near`: an unassigned address of its
+   * network; `elsewhere`: any other address.
    */
   readonly place: 'node' | 'near' | 'elsewhere'
 }
 
-/** What is kept of a node. */
 interface Kept {
-  /** The node's name by now; undefined once it is gone. */
+  /** Current name of the node; undefined once it is deleted. */
   name: string | undefined
-  /** The boots before the present one, the oldest first. */
+  /** Earlier boots, oldest first. */
   past: Packed[]
   boot: Boot | undefined
-  /** Steps of machines that say they are this node, from addresses that are not its own. In memory alone. */
+  /** Steps from addresses that are not the node's. Not stored. */
   elsewhere: Step[]
   running: Running | undefined
-  /** How often it may tell what it runs, where controllers share that. */
+  /** Rate limit of reports on what the node runs, used where controllers share the records. */
   pace?: Pace
 }
 
-/** A node's boots for a reader: the oldest first. */
+/** The boots of a node as readers get them, oldest first. */
 export interface Told {
   readonly boots: readonly Boot[]
   readonly elsewhere: readonly Step[]
@@ -69,7 +68,7 @@ type Event =
   | { readonly node: string; readonly dropped: true }
   | {
       readonly node: string
-      /** Replaces what was kept; absent: only the present boot is told. */
+      /** Replaces all that is known; absent if only the current boot changed. */
       readonly past?: readonly string[]
       readonly boot?: string
       readonly running?: Running
@@ -77,31 +76,31 @@ type Event =
 
 const mostBoots = 10
 const mostElsewhere = 16
-/** A machine that asks for its script again after so long has been started anew, whatever was seen before. */
+/** A machine that asks for its script again after this pause has been restarted. */
 const pauseMs = 120_000
-/** So many nodes are written at once, and so often, so that nobody can keep the disk or the event loop busy, or fill what controllers share. */
+/** Nodes written at once, and intervals: they bound the load on disk, event loop and shared store. */
 const writtenAtOnce = 200
 const ownMs = 1000
 const sharedMs = 2000
 const mostAtEnd = 1000
-/** So many boots before the present one are kept where controllers share them. */
+/** Earlier boots of a node in the shared store. */
 const mostShared = 1
 const retryMs = { first: 2_000, longest: 10_000 }
 
 /**
- * What svcd saw of the boots of each node (rules 6.7): in memory, and stored soon after. Nobody waits for that.
- * A node has 10 boots at most, and each has a bound; a step that is seen again is counted. While another controller writes, this one
- * takes what that one stores, and what it sees itself stays in memory until it writes.
+ * Records what svcd saw of the boots of each node (rules 6.7): in memory at once, on disk in the background.
+ * A node has at most 10 boots, each of bounded size. A follower takes the records of the leader, and keeps
+ * its own observations in memory until it leads.
  */
 export class Boots {
   readonly #nodes = new Map<string, Kept>()
-  /** What is not stored yet: the present boot of a node, or all of it. */
+  /** Nodes with changes that are not stored: of the current boot, or of all boots. */
   readonly #unwritten = new Map<string, 'boot' | 'all'>()
-  /** Nodes of which something was seen here while another controller writes. */
+  /** Nodes of which this controller saw something as a follower. */
   readonly #seenHere = new Set<string>()
   readonly #writing: Background
   #records!: Records<Event>
-  /** Is told each step of a boot, and what a node runs (no step); it must not throw. */
+  /** Called with each step, and without one when what the node runs changes; must not throw. */
   told: (node: string, step?: Step) => void = () => undefined
 
   private constructor(
@@ -118,7 +117,7 @@ export class Boots {
     })
   }
 
-  /** Reads what `open` opens; throws what that throws. What is new is written every `everyMs`. */
+  /** Reads the records that `open` opens; throws as `open` does. Changes are written every `everyMs`. */
   static async open(
     open: OpenRecords,
     now: () => number,
@@ -140,13 +139,13 @@ export class Boots {
     return boots
   }
 
-  /** Notes a step, and returns what is kept of it. Never throws, and touches no disk. */
+  /** Records a step and returns it. Never throws, and touches no disk. */
   note(node: string, { step: name, about: text, from, place }: Noted): Step {
     const kept = this.#of(node)
     const now = this.now()
     const about = clipped(text)
     const boot = place === 'elsewhere' ? undefined : this.#bootFor(node, kept, name, from, now, place)
-    // Strangers have many addresses: the last one is kept.
+    // Strangers have many addresses, so only the last one is kept.
     const known = boot ? sameStep(boot.steps, name, about, from) : sameStep(kept.elsewhere, name, about)
     const step = known ?? newStep(name, about, from, now)
     if (known) {
@@ -166,7 +165,7 @@ export class Boots {
     return step
   }
 
-  /** Notes how a file was sent, which `step` is about. */
+  /** Records how the file of a `step` was sent. */
   sent(node: string, step: Step, sent: Sent): void {
     Object.assign(step, sent)
     const boot = this.#nodes.get(node)?.boot
@@ -176,13 +175,13 @@ export class Boots {
     this.told(node, step)
   }
 
-  /** Notes what a node was given to install; the step is noted apart. */
+  /** Records the pack that a node was assigned. Adds no step. */
   given(node: string, pack: Pack): void {
     const boot = this.#nodes.get(node)?.boot
     if (boot) boot.given = pack
   }
 
-  /** A node says that it has installed what it was given. */
+  /** Records that a node has installed the pack it was assigned. */
   completed(node: string): void {
     const kept = this.#of(node)
     const given = kept.boot?.given
@@ -193,8 +192,9 @@ export class Boots {
   }
 
   /**
-   * A node says which pack it runs. Resolves once that is stored, to the name that the node has by then, or to undefined
-   * when it is gone; rejects with StoreError when it cannot be, and with 503 where the node tells it too often for controllers that share it.
+   * Records the pack that a node reports to run. Resolves once it is stored, with the current name of the
+   * node, or undefined if it was deleted. Rejects with StoreError if it cannot be stored, and with 503 if the
+   * node reports too often for a shared store.
    */
   async runs(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
@@ -202,13 +202,13 @@ export class Boots {
     if (this.#records.isShared) kept.pace = paced(node, kept.pace)
     const before = kept.running
     const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
-    // In memory first: while it is written, the node may be renamed or deleted, and this goes along.
+    // In memory first: a rename or delete during the write then moves it along.
     kept.running = running
     try {
       await this.#records.append({ node, running })
     } catch (error) {
       if (kept.running === running) kept.running = before
-      // It may be stored all the same.
+      // A failed write to the shared store may still have succeeded.
       if (this.#records.isShared) this.#changed(node)
       throw error
     }
@@ -216,22 +216,22 @@ export class Boots {
     return kept.name
   }
 
-  /** What a node runs, undefined when that is not known. */
+  /** Returns what a node runs; undefined if unknown. */
   running(node: string): Running | undefined {
     return this.#nodes.get(node)?.running
   }
 
-  /** The nodes of which it is known what they run. */
+  /** Yields the nodes whose running pack is known. */
   *allRunning(): Generator<[node: string, running: Running]> {
     for (const [node, { running }] of this.#nodes) if (running) yield [node, running]
   }
 
-  /** Whether a boot of this node was seen. */
+  /** Whether any boot of the node was seen. */
   hasSeen(node: string): boolean {
     return this.#nodes.get(node)?.boot !== undefined
   }
 
-  /** When the present boot began and its last step; undefined before the first. */
+  /** Returns when the current boot began, and its last step; undefined before the first step. */
   present(node: string): { readonly began: number; readonly step: Step } | undefined {
     const boot = this.#nodes.get(node)?.boot
     if (!boot) return undefined
@@ -240,12 +240,12 @@ export class Boots {
     return step && { began: boot.began, step }
   }
 
-  /** The last step of a name in the present boot. */
+  /** Returns the last step of this name in the current boot. */
   lastStep(node: string, name: StepName): Step | undefined {
     return this.#nodes.get(node)?.boot?.steps.findLast(({ step }) => step === name)
   }
 
-  /** What is kept of a node's boots. */
+  /** Returns all boots of a node. */
   of(node: string): Told {
     const kept = this.#nodes.get(node)
     if (!kept) return { boots: [], elsewhere: [] }
@@ -253,13 +253,13 @@ export class Boots {
     return { boots: [...past.map(({ text }) => decode(text)), ...(boot ? [boot] : [])], elsewhere }
   }
 
-  /** Follows committed changes: what is kept of a node that was renamed or deleted goes with it. */
+  /** Applies committed changes: renamed and deleted nodes take their boots along. */
   follow(changes: readonly Change[]): void {
     for (const { type, name, after } of changes)
       if (type === 'revoked' && after) this.#move(name, (after as RevokedDoc).renamed)
   }
 
-  /** Catches up after a crash between a change of a node and what is kept of it. */
+  /** Repairs names after a crash between the change of a node and the change of its boots. */
   catchUp(view: View): void {
     for (const node of [...this.#nodes.keys()]) {
       const now = nameNow(view, node)
@@ -267,7 +267,7 @@ export class Boots {
     }
   }
 
-  /** This controller writes from now on: what it saw before is written too. */
+  /** Called when this controller became the leader: stores what it saw as a follower. */
   promoted(view: View): void {
     const seen = [...this.#seenHere]
     this.#seenHere.clear()
@@ -275,28 +275,28 @@ export class Boots {
     this.catchUp(view)
   }
 
-  /** Whether what is new can be written, and if not, why. */
+  /** Whether changes can be written, and if not, why. */
   get health(): { ok: boolean; reason: string } {
     const { problem } = this.#writing
     return { ok: problem === '', reason: problem }
   }
 
-  /** Writes what is new; of what controllers share, what can be written soon: another one waits for the right to write. */
+  /** Writes pending changes; few to a shared store, as another controller waits for the lease. */
   async close(): Promise<void> {
     await this.#writing.close()
     await this.#write(this.#records.isShared ? mostAtEnd : Number.POSITIVE_INFINITY).catch(() => undefined)
     await this.#records.close()
   }
 
-  /** The boot that a step belongs to; a new one where the step begins one. */
+  /** Returns the boot that a step belongs to; creates it if the step begins one. */
   #bootFor(node: string, kept: Kept, step: StepName, from: string, now: number, place: Noted['place']): Boot {
     const { boot } = kept
     if (boot && !beganBy(step, boot, now, pauseMs)) return boot
     if (boot) archive(kept, boot)
-    // Its end is not stored.
+    // The end of the previous boot is not stored yet.
     if (this.#unwritten.has(node)) this.#changed(node, 'all')
     kept.boot = newBoot(now, from)
-    // It may be a stranger: the node may still install what it was given.
+    // The asking machine may be a stranger, and the node may still be installing its pack.
     if (place === 'near') kept.boot.given = boot?.given
     return kept.boot
   }
@@ -327,7 +327,7 @@ export class Boots {
     this.#changed(node, 'all')
     if (to === undefined) return
     const there = this.#nodes.get(to)
-    // Both are there where a controller died between the change of a node and this.
+    // Both names exist if a controller crashed between the change of the node and this move.
     if (isNewer(there?.boot, kept.boot)) kept.boot = there?.boot
     if ((there?.running?.seen ?? 0) > (kept.running?.seen ?? 0)) kept.running = there?.running
     this.#nodes.set(to, kept)
@@ -340,7 +340,7 @@ export class Boots {
     try {
       await Promise.all(batch.map(([node, what]) => this.#records.append(this.#eventOf(node, what))))
     } catch (error) {
-      // Who writes now has them as far as they were stored.
+      // The new leader has what was stored.
       if (this.#records.isFollowing) return
       for (const [node, what] of batch)
         if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
@@ -360,7 +360,7 @@ export class Boots {
     }
   }
 
-  /** Another controller has stored this of a node. A boot that was seen here, and is newer, stays. */
+  /** Applies records from the leader. A newer boot that was seen here stays. */
   #take(node: string, events: readonly Event[]): void {
     const here = this.#nodes.get(node)
     this.#nodes.delete(node)
@@ -378,7 +378,6 @@ export class Boots {
     this.#seenHere.clear()
   }
 
-  /** Reads one event. */
   #apply(event: Event): void {
     const { node } = event
     if ('dropped' in event) {
@@ -410,7 +409,7 @@ export class Boots {
 
 const isNewer = (a: Boot | undefined, b: Boot | undefined) => (a?.last ?? 0) > (b?.last ?? 0)
 
-/** Adds a step; one too many takes the place of the one that was seen longest ago. */
+/** Adds a step, and drops the one seen longest ago if there are too many. */
 function addElsewhere(steps: Step[], step: Step): void {
   steps.push(step)
   if (steps.length <= mostElsewhere) return
@@ -418,10 +417,7 @@ function addElsewhere(steps: Step[], step: Step): void {
   steps.splice(steps.indexOf(oldest), 1)
 }
 
-/**
- * Puts a boot that is over to those before it. What nobody can prove to be of the node itself pushes out nothing but its
- * like.
- */
+/** Archives a finished boot. Unproven boots are dropped first, so that strangers push out no others. */
 function archive({ past }: Kept, boot: Boot): void {
   past.push({ proven: boot.proven, text: encode(boot) })
   if (past.length < mostBoots) return

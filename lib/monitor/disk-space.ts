@@ -3,13 +3,13 @@ import { Background } from '../background.js'
 import type { Condition } from './health.js'
 
 const lookMs = 10_000
-/** On a small disk this share may be free instead: a small disk is not full because it is small. */
+/** Used instead of `disk_free` on a small disk, which would otherwise always count as full. */
 const leastShare = 0.05
 
-/** How much of a disk of `bytes` should be free, where `[monitor] disk_free` says `leastBytes`. */
+/** Returns how many bytes of a disk should be free; `leastBytes` is `[monitor] disk_free`. */
 export const leastFree = (bytes: number, leastBytes: number) => Math.min(leastBytes, bytes * leastShare)
 
-/** Whether there is room on the disks of some directories, looked at every 10 s (rules 6.3). */
+/** Checks every 10 s whether the disks of some directories have free space (rules 6.3). */
 export class DiskSpace {
   #condition: Condition = { ok: true, reason: '' }
   readonly #looking = new Background({ work: () => this.#look(), everyMs: lookMs })
@@ -19,14 +19,14 @@ export class DiskSpace {
     readonly leastBytes: number
   ) {}
 
-  /** Looks at the disks of the directories, and from then on every 10 s. Less than `leastBytes` free is a failure. */
+  /** Checks the disks now, and then every 10 s. Less than `leastBytes` free is a failure. */
   static async open(directories: readonly string[], leastBytes: number): Promise<DiskSpace> {
     const disks = new DiskSpace(directories, leastBytes)
     await disks.#looking.run()
     return disks
   }
 
-  /** The condition at the last look. */
+  /** Result of the last check. */
   get condition(): Condition {
     return this.#condition
   }
@@ -41,7 +41,9 @@ export class DiskSpace {
     this.#condition = { ok: reason === '', reason }
   }
 
-  /** What the disk of a directory lacks, in words that stay the same while it does; '' for nothing. */
+  /**
+   * Returns what a disk lacks, '' for nothing. The text has no changing numbers, so that it stays the same.
+   */
   async #lack(directory: string): Promise<string> {
     try {
       const { bsize, blocks, bavail, ffree, files } = await statfs(directory)

@@ -1,64 +1,64 @@
 import { randomBytes } from 'node:crypto'
 
-/** What an event is about; docs/page.md lists what each tells. */
+/** Kinds of events; docs/page.md lists the fields of each. */
 export type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
 
-/** One event as it is sent. */
+/** An event in the buffer. */
 interface Kept {
   readonly seq: number
   readonly text: string
   readonly isForAdmins: boolean
 }
 
-/** What is to be told at the next turn. */
+/** An event that waits for the next turn. */
 interface Pending {
   readonly kind: EventKind
-  /** What it tells then, undefined for nothing; for events of one key the last one is told. */
+  /** Returns the data, undefined for no event. Of several events with one key, the last is used. */
   readonly tell: () => object | undefined
 }
 
 export interface EventsOptions {
-  /** Milliseconds that only grow. */
+  /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
-  /** Events are gathered for so long; absent: 100 ms. */
+  /** Interval in which events are collected; 100 ms by default. */
   readonly gatherMs?: number
-  /** How many events are kept for those who come back; absent: 8,192. */
+  /** Events in the buffer; 8,192 by default. */
   readonly most?: number
 }
 
-/** Characters of all events that are kept. */
+/** Characters of all events in the buffer. */
 const MOST_CHARACTERS = 2 * 1024 * 1024
-/** So many are made in one turn: those that wait for theirs are replaced by newer ones of the same key. */
+/** Events made in one turn; the rest wait, and may be replaced by newer ones of the same key. */
 const MOST_AT_ONCE = 500
-/** More that wait are given up: all readers load anew. */
+/** With more pending events all are dropped, and all readers reload. */
 const MOST_PENDING = 50_000
-/** Nothing is kept once nobody has followed for so long: the reader that comes back after that loads anew. */
+/** Without a follower for this long nothing is buffered; readers that return later reload. */
 const KEPT_MS = 120_000
-/** Characters of a piece. */
+/** Characters of one chunk. */
 const PIECE = 64 * 1024
 
 /**
- * What happens, for those who watch (rules 6.9). The last events are kept, so that a reader who comes back is told what it
- * missed; a reader who comes too late, or reads too slowly, is told to load anew. It costs the same for one reader and for
- * many: a reader is a place in the one list. While nobody reads, nothing is made.
+ * The event stream (rules 6.9). Recent events are buffered, so that a reader that reconnects gets what it
+ * missed; a reader that is too late or too slow is told to reload. A reader is only a position in the buffer,
+ * so many cost no more than one. While nobody reads, no events are made.
  */
 export class Events {
-  /** Ids of another run of the daemon mean nothing in this one. */
+  /** IDs of another run of the daemon are invalid in this one. */
   readonly #run = randomBytes(6).toString('hex')
   readonly #ticks: () => number
   readonly #gatherMs: number
   readonly #most: number
   #kept: Kept[] = []
   #characters = 0
-  /** The last number that was given. */
+  /** Number of the last event. */
   #last = 0
-  /** All before it are gone. */
+  /** Number of the first event in the buffer. */
   #first = 1
   readonly #pending = new Map<string, Pending>()
   readonly #followers = new Set<() => void>()
   #listenedMs = Number.NEGATIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
-  /** The piece that was last made: most readers are at the same place. */
+  /** The last chunk made: most readers are at the same position. */
   readonly #joined = new Map<boolean, { readonly from: number; readonly to: number; readonly text: string }>()
 
   constructor({ ticks, gatherMs = 100, most = 8192 }: EventsOptions) {
@@ -68,8 +68,8 @@ export class Events {
   }
 
   /**
-   * Something has happened. Events of one `key` that come close together are told once; `tell` is called then. Never throws,
-   * and takes no time while nobody listens.
+   * Notes that something happened. Events of one `key` that come close together are merged, and `tell` is
+   * called only then. Never throws, and costs nothing while nobody listens.
    */
   note(kind: EventKind, key: string, tell: () => object | undefined): void {
     if (!this.#isHeard) {
@@ -84,13 +84,15 @@ export class Events {
     this.#timer ??= setTimeout(() => this.#gather(), this.#gatherMs).unref()
   }
 
-  /** The id of the last event: who loads everything now, and follows from there, misses nothing. */
+  /**
+   * Returns the ID of the last event: a client that loads everything now and follows from it misses nothing.
+   */
   mark(): string {
     this.#listenedMs = this.#ticks()
     return this.#id(this.#last)
   }
 
-  /** A reader who has seen all up to the event `lastId`; undefined: who wants what comes from now on. An admin sees more. */
+  /** Returns a reader after the event `lastId`, else from now on. Admins see more. */
   reader(lastId: string | undefined, role: string): EventReader {
     const [run, number] = lastId?.split('-') ?? []
     const seq = run === this.#run && /^\d{1,15}$/.test(number ?? '') ? Number(number) : -1
@@ -101,7 +103,7 @@ export class Events {
     return new EventReader(this, from, role === 'admin', begins + reset)
   }
 
-  /** Calls `wake` whenever there is something new; returns how to end that. */
+  /** Calls `wake` whenever there are new events; returns a function that ends that. */
   follow(wake: () => void): () => void {
     this.#followers.add(wake)
     return () => {
@@ -110,12 +112,14 @@ export class Events {
     }
   }
 
-  /** How many follow. */
+  /** Number of readers that follow. */
   get followers(): number {
     return this.#followers.size
   }
 
-  /** What comes after the event `from`, and the number of its last; a reader who is too late is told to load anew. */
+  /**
+   * Returns the events after `from`, and the number of the last one; a reset if `from` is no longer buffered.
+   */
   after(from: number, isAdmin: boolean): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
@@ -142,7 +146,7 @@ export class Events {
     return this.#followers.size > 0 || this.#ticks() - this.#listenedMs < KEPT_MS
   }
 
-  /** Something happened that nobody is told: who comes back has to load anew. */
+  /** Drops the buffer, because an event was not recorded: readers that reconnect reload. */
   #forget(): void {
     if (this.#kept.length > 0) {
       this.#kept = []
@@ -153,7 +157,7 @@ export class Events {
     this.#first = this.#last + 1
   }
 
-  /** Makes events of what has happened. Those that are too many have their turn later. */
+  /** Makes events of what is pending, a bounded number in one turn. */
   #gather(): void {
     this.#timer = undefined
     let left = MOST_AT_ONCE
@@ -172,7 +176,7 @@ export class Events {
     const text = `id: ${this.#id(seq)}\nevent: ${kind}\ndata: ${JSON.stringify(told)}\n\n`
     this.#kept.push({ seq, text, isForAdmins: kind === 'audit' })
     this.#characters += text.length
-    // A half at once: to take one from the front of a long array is not cheap.
+    // Half at once: taking one from the front of a long array is not cheap.
     if (this.#kept.length > this.#most || this.#characters > MOST_CHARACTERS) {
       for (const { text } of this.#kept.splice(0, Math.ceil(this.#kept.length / 2)))
         this.#characters -= text.length
@@ -189,7 +193,7 @@ export class Events {
   }
 }
 
-/** One reader: its place among the events. */
+/** One reader: its position among the events. */
 export class EventReader {
   readonly #events: Events
   readonly #isAdmin: boolean
@@ -203,10 +207,10 @@ export class EventReader {
     this.#begins = begins
   }
 
-  /** A comment, which readers pass over. */
+  /** A comment, which readers ignore. */
   readonly beat = ': \n\n'
 
-  /** The next events as they are sent, '' when there are none. */
+  /** Returns the next events in the format of the stream; '' for none. */
   next(): string {
     const begins = this.#begins
     this.#begins = ''

@@ -1,33 +1,33 @@
 import { type IntervalHistogram, monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Jobs } from '../jobs/jobs.js'
 
-/** What one part of the daemon says of itself. */
+/** The condition of one part of the daemon. */
 export interface Condition {
   readonly ok: boolean
-  /** Why not; of a part that is well, what an admin should know all the same, '' for nothing. */
+  /** Why it is not well; if it is well, a note for the admin, '' for none. */
   readonly reason: string
 }
 
-/** How a service is, and since when (ISO 8601, UTC). */
+/** State of a service; `since` is ISO 8601, UTC. */
 export interface ServiceState {
   readonly status: 'ok' | 'failed'
-  /** '' when well, and nothing is to be told. */
+  /** '' when well, without a note. */
   readonly reason: string
   readonly since: string
 }
 
 const lookMs = 5_000
 
-/** The state of each service and since when it has it (rules 6.3), also while nobody asks. */
+/** Keeps the state of each service and since when it has it (rules 6.3), also while nobody asks. */
 export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout
-  /** Is told each change of a service's state; it must not throw. */
+  /** Called with the name of a service whose state changed; must not throw. */
   told: (name: string) => void = () => undefined
 
   /**
-   * `services`: the parts of each, by its name; it is well when all of them are, and not there while none of them has
-   * anything to say. Looked at every `every` ms.
+   * `services`: the parts of each service by its name. A service is well when all its parts are, and absent
+   * while no part has a condition. Checked every `every` ms.
    */
   constructor(
     readonly services: Readonly<Record<string, readonly (() => Condition | undefined)[]>>,
@@ -42,7 +42,7 @@ export class Health {
     clearInterval(this.#timer)
   }
 
-  /** Every service's state, by name. */
+  /** Returns the states of all services by name. */
   all(): Record<string, ServiceState> {
     return Object.fromEntries(
       Object.keys(this.services).flatMap(name => {
@@ -52,7 +52,7 @@ export class Health {
     )
   }
 
-  /** A service's state; undefined for an unknown name. */
+  /** Returns the state of a service; undefined for an unknown name. */
   of(name: string): ServiceState | undefined {
     if (!Object.hasOwn(this.services, name)) return undefined
     const all = (this.services[name] ?? []).flatMap(part => part() ?? [])
@@ -63,7 +63,7 @@ export class Health {
     const reason = told.filter(text => text !== '').join('; ')
     const last = this.#last.get(name)
     if (last?.status === status && last.reason === reason) return last
-    // A failure with another reason is still the same failure.
+    // A failure whose reason changes is still the same failure.
     const since = last?.status === status ? last.since : new Date(this.now()).toISOString()
     const state: ServiceState = { status, reason, since }
     this.#last.set(name, state)
@@ -72,7 +72,7 @@ export class Health {
   }
 }
 
-/** Whether at most `most` requests wait for others to end (rules 6.3). */
+/** Whether at most `most` requests are queued (rules 6.3). */
 export function queueCondition(jobs: Pick<Jobs, 'records'>, most: number): Condition {
   const waiting = jobs.records().filter(({ state }) => state === 'queued').length
   const ok = waiting <= most
@@ -82,13 +82,13 @@ export function queueCondition(jobs: Pick<Jobs, 'records'>, most: number): Condi
 const windowMs = 10_000
 const resolutionMs = 20
 
-/** Whether the event loop is in time, in the mean over ten seconds: one long turn is no failure. */
+/** Checks the mean delay of the event loop over ten seconds: one long turn is no failure. */
 export class LoopDelay {
   readonly #histogram: IntervalHistogram = monitorEventLoopDelay({ resolution: resolutionMs })
   readonly #timer: NodeJS.Timeout
   #meanMs = 0
 
-  /** `mostMs`: the longest mean delay. `window`: the time that the mean is taken over. Both in milliseconds. */
+  /** `mostMs`: longest mean delay. `window`: period of the mean. Both in milliseconds. */
   constructor(
     readonly mostMs: number,
     window = windowMs
@@ -101,7 +101,7 @@ export class LoopDelay {
     }, window).unref()
   }
 
-  /** Milliseconds that it was late on average. */
+  /** Mean delay in milliseconds. */
   get meanMs(): number {
     return this.#meanMs
   }

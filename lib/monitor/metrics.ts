@@ -3,68 +3,67 @@ import { inSlices, type Shared, shared } from '../concurrency.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Report } from './node-status.js'
 
-/** One text serves all who ask within so long. */
+/** One text serves all requests within this time. */
 const SHARED_MS = 1000
 
-/** Upper bounds of the times that are told, in seconds. */
+/** Upper bounds of the buckets, in seconds. */
 const REQUEST_SECONDS = [0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30]
 const STEP_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800]
 
-/** The steps of the install script, in their order. Another word that a node reports counts as `other`. */
+/** Steps of the install script in order. Any other word that a node reports counts as `other`. */
 export const installSteps = [
   ...['started', 'prescript', 'bmcsetup', 'partscript', 'download', 'unpack', 'network', 'secrets', 'files'],
   ...['hostkeys', 'postscript', 'roles', 'bootloader', 'labels', 'completed', 'failed']
 ]
 
-/** A request that is over, as it is counted. */
+/** A finished request. */
 export interface Counted {
-  /** Its route, one object for all requests, with the pattern of its path; undefined where there is none. */
+  /** Route with the pattern of its path, the same object for all its requests; undefined without a route. */
   readonly route: { readonly method: string; readonly path: string } | undefined
-  /** 0: the client was gone before there was one. */
+  /** 0 if the client left before an answer. */
   readonly status: number
   readonly ms: number
-  /** Of the body that was sent. */
+  /** Bytes of the body that were sent. */
   readonly bytes: number
 }
 
-/** What is looked up when somebody asks, and not before. */
+/** Values that are looked up only when metrics are requested. */
 export interface Sources {
-  /** The names of all nodes. */
   readonly nodes: () => readonly string[]
-  /** The last state of a node, null where none is known. */
+  /** Last state of a node; null if unknown. */
   readonly state: (name: string) => string | null
-  /** Finds the nodes that would get something else than they run, in pieces. */
+  /** Finds the stale nodes, in slices. */
   readonly stale: () => Generator<undefined, readonly string[]>
-  /** The state of each request with a record. */
+  /** States of all recorded requests. */
   readonly jobs: () => Iterable<string>
-  /** Name → whether it is well. */
+  /** Name → whether the service is well. */
   readonly services: () => Iterable<readonly [string, boolean]>
-  /** Name → how often its files were put in force, and could not be. */
+  /** Name → how often its files were applied, and failed to be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
-  /** Of controllers that share the objects; `gone`: how many are. Undefined: it is alone. */
+  /** The controllers that share the objects, and how many are `gone`; undefined for a single controller. */
   readonly controllers?: () =>
     | (Pick<SharedMedium, 'standing' | 'others'> & { readonly gone: number })
     | undefined
-  /** How late the event loop is, in milliseconds. */
+  /** Delay of the event loop, in milliseconds. */
   readonly loopDelayMs: () => number
   /** Milliseconds since 1970. */
   readonly now: () => number
 }
 
-/** What was found by a look at each node and each request. */
+/** Result of a scan of all nodes and requests. */
 interface Looked {
   readonly states: ReadonlyMap<string, number>
   readonly stale: number
   readonly jobs: ReadonlyMap<string, number>
 }
 
-/** A text as Prometheus takes it. */
+/** A text in the format of Prometheus. */
 interface MetricsText {
   readonly type: string
   readonly text: string
 }
 
-/** Times in buckets: integers alone, so that to count costs nothing that a boot could notice. */
+/** A histogram of plain integers: counting must not slow down a boot. */
 class Times {
   readonly counts: number[]
   sum = 0
@@ -81,7 +80,7 @@ class Times {
     this.count++
   }
 
-  /** As Prometheus has them: each bucket with all that are smaller. */
+  /** Returns cumulative buckets, as Prometheus expects. */
   values(name: string, labels: Labels): Value[] {
     let below = 0
     const buckets = this.counts.map((count, i) => {
@@ -106,7 +105,7 @@ interface Value {
 
 const noRoute = { method: '-', path: '-' }
 
-/** One route with its answers. */
+/** Counters of one route. */
 interface RouteCounts {
   readonly method: string
   readonly route: string
@@ -116,8 +115,8 @@ interface RouteCounts {
 }
 
 /**
- * What `GET /metrics` tells (rules 6.13), in the text format of Prometheus. What happens is counted in plain integers; the
- * rest is looked up when it is asked for. Every label has one of few values, whatever a client or a node sends.
+ * The metrics of `GET /metrics` in the text format of Prometheus (rules 6.13). Events are counted in plain
+ * integers; all else is looked up on request. Each label has few values, whatever a client or a node sends.
  */
 export class Metrics {
   readonly #registry = new Registry()
@@ -135,7 +134,7 @@ export class Metrics {
     this.#tellOfControllers(sources.controllers ?? (() => undefined))
   }
 
-  /** The type and the text of an answer; one that is a second old at most, so that many who ask cost as much as one. */
+  /** Returns the content type and the text, at most one second old: many scrapers cost as much as one. */
   text(): Promise<MetricsText> {
     return this.#text.get()
   }
@@ -145,7 +144,7 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /** Counts a request that is over. */
+  /** Counts a finished request. */
   request({ route, status, ms, bytes }: Counted): void {
     let counts = this.#routes.get(route)
     if (!counts) {
@@ -159,13 +158,13 @@ export class Metrics {
     if (counts.route.startsWith('/files/')) this.#imageBytes += bytes
   }
 
-  /** Counts so many objects of a commit of the store; `more`: others of the same commit follow. */
+  /** Counts the objects of a commit; `more`: more slices of the same commit follow. */
   committed(objects: number, more = false): void {
     if (!more) this.#store.commits++
     this.#store.objects += objects
   }
 
-  /** Counts what a node reported; the step that it reported before has ended by it. */
+  /** Counts a report of a node, which ends the step that it reported before. */
   reported(before: Report | undefined, now: Report | undefined): void {
     const step = stepOf(now?.state)
     if (!now || step === undefined) return
@@ -252,7 +251,7 @@ export class Metrics {
     this.#one(Gauge, 'process_start_time_seconds', 'When the daemon began, since 1970', () => began)
   }
 
-  /** Alone there are no values, and the names are there for the rules of alerts. */
+  /** A single controller has no values, but the names exist for alerting rules. */
   #tellOfControllers(found: NonNullable<Sources['controllers']>): void {
     this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () => {
       const role = found()?.standing.role
@@ -289,12 +288,12 @@ export class Metrics {
     })
   }
 
-  /** One without labels. */
+  /** A metric without labels. */
   #one(kind: typeof Counter | typeof Gauge, name: string, help: string, value: () => number): void {
     this.#series(kind, name, help, [], () => [[{}, value()]])
   }
 
-  /** The library's own histogram counts by itself, and slower: this one is made of what was counted. */
+  /** Not the histogram of the library: that counts by itself, and slower. */
   #histogram(name: string, help: string, values: (name: string) => Iterable<Value>): void {
     const histogram = {
       name,
@@ -310,7 +309,7 @@ export class Metrics {
 const labelled = (label: string, values: Iterable<readonly [string, number]>): [Labels, number][] =>
   [...values].map(([value, count]) => [{ [label]: value }, count])
 
-/** Looks at each node and each request, in pieces that take turns with other work. */
+/** Scans all nodes and requests, in slices that yield to other work. */
 function* looking({ nodes, state, stale, jobs }: Sources): Generator<undefined, Looked> {
   const found = { states: new Map<string, number>(), jobs: new Map<string, number>() }
   for (const name of [...nodes()]) {
@@ -326,13 +325,13 @@ function* looking({ nodes, state, stale, jobs }: Sources): Generator<undefined, 
 
 const count = (counts: Map<string, number>, word: string) => counts.set(word, (counts.get(word) ?? 0) + 1)
 
-/** The step that a state tells of; undefined where it is none of an installation. */
+/** Returns the installation step in a state; undefined if it has none. */
 function stepOf(state: string | undefined): string | undefined {
   const [, word] = /^installer\.(\w+)/.exec(state ?? '') ?? []
   return word === undefined ? undefined : installSteps.includes(word) ? word : 'other'
 }
 
-/** A state as a label: nodes may report any text. */
+/** Returns a label for a state, since nodes may report any text. */
 function stateOf(state: string | null): string {
   if (state === null) return 'none'
   const step = stepOf(state)

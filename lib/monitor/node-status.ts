@@ -8,22 +8,22 @@ import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import { type Pace, paced, within } from './pace.js'
 
-/** One state a node reported, and when (ISO 8601, UTC). */
+/** A state that a node reported; `time` is ISO 8601, UTC. */
 export interface Report {
   readonly state: string
   readonly time: string
 }
 
-/** What is kept of a node, also when it is renamed. The newest report is the last of `history`. */
+/** State of one node; survives a rename. The newest report is the last of `history`. */
 interface Kept {
   history: Report[]
-  /** Why its machine last got no boot script, or one that may not work; null when all was well. */
+  /** Why the machine last got no boot script, or one that may not work; null if all was well. */
   reason: string | null
-  /** How many reasons were news since `sinceMs`; absent: none was. */
+  /** Number of new reasons since `sinceMs`; absent for none. */
   news?: { readonly sinceMs: number; count: number }
-  /** How often it may report, where controllers share what it reports. */
+  /** Rate limit of reports, used where controllers share them. */
   pace?: Pace
-  /** How often its failures are told in the log. */
+  /** Rate limit of failures in the log. */
   failures?: Pace
 }
 
@@ -36,45 +36,45 @@ type Event =
   | { readonly probe: true }
 
 const historyLength = 20
-/** So many events are written at once, so that a change of many nodes does not hold the event loop. */
+/** Events written at once, so that a change of many nodes does not block the event loop. */
 const atOnce = 500
 const retryMs = { first: 2_000, longest: 2_000 }
-/** Anybody may ask in a node's name, and so change its reason. It is written, and told in the log, no more often than this. */
+/** Anybody may ask in a node's name and so change its reason, so writes and log lines are limited. */
 const reasonEveryMs = 1_000
-/** Where controllers share them: what is written of a node is longer there, and is kept for a while after it was replaced. */
+/** Limits for a shared store, where a write is larger and its old versions are kept for a while. */
 const shared = { everyMs: 2_000, most: 200 }
 const newsPeriodMs = 60_000
 const mostNews = 10
 const newest = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
-/** A state without the output of a failed script, which may hold what not everybody is to see. */
+/** Separates a state from the output of a failed script, which not everybody may see. */
 const beforeOutput = '; it printed: '
-/** A state without the output of what has failed. */
+/** Returns a state without the output of the failed script. */
 export const withoutOutput = (state: string) => state.split(beforeOutput, 1)[0] as string
 
-/** How an installation ended; a failed one with its step and why. */
+/** Matches the end of an installation; a failure with its step and reason. */
 const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.*))?/s
 
 /**
- * The states nodes report while they install, with a short history, and why they could not boot (rules 6.2): in memory,
- * and stored. A report is stored before it is answered; a reason follows soon. While another controller writes, this one takes
- * what that one stores.
+ * Keeps the states that nodes report while they install, a short history, and why they could not boot (rules
+ * 6.2), in memory and stored. A report is stored before it is answered, a reason soon after. A follower takes
+ * the records of the leader.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, Kept>()
-  /** How often each node may change what is stored of it. */
+  /** Rate limit of each node's changes of itself. */
   readonly #changes = new Map<string, Pace>()
   #failure = ''
   /** Nodes whose reason is not stored yet. */
   readonly #reasonsOwed = new Set<string>()
-  /** When reasons were last written. */
+  /** Time of the last write of reasons. */
   #reasonsMs = Number.NEGATIVE_INFINITY
-  /** Events of changes that were made, which are not stored yet. */
+  /** Pending writes that follow from committed changes. */
   readonly #owed: Event[] = []
   readonly #paying = new Background({ work: () => this.#pay(), retryMs })
   #records!: Records<Event>
-  /** Is told the node of each new state and reason; it must not throw. */
+  /** Called with the node of each new state or reason; must not throw. */
   told: (node: string) => void = () => undefined
 
   private constructor(
@@ -82,7 +82,7 @@ export class NodeStatus {
     readonly log: Pick<Log, 'warn' | 'info'>
   ) {}
 
-  /** Reads what `open` opens; throws what that throws. */
+  /** Reads the records that `open` opens; throws as `open` does. */
   static async open(
     open: OpenRecords,
     now: () => number,
@@ -104,15 +104,15 @@ export class NodeStatus {
   }
 
   /**
-   * Records a state; resolves once it is stored, rejects with StoreError when it cannot be, with 404 when the node is gone by then, and with
-   * 503 where it reports too often for controllers that share it.
+   * Records a state; resolves once it is stored. Rejects with StoreError if it cannot be stored, with 404 if
+   * the node was deleted meanwhile, and with 503 if it reports too often for a shared store.
    */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
     if (this.#records.isShared) kept.pace = paced(node, kept.pace)
     const time = new Date(this.now()).toISOString()
     if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
-    // It may have been renamed while others were written first, or be gone.
+    // The node may have been renamed or deleted during the flush.
     const name = this.#nameOf(kept, node)
     if (name === undefined)
       throw this.#records.isFollowing
@@ -124,7 +124,7 @@ export class NodeStatus {
     this.told(name)
     const [, ended, step, reason] = outcome.exec(withoutOutput(state)) ?? []
     if (ended !== 'failed') return
-    // A node tries again for ever: the same failure is told once.
+    // A node retries forever: the same failure is logged once.
     const last = before.findLast(report => outcome.test(report.state))
     if (last && withoutOutput(last.state) === withoutOutput(state)) return
     const pace = within(kept.failures)
@@ -134,27 +134,27 @@ export class NodeStatus {
     this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
   }
 
-  /** Counts a change that a node makes of itself; throws 503 with Retry-After where it makes them faster than it may report. */
+  /** Counts a change that a node makes of itself; throws 503 with Retry-After above its rate. */
   changes(node: string): void {
     this.#changes.set(node, paced(node, this.#changes.get(node)))
   }
 
-  /** The node's last state, null before the first. */
+  /** Returns the last state of a node; null before the first. */
   state(node: string): string | null {
     return this.#nodes.get(node)?.history.at(-1)?.state ?? null
   }
 
-  /** Oldest first. */
+  /** Returns the reports of a node, oldest first. */
   history(node: string): readonly Report[] {
     return this.#nodes.get(node)?.history ?? []
   }
 
-  /** Why the node's machine last got no boot script, or one that may not work; null when all was well. */
+  /** Returns why the machine last got no boot script, or one that may not work; null if all was well. */
   reason(node: string): string | null {
     return this.#nodes.get(node)?.reason ?? null
   }
 
-  /** The reason, else why the installation failed that is tried again; null when all is well. */
+  /** Returns the reason, or else why the installation that is being retried failed; null if all is well. */
   trouble(node: string): string | null {
     const { history = [], reason = null } = this.#nodes.get(node) ?? {}
     const state = history.at(-1)?.state
@@ -167,15 +167,15 @@ export class NodeStatus {
     )
   }
 
-  /** The state in which the last installation failed, unless one was completed after that. */
+  /** Returns the state of the last failed installation, unless a later one was completed. */
   failure(node: string): string | undefined {
     const state = this.history(node).findLast(report => outcome.test(report.state))?.state
     return state?.startsWith('installer.failed') ? state : undefined
   }
 
   /**
-   * True when the reason is news, and the node had less than ten within a minute. It is stored soon: a boot script does not
-   * wait for that.
+   * Sets the reason, and returns whether to log it: it is new, and the node had at most ten new ones within a
+   * minute. Stored in the background, as a boot script does not wait for it.
    */
   setReason(node: string, reason: string | null): boolean {
     if (this.reason(node) === reason) return false
@@ -192,23 +192,23 @@ export class NodeStatus {
     return ++kept.news.count <= mostNews
   }
 
-  /** Forgets a node that is gone: at once for readers; stored now, or as soon as that can be. Never throws. */
+  /** Deletes a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async drop(node: string): Promise<void> {
     this.#changes.delete(node)
     if (this.#nodes.delete(node)) await this.#owe([{ node, dropped: true }])
   }
 
-  /** Follows a node to its new name: at once for readers; stored now, or as soon as that can be. Never throws. */
+  /** Renames a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async rename(node: string, to: string): Promise<void> {
     if (node !== to && this.#move(node, to)) await this.#owe([{ node, renamed: to }])
   }
 
-  /** Whether the last report could be kept, and if not, why. */
+  /** Whether the last write succeeded, and if not, why. */
   get health(): { ok: boolean; reason: string } {
     return { ok: this.#failure === '', reason: this.#failure }
   }
 
-  /** Follows committed changes: the states of a node that was renamed or deleted go with it. */
+  /** Applies committed changes: renamed and deleted nodes take their states along. */
   follow(changes: readonly Change[]): void {
     const events: Event[] = []
     for (const { type, name, after } of changes) {
@@ -221,10 +221,7 @@ export class NodeStatus {
     void this.#owe(events)
   }
 
-  /**
-   * Catches up after a crash between a change of a node and that of its states: the states of a node that is gone
-   * follow it to its new name, or are forgotten.
-   */
+  /** Repairs names after a crash between the change of a node and the change of its states. */
   async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
       const now = nameNow(view, node)
@@ -239,21 +236,15 @@ export class NodeStatus {
     await this.#records.close()
   }
 
-  /**
-   * Writes events that follow from a change which is made already. They cannot be refused, so they are owed until they
-   * are written.
-   */
+  /** Writes events of a committed change. They cannot be refused, so they stay pending until written. */
   async #owe(events: readonly Event[]): Promise<void> {
-    // Who writes owes them too.
+    // The leader writes them too.
     if (events.length === 0 || this.#records.isFollowing) return
     for (const event of events) this.#owed.push(event)
     await this.#paying.run().catch(() => undefined)
   }
 
-  /**
-   * Writes what is owed, in order. After a failure it writes at least a probe, so that `health` recovers without a
-   * report.
-   */
+  /** Writes pending events in order; after a failure at least a probe, so that `health` recovers. */
   async #pay(): Promise<void> {
     if (this.#records.isFollowing) return this.#forgive()
     for (let owed = this.#owed.slice(0, atOnce); owed.length > 0; owed = this.#owed.slice(0, atOnce)) {
@@ -283,7 +274,7 @@ export class NodeStatus {
 
   async #write(events: readonly Event[]): Promise<void> {
     try {
-      // Together they are one write; one that is written twice after a failure says the same twice.
+      // One write; repeating an event after a failure is harmless.
       await Promise.all(events.map(event => this.#records.append(event)))
       if (this.#failure !== '') this.log.info('the states of nodes are written again')
       this.#failure = ''
@@ -297,12 +288,12 @@ export class NodeStatus {
     }
   }
 
-  /** Another controller has stored this of a node. */
+  /** Applies records from the leader. */
   #take(node: string, events: readonly Event[]): void {
     const before = this.#nodes.get(node)
     this.#nodes.delete(node)
     for (const event of events) this.#apply(event)
-    // What bounds the log does not start anew with what is stored.
+    // The limit of log lines must not start again.
     const kept = this.#nodes.get(node)
     if (kept && before?.news) kept.news = before.news
     this.told(node)
@@ -313,14 +304,13 @@ export class NodeStatus {
     this.#forgive()
   }
 
-  /** Another controller writes, and owes what this one owed. */
+  /** Drops pending events: the new leader writes them. */
   #forgive(): void {
     this.#owed.length = 0
     this.#reasonsOwed.clear()
     this.#failure = ''
   }
 
-  /** Reads one event. */
   #apply(event: Event): void {
     if ('history' in event) this.#of(event.node).history = [...event.history]
     else if ('state' in event) {
@@ -333,7 +323,7 @@ export class NodeStatus {
     else this.#nodes.delete(event.node)
   }
 
-  /** The name that it is kept under; `node` is the one that it had. */
+  /** Returns the current name of a node that was called `node`. */
   #nameOf(kept: Kept, node: string): string | undefined {
     if (this.#nodes.get(node) === kept) return node
     for (const [name, one] of this.#nodes) if (one === kept) return name
@@ -346,14 +336,14 @@ export class NodeStatus {
     return kept
   }
 
-  /** False where nothing is kept of the node. A report that is on its way to the disk moves along. */
+  /** Returns false if nothing is known of the node. Reports that are being written move along. */
   #move(node: string, to: string): boolean {
     const kept = this.#nodes.get(node)
     if (!kept) return false
-    // A journal can hold both: it was made smaller, or could not be written, while the node was renamed.
+    // A journal can hold both if it was compacted, or could not be written, during the rename.
     const there = this.#nodes.get(to)?.history ?? []
     kept.history = newest([...there, ...kept.history].sort(byTime))
-    // The reason names the node by its old name.
+    // The reason contains the old name.
     kept.reason = null
     this.#nodes.delete(node)
     this.#nodes.set(to, kept)
@@ -371,7 +361,7 @@ export class NodeStatus {
   }
 }
 
-/** The name that a node has by now; undefined for one that is gone. */
+/** Returns the current name of a node; undefined if it was deleted. */
 export function nameNow(view: View, node: string): string | undefined {
   const passed = new Set<string>()
   let now: string | undefined = node

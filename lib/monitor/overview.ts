@@ -13,14 +13,14 @@ import type { Health } from './health.js'
 import type { NodeStatus } from './node-status.js'
 import { isStale, wouldRun } from './stale.js'
 
-/** What the overview goes by. */
+/** Parts that the overview reads. */
 export interface Watched {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'trouble'>
   readonly boots: Pick<Boots, 'present' | 'running'>
 }
 
-/** What one look at the cluster needs of a node, in this order (rules 6.10). Times are milliseconds since 1970. */
+/** Columns of the overview, in this order (rules 6.10). Times are milliseconds since 1970. */
 export const nodeColumns = [
   'name',
   'group',
@@ -36,10 +36,10 @@ export const nodeColumns = [
   'stale'
 ] as const
 
-/** A node as the overview shows it. */
+/** One row of the overview. */
 export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
-/** The row of a node; undefined for one that is gone. A few microseconds. */
+/** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
 export function nodeRow({ model, status, boots }: Watched, name: string): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
@@ -65,8 +65,8 @@ export function nodeRow({ model, status, boots }: Watched, name: string): NodeRo
 }
 
 /**
- * The overview of all nodes as JSON text: names of the columns, and a list of values for each node, in pieces that take
- * turns with other work. `mark`: the event up to which it is true at least.
+ * Returns the overview as JSON text: column names and one list of values for each node, made in slices that
+ * yield to other work. `mark` is the event up to which it is at least true.
  */
 function* overviewText(watched: Watched, mark: string): Generator<void, string> {
   const rows: string[] = []
@@ -75,27 +75,30 @@ function* overviewText(watched: Watched, mark: string): Generator<void, string> 
     const row = nodeRow(watched, name)
     if (row) rows.push(JSON.stringify(Object.values(row)))
   }
-  return `{"monitor":{"overview":{"mark":${JSON.stringify(mark)},"columns":${JSON.stringify(nodeColumns)},"nodes":[${rows.join(',')}]}}}`
+  return (
+    `{"monitor":{"overview":{"mark":${JSON.stringify(mark)},"columns":${JSON.stringify(nodeColumns)},` +
+    `"nodes":[${rows.join(',')}]}}}`
+  )
 }
 
-/** One overview serves all who ask within so long: after a change all pages ask at once. */
+/** One overview serves all requests within this time: after a change all pages ask at once. */
 const SHARED_MS = 1000
 
 const zip = promisify<string, Buffer>(gzip)
 
-/** The overview as JSON text, and zipped, which is done once. */
+/** The overview as JSON text, compressed at most once. */
 export interface OverviewText {
   readonly text: string
   zipped(): Promise<Buffer>
 }
 
-/** The overview of all nodes, made once for all who ask at about the same time (rules 6.10). */
+/** The overview of all nodes, shared by requests that come at about the same time (rules 6.10). */
 export class Overview {
   readonly #shared: Shared<OverviewText>
 
   constructor(watched: Watched, events: Pick<Events, 'mark'>) {
     this.#shared = shared(SHARED_MS, async () => {
-      // First: what happens while it is made comes after this mark.
+      // First, so that changes made meanwhile come after this event.
       const mark = events.mark()
       const text = await inSlices(overviewText(watched, mark))
       let zipping: Promise<Buffer> | undefined
@@ -113,13 +116,13 @@ export class Overview {
     return this.#shared.get()
   }
 
-  /** Takes changes of the store. Events tell of nodes by themselves; after another change those who watch load anew. */
+  /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => type !== 'node')) this.#shared.forget()
   }
 }
 
-/** The parts whose doings are events. */
+/** Parts that emit events. */
 interface WatchedParts {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: NodeStatus
@@ -128,12 +131,12 @@ interface WatchedParts {
   subscribe(listener: (changes: readonly Change[]) => void): void
 }
 
-/** What everybody who can log in can list. */
+/** Types that every user can list. */
 const shownTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
 /**
- * Lets those who watch know what nodes, their boots, the services and the objects do (rules 6.9). It is called on the way of
- * a boot script: each call is a note, and what is told is looked up later.
+ * Connects nodes, boots, services and objects to the event stream (rules 6.9). A boot script calls this, so
+ * each call is only noted, and its data looked up later.
  */
 export function watch(events: Events, { model, status, boots, health, subscribe }: WatchedParts): void {
   const watched = { model, status, boots }
@@ -163,7 +166,7 @@ const stepOf = (node: string, { step, about, from, time, last, count }: Step) =>
   ...{ time: iso(time), last: iso(last) }
 })
 
-/** How a node changed hands; undefined where it did not, or an admin has seen it. */
+/** Returns the event for a node that changed hands; undefined if it did not, or if an admin has seen it. */
 function takeover(doc: HandoverDoc | undefined): object | undefined {
   if (doc?.taken === undefined || doc.seen !== undefined) return undefined
   const { name: node, mac, to = null, from, taken } = doc

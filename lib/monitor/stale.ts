@@ -5,7 +5,7 @@ import type { Boots, Running } from './boots.js'
 
 type Known = Pick<Model, 'view' | 'cluster'>
 
-/** What a node would install if it were started anew now; undefined for a node without an image or a packed one. */
+/** Returns what a node would install if it were restarted now; undefined without an image or a pack. */
 export function wouldRun(model: Known, name: string): Pack | undefined {
   const { view } = model
   const node = view.get('node', name)
@@ -19,12 +19,12 @@ export function wouldRun(model: Known, name: string): Pack | undefined {
 
 const unknown = Object.freeze({ _running: null, _stale: null })
 const none = { osimage: null, osimagetag: null, pack: null, sha256: null }
-/** What was last shown of what a node runs, and what it would get then. */
+/** Answers shown before, with what the node would have got then. */
 const shown = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
 
 /**
- * What a node runs, and what it would get instead if it were started anew now, as answers show it. The same object as long
- * as both are the same, so that a list tells at once what has changed.
+ * Returns what a node runs, and what it would get on a restart, as answers show it. Returns the same object
+ * as long as both are the same, so that a list can tell quickly what has changed.
  */
 export function whatRuns(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
   const running = boots.running(node)
@@ -47,16 +47,16 @@ const isEqual = (a: Pack | undefined, b: Pack | undefined) =>
   a?.osimage === b?.osimage &&
   a?.osimagetag === b?.osimagetag
 
-/** Whether two packs are the same: by their checksums where both are known, else by the file. */
+/** Compares packs by checksum where both are known, else by file. */
 const isSame = (a: Pack, b: Pack) =>
   a.sha256 !== '' && b.sha256 !== '' ? a.sha256 === b.sha256 : a.pack === b.pack
 
-/** Whether a node that runs `running` would get something else now (rules 6.8). What it runs has to be known. */
+/** Whether a node that runs `running` would get something else on a restart (rules 6.8). False if unknown. */
 export function isStale(running: Running | undefined, would: Pack | undefined): running is Running {
   return running !== undefined && (would === undefined || !isSame(running, would))
 }
 
-/** Finds the nodes that would get something else than they run, if they were started anew now, in no order (rules 6.8), in pieces. */
+/** Finds the stale nodes, in slices and in no order (rules 6.8). */
 export function* findingStale(
   model: Known,
   boots: Pick<Boots, 'allRunning'>
@@ -69,7 +69,7 @@ export function* findingStale(
   return stale
 }
 
-/** How many nodes run each pack of an image, its present one first (rules 6.8). */
+/** Counts the nodes that run each pack of an image, its current pack first (rules 6.8). */
 export function runningPacks(
   { view }: Pick<Model, 'view'>,
   boots: Pick<Boots, 'allRunning'>,

@@ -27,66 +27,76 @@ import {
 import { isRescue, notRendered, ofTag, packedWithout, stepMeanings } from './boot-steps.js'
 import { isStale } from './stale.js'
 
-/** A rule of the table: what svcd saw, and what to do about it. */
+/** A rule: what svcd saw, and what to do about it. */
 export interface Why {
-  /** Its section in docs/troubleshooting.md. */
+  /** Section in docs/troubleshooting.md. */
   readonly id: string
-  /** For the documents: what svcd saw. */
+  /** What svcd saw, for the documents. */
   readonly saw: string
   /** What to do; '' for nothing. */
   readonly remedy: string
-  /** What to do where what stopped the boot is put right by now. */
+  /** What to do if the cause is gone. */
   readonly whenRight?: string
-  /** What was seen of this node, when the rule applies. */
+  /** Returns what was seen of this node if the rule applies. */
   readonly verdict: (facts: Facts) => string | undefined
 }
 
 const nothingMore = 'nothing more is to be done: the node asks again by itself, or start it anew'
 
-/**
- * Why a node did not boot: the first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each.
- */
+/** The first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each. */
 export const whys: readonly Why[] = [
   {
     id: 'bmc-only',
-    saw: "a machine asked for a boot script with the MAC of the node's BMC, and the node itself did not ask after that",
+    saw:
+      "a machine asked for a boot script with the MAC of the node's BMC, " +
+      'and the node itself did not ask after that',
     remedy:
       'the BMC must not boot from the network; look whether the MACs of the node and of its BMC are mixed up',
     verdict: facts => {
       const bmc = newest(facts.elsewhere, 'bmc')
       return bmc && facts.elsewhere.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
-        ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ${bmc.from} at ${at(bmc.last)}${times(bmc.count)}`
+        ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ` +
+            `${bmc.from} at ${at(bmc.last)}${times(bmc.count)}`
         : undefined
     }
   },
   {
     id: 'refused-address',
-    saw: "the install script was asked for from an address that is not the node's, and refused, and the node itself did not get it",
+    saw:
+      "the install script was asked for from an address that is not the node's, and refused, " +
+      'and the node itself did not get it',
     remedy:
-      'give the node that address, or let it boot with its own; for nodes without a fixed address set [boot] dynamic_nodes = yes',
+      'give the node that address, or let it boot with its own; ' +
+      'for nodes without a fixed address set [boot] dynamic_nodes = yes',
     verdict: facts => {
       const { node } = facts
       const refused = refusal(facts)
       return (
         refused &&
-        `the install script of ${node} was refused to ${refused.from} at ${at(refused.last)}${times(refused.count)}: ${refused.from} is no address of ${node}`
+        `the install script of ${node} was refused to ${refused.from} at ` +
+          `${at(refused.last)}${times(refused.count)}: ${refused.from} is no address of ${node}`
       )
     }
   },
   {
     id: 'other-network',
-    saw: "the boot script was asked for from an address outside the node's network, after all that was seen of the node itself",
+    saw:
+      "the boot script was asked for from an address outside the node's network, " +
+      'after all that was seen of the node itself',
     remedy: 'look which DHCP server answers on its wire, and whether the node stands in the right network',
     verdict: facts => {
       const asked = newest(facts.elsewhere, 'script', 'no-script', 'disk')
       return asked && asked.last > lastSeen(facts)
-        ? `a machine with the MAC of ${facts.node} asked for its boot script from ${asked.from} at ${at(asked.last)}${times(asked.count)}, which is no address for it`
+        ? `a machine with the MAC of ${facts.node} asked for its boot script from ${asked.from} at ` +
+            `${at(asked.last)}${times(asked.count)}, which is no address for it`
         : undefined
     }
   },
   {
     id: 'wrong-mac',
-    saw: 'nothing was seen of the node, or its boot stopped short, and after that a machine with an unknown MAC asked: it may be the node',
+    saw:
+      'nothing was seen of the node, or its boot stopped short, ' +
+      'and after that a machine with an unknown MAC asked: it may be the node',
     remedy: 'compare the MACs; if that machine is the node, set its MAC (svcctl node set NODE macaddr=MAC)',
     verdict: facts => {
       const machine = impostor(facts)
@@ -94,14 +104,19 @@ export const whys: readonly Why[] = [
       const { node, macs, boot, unseen } = facts
       const since = boot ? ` after ${at(lastSeen(facts))}` : ''
       const others = unseen === 0 ? '' : `, or another of ${unseen + 1} nodes of which nothing was seen`
-      return `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot script${since}, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ${at(machine.last)}: it may be ${node}${others}`
+      return (
+        `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot ` +
+        `script${since}, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ` +
+        `${at(machine.last)}: it may be ${node}${others}`
+      )
     }
   },
   {
     id: 'no-mac',
     saw: 'the node has no MAC, and never asked',
     remedy:
-      'set its MAC (svcctl node set NODE macaddr=MAC), choose the node in the menu at its console, or set switch and port for detection',
+      'set its MAC (svcctl node set NODE macaddr=MAC), choose the node in the menu at its console, or ' +
+      'set switch and port for detection',
     verdict: ({ node, boot, macs }) =>
       boot || macs.length > 0 ? undefined : `${node} has no MAC, so no machine can be it`
   },
@@ -118,7 +133,8 @@ export const whys: readonly Why[] = [
     id: 'never-asked',
     saw: 'nothing was seen of the node since svcd keeps its boots',
     remedy:
-      'look whether it has power, whether it boots from the network first, and whether its wire leads to the DHCP server',
+      'look whether it has power, whether it boots from the network first, ' +
+      'and whether its wire leads to the DHCP server',
     verdict: ({ node, boot, macs }) =>
       boot
         ? undefined
@@ -132,15 +148,19 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(notRendered)
-        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ${told.about}${since(facts, told.about)}`
+        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ` +
+            `${told.about}${since(facts, told.about)}`
         : undefined
     }
   },
   {
     id: 'no-kernel',
-    saw: 'the machine got a boot script that says that its image is packed, and has no kernel or no initramfs',
+    saw:
+      'the machine got a boot script that says that its image is packed, ' +
+      'and has no kernel or no initramfs',
     remedy:
-      "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if the node has a tag, give what is packed the tag; the node asks again by itself",
+      "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if " +
+      'the node has a tag, give what is packed the tag; the node asks again by itself',
     whenRight: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
   },
@@ -148,13 +168,16 @@ export const whys: readonly Why[] = [
     id: 'tag-without-files',
     saw: 'the machine got a boot script that says that the tag of its image lacks a file',
     remedy:
-      'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); the node asks again by itself',
+      'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); ' +
+      'the node asks again by itself',
     whenRight: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
   },
   {
     id: 'no-boot-file',
-    saw: 'the machine got a boot script that says why it cannot boot, or a kernel or initramfs that is not there',
+    saw:
+      'the machine got a boot script that says why it cannot boot, ' +
+      'or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
     whenRight: nothingMore,
     verdict: facts => {
@@ -163,7 +186,8 @@ export const whys: readonly Why[] = [
       if (told !== undefined) return told
       const missing = beforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
-        ? `${node} asked for the file ${missing.about} at ${at(missing.last)}${times(missing.count)}, and it could not be sent`
+        ? `${node} asked for the file ${missing.about} at ` +
+            `${at(missing.last)}${times(missing.count)}, and it could not be sent`
         : undefined
     }
   },
@@ -175,7 +199,8 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const file = beforeKernel(facts, 'kernel', 'initramfs')
       return file?.end === 'cut'
-        ? `${facts.node} took ${file.bytes} of ${file.of} bytes of the ${file.step} ${file.about} at ${at(file.last)}${times(file.count)} and then hung up`
+        ? `${facts.node} took ${file.bytes} of ${file.of} bytes of the ${file.step} ${file.about} at ` +
+            `${at(file.last)}${times(file.count)} and then hung up`
         : undefined
     }
   },
@@ -183,14 +208,16 @@ export const whys: readonly Why[] = [
     id: 'from-disk',
     saw: 'the machine was told to boot from its disk, and its system did not report',
     remedy:
-      'watch the console; a node that is to be installed needs netboot=yes (svcctl node set NODE netboot=yes)',
+      'watch the console; a node that is to be installed needs ' +
+      'netboot=yes (svcctl node set NODE netboot=yes)',
     verdict: facts => {
       const { node, boot, now } = facts
       const disk = newest(boot?.steps, 'disk')
       return disk &&
         disk.last >= timeOf(newest(boot?.steps, 'script', 'running', 'report')) &&
         now - disk.last > stepMs
-        ? `${node} was told to boot from its disk at ${at(disk.last)}${times(disk.count)}, and its system has not reported since`
+        ? `${node} was told to boot from its disk at ${at(disk.last)}${times(disk.count)}, ` +
+            'and its system has not reported since'
         : undefined
     }
   },
@@ -203,7 +230,9 @@ export const whys: readonly Why[] = [
       const script = beforeKernel(facts, 'script', 'kernel')
       const initramfs = beforeKernel(facts, 'initramfs')
       return script && !(initramfs && initramfs.last >= script.last) && now - script.last > nextMs
-        ? `${node} got its ${script.step === 'kernel' ? 'kernel' : 'boot script'} at ${at(script.last)}${times(script.count)} and then did not ask for the ${script.step === 'kernel' ? 'initramfs' : 'kernel'}`
+        ? `${node} got its ${script.step === 'kernel' ? 'kernel' : 'boot script'} at ` +
+            `${at(script.last)}${times(script.count)} and then did not ask for the ` +
+            `${script.step === 'kernel' ? 'initramfs' : 'kernel'}`
         : undefined
     }
   },
@@ -211,12 +240,15 @@ export const whys: readonly Why[] = [
     id: 'no-interface',
     saw: 'kernel and initramfs were sent, and nothing came after them',
     remedy:
-      'watch the console; the initramfs may lack the driver of the network card, or the memory may be too small',
+      'watch the console; the initramfs may lack the driver of the network card, ' +
+      'or the memory may be too small',
     verdict: facts => {
       const { node, macs, now } = facts
       const sent = beforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
-        ? `the kernel of ${node} was sent at ${at(sent.last)}${times(sent.count)} and nothing came after it: the initramfs found no interface with MAC ${macs.join(' or ')}, or the kernel did not start`
+        ? `the kernel of ${node} was sent at ${at(sent.last)}${times(sent.count)} and nothing came after ` +
+            `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
+            'or the kernel did not start'
         : undefined
     }
   },
@@ -240,7 +272,8 @@ export const whys: readonly Why[] = [
     id: 'tracker-dead',
     saw: 'the torrent brought nothing: the installation failed for it, or fell back to http',
     remedy:
-      'look at /monitor/service/tracker and /monitor/service/seeder, and whether nodes reach [torrent] tracker',
+      'look at /monitor/service/tracker and /monitor/service/seeder, ' +
+      'and whether nodes reach [torrent] tracker',
     verdict: facts => {
       const { node, boot, now, tracker } = facts
       const because = tracker === '' ? '' : ` (the tracker: ${tracker})`
@@ -251,7 +284,10 @@ export const whys: readonly Why[] = [
       const http = newest(boot?.steps, 'image')
       if (!torrent) return undefined
       if (http && http.last >= torrent.last)
-        return `the torrent brought nothing to ${node}${because}: it asked for ${torrent.about} at ${at(torrent.last)}, and for the image over http at ${at(http.last)}`
+        return (
+          `the torrent brought nothing to ${node}${because}: it asked for ${torrent.about} at ` +
+          `${at(torrent.last)}, and for the image over http at ${at(http.last)}`
+        )
       return tracker !== '' && now - torrent.last > nextMs
         ? `${node} waits for its image by torrent since ${at(torrent.last)}${because}`
         : undefined
@@ -296,7 +332,8 @@ export const whys: readonly Why[] = [
       return install &&
         timeOf(newest(boot?.steps, 'report', 'running')) < install.last &&
         now - install.last > stepMs
-        ? `${node} got its install script at ${at(install.last)}${times(install.count)} and reported nothing after it`
+        ? `${node} got its install script at ${at(install.last)}${times(install.count)} ` +
+            'and reported nothing after it'
         : undefined
     }
   },
@@ -307,7 +344,11 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const up = sign(facts)
       return up?.step === 'report' && isRescue(up.about)
-        ? `${facts.node} was booted for a rescue at ${at(up.last)}; it starts next ${facts.netboot ? 'from the network, and is installed again if it has a partscript' : 'from its disk'}`
+        ? `${facts.node} was booted for a rescue at ${at(up.last)}; it starts next ${
+            facts.netboot
+              ? 'from the network, and is installed again if it has a partscript'
+              : 'from its disk'
+          }`
         : undefined
     }
   },
@@ -332,7 +373,8 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const [, word, units] = /^running\.(\w+)(?:: (.*))?$/s.exec(facts.state ?? '') ?? []
       return word !== undefined && isUp(facts)
-        ? `the system of ${facts.node} is up at ${at(timeOf(sign(facts)))}, and ${word}: ${units ?? 'no unit was named'}`
+        ? `the system of ${facts.node} is up at ${at(timeOf(sign(facts)))}, and ${word}: ` +
+            `${units ?? 'no unit was named'}`
         : undefined
     }
   },
@@ -360,7 +402,8 @@ export const whys: readonly Why[] = [
     remedy: 'watch the console; look at the network and at /monitor/status',
     verdict: facts =>
       facts.now - lastSeen(facts) > stepMs
-        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, and nothing was seen of it since, which is long`
+        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, ` +
+          'and nothing was seen of it since, which is long'
         : undefined
   },
   {
@@ -380,7 +423,7 @@ export const whys: readonly Why[] = [
   }
 ]
 
-/** What a rule says. */
+/** A verdict with its rule. */
 interface Said {
   readonly rule: string
   /** One sentence, with the remedy. */
@@ -389,15 +432,17 @@ interface Said {
 }
 
 /**
- * The rule that applies, and one sentence of verdict with the remedy. What the node said with its token comes first where
- * another machine may have asked in its name after that (rules 6.7); what is to be said of the other one follows.
+ * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
+ * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
  */
 export function why(facts: Facts): Said {
   const seen = said(facts)
   const own = ownFacts(facts, seen)
   if (!own) return seen
   const { rule, verdict, see } = said(own)
-  const other = `a machine that showed no token asked in the name of ${facts.node}, from an address that is not its own`
+  const other =
+    `a machine that showed no token asked in the name of ${facts.node}, ` +
+    'from an address that is not its own'
   return { rule, verdict: `${verdict}. After that ${other}: ${seen.verdict}`, see }
 }
 
@@ -417,24 +462,24 @@ function said(facts: Facts): Said {
   throw new Error('the last rule applies always')
 }
 
-/** Where more is told of a rule, for who reads a verdict: a package installs the page, and a checkout has it. */
+/** Names the section for readers: packages install the page, and a checkout has it. */
 const place = (id: string) => `"${id}" in docs/troubleshooting.md (a package has it in /usr/share/doc/svcd)`
 
-/** The facts up to the last boot in which the node reported, where `seen` is of a machine that may be another one. */
+/** Returns the facts of the authenticated boot; undefined if `seen` is about the node itself. */
 function ownFacts(facts: Facts, seen: Said): Facts | undefined {
   const { boot, told, address, leased } = facts
   const own = { ...facts, boot: told, elsewhere: [], strangers: [] }
   if (told === undefined) return undefined
   if (boot === told) return fromElsewhere.has(seen.rule) && (isUp(facts) || failure(facts)) ? own : undefined
-  // A node whose addresses svcd does not know may ask from any of its network.
+  // Without a known address, the node may ask from any address of its network.
   const isKnown = address !== undefined || leased !== undefined
   return isKnown && !boot?.proven && !boot?.steps.some(({ from }) => from === leased) ? own : undefined
 }
 
-/** The rules that go by a machine at an address that is not the node's. */
+/** Rules about machines at an address that is not the node's. */
 const fromElsewhere: ReadonlySet<string> = new Set(['bmc-only', 'other-network'])
 
-/** docs/troubleshooting.md with its tables: what stands between their marks is replaced. */
+/** Replaces the generated tables in the text of docs/troubleshooting.md. */
 export function troubleshootingDocument(text: string): string {
   const steps = Object.entries(stepMeanings).map(([step, meaning]) => `| ${step} | ${meaning} |`)
   const rules = whys.map(

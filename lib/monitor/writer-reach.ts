@@ -4,18 +4,18 @@ import type { Log } from '../log.js'
 import type { Controller } from '../store/medium.js'
 import type { Condition } from './health.js'
 
-/** A failure says something for so long: requests to hand on may be rare. */
+/** How long a failure counts: forwarded requests may be rare. */
 const FRESH_MS = 60_000
 
 interface WriterReachOptions {
-  /** Where others reach this controller. */
+  /** URL of this controller. */
   readonly own: string
-  /** The other controllers, as they tell of themselves. */
+  /** The other controllers, as they announce themselves. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
-  /** The URL of the one that writes; undefined where that is this one, or nobody is known to. */
+  /** URL of the leader; undefined if this controller leads, or if none is known. */
   readonly writer: () => string | undefined
   readonly log: Log
-  /** Milliseconds that only grow. */
+  /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
 }
 
@@ -25,16 +25,15 @@ interface Failure {
   readonly atMs: number
 }
 
-/**
- * Whether a standby reaches the controller that writes. Who asks is told nothing of that one: the log and health name it, and the way
- * out (rules 11.16).
- */
+/** Reports a leader that this follower cannot reach, in the log and health, not to clients (rules 11.16). */
 export class WriterReach {
   #last: Failure | undefined
 
   constructor(private readonly o: WriterReachOptions) {}
 
-  /** Takes why a request could not be handed on to the controller at a URL, a code or words; '' when that one answers. */
+  /**
+   * Records why a request could not be forwarded to the controller at `url`, a code or words; '' on success.
+   */
   told(url: string, failure: string): void {
     const before = this.#failure
     if (failure === '') {
@@ -42,12 +41,13 @@ export class WriterReach {
       if (before) this.o.log.info(`${this.#nameOf(url)}, which writes, can be asked again`)
       return
     }
-    const text = `${this.#nameOf(url)}, which writes, cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
+    const text =
+      `${this.#nameOf(url)}, which writes, ` + `cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
     this.#last = { url, text, atMs: this.o.ticks() }
     if (before?.text !== text) this.o.log.warn(text)
   }
 
-  /** Not well while the one that writes could not be asked a moment ago. */
+  /** Failed while the leader was unreachable a moment ago. */
   get condition(): Condition | undefined {
     const failure = this.#failure
     return failure && { ok: false, reason: failure.text }
@@ -72,8 +72,11 @@ export class WriterReach {
     const isOwn = url === this.o.own
     const there = this.#namesAt(url).length
     if (isOwn ? there > 0 : there > 1)
-      return `the URL is that of ${isOwn ? 'this' : 'another'} controller too; give each controller a URL of its own, [store] url`
-    // Its right to write outlives an svcd that was killed, for [store] ttl.
+      return (
+        `the URL is that of ${isOwn ? 'this' : 'another'} controller too; ` +
+        'give each controller a URL of its own, [store] url'
+      )
+    // The lease outlives a killed svcd for [store] ttl.
     if (isOwn)
       return 'this controller wrote before it was started; another one, or this one, writes in a moment'
     return (
@@ -84,28 +87,25 @@ export class WriterReach {
 }
 
 const LOOK_MS = 5000
-/** So many differences are named at once; an admin begins with one. */
+/** Differences named at once. */
 const MOST_NAMED = 10
 
-/** Digests of what has to be alike, by its words for an admin. */
+/** Digests of settings that must be equal; keyed by their names for an admin. */
 type Digests = Readonly<Record<string, string>>
 
 interface SameIniOptions {
-  /** The name of this controller. */
+  /** Name of this controller. */
   readonly name: string
-  /** Those of this controller. */
+  /** Digests of this controller. */
   readonly own: Digests
-  /** The other controllers that are there; what one does not tell is not compared. */
+  /** The other controllers that are up; a digest that one does not announce is not compared. */
   readonly others: () => readonly Pick<Controller, 'name' | 'digests' | 'aheadMs'>[]
   readonly log: Log
 }
 
-/**
- * Whether the ini of each other controller has the same where it has to, and its clock goes as this one's does: the log and health name
- * what differs, and where (rules 11.15).
- */
+/** Checks that settings and clocks agree on all controllers, and logs differences (rules 11.15). */
 export class SameIni {
-  /** Each difference that was there at the last look. */
+  /** Differences at the last check. */
   #told: ReadonlySet<string> = new Set()
   readonly #looking: Background
 
@@ -114,23 +114,23 @@ export class SameIni {
     this.#looking.wake()
   }
 
-  /** What this controller tells the others. */
+  /** Digests that this controller announces. */
   get own(): Digests {
     return this.options.own
   }
 
-  /** Logs each difference that was not there at the last look, or was another one. */
+  /** Logs each difference that is new since the last check. */
   look(): void {
     const found = new Map(this.#differences().map(({ id, text }) => [id, text]))
     for (const [id, text] of found) if (!this.#told.has(id)) this.options.log.warn(text)
     this.#told = new Set(found.keys())
   }
 
-  /** Not well while another controller that is there has something else. A clock is told before it differs by too much. */
+  /** Failed while another controller differs. A clock is reported before its offset becomes a failure. */
   get condition(): Condition | undefined {
     const found = this.#differences()
     const bad = found.filter(({ isWarning }) => !isWarning)
-    // Who was started again is listed twice for a moment.
+    // A restarted controller is listed twice for a moment.
     const texts = [...new Set((bad.length > 0 ? bad : found).map(({ text }) => text))]
     if (texts.length === 0) return undefined
     const more = texts.length > MOST_NAMED ? `; and ${texts.length - MOST_NAMED} more` : ''
@@ -141,7 +141,7 @@ export class SameIni {
     await this.#looking.close()
   }
 
-  /** One for each controller and thing that differs; `id` is another one when its digest changes, or its clock fails. */
+  /** Returns the differences; `id` changes with the other digest, or if a clock warning becomes a failure. */
   #differences(): { readonly id: string; readonly text: string; readonly isWarning?: boolean }[] {
     return this.options.others().flatMap(({ name, digests = {}, aheadMs = 0 }) => {
       const differ = Object.entries(this.options.own).flatMap(([words, digest]) => {

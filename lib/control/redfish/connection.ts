@@ -5,14 +5,14 @@ import { isObject, type JsonObject, type JsonValue } from '../../json.js'
 import type { Bmc } from '../bmc.js'
 import { cleanLine } from '../words.js'
 
-/** An answer of a service; the body is {} where there is none. */
+/** An answer of a service; `body` is {} if there is none. */
 export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly body: JsonObject
 }
 
-/** A service refused a request: its status, and what it says. */
+/** A service refused a request. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError'
   constructor(
@@ -28,23 +28,25 @@ interface ConnectionOptions {
   readonly address: string
   readonly port: number
   readonly verifyCertificate: boolean
-  /** PEM; undefined: the public CAs. */
+  /** In PEM; undefined for the public CAs. */
   readonly ca: Buffer | undefined
-  /** For messages. */
   readonly setup: string
 }
 
-/** Why there is no connection, by the code of the system, and what to do about it. */
+/** Connection failures by system error code, with remedies. */
 const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>> = {
   ECONNREFUSED: (port, setup) =>
-    `refuses connections on port ${port}: turn Redfish on in it, or set "protocol" of BMC set-up ${setup} to ipmi`,
+    `refuses connections on port ${port}: turn Redfish on in it, ` +
+    `or set "protocol" of BMC set-up ${setup} to ipmi`,
   ENETUNREACH: () =>
-    `this controller has no route to its network: give the controller one, or correct the address of the node's interface BMC`,
+    'this controller has no route to its network: give the controller one, ' +
+    "or correct the address of the node's interface BMC",
   EHOSTUNREACH: () =>
-    `nothing answers at this address: check power and cable of the BMC, and the address of the node's interface BMC`
+    'nothing answers at this address: check power and cable of the BMC, ' +
+    "and the address of the node's interface BMC"
 }
 
-/** What is wrong with a certificate, and what to do about it. */
+/** Certificate faults, with remedies. */
 const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
   name: ['is for another name', 'install one that names this address in the BMC'],
   time: [
@@ -54,10 +56,10 @@ const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: 
   issuer: ['is not trusted', 'name its CA in [control] ca_file']
 }
 
-/** Words of OpenSSL where the other end has no protocol, key or signature that is still safe. */
+/** Errors of OpenSSL for a peer without a protocol, key or signature that is still considered safe. */
 const OLD_TLS =
   /(protocol version|unsupported protocol|handshake failure|no ciphers|(?:dh|ee|ca) key too small|(?:ee|ca) md too weak|legacy|renegotiation)/
-/** Words of OpenSSL where an answer is none of TLS. */
+/** Errors of OpenSSL for an answer that is not TLS. */
 const NO_TLS = /wrong version number|packet length too long|http request/
 
 const LARGEST_ANSWER = 1024 * 1024
@@ -65,28 +67,28 @@ const LARGEST_VISIT = 8 * 1024 * 1024
 const LONGEST_PATH = 1024
 
 /**
- * One connection to a Redfish service over https. What the service sends has bounds: 1 MiB an answer, 8 MiB in all. It is
- * not followed to other hosts, nor where it redirects to.
+ * A connection to a Redfish service over https. Answers are bounded: 1 MiB each, 8 MiB in all. Links to other
+ * hosts and redirects are not followed.
  */
 export class Connection {
   readonly #agent: Agent
   #left = LARGEST_VISIT
-  /** What shows who we are, once that is known. */
+  /** Headers that authenticate us, after the login. */
   credentials: Readonly<Record<string, string>> = {}
 
   constructor(private readonly options: ConnectionOptions) {
     this.#agent = new Agent({ keepAlive: true, maxSockets: 1 })
   }
 
-  /** A resource. Throws RefusedError, and an Error for what is no JSON object and for what breaks a bound. */
+  /** Returns a resource. Throws RefusedError, and Error if it is no JSON object or exceeds a bound. */
   async get(path: string, signal: AbortSignal): Promise<JsonObject> {
     const { status, headers, body } = await this.send('GET', path, signal)
     if (status !== 200) throw new RefusedError(status, `GET ${path}`, wordsOf(body))
-    // Some services tell it in the header alone.
+    // Some services send it in the header only.
     return headers.etag === undefined ? body : { '@odata.etag': headers.etag, ...body }
   }
 
-  /** Changes something; throws as `get`. `etag` of what is changed, where the service told one. */
+  /** Changes something; throws as `get`. `etag`: of the resource to change, if known. */
   async change(
     method: 'POST' | 'PATCH' | 'DELETE',
     path: string,
@@ -94,7 +96,7 @@ export class Connection {
     body?: JsonObject,
     etag?: string
   ): Promise<Answer> {
-    // Weak ones match nothing by the letter of RFC 9110, and some services give another one with each answer.
+    // By RFC 9110 weak tags never match, and some services send a new tag with each answer.
     const tags = etag === undefined ? [undefined] : [...new Set([etag, etag.replace(/^W\//, ''), undefined])]
     let refusal: RefusedError | undefined
     for (const tag of tags) {
@@ -107,7 +109,7 @@ export class Connection {
     throw refusal
   }
 
-  /** Any request; throws for what breaks a bound, for a redirect, and for what is no JSON object. */
+  /** Sends any request. Throws Error for an answer that redirects, exceeds a bound, or is not JSON. */
   async send(
     method: string,
     path: string,
@@ -125,7 +127,7 @@ export class Connection {
     return { status, headers: incoming.headers, body: parsed(text, status, `${method} ${path}`) }
   }
 
-  /** Ends it. */
+  /** Closes the connection. */
   close(): void {
     this.#agent.destroy()
   }
@@ -156,7 +158,7 @@ export class Connection {
         },
         resolve
       )
-      // Stays when the answer has come: a connection may break later too.
+      // Kept after the answer, as the connection may break later.
       outgoing.on('error', error => reject(this.#explained(error, signal)))
       outgoing.end(text)
     })
@@ -169,7 +171,7 @@ export class Connection {
       for await (const piece of incoming as AsyncIterable<Buffer>) {
         size += piece.length
         this.#left -= piece.length
-        // To leave the loop ends the connection.
+        // Leaving the loop closes the connection.
         if (size > LARGEST_ANSWER) throw new Error(`an answer of it is larger than ${LARGEST_ANSWER} bytes`)
         if (this.#left < 0) throw new Error(`its answers are larger than ${LARGEST_VISIT} bytes`)
         pieces.push(piece)
@@ -188,7 +190,8 @@ export class Connection {
     if (fault !== undefined) {
       const [what, wayOut] = FAULTS[fault]
       return new Error(
-        `its certificate ${what} (${code}): ${wayOut}, or set "verify_certificate" of BMC set-up ${setup} to false`
+        `its certificate ${what} (${code}): ${wayOut}, ` +
+          `or set "verify_certificate" of BMC set-up ${setup} to false`
       )
     }
     const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
@@ -210,14 +213,14 @@ function parsed(text: string, status: number, what: string): JsonObject {
   try {
     value = JSON.parse(text)
   } catch {
-    // The page of a web server, of which the status tells enough.
+    // An error page of a web server: the status says enough.
     if (status > 299) return {}
     throw new Error(`${what} is answered with what is no JSON: ${cleanLine(text, 60)}`)
   }
   return isObject(value) ? value : {}
 }
 
-/** What a service says in an error: the first message of its extended information (DSP0266, "Error responses"). */
+/** Returns the message of an error: the first of its extended information (DSP0266, "Error responses"). */
 export function wordsOf(body: JsonObject): string {
   const error = isObject(body.error) ? body.error : {}
   const extended = error['@Message.ExtendedInfo']
@@ -226,16 +229,16 @@ export function wordsOf(body: JsonObject): string {
   return cleanLine((words as string | undefined) ?? '')
 }
 
-/** Where a reference leads (`{"@odata.id": …}`). Undefined: it is none, or not one to a path of this service. */
+/** Returns the path of a reference (`{"@odata.id": …}`); undefined if it has none within this service. */
 export function linkOf(value: JsonValue | undefined): string | undefined {
   const path = isObject(value) ? value['@odata.id'] : undefined
   return typeof path === 'string' && isPath(path) ? path : undefined
 }
 
-/** Whether a text can be asked for: a path of this service, printable, not endless. */
+/** Whether a text is a printable path of this service with a bounded length. */
 export const isPath = (text: string) => text.length <= LONGEST_PATH && /^\/(?!\/)[\x21-\x7e]*$/.test(text)
 
-/** Where the references of a list lead; at most `most` of them. */
+/** Returns the paths of a list of references, at most `most` of them. */
 export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
   Array.isArray(value)
     ? value
@@ -244,30 +247,30 @@ export const linksOf = (value: JsonValue | undefined, most: number): string[] =>
         .filter(path => path !== undefined)
     : []
 
-/** The object behind a key; {} where it is none. */
+/** Returns the object at a key; {} if there is none. */
 export const objectAt = (value: JsonObject, key: string): JsonObject => {
   const inner = value[key]
   return isObject(inner) ? inner : {}
 }
 
-/** The text behind a key; undefined where it is none. */
+/** Returns the text at a key; undefined if there is none. */
 export const textAt = (value: JsonObject, key: string): string | undefined => {
   const inner = value[key]
   return typeof inner === 'string' ? inner : undefined
 }
 
-/** The words for a full table of sessions, whatever the status. */
+/** Messages of a service whose session table is full; the status varies. */
 const ALL_TAKEN = /SessionLimitExceeded|CreateLimitReached|session limit|(?:maximum|too many)[^"]*sessions/i
 
-/** A login, and how it is ended. */
+/** A login. */
 interface Session {
   readonly root: JsonObject
   logout(signal: AbortSignal): Promise<void>
 }
 
 /**
- * Logs in to a service (DSP0266, "Authentication"): with a session, or with basic authentication where the service has no
- * sessions. Throws an Error that says what the service refuses.
+ * Logs in to a service (DSP0266, "Authentication"): with a session, or with basic authentication if the
+ * service has no sessions. Throws an Error that says what the service refuses.
  */
 export async function login(connection: Connection, bmc: Bmc, signal: AbortSignal): Promise<Session> {
   const root = await connection.get('/redfish/v1/', signal)
@@ -277,13 +280,14 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
   const { status, headers, body } = await connection.send('POST', sessions, signal, credentials)
   if (status === 404 || status === 405 || status === 501) return basic(connection, bmc, root)
   const why = `${status} ${wordsOf(body)}`.trim()
-  // All sessions are taken, or it is busy: the password may be right.
+  // All sessions are taken, or the service is busy: the password may be right.
   if (status === 429 || status >= 500 || ALL_TAKEN.test(JSON.stringify(body))) {
     const session = basic(connection, bmc, root)
     await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
       throw new Error(
-        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, or try again in a minute`
+        `gives no session (${why}), and takes no basic authentication: end a session in the BMC, ` +
+          'or try again in a minute'
       )
     })
     return session
@@ -293,7 +297,7 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
       `refuses the user name or the password of BMC set-up ${bmc.setup} (${why.replace(' ', ': ')})`
     )
   const token = headers['x-auth-token']
-  // It goes into a header of ours.
+  // Checked because it is sent back in a header.
   if (typeof token !== 'string' || !/^[\x21-\x7e]{1,4096}$/.test(token))
     throw new Error('gives a session without a token')
   connection.credentials = { 'X-Auth-Token': token }
@@ -312,7 +316,7 @@ function basic(connection: Connection, { username, password }: Bmc, root: JsonOb
   return { root, logout: async () => {} }
 }
 
-/** The path of a session; some services tell a whole URL, whose host is not looked at. */
+/** Returns the path of a session; some services send a whole URL, whose host is ignored. */
 function pathOf(location: string | undefined): string | undefined {
   const path = location?.replace(/^https?:\/\/[^/]+/, '')
   return path !== undefined && isPath(path) ? path : undefined

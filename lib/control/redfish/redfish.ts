@@ -5,18 +5,18 @@ import { type Command, IS_OFF } from '../commands.js'
 import { cleanLine } from '../words.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
-/** A resource and where it is. */
+/** A resource with its path. */
 export interface Resource {
   readonly path: string
   readonly body: JsonObject
 }
 
-/** Of a chassis with several machines, each has a system. */
+/** Bound for a chassis with several machines, each of which is a system. */
 const MOST_SYSTEMS = 32
 
 /**
- * The system of a service that is the node: the one that its BMC set-up names, else the only one with a state of the power.
- * Throws an Error that names the systems when there are several.
+ * Returns the node's system: the one named in its BMC set-up, else the only one with a power state. Throws an
+ * Error that names the systems if there are several.
  */
 async function systemOf(
   connection: Connection,
@@ -30,7 +30,7 @@ async function systemOf(
   const own = paths.filter(path => wanted !== undefined && path.replace(/\/$/, '').endsWith(`/${wanted}`))
   const systems: Resource[] = []
   let refusal: RefusedError | undefined
-  // The state of another system does not matter to the one that is named.
+  // Only the named system is read, so that a fault of another one does not matter.
   for (const path of own.length === 1 ? own : paths)
     try {
       systems.push({ path, body: await connection.get(path, signal) })
@@ -56,19 +56,16 @@ async function systemOf(
   )
 }
 
-/** Those that are machines, where it is told which ones are. */
+/** Returns the physical systems, or all if none is marked as physical. */
 function physical(systems: readonly Resource[]): readonly Resource[] {
   const machines = systems.filter(({ body }) => (textAt(body, 'SystemType') ?? 'Physical') === 'Physical')
   return machines.length > 0 ? machines : systems
 }
 
-/** What of the time is kept for the logout: a BMC has few sessions, and none may be left behind. */
+/** Time reserved for the logout: a BMC has few sessions, and none may leak. */
 const LOGOUT_MS = 2000
 
-/**
- * Asks a BMC by Redfish. Gives the state of the power (`on`, `off`), the log, or ''. The session is always ended. Throws an
- * Error with the reason.
- */
+/** Sends a command by Redfish, and ends the session. Returns as `ipmi`. Throws Error with the reason. */
 export async function redfish(
   bmc: Bmc,
   command: Command,
@@ -106,7 +103,7 @@ export async function redfish(
       }
     } finally {
       const end = bounded(logoutMs, late)
-      // What was asked for is done; a session that cannot be ended ends by its own time limit.
+      // The command has succeeded; a session that cannot be ended expires by itself.
       await session.logout(end.signal).catch(() => {})
       end.release()
     }
@@ -123,7 +120,7 @@ export async function redfish(
   }
 }
 
-/** A signal that is aborted after a time with a reason, and when another one is. */
+/** Returns a signal that aborts after a time with `reason`, or together with another signal. */
 function bounded(ms: number, reason: Error, other?: AbortSignal) {
   const controller = new AbortController()
   const timer = setTimeout(() => controller.abort(reason), ms)
@@ -145,7 +142,7 @@ async function certificates(file: string): Promise<Buffer> {
   }
 }
 
-/** Has a system boot from somewhere the next time, once. */
+/** Sets the device of the next boot only. */
 async function bootOnce(
   connection: Connection,
   { path, body }: Resource,
@@ -160,7 +157,7 @@ async function bootOnce(
   await connection.change('PATCH', path, signal, { Boot }, textAt(body, '@odata.etag'))
 }
 
-/** Turns the light on or off that tells where a machine is: the system's, else that of its chassis. */
+/** Switches the identification light: the system's, else that of its chassis. */
 async function identify(
   connection: Connection,
   system: Resource,
@@ -173,11 +170,11 @@ async function identify(
   throw new Error('neither its system nor its chassis has a light that can be turned on')
 }
 
-/** Whether the resource has a light; throws when the service refuses to turn it. */
+/** Returns whether the resource has a light; throws if the service refuses to switch it. */
 async function light(connection: Connection, { path, body }: Resource, lit: boolean, signal: AbortSignal) {
   const states: JsonObject[] = []
   if (typeof body.LocationIndicatorActive === 'boolean') states.push({ LocationIndicatorActive: lit })
-  // Deprecated, and all that older services have; some know only one of the two.
+  // Deprecated, but older services have nothing else, and some know only one of the two.
   if (textAt(body, 'IndicatorLED') !== undefined)
     for (const state of lit ? ['Blinking', 'Lit'] : ['Off']) states.push({ IndicatorLED: state })
   let refusal: unknown
@@ -194,7 +191,7 @@ async function light(connection: Connection, { path, body }: Resource, lit: bool
   return false
 }
 
-/** What the actions mean as a ResetType, the best one first. */
+/** ResetType values for each action, best first. */
 const resetTypes = {
   'power on': ['On', 'ForceOn'],
   'power off': ['ForceOff', 'GracefulShutdown'],
@@ -205,7 +202,7 @@ const resetTypes = {
 
 type PowerChange = keyof typeof resetTypes
 
-/** `on` or `off`. A machine on its way is on: it draws power. */
+/** Returns `on` or `off`. A machine that is powering on or off draws power, so it counts as on. */
 function powerState({ body }: Resource): 'on' | 'off' {
   const state = textAt(body, 'PowerState') ?? ''
   if (state === 'Off') return 'off'
@@ -213,7 +210,9 @@ function powerState({ body }: Resource): 'on' | 'off' {
   throw new Error(`tells a state of the power that is none: ${cleanLine(state, 40)}`)
 }
 
-/** Switches the power of a system, if it is not as it is to be. Throws an Error that tells what is refused. */
+/**
+ * Changes the power state of a system, unless it is reached already. Throws an Error with what is refused.
+ */
 async function switchPower(
   connection: Connection,
   system: Resource,
@@ -222,7 +221,7 @@ async function switchPower(
 ): Promise<void> {
   const state = textAt(system.body, 'PowerState')
   const change = wanted !== 'power boot' ? wanted : state === 'Off' ? 'power on' : 'power cycle'
-  // Some services refuse to switch on what is on.
+  // Some services refuse to switch on a machine that is on.
   const isReached =
     change === 'power on'
       ? state === 'On'
@@ -242,7 +241,7 @@ async function switchPower(
   await connection.change('POST', target, signal, { ResetType: type })
 }
 
-/** The reset types that a system takes, as the action or its ActionInfo tells them; undefined where nothing does. */
+/** Returns the allowed reset types from the action or its ActionInfo; undefined if unknown. */
 async function allowedTypes(
   connection: Connection,
   action: JsonObject,
@@ -263,7 +262,7 @@ async function allowedTypes(
 const MOST_SERVICES = 16
 const MOST_ENTRIES = 1000
 
-/** The entries of the system event log, a line each, in the order of the service: at most 1,000. */
+/** Returns the entries of the system event log, one line each, in the order of the service: at most 1,000. */
 async function listLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<string> {
   const service = await logService(connection, system, signal)
   const lines: string[] = []
@@ -273,7 +272,7 @@ async function listLog(connection: Connection, system: Resource, signal: AbortSi
     const members = Array.isArray(page.Members) ? page.Members.filter(isObject) : []
     for (const member of members.slice(0, MOST_ENTRIES - lines.length)) {
       const path = linkOf(member)
-      // Some services list references only.
+      // Some services list only references.
       const isBare = member.Id === undefined && path !== undefined
       lines.push(lineOf(isBare ? await connection.get(path, signal) : member))
     }
@@ -286,7 +285,7 @@ async function listLog(connection: Connection, system: Resource, signal: AbortSi
   return lines.join('\n')
 }
 
-/** Empties the system event log. */
+/** Clears the system event log. */
 async function clearLog(connection: Connection, system: Resource, signal: AbortSignal): Promise<void> {
   const { path, body } = await logService(connection, system, signal)
   const target = textAt(objectAt(objectAt(body, 'Actions'), '#LogService.ClearLog'), 'target')
@@ -295,13 +294,15 @@ async function clearLog(connection: Connection, system: Resource, signal: AbortS
   await connection.change('POST', target, signal, {})
 }
 
-/** As ipmitool writes an entry. */
+/** Formats an entry as ipmitool does. */
 const lineOf = (entry: JsonObject) =>
   [entry.Id, entry.Created, entry.Severity, entry.Message ?? entry.MessageId ?? entry.Name]
     .map(value => cleanLine(typeof value === 'string' ? value : ''))
     .join(' | ')
 
-/** The log service that holds the system's events, of the system or of its manager: the one that says that it is the SEL. */
+/**
+ * Returns the log with the system's events, of the system or of its manager; one marked as SEL is preferred.
+ */
 async function logService(connection: Connection, system: Resource, signal: AbortSignal): Promise<Resource> {
   const managers = linksOf(objectAt(system.body, 'Links').ManagedBy, 4)
   const found: Resource[] = []
