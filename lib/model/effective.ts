@@ -35,15 +35,15 @@ export interface EffectiveNode {
   readonly node: NodeDoc
   readonly group: GroupDoc | undefined
   readonly settings: Settings
-  /** Of the cluster, the group and the node, merged (rules 3.16). */
+  /** Merged from cluster, group and node (rules 3.16). */
   readonly variables: VariableMap
-  /** With the group's options where the node sets none. */
+  /** An interface without options of its own has those of the group. */
   readonly interfaces: readonly InterfaceDoc[]
   /** The interface that the node is provisioned over, its network, and that network's prefix. */
   readonly provision: InterfaceDoc | undefined
   readonly network: Docs['network'] | undefined
   readonly prefix: Prefix | undefined
-  /** With the files that the node's tag pins. */
+  /** Has the files that the node's tag pins. */
   readonly image: Docs['osimage'] | undefined
   /** '' without a domain (rules 4.2). */
   readonly domain: string

@@ -88,7 +88,7 @@ export class Model {
     return this.options.store.isFollowing ?? false
   }
 
-  /** Waits until the objects are those that are stored (`Store.known`). Throws StoreError if that fails. */
+  /** Waits until this view has all that is stored (`Store.known`). Throws StoreError if that fails. */
   async known(): Promise<void> {
     await this.options.store.known?.()
   }
