@@ -22,12 +22,12 @@ export class ServiceError extends Error {
   }
 }
 
-/** 400: the request breaks a rule. */
-export const badRequest = (message: string) => new ServiceError(400, message)
-/** 401: a valid credential is missing. */
-export const unauthorized = (message: string) => new ServiceError(401, message)
-/** 403: the credential does not permit this. */
-export const forbidden = (message: string) => new ServiceError(403, message)
+/** 400: the request itself, or what it asks for, breaks a rule. */
+export const badRequest = (message: string, code?: CodeOf<400>) => coded(400, message, code)
+/** 401: no valid credential where one is needed. */
+export const unauthorized = (message: string, code?: CodeOf<401>) => coded(401, message, code)
+/** 403: a valid credential that may not do this. */
+export const forbidden = (message: string, code?: CodeOf<403>) => coded(403, message, code)
 /** 404: no such route or object. */
 export const notFound = (message: string, code?: CodeOf<404>) => coded(404, message, code)
 /** 405 with `Allow`. */
@@ -36,8 +36,11 @@ export const methodNotAllowed = (message: string, allow: readonly string[]) =>
 /** 413: the body is larger than `[http] max_body`. */
 export const tooLarge = (message: string) => new ServiceError(413, message)
 /** 503: the daemon cannot do it now; nothing was changed. */
-export const unavailable = (message: string, cause?: unknown) =>
-  new ServiceError(503, message, {}, cause === undefined ? undefined : { cause })
-/** 503 with Retry-After in seconds. */
-export const tryLater = (message: string, seconds: number) =>
-  new ServiceError(503, message, { 'Retry-After': String(seconds) })
+export const unavailable = (message: string, code?: CodeOf<503>, cause?: unknown) =>
+  coded(503, message, code, cause === undefined ? {} : { cause })
+/** 503 with the seconds after which another try may go well. */
+export const tryLater = (message: string, seconds: number, code: CodeOf<503> = 'busy') =>
+  new ServiceError(503, message, { 'Retry-After': String(seconds) }, { code })
+
+const coded = (status: number, message: string, code?: ErrorCode, more: ErrorOptions = {}) =>
+  new ServiceError(status, message, {}, code === undefined ? more : { ...more, code })

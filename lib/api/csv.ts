@@ -85,7 +85,8 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
   if (delimiter !== ',' && delimiter !== ';')
     throw badRequest(
       'the table is refused, nothing was changed: its cells are separated by ' +
-        `${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`
+        `${delimiter === '\t' ? 'tabs' : `"${delimiter}"`}: separate them by commas`,
+      'invalid-table'
     )
   const lines: Line[] = []
   const seen = new Map<string, number>()
@@ -148,7 +149,8 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
   if (record.length > MOST_COLUMNS)
     throw badRequest(
       `the table is refused, nothing was changed: it has ${record.length} columns, ` +
-        `and ${MOST_COLUMNS} are the most`
+        `and ${MOST_COLUMNS} are the most`,
+      'invalid-table'
     )
   const shown = record.map(name => unguarded(name.trim()))
   const names = shown.map(name => meant(type, name))

@@ -227,7 +227,8 @@ function columnOf({ title, item }: Listing, name: string): Column {
   const more = hasInterfaces ? ', and fields of an interface such as BOOTIF.ipaddress' : ''
   throw badRequest(
     `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; ` +
-      `it has ${known.join(', ')}${more}`
+      `it has ${known.join(', ')}${more}`,
+    'unknown-query'
   )
 }
 

@@ -32,7 +32,7 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
     yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
-  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`)
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`, 'unknown-node-set')
   // With many missing names the set itself is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
   const [told, more] = yield* toldOf(missing)
@@ -103,7 +103,8 @@ function* membersOf(
   if (kind !== undefined)
     throw badRequest(
       `node set: @${cut(kind)}: is not known; ` +
-        'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
+        'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD',
+      'invalid-set'
     )
   if (!view.get('group', group)) {
     if (group === 'failed') return yield* failing({ status, boots }, view)
@@ -128,7 +129,8 @@ function* inState(status: Needed['status'], word: string, view: View): Generator
   if (found.length > 0 || isKnown) return found
   throw badRequest(
     `node set: @status:${word.slice(0, 100)}: no node has reported such a state; ` +
-      `those of an installation are installer.${installSteps.join(', ')}`
+      `those of an installation are installer.${installSteps.join(', ')}`,
+    'invalid-set'
   )
 }
 

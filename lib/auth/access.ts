@@ -144,7 +144,8 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   if (sent === undefined) return
   throw forbidden(
     `a browser has asked (header ${sent}), and this is for machines: ` +
-      'any web page could have it ask. With curl it works'
+      'any web page could have it ask. With curl it works',
+    'browser-refused'
   )
 }
 

@@ -96,7 +96,8 @@ export class ControllerQuestions {
     if (this.#taken.isForgotten(Number(time), now))
       throw unauthorized(
         'this was asked before svcd was started here, by the clock of who asks: ' +
-          'it is asked again, or the clocks differ'
+          'it is asked again, or the clocks differ',
+        'unproven-controller'
       )
     if (!this.#taken.take(number, Number(time), now))
       throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
@@ -172,7 +173,10 @@ export class ForwardedRequests {
         String(header)
       ) ?? []
     if (said === '' || !isSameProof(this.#proof(head, said), proof))
-      throw badRequest(`the header ${FORWARDED} is for controllers of this cluster: leave it out`)
+      throw badRequest(
+        `the header ${FORWARDED} is for controllers of this cluster: leave it out`,
+        'invalid-http'
+      )
     // Checked first: a new leader has taken no request that was meant for its predecessor.
     if (right !== this.right())
       throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {

@@ -147,7 +147,8 @@ export class Handover {
     if (age >= 0 && age < hourMs) return
     throw forbidden(
       `node ${name} has a machine. An admin has to release it first, which lasts one hour: ` +
-        `GET /config/node/${name}/_release`
+        `GET /config/node/${name}/_release`,
+      'machine-known'
     )
   }
 }

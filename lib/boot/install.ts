@@ -86,7 +86,8 @@ export class Install {
     if (!(await this.#isNode(node, visit)))
       throw unauthorized(
         `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
-          `count): only the node itself tells what it runs${overIpv6(visit)}`
+          `count): only the node itself tells what it runs${overIpv6(visit)}`,
+        'wrong-address'
       )
     const doc = model.view.get('pack', pack)
     await trace.running(

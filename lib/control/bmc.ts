@@ -45,12 +45,14 @@ export function bmcOf(model: Model, name: string): Bmc {
   if (!username)
     throw notFound(
       `BMC set-up ${bmcsetupname} has no "username", which the BMC of ${name} asks for: type svcctl ` +
-        `bmcsetup set ${bmcsetupname} username=NAME`
+        `bmcsetup set ${bmcsetupname} username=NAME`,
+      'bmc-not-configured'
     )
   if (!password)
     throw notFound(
       `BMC set-up ${bmcsetupname} has no "password", which the BMC of ${name} asks for: type svcctl ` +
-        `bmcsetup set ${bmcsetupname} password=-`
+        `bmcsetup set ${bmcsetupname} password=-`,
+      'bmc-not-configured'
     )
   return {
     node: name,

@@ -107,7 +107,8 @@ export function textOf(body: Buffer): string {
   if (!isUtf8(body))
     throw badRequest(
       'the body is not valid UTF-8: save the table as "CSV UTF-8", ' +
-        'or convert it: iconv -f CP1252 -t UTF-8 FILE'
+        'or convert it: iconv -f CP1252 -t UTF-8 FILE',
+      'invalid-body'
     )
   return body.toString('utf8').replace(/^\ufeff/, '')
 }

@@ -104,8 +104,8 @@ function linger<C>({ incoming }: Exchange<C>, lingerMs: number): void {
 }
 
 /** Returns the complete answer to input that node's parser refused: such a socket has no response object. */
-export function rawRefusal(status: number, message: string): string {
-  const body = `${JSON.stringify({ message })}\n`
+export function rawRefusal({ status, message, code }: ServiceError): string {
+  const body = `${JSON.stringify({ message, code })}\n`
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/json',

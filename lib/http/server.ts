@@ -35,8 +35,8 @@ import { peerReader, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 import { Unread } from './unread.js'
 
-const shuttingDown = unavailable('the service is shutting down')
-const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`)
+const shuttingDown = unavailable('the service is shutting down', 'shutting-down')
+const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`, 'busy')
 /** Longer bodies are parsed in slices, so that the event loop stays responsive. */
 const LONG_BODY = 4 * 1024
 /** While every slot for bodies is taken, a body older than this yields its slot to the next one. */

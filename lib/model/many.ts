@@ -36,7 +36,8 @@ function refuseShared(type: TypeName, count: number, { values, interfaces }: Giv
     if (typeof value === 'string')
       throw badRequest(
         `${title} set: ${where}: ${count} ${title}s cannot have one ${what}, ${value}; ` +
-          'give each its own, alone or by a table (svcctl import FILE)'
+          'give each its own, alone or by a table (svcctl import FILE)',
+        'invalid-set'
       )
   }
   refuse('field "macaddr"', 'MAC', values.get('macaddr'))

@@ -131,7 +131,8 @@ export function checkDeviceAddress(view: View, network: string, text: string, wh
   if (address < range.first || address > range.last)
     throw badRequest(
       `${where}: ${text} is the ${address < range.first ? 'network' : 'broadcast'} address ` +
-        `of network ${network}`
+        `of network ${network}`,
+      'address-reserved'
     )
   const gateway = view.index.gatewayOf(address)
   if (gateway !== undefined)

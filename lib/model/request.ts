@@ -57,9 +57,10 @@ function readNewName(type: ObjectType, where: string, value: JsonValue, before: 
   if (typeof value !== 'string')
     throw badRequest(`${where} must be a string, not ${shown(value)}`, 'invalid-field')
   if (before !== undefined && before !== value)
-    throw badRequest(`${where} is given twice with different values`)
+    throw badRequest(`${where} is given twice with different values`, 'given-twice')
   // The operation decides about an empty name: for some it is missing, with its own status.
-  if (value !== '' && !type.isName(value)) throw badRequest(`${where} must be ${type.nameRule}`)
+  if (value !== '' && !type.isName(value))
+    throw badRequest(`${where} must be ${type.nameRule}`, 'invalid-name')
   return value
 }
 

@@ -176,7 +176,7 @@ function checkConnection(
   const macOwner = macaddress === undefined ? undefined : other(view.index.macOwners(macaddress))
   if (macOwner) throw badRequest(`${where}: MAC ${macaddress} belongs to ${ownerText(macOwner)}`, 'mac-taken')
   if (ipaddress === undefined) return
-  if (network === undefined) throw badRequest(`${where}: an address needs a network`)
+  if (network === undefined) throw badRequest(`${where}: an address needs a network`, 'network-needed')
   // A missing network is reported by another check.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)

@@ -222,7 +222,8 @@ export function putSecrets(
     if (content === undefined)
       throw badRequest(
         `${where}: field "content" ` +
-          `is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`
+          `is ${wanted.masked ? 'masked, and there is no such secret yet: give the content' : 'missing'}`,
+        'invalid-field'
       )
     const position = positions.get(wanted.name) ?? secrets.length
     const access = accessFields.flatMap(({ name: field, type }) => {

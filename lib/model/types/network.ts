@@ -230,13 +230,15 @@ function checkNetwork(view: View, network: NetworkDoc, title: string, cluster: C
   if (begin !== undefined && end !== undefined && begin > end)
     throw badRequest(
       `${title}: field "dhcp_range_begin": ${network.dhcp_range_begin} comes after the end, ` +
-        `${network.dhcp_range_end}`
+        `${network.dhcp_range_end}`,
+      'invalid-range'
     )
   if (begin === undefined || end === undefined) return
   for (const [address, controller] of controllerAddresses(cluster))
     if (address >= begin && address <= end)
       throw badRequest(
         `${title}: field "dhcp_range_begin": the range holds ${formatAddress(address)}, ` +
-          `the address of controller ${controller}`
+          `the address of controller ${controller}`,
+        'address-taken'
       )
 }
