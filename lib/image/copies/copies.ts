@@ -19,7 +19,7 @@ import { OwnedFiles } from './owned.js'
 
 /** What the fetching of files uses. */
 export interface CopiesOptions extends FetcherOptions, UnnamedOptions {
-  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths' | 'torrent'>
+  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths'>
   /** Called when a file has arrived. */
   readonly arrived: () => void
 }

@@ -56,10 +56,10 @@ export class SlowError extends SourceError {
 }
 
 /** It may wait for a place among downloads, and a checksum for one that is made. */
-export const ANSWER_MS = { file: 60_000, checksum: 600_000 }
+const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
 /** How fast a file has to come where nothing else is said. */
-export const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
+const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
 
 /** How long a controller may send slowly while others may have the file, too: not at all, or for a turn; undefined: to the end. */
 export type Patience = 'none' | 'turn' | undefined
@@ -73,10 +73,10 @@ export async function checksumAt(
   source: Source,
   name: string,
   asking: Asking,
-  signal: AbortSignal,
-  limitMs: number = ANSWER_MS.checksum
+  signal: AbortSignal
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
-  const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, limitMs, signal)
+  const path = `/copies/${name}/checksum`
+  const { answer, asked } = await answered(source, path, {}, asking, ANSWER_MS.checksum, signal)
   const parts: Buffer[] = []
   await reading(source, signal, async () => {
     if (answer.statusCode !== 200) throw refusal(source, answer)

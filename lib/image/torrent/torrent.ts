@@ -174,12 +174,6 @@ export async function readAnnounce(file: string): Promise<string | undefined> {
   return Buffer.isBuffer(announce) ? announce.toString() : undefined
 }
 
-/** How long the one file of a torrent is; undefined where there is no torrent, or one of several files. */
-export async function readLength(file: string): Promise<number | undefined> {
-  const length = entry(entry(await readTorrent(file).catch(() => undefined), 'info'), 'length')
-  return typeof length === 'number' ? length : undefined
-}
-
 const readTorrent = (file: string): Promise<Bencoded> =>
   withOpen(open(file, 'r'), async handle => {
     const { size } = await handle.stat()
