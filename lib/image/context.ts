@@ -1,12 +1,9 @@
 import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import type { Work } from '../helper/work.js'
-import type { JobContext } from '../jobs/jobs.js'
-import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
-import type { Task } from './errands/errand.js'
 import type { Intents } from './intents.js'
 
 /** The controllers that share the objects: the directory of an image is on one of them. */
@@ -19,8 +16,8 @@ export interface Controllers {
   readonly whoHas: (file: string, signal: AbortSignal) => Promise<string | undefined>
   /** The names of those beside it that have all files of a pack, as it was packed. */
   readonly having: (pack: PackDoc, signal: AbortSignal) => Promise<readonly string[]>
-  /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
-  readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
+  /** Returns the directories of deleted images that are out of their places on another controller. */
+  readonly outOfPlace: (controller: string) => readonly string[]
 }
 
 /** The parts that all work on images uses. */

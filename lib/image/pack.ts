@@ -15,7 +15,7 @@ import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
-import { checkSystem, here, treeOf } from './trees.js'
+import { checkSystem, treeOf } from './trees.js'
 
 type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
 
@@ -48,7 +48,7 @@ export const storing =
       }
       throw error
     }
-    const rest = await publish(context, outcome, here(context).controller, actor).catch(kept)
+    const rest = await publish(context, outcome, actor).catch(kept)
     return job => rest(job).catch(error => context.files.run(() => kept(error)))
   }
 

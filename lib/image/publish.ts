@@ -28,7 +28,7 @@ export interface Made {
   readonly name: string
 }
 
-/** What a pack changes in the objects, as JSON: another controller may have packed. */
+/** What a pack changes in the objects. */
 export interface Outcome {
   /** The field "path" of the image that was packed. */
   readonly path?: string
@@ -51,19 +51,19 @@ export async function nameFiles(
 }
 
 /**
- * Stores a pack; what it gives makes the image have it. Among several controllers that waits until a second one has it: until then the
- * image has the pack before (rules 11.19). `controller`: where the directory of the image is, among several.
+ * Stores a pack; the returned function gives it to the image. Among several controllers that function waits until a
+ * second one has the pack; until then the image has the pack before (rules 11.19).
  */
 export async function publish(
   context: ImageContext,
   outcome: Outcome,
-  controller: string | undefined,
   actor: Actor
 ): Promise<(job: JobContext) => Promise<void>> {
   const { model, controllers, coming } = context
+  const own = controllers?.own
   const { pack } = outcome
   if (!controllers || controllers.others().length === 0) {
-    await model.change(actor, tx => putImage(tx, outcome, controller))
+    await model.change(actor, tx => putImage(tx, outcome, own))
     return async () => {}
   }
   const before = model.view.get('pack', pack.name)
@@ -78,7 +78,7 @@ export async function publish(
   return async job => {
     try {
       await awaitSecond(context, controllers, pack, job)
-      await model.change(actor, tx => putImage(tx, outcome, controller))
+      await model.change(actor, tx => putImage(tx, outcome, own))
     } catch (error) {
       const undone = model.change(actor, tx => {
         if (before) tx.put('pack', pack.name, before)

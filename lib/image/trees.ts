@@ -13,24 +13,25 @@ import type { ImageContext } from './context.js'
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
 
 /**
- * The name of the controller that has the directory of an image, where that is another one; undefined where it is here. Throws unavailable
- * (503) with the way out where that controller is not there: a directory of that path here may be an old one.
+ * Throws unavailable (503) with the way out for an image whose directory is on another controller (rules 9.15). A
+ * directory of the same path here may be an old one.
  */
-export async function elsewhere(
-  { config, controllers }: Shared,
-  image: OsimageDoc
-): Promise<string | undefined> {
+export async function checkHere({ config, controllers }: Shared, image: OsimageDoc): Promise<void> {
   const { name, controller } = image
-  if (!controllers || controller === undefined || controller === controllers.own) return undefined
-  if (controllers.others().includes(controller)) return controller
-  const path = meantTree(config.image.directory, image)
+  if (!controllers || controller === undefined || controller === controllers.own) return
   const { own } = controllers
+  const path = meantTree(config.image.directory, image)
+  const there = `OS image ${name}: its directory ${path} is on controller ${controller}`
+  if (controllers.others().includes(controller))
+    throw unavailable(
+      `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl stop svcd on ` +
+        `the others, and systemctl start svcd there once svcctl cluster show lists ${controller} as primary), and ask again`
+    )
   const instead = (await exists(path))
     ? `to use the directory ${path} of controller ${own} from now on, set path again`
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
-    `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}; ` +
-      `or ${instead}: svcctl osimage set ${name} path=${path}`
+    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ${name} path=${path}`
   )
 }
 
@@ -44,17 +45,6 @@ export async function isMovedHere({ config, controllers }: Shared, image: Osimag
   if (given.values.size !== 1 || !given.values.has('path') || given.newName) return false
   if (controllers.others().includes(controller)) return false
   return exists(meantTree(config.image.directory, image))
-}
-
-/** Throws unavailable (503) for an image whose directory is on another controller: this work is not done there. */
-export async function checkHere(shared: Shared, image: OsimageDoc): Promise<void> {
-  const there = await elsewhere(shared, image)
-  if (there === undefined) return
-  const path = meantTree(shared.config.image.directory, image)
-  throw unavailable(
-    `OS image ${image.name}: its directory ${path} is on controller ${there}, and controller ${shared.controllers?.own} writes: ` +
-      `make ${there} the one that writes (stop svcd on the others for a moment), and ask again`
-  )
 }
 
 /** What an image notes of its directory, which is here: nothing where there is one controller alone. */

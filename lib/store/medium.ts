@@ -59,8 +59,11 @@ export interface SharedMedium extends Medium {
   readonly others: readonly Controller[]
   /** Which other one has the name of this one, in a sentence with the way out; '' where none has. */
   readonly namesake: string
-  /** Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since 1970. */
-  join(self: Controller, now: () => number): void
+  /**
+   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since 1970;
+   * `trees`: as in Controller, asked each time.
+   */
+  join(self: Controller, now: () => number, trees?: () => readonly string[]): void
   /**
    * In the place of `lock` and `start`, after `read`: tells what is written from then on, and takes the right to write when
    * nobody has it, once all that was written before has been told. `isWhole`: what was read is what is known; otherwise all is
@@ -92,6 +95,8 @@ export interface Controller {
   readonly url?: string
   /** Digests of what has to be alike in the ini of all, by its words; absent where it is of a release that does not tell. */
   readonly digests?: Readonly<Record<string, string>>
+  /** Directories of deleted images that are out of their places there (`outOfPlace` of removals.ts). */
+  readonly trees?: readonly string[]
   /** How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as above. */
   readonly aheadMs?: number
 }
