@@ -39,8 +39,6 @@ export interface Follower {
   readonly name: string
   /** The places that are kept back are theirs too. */
   readonly first: boolean
-  /** So many places are for those of this name alone, and they take none of the others'. Absent: they have places among all. */
-  readonly most?: number
 }
 
 /** Another server, which answers in the place of this one. */
