@@ -36,15 +36,15 @@ export interface ImagesOptions
   readonly jobs: Jobs
   readonly status: NodeStatus
   readonly remote: Remote
-  /** Is given the torrents in force, names of files in the files directory, whenever they may have changed. */
+  /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
 }
 
-/** How long changes are gathered before they are looked at. */
+/** Changes are gathered for so long. */
 const soonMs = 50
-/** So often it is looked for directories that are still to be removed, or undecided, where several controllers share the objects. */
+/** Interval of the looks for directories to remove or to decide about, among several controllers. */
 const LOOK_MS = 10_000
-/** So many files with host keys are removed at once: a change may delete all nodes. */
+/** A change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
 /** The nodes that a push goes to. */
@@ -54,8 +54,8 @@ type To = { readonly node: string } | { readonly group: string }
 const laneOfNode = ({ node }: Destination) => `node ${node}`
 
 /**
- * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
- * 2.8, 3.12).
+ * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a
+ * time (rules 2.8, 3.12).
  */
 export class Images {
   readonly #context: ImageContext
@@ -63,14 +63,14 @@ export class Images {
   readonly sweep: Sweep
   readonly upkeep: Upkeep
   readonly removals: Removals
-  /** Has files stay for a while, whether an object names them or not. Given where controllers share the objects. */
+  /** Keeps files for a while, whether an object names them or not. Set among several controllers. */
   keep: ((names: readonly string[]) => Promise<void>) | undefined
   readonly #background: Background
   readonly #locks = new TreeLocks()
-  /** Resolves when what an earlier daemon left is gone. */
+  /** Resolves when the leftovers of an earlier daemon are gone. */
   recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Decides about directories of which it was not known what is stored. */
+  /** Decides about directories whose record could not be read or stored. */
   readonly #deciding: Background
 
   private constructor(
@@ -97,7 +97,7 @@ export class Images {
         await this.removals.submit(theDaemon)
         await noteFound(this.#context)
       },
-      // The controller that has the directory may come, and what failed is tried again.
+      // The controller that has the directory may come back, and failures are tried again.
       everyMs: () => (hasRemovals(this.#context) ? LOOK_MS : undefined),
       ...(o.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
@@ -111,8 +111,8 @@ export class Images {
   }
 
   /**
-   * Makes `[image] directory`, and puts right what an interrupted daemon left. The removal of directories and the making
-   * of the ssh key go on in the background.
+   * Makes `[image] directory`, and repairs what an interrupted daemon left. Directories are removed and the
+   * ssh key is made in the background.
    */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, log, remote } = options
@@ -136,7 +136,7 @@ export class Images {
     return this.#context.files
   }
 
-  /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
+  /** Follows committed changes. Forgets the host key of a node that was renamed or deleted. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
     if (changes.some(({ type }) => ['osimage', 'tree'].includes(type))) this.#decideSoon()
@@ -144,14 +144,14 @@ export class Images {
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.o.remote.forget(name).catch(() => {}))
   }
 
-  /** Looks soon at what a change of images, tags or packs asks for. */
+  /** Looks soon at changed images, tags and packs. */
   look(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
     this.#decideSoon()
   }
 
-  /** This controller writes from now on: what it tried when it wrote before is tried anew. */
+  /** This controller became the leader: failed work is tried again at once. */
   promoted(): void {
     this.removals.promoted()
     this.look()
@@ -164,7 +164,6 @@ export class Images {
     ])
   }
 
-  /** Decides soon about what is undecided, if anything is. */
   #decideSoon(): void {
     if (this.#context.intents.undecided.size > 0) this.#deciding.wake(soonMs)
   }
@@ -177,7 +176,7 @@ export class Images {
       try {
         const lanes = [await this.#laneOfNote(intent)]
         const goes = await this.#locks.run(lanes, signal, () => decide(this.#context, intent))
-        // It may take long, and nothing waits for it: it has a name of its own, and a note.
+        // Not awaited: it may take long, and a note holds the hidden name.
         if (goes)
           void removeHidden(this.#context, intent).catch(error =>
             log.error(
@@ -191,7 +190,10 @@ export class Images {
     if (failure !== undefined) throw failure
   }
 
-  /** Runs work in these lanes while no shell is open in their directories; decides soon what it left undecided. */
+  /**
+   * Runs work in these lanes while no shell is open in their directories; decides soon what it left
+   * undecided.
+   */
   #locked<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     return this.#locks.run(lanes, signal, () => heldTrees(lanes, work)).finally(() => this.#decideSoon())
   }
@@ -212,7 +214,7 @@ export class Images {
       const now = tx.get('osimage', to)
       if (!before || !now || now.controller === undefined || to !== name) return
       if (meantTree(directory, now) !== meantTree(directory, before)) {
-        // Another directory: where that is, is looked for.
+        // It is not known which controller has the new directory.
         const { controller: _, ...rest } = now
         tx.put('osimage', to, rest)
       } else if (isMoved && now.controller === before.controller) {
@@ -259,8 +261,8 @@ export class Images {
   }
 
   /**
-   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the background,
-   * its packs by the sweep (rules 3.12).
+   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the
+   * background, its packs by the sweep (rules 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.o.model.remove('osimage', name, actor)
@@ -321,7 +323,7 @@ export class Images {
     )
   }
 
-  /** The nodes that a push goes to. Throws 404 for a missing node. */
+  /** Returns the nodes that a push goes to. Throws 404 for a missing node. */
   #destinations(whom: To): Destination[] {
     if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
     const names = this.o.model.view.index.members(whom.group)?.all.values ?? []
@@ -355,7 +357,7 @@ export class Images {
   ): Promise<SubmittedJob> {
     const { name } = image
     const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
-    // Two images may mean one directory.
+    // Two images may have one directory.
     const tree = await this.#laneOf(image)
     const own = [`osimage ${name}`, tree]
     return this.o.jobs.submit({
@@ -364,7 +366,7 @@ export class Images {
       by: actor.who,
       lanes: [...own, ...lanes],
       run: async job => {
-        // The request has the lane of the directory that the image had when it came.
+        // The lanes are those of the directory that the image had when the request came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
           throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
@@ -389,19 +391,19 @@ export class Images {
     return `tree ${await realPlace(join(this.#directory, parent, note.target))}`
   }
 
-  /** The lane of a directory right below `[image] directory`. */
+  /** Returns the lane of a directory right below `[image] directory`. */
   async #laneOfTree(name: string): Promise<string> {
     return `tree ${await realPlace(join(this.#directory, name))}`
   }
 
-  /** Follows a node's report: one that was installed again shows another host key. Never throws. */
+  /** Follows a node's report. A node that was installed again has a new host key. Never throws. */
   async reported(node: string, state: string): Promise<void> {
     if (!/^installer\.completed\b/.test(state)) return
     const { remote, log } = this.o
     await remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
   }
 
-  /** The address where a node is reached: that of its provision interface. Throws 404 for a missing node. */
+  /** Returns the address of a node's provision interface. Throws 404 for a missing node. */
   #addressOf(name: string): string | undefined {
     const { model } = this.o
     return model.effective(model.get('node', name)).provision?.ipaddress
@@ -421,7 +423,7 @@ export class Images {
     return this.o.config.image.directory
   }
 
-  /** Tells the torrents of all packs, also of those that are only kept: nodes may be half way through. */
+  /** Reports the torrents of all packs, also of unused ones: nodes may be half way through. */
   #tellTorrents(): void {
     const { model, config, torrents } = this.o
     const isThere = (name: string) =>

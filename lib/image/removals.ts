@@ -10,7 +10,7 @@ import { newIntentId, type RemovalIntent } from './intents.js'
 import { pathsOf, removeHidden, renaming } from './place-tree.js'
 import { imageIn } from './trees.js'
 
-/** A directory of an image that goes with it. */
+/** A directory that is removed with its image. */
 export interface RemovedDirectory {
   readonly path: string
   readonly controller?: string
@@ -36,9 +36,9 @@ interface Removing {
 }
 
 /**
- * Removes the directories that svcd made for deleted images (rules 3.12, 9.15). The record of such a directory names
- * its controller. The leader removes its own ones. A follower gives its own ones hidden names and announces that; then
- * the leader removes their records, and with the record the follower removes what it has hidden.
+ * Removes the directories that svcd made for deleted images (rules 3.12, 9.15). The record of a directory
+ * names its controller. The leader removes its own directories. A follower hides its own and announces that;
+ * the leader then removes their records, and without a record the follower removes what it has hidden.
  */
 export class Removals {
   /** Directories that are being removed, or could not be. */
@@ -60,7 +60,7 @@ export class Removals {
     this.#pausesMs.clear()
   }
 
-  /** The directories of this follower that have hidden names, or are gone, and whose records may be removed. */
+  /** The directories of this follower that are hidden or gone: their records may go. */
   get outOfPlace(): readonly string[] {
     return this.#outOfPlace
   }
@@ -70,8 +70,8 @@ export class Removals {
   }
 
   /**
-   * Returns the directories that these changes would remove, and among several controllers that of each. `view`: the
-   * objects after the changes.
+   * Returns the directories that these changes would remove, and among several controllers that of each.
+   * `view`: the objects after the changes.
    */
   foretold(changes: readonly Change[], view: View): RemovedDirectory[] {
     const directory = this.#context.config.image.directory
@@ -148,7 +148,7 @@ export class Removals {
     removing.until = this.#context.ticks() + pauseMs
   }
 
-  /** Gives the directories of this follower hidden names. Throws the first failure, after all have been tried. */
+  /** Hides the directories of this follower. Tries all, then throws the first failure. */
   async #hideOwn(): Promise<void> {
     const out: string[] = []
     const failures: unknown[] = []
@@ -208,8 +208,8 @@ const isElsewhere = ({ controllers }: ImageContext, { controller }: TreeDoc): bo
   controllers !== undefined && controller !== undefined && controller !== controllers.own
 
 /**
- * Returns the directories that svcd made for images that have been deleted, and that no other image is in (rules 3.12).
- * A directory that another image is in belongs to that image from now on.
+ * Returns the directories that svcd made for deleted images (rules 3.12). A directory that an image is in
+ * again belongs to that image from now on.
  */
 export async function abandonedTrees({ config, controllers, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
@@ -258,13 +258,14 @@ const ownAbandoned = (context: ImageContext): TreeDoc[] =>
 export const hasRemovals = (context: ImageContext): boolean =>
   (context.model.isFollowing ? ownAbandoned(context) : stillAbandoned(context)).length > 0
 
-/** Whether a directory may be removed: its record says so, and no image is in it. */
+/** Whether a directory is abandoned, and no image is in it. */
 const isFree = (view: View, directory: string, name: string): boolean =>
   view.get('tree', name)?.abandoned === true && imageIn(view, directory, name) === undefined
 
 /**
- * Whether the directory `name` may be removed. With several controllers this one is still the leader when this resolves:
- * a former leader may not know that an image is in the directory again. Throws StoreError where that is not known.
+ * Whether the directory `name` may be removed. This controller is still the leader when this resolves,
+ * because a former leader may not know of an image that uses the directory again. Throws StoreError where
+ * that is not known.
  */
 async function mayGo({ config, controllers, model }: ImageContext, name: string): Promise<boolean> {
   const goes = await model.change(theDaemon, tx => isFree(tx, config.image.directory, name))
@@ -273,8 +274,8 @@ async function mayGo({ config, controllers, model }: ImageContext, name: string)
 }
 
 /**
- * Removes the record of a directory that has its hidden name, or is gone; returns whether the record is gone. The record
- * stays where an image is in the directory again.
+ * Removes the record of a hidden or missing directory, unless an image is in it; returns whether the record
+ * is gone.
  */
 export const forgetTree = (
   { config, model }: Pick<ImageContext, 'config' | 'model'>,
@@ -293,8 +294,8 @@ const intentFor = ({ model }: ImageContext, name: string): RemovalIntent => {
 }
 
 /**
- * Removes the directory `name` and its record, unless an image is in it; returns whether none is. Throws an Error when
- * something is mounted in it.
+ * Removes the directory `name` and its record, unless an image is in it; returns whether none is. Throws an
+ * Error when something is mounted in it.
  */
 export async function removeAbandoned(
   context: ImageContext,
@@ -332,8 +333,8 @@ export async function removeAbandoned(
 }
 
 /**
- * Gives the directory `name` of a follower its hidden name, unless an image is in it; returns whether nothing has the
- * name. `decideRemoval` removes the directory once its record is gone. Throws an Error when something is mounted in it.
+ * Hides the directory `name` of a follower, unless an image is in it; returns whether nothing has the name.
+ * `decideRemoval` removes the directory without its record. Throws an Error when something is mounted in it.
  */
 export async function hideAbandoned(context: ImageContext, name: string): Promise<boolean> {
   const { config, intents, model } = context
@@ -362,7 +363,7 @@ async function hide(context: ImageContext, intent: RemovalIntent): Promise<void>
 }
 
 /**
- * Gives the directory of a note of an earlier version its hidden name, unless an image is in it or its record is there.
+ * Hides the directory of a note of an earlier version, unless an image is in it or its record is there.
  * Throws an Error when something is mounted in it.
  */
 export async function hideLeft(context: ImageContext, intent: RemovalIntent): Promise<void> {
@@ -387,9 +388,9 @@ async function putBack(context: ImageContext, intent: RemovalIntent): Promise<vo
 }
 
 /**
- * Decides by the stored record about a removal that has not come to its end. `gone`: the record is gone, and what has
- * the hidden name is to be removed. `over`: nothing is left to do, because nothing was hidden, or an image is in the
- * directory, which has its name again. `later`: the record is there, and this is a follower: the leader removes it.
+ * Decides about an unfinished removal by the stored record. `gone`: there is none, so the hidden directory is
+ * to be removed. `over`: nothing was hidden, or an image is in the directory, which has its name again.
+ * `later`: this is a follower, and the leader has not removed the record.
  */
 export async function decideRemoval(
   context: ImageContext,

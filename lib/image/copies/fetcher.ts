@@ -19,7 +19,6 @@ import {
 import type { NamedFile } from './named.js'
 import type { OwnedFiles } from './owned.js'
 
-/** What the fetching of a file uses. */
 export interface FetcherOptions {
   readonly config: Pick<Config, 'monitor' | 'paths'>
   readonly log: Log
@@ -27,24 +26,25 @@ export interface FetcherOptions {
   readonly ticks: () => number
   /** Held while files of the files directory get their names or are removed. */
   readonly files: Mutex
-  /** The other controllers, in the order in which they are asked. */
+  /** Returns the other controllers, in the order in which they are asked. */
   readonly sources: () => readonly Source[]
   readonly asking: Asking
 }
 
-/** A file as it has to be. */
 interface Wanted {
   readonly name: string
   readonly bytes: number
   readonly sha256: string
 }
 
-/** What came of a try: the file is here; another large file comes first; svcd ends; or why it did not come, by each that was asked. */
+/**
+ * `held`: another large file comes first; `ended`: svcd stops. Otherwise the reason of each controller that was asked.
+ */
 export type Outcome = 'here' | 'held' | 'ended' | readonly Error[]
 
-/** A larger file is a large one: those that are smaller take a moment. */
+/** Bytes. Only one larger file is fetched at a time. */
 export const SMALL = 16 * 1024 * 1024
-/** Who gave another file than the one asked for is not asked for it again for so long, twice as long each time: a pack is gigabytes. */
+/** Backoff of a controller that gave a wrong file: a pack is gigabytes. */
 const WRONG_MS = { first: 60_000, longest: 3_600_000 }
 
 /** The prefix of the hidden name that a file has until it is whole. */
@@ -57,7 +57,7 @@ const partOf = ({ name, sha256 }: Wanted) => `${PART}${sha256.slice(0, 16)}-${na
 export class Fetcher {
   readonly #directory: string
   readonly #room: Room
-  /** Controller and file → until when it is not asked, and how often it gave another file. */
+  /** Controller and file, with the end of the backoff and the number of wrong files. */
   readonly #wrong = new Map<string, { readonly until: number; readonly times: number }>()
 
   constructor(
@@ -68,7 +68,10 @@ export class Fetcher {
     this.#room = new Room(this.#directory, options.config.monitor.disk_free)
   }
 
-  /** Fetches a file from the controllers, the next one where one fails or is slow. `takesLarge`: whether a large file may be fetched now. */
+  /**
+   * Fetches a file from the controllers, from the next one where one fails or is slow. `takesLarge`: whether a large
+   * file may be fetched now.
+   */
   async fetch(file: NamedFile, takesLarge: () => boolean, signal: AbortSignal): Promise<Outcome> {
     let failures: Error[]
     let slow: { readonly source: Source; readonly bytes: number }[]
@@ -81,7 +84,7 @@ export class Fetcher {
         )
         if (came === 'held') return came
         if (came === 'here') {
-          // The other one still has something else.
+          // A controller with a wrong file still has it.
           for (const failure of failures)
             if (failure instanceof SourceError && failure.kind === 'wrong')
               this.options.log.warn(`${file.name}: ${failure.message}`)
@@ -94,16 +97,16 @@ export class Fetcher {
           continue
         }
         failures.push(came)
-        // Another controller would not help where this one cannot take the file.
+        // The fault is here: another controller would not help.
         if (!(came instanceof SourceError)) return failures
       }
     } while (slow.length > 0)
     return failures
   }
 
-  /** Forgets what was found out of files that are not missing any more, and removes what has come of them: `all` is in the directory. */
+  /** Removes the parts of files that are not missing any more; `all`: the names in the directory. */
   async tidy(missing: ReadonlySet<string>, all: readonly string[]): Promise<void> {
-    // For a while it is remembered how often: it may do so again.
+    // The count stays for a while: the controller may give a wrong file again.
     for (const [key, { until }] of this.#wrong)
       if (until + WRONG_MS.longest <= this.options.ticks()) this.#wrong.delete(key)
     for (const entry of all) {
@@ -113,7 +116,7 @@ export class Fetcher {
     }
   }
 
-  /** Throws SourceError, and Error for what is wrong on this side. */
+  /** Throws SourceError, and Error for a fault on this side. */
   async #fetchFrom(
     source: Source,
     { name, pack }: NamedFile,
@@ -129,13 +132,14 @@ export class Fetcher {
     const wrong = () =>
       new SourceError(
         'wrong',
-        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; it is asked ` +
-          'for it again in a minute, then later and later, every hour at last: put the right file there, or pack the image again'
+        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; ` +
+          'it is asked for it again in a minute, then later and later, every hour at last: put the right file there, ' +
+          'or pack the image again'
       )
     if (until > this.options.ticks()) throw wrong()
     const part = join(this.#directory, partOf(wanted))
     const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
-    // A bit may have changed on the way; what was there before may be of a power cut, or of another controller: once more, from the begin.
+    // The part may stem from a power cut or another controller, and bits may flip on the way: try once more from zero.
     if (!(await isRight()) && !(await isRight())) {
       const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
       this.#wrong.set(key, { until: this.options.ticks() + ms, times: times + 1 })
@@ -149,7 +153,7 @@ export class Fetcher {
     return 'here'
   }
 
-  /** Whether the part is the file that is wanted, once all of it has come; it is removed if not. */
+  /** Fetches the rest of a part; returns whether the whole is the wanted file. A wrong one is removed. */
   async #isFetched(
     source: Source,
     wanted: Wanted,
@@ -163,7 +167,7 @@ export class Fetcher {
       )
     } catch (error) {
       if (error instanceof SourceError && error.kind === 'wrong') return false
-      // Others need the room as well.
+      // Other files need the room as well.
       if (error instanceof NoRoomError && error.isFull) await rm(part, { force: true })
       throw error
     }
@@ -173,12 +177,12 @@ export class Fetcher {
     return false
   }
 
-  /** Gives a whole file its name, unless something has it by now. */
+  /** Gives a whole file its name, unless something else has the name. */
   async #place(part: string, name: string): Promise<void> {
     const directory = this.#directory
     await syncFile(part, await servedMode(directory))
     await this.options.files.run(async () => {
-      // Before it has the name: a crash must not make it somebody else's.
+      // Noted before it has the name: after a crash svcd must still know the file as its own.
       await this.owned.add([name], part)
       await nameNew(part, join(directory, name))
       await rm(part, { force: true })
@@ -187,10 +191,7 @@ export class Fetcher {
   }
 }
 
-/**
- * In which order controllers are asked for a file, and how patiently. Where none sends it briskly, the fastest of those that were `slow`
- * has its turn.
- */
+/** Yields the controllers in the order in which they are asked. Where none is brisk, the fastest slow one gets a turn. */
 function* turns(
   sources: readonly Source[],
   slow: { readonly source: Source; readonly bytes: number }[]
@@ -199,7 +200,7 @@ function* turns(
   for (const { source } of slow.splice(0).sort((a, b) => b.bytes - a.bytes)) yield [source, 'turn']
 }
 
-/** Gives a file a further name that nothing has. Where something has it, that stays. */
+/** Gives a file a further name, unless something else has that name. */
 async function nameNew(file: string, to: string): Promise<void> {
   try {
     await link(file, to)
@@ -212,9 +213,8 @@ async function nameNew(file: string, to: string): Promise<void> {
   }
 }
 
-/** The disk has no room for a file; the message names the directory and the way out. */
 class NoRoomError extends Error {
-  /** `isFull`: it filled up while the file came. What has come of it is in the way of others then. */
+  /** `isFull`: the disk filled up while the file came, so its part is in the way of other files. */
   constructor(
     message: string,
     readonly isFull: boolean
@@ -223,9 +223,9 @@ class NoRoomError extends Error {
   }
 }
 
-/** The room of a directory for files that are fetched at the same time. */
+/** Admits files that are fetched at the same time, by the free space of their directory. */
 class Room {
-  /** Parts that are fetched now → bytes that each will have. */
+  /** Parts that are fetched now, with the bytes that each will have. */
   readonly #fetching = new Map<string, number>()
 
   /** `kept`: `[monitor] disk_free`. */
@@ -234,7 +234,7 @@ class Room {
     private readonly kept: number
   ) {}
 
-  /** Runs what brings a part to so many bytes. Throws NoRoomError where there is no room for them, before it begins or meanwhile. */
+  /** Runs `fetching`, which brings a part to `bytes`. Throws NoRoomError where there is no room, before or meanwhile. */
   async during<T>(part: string, bytes: number, fetching: () => Promise<T>): Promise<T> {
     try {
       await this.#take(part, bytes)
@@ -251,7 +251,7 @@ class Room {
     const { bsize, blocks, bavail } = await statfs(this.directory)
     const sizes = new Map<string, number>()
     for (const path of [part, ...this.#fetching.keys()]) sizes.set(path, await sizeOf(path))
-    // From here on nobody else is asked: of two that begin together, one is noted first.
+    // No await from here on: of two that begin together, one is noted first.
     let needed = bytes - (sizes.get(part) ?? 0)
     for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
     const kept = leastFree(blocks * bsize, this.kept)
@@ -261,7 +261,8 @@ class Room {
 
   #none(bytes: number, isFull: boolean): NoRoomError {
     return new NoRoomError(
-      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and other files that are fetched need: make room; svcd tries again`,
+      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and ` +
+        'other files that are fetched need: make room; svcd tries again',
       isFull
     )
   }

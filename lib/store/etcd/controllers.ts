@@ -163,7 +163,9 @@ function digestsIn(said: unknown): Pick<Controller, 'digests'> {
 }
 
 const treesIn = (said: unknown): Pick<Controller, 'trees'> =>
-  Array.isArray(said) && said.length <= MOST_TREES && said.every(isText) ? { trees: said } : {}
+  Array.isArray(said) && said.length > 0 && said.length <= MOST_TREES && said.every(isText)
+    ? { trees: said }
+    : {}
 
 const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
 
