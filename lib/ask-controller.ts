@@ -23,8 +23,6 @@ export interface Question {
   readonly url: string
   readonly path: string
   readonly headers: Record<string, string>
-  /** Absent for a GET. */
-  readonly json?: string
   readonly trust: Trust
   /** Time limit for the head of the answer, in milliseconds. */
   readonly answerMs: number
@@ -111,24 +109,19 @@ export function guard(request: ClientRequest, isTls: boolean, connected: () => v
  * the body is an error of the answer's stream. Rejects with UnansweredError, or the signal's reason.
  */
 export async function askController(question: Question): Promise<IncomingMessage> {
-  const { url, path, headers, json, trust, answerMs, signal, isThere } = question
+  const { url, path, headers, trust, answerMs, signal, isThere } = question
   signal.throwIfAborted()
   const { protocol, hostname, port, host } = new URL(url)
   const isTls = protocol === 'https:'
-  const body =
-    json === undefined
-      ? {}
-      : { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(json)) }
   return new Promise((resolve, reject) => {
     let isReached = false
     const request = (isTls ? askTls : ask)({
       ...{
         hostname: hostname.replace(/^\[|\]$/g, ''),
         port,
-        path,
-        method: json === undefined ? 'GET' : 'POST'
+        path
       },
-      headers: { ...headers, ...body, host, 'accept-encoding': 'identity' },
+      headers: { ...headers, host, 'accept-encoding': 'identity' },
       ...{ agent: false, signal, ...trust }
     })
     const answering = setTimeout(() => request.destroy(new Error('it does not answer')), answerMs)
@@ -159,6 +152,6 @@ export async function askController(question: Question): Promise<IncomingMessage
         if (signal.aborted) reject(signal.reason)
         else reject(new UnansweredError(code ?? message, isReached, certificateAdvice(code)))
       })
-      .end(json)
+      .end()
   })
 }

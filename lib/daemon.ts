@@ -130,7 +130,8 @@ export async function startDaemon(
     log.info(`listening on ${address} port ${port}`)
     closers.push(() => server.close(0))
     const { controller, file } = config
-    parts.shared?.join({ ...controller, host: hostname(), port, ini: file, digests }, now)
+    const self = { ...controller, host: hostname(), port, ini: file, digests }
+    parts.shared?.join(self, now, () => parts.images.removals.outOfPlace)
     const tls =
       certificate &&
       (await server
@@ -362,7 +363,7 @@ async function buildParts(
   const images = closed(
     await Images.open({
       ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers: etcd && questions && sharing?.controllersOf(etcd, config, questions, () => copied),
+      controllers: etcd && questions && sharing?.controllersOf(etcd, config, () => copied),
       torrents: names => distribution.wanted(names)
     })
   )

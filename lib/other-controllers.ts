@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { auditLineRoutes, copyRoutes, errandRoutes, writerFor } from './api/between-controllers.js'
+import { auditLineRoutes, copyRoutes, writerFor } from './api/between-controllers.js'
 import type { Parts } from './api/context.js'
 import { trustIn } from './ask-controller.js'
 import type { Caller } from './auth/access.js'
@@ -11,8 +11,6 @@ import type { RequestHead, Route } from './http/route.js'
 import type { Controllers } from './image/context.js'
 import { Checksums } from './image/copies/checksums.js'
 import { Copies, type CopiesOptions } from './image/copies/copies.js'
-import { type Asking, runThere, UnreachedError } from './image/errands/asking.js'
-import { Errands } from './image/errands/errand.js'
 import type { Log } from './log.js'
 import type { Docs } from './model/docs.js'
 import type { ClusterIndex } from './model/index.js'
@@ -92,7 +90,6 @@ const urlOf = ({ http, store }: Config) => store.url || http.url
 /** What controllers ask one another: each by a key for that alone. And whose certificates they take. */
 export const questionsOf = ({ ca }: Etcd, { node }: Config, tokens: Tokens, now: () => number) => ({
   trust: trustIn(node.verify_certificate, ca),
-  work: new ControllerQuestions(tokens.keyFor('work on directories of other controllers'), now),
   files: new ControllerQuestions(tokens.keyFor('files that controllers copy'), now),
   audit: new ControllerQuestions(tokens.keyFor('lines of audit logs'), now)
 })
@@ -116,11 +113,10 @@ export function auditLogs(
   return { logs, routes: auditLineRoutes(audit, questions) }
 }
 
-/** The other controllers, as the one that writes has them work on directories that they have. `copies`: how they are asked for files. */
+/** The other controllers, as the work on images sees them. `copies`: asks them for files. */
 export function controllersOf(
   shared: SharedMedium,
   config: Config,
-  { work, trust }: Questions,
   copies: () => Pick<Controllers, 'whoHas' | 'having'> | undefined
 ): Controllers {
   const { name: own } = config.controller
@@ -129,20 +125,13 @@ export function controllersOf(
     others: () => shared.others.map(({ name }) => name),
     whoHas: async (file, signal) => copies()?.whoHas(file, signal),
     having: async (pack, signal) => (await copies()?.having(pack, signal)) ?? [],
-    ask: async (name, task, job) => {
-      const { url } = shared.others.find(one => one.name === name) ?? {}
-      if (url === undefined) throw new UnreachedError('it does not tell where it is reached')
-      const { revision } = shared.standing
-      const isThere = () => shared.others.some(one => one.name === name && one.url === url)
-      const asking: Asking = { trust, proofs: work, isThere }
-      return runThere(url, { to: name, writer: urlOf(config), revision, task }, asking, job)
-    }
+    outOfPlace: name => shared.others.find(one => one.name === name)?.trees ?? []
   }
 }
 
 /**
  * The files of images that this controller fetches from those that share its objects, and the routes by which it gives
- * them its own, and works for them on directories that are here.
+ * them its own.
  */
 export async function fileCopies(
   parts: Pick<Parts, 'config' | 'model' | 'images'> &
@@ -159,22 +148,11 @@ export async function fileCopies(
     arrived: () => images.look()
   })
   images.keep = names => copies.keep(names)
-  const errands = new Errands({
-    own: config.controller.name,
-    log,
-    revision: () => shared.standing.revision,
-    writer: () => (store.isFollowing ? (store.writer?.url ?? '') : undefined),
-    perform: (task, job) => images.perform(task, job, names => copies.keep(names))
-  })
   store.subscribe(changes => copies.follow(changes))
   return {
-    routes: [
-      ...copyRoutes({ model, config }, questions.files, checksums),
-      ...errandRoutes(errands, questions.work)
-    ],
+    routes: copyRoutes({ model, config }, questions.files, checksums),
     copies,
     close: async () => {
-      await errands.close()
       checksums.close()
       await copies.close()
     }

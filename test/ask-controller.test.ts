@@ -1,4 +1,4 @@
-// How one controller asks another (rules 6.11, 9.15, 11.19).
+// How one controller asks another (rules 6.11, 11.19).
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'

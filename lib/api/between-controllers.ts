@@ -5,8 +5,6 @@ import { notFound, unavailable } from '../errors.js'
 import type { Elsewhere, RequestHead } from '../http/route.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
-import type { Errands } from '../image/errands/errand.js'
-import { ERRANDS, errandIn } from '../image/errands/errand.js'
 import { isServed, packOf } from '../image/publish.js'
 import type { ClusterStore } from '../model/stored.js'
 import { isBootFileOfPacks } from '../model/types/osimage.js'
@@ -14,64 +12,18 @@ import type { Audit } from '../monitor/audit.js'
 import { AUDIT_LINES, answerWithLines } from '../monitor/audit-logs.js'
 import { FollowingError } from '../store/errors.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
-import { get, post } from './row.js'
-import { bytes, object, plainText, string } from './schema.js'
-
-/** An errand has names, a path and a URL. */
-const MOST_BYTES = 8192
-
-/**
- * Work that is done here at once: `[jobs] parallel` has 100 at most, and what was begun for another controller that wrote before may
- * still be ending.
- */
-const MOST_WORK = 256
-/** The same of checks: a client waits for each, and work has places of its own beside them. */
-const MOST_CHECKS = 64
-
-/**
- * Work on directories that are here, for the controller that writes (rules 9.15). The route is loaded only where there may be other
- * controllers, and stands in no document: who asks has to prove to be that controller.
- */
-export function errandRoutes(errands: Errands, questions: ControllerQuestions): ApiRoute[] {
-  return [
-    post(ERRANDS, {
-      access: 'anyone',
-      refuses: [401],
-      summary: 'Work on the directory of an image, for the controller that writes',
-      // It is read before anybody has proved anything.
-      maxBody: MOST_BYTES,
-      body: {
-        schema: { type: 'object' },
-        read: ({ body, headers }: ApiRequest) => {
-          questions.check(JSON.stringify(body), headers)
-          return errandIn(body)
-        }
-      },
-      output: plainText,
-      handler: ({ headers }, errand) => ({
-        status: 200,
-        type: 'application/x-ndjson',
-        headers: { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' },
-        feed: errands.feed(errand, said => questions.proofOf(headers, said)),
-        // Watchers of events do not keep it waiting. No user has such a name.
-        follower: errand.task.check
-          ? { name: 'checks for the controller that writes', first: true, most: MOST_CHECKS }
-          : { name: 'pieces of work for the controller that writes', first: true, most: MOST_WORK }
-      })
-    })
-  ]
-}
+import { get } from './row.js'
+import { bytes, object, string } from './schema.js'
 
 /** What machines read to boot, what a person looks at first, and a token for it. */
 const answered =
   /^\/(?:(?:boot|kickstart|files|copies|audit|page|version|openapi\.json|metrics|token|monitor\/(?:primary|service|status))(?:\/|$)|$)/
 
 /**
- * Whether a controller answers a route by itself while another one writes: most of the others change something, or tell of
- * what it does not have. Errands are of the one that writes.
+ * Whether a follower answers a route by itself. Most other routes change something, or show what only the leader has.
  */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
-  path === ERRANDS || (answered.test(path) && (effect === 'reads' || path === '/token'))
+  answered.test(path) && (effect === 'reads' || path === '/token')
 
 interface StandbyOptions {
   readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>

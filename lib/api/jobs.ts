@@ -13,14 +13,9 @@ export const acknowledgement = object({ message: string('queued'), request_id: s
 /** Acknowledges a job (rules 2.8, 11.16); `/config/status/{request_id}` has its progress. */
 export const acknowledge = (
   { source }: Pick<ApiRequest, 'source'>,
-  { id, at }: Pick<SubmittedJob, 'id' | 'at'>
+  { id }: Pick<SubmittedJob, 'id'>
 ): Answer =>
-  ok({
-    message:
-      (source.isHandedOn ? 'queued on the controller that writes' : 'queued') +
-      (at === undefined ? '' : `; it runs on controller ${at}`),
-    request_id: id
-  })
+  ok({ message: source.isHandedOn ? 'queued on the controller that writes' : 'queued', request_id: id })
 
 /**
  * Answers a request whose work is a job (rules 2.8): waits, then `status` and `message`; with `Prefer:

@@ -22,13 +22,11 @@ const ASKED_MS = 1000
 /** One slot in this many is reserved for admins, who can watch whatever others open. */
 const KEPT_PART = 16
 
-/** Limits the open feeds: in all, per address and per user (rules 2.20). */
+/** The open feeds. Their number is bounded, in all, for one address and for one user (rules 2.20). */
 export class Feeds {
   readonly #open = new Set<OpenFeed>()
   readonly #ofAddress = new Counts()
   readonly #ofUser = new Counts()
-  /** Open feeds that have slots of their own. */
-  #apart = 0
   #beating: NodeJS.Timeout | undefined
   #closing = false
 
@@ -42,20 +40,17 @@ export class Feeds {
   async run<C>(exchange: Exchange<C>, sending: Sending): Promise<void> {
     const network = networkOf(exchange.address)
     const { follower } = sending
-    const isApart = follower?.most !== undefined
     this.#assertRoom(exchange.address, network, follower)
     const open = new OpenFeed(exchange, sending)
     this.#open.add(open)
-    if (isApart) this.#apart++
-    else this.#ofAddress.add(network)
+    this.#ofAddress.add(network)
     if (follower) this.#ofUser.add(follower.name)
     this.#beating ??= setInterval(() => this.#beat(), this.limits.feedBeatMs).unref()
     try {
       await open.run(this.#closing)
     } finally {
       this.#open.delete(open)
-      if (isApart) this.#apart--
-      else this.#ofAddress.remove(network)
+      this.#ofAddress.remove(network)
       if (follower) this.#ofUser.remove(follower.name)
       if (this.#open.size === 0) {
         clearInterval(this.#beating)
@@ -79,16 +74,12 @@ export class Feeds {
     const most = follower?.first ? feeds : feeds - Math.floor(feeds / KEPT_PART)
     const ofAddress = this.#ofAddress.of(network)
     const ofUser = follower ? this.#ofUser.of(follower.name) : 0
-    if (follower?.most !== undefined) {
-      if (ofUser < follower.most) return
-      throw busy(`${ofUser} ${follower.name} are under way, which is the most`)
-    }
     if (ofUser >= feedsPerUser)
       throw busy(`${follower?.name} has ${ofUser} streams of events open, which is the most for one user`)
     if (ofAddress >= feedsPerAddress && !this.isUnbound(address))
       throw busy(`${address} has ${ofAddress} streams of events open, which is the most for one address`)
-    if (this.#open.size - this.#apart >= most)
-      throw busy(`${this.#open.size - this.#apart} streams of events are open, which is the most`)
+    if (this.#open.size >= most)
+      throw busy(`${this.#open.size} streams of events are open, which is the most`)
   }
 }
 

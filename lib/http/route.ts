@@ -39,8 +39,6 @@ export interface Follower {
   readonly name: string
   /** May use the reserved slots too. */
   readonly first: boolean
-  /** Slots for this name alone; it uses none of the others. Absent: it shares the common slots. */
-  readonly most?: number
 }
 
 /** Another server that answers a request. */

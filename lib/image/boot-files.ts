@@ -10,7 +10,7 @@ import { belowBoot, chooseInitrd, chooseKernel, type KernelWish, namedFile, want
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
 import { orderOf } from './packer/version-order.js'
 
-/** The boot files of a pack: paths below the tree, or `kept` where the admin's own file stays. */
+/** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
 export interface BootFiles {
   readonly kernel: string | 'kept' | undefined
   readonly initrd: string | 'kept' | undefined
@@ -31,7 +31,7 @@ export async function bootFiles(
   const isOwn = (field: 'kernelfile' | 'initrdfile') => async (name: string) => {
     if (isBootFileOfPacks(view, name)) return false
     if (await isFile(join(config.paths.files, name))) return true
-    // The admin may have put it on another controller: the image's own would take its place.
+    // The admin may have put it on another controller; the image's own file must not replace it.
     const elsewhere = await controllers?.whoHas(name, job.signal)
     if (elsewhere === undefined) return false
     throw unavailable(
@@ -40,7 +40,7 @@ export async function bootFiles(
       'image-unusable'
     )
   }
-  // What the admin has set is not taken away: the file may come later.
+  // A field of the admin stays: the file may come later.
   const stays = (field: 'kernelfile' | 'initrdfile') => {
     const name = image[field]
     if (name === undefined || isBootFileOfPacks(view, name)) return undefined
@@ -67,7 +67,7 @@ export async function bootFiles(
     if (version === undefined)
       job.line(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
     else {
-      // The build needs a shell in the image, which an image without such a tool may lack.
+      // The build needs a shell, which an image without such a program may lack.
       const built =
         (await hasTool(tree)) &&
         (await work.call(
@@ -99,8 +99,8 @@ export async function bootFiles(
 }
 
 /**
- * Throws 503 where an admin has set a version since the last pack, and the kernel that would be packed is of another one: the
- * version would be put back in silence (rules 9.3).
+ * Throws 503 where an admin has set a version since the last pack, and the kernel to pack has another one:
+ * the pack would undo that silently (rules 9.3).
  */
 async function checkVersion(
   tree: string,
@@ -117,7 +117,7 @@ async function checkVersion(
   const said = [chosen?.version, versionOf(kernel), chosen && versionOf(chosen.name)].filter(Boolean)
   if (said.length === 0 || said.includes(wanted)) return
   const packed = pack?.kernelversion ?? (pack?.kernel && versionOf(pack.kernel))
-  // A kernel file that is named counts more than the version beside it, and one that was packed may have been upgraded.
+  // A named kernel file counts more than the version beside it. A packed one may have been upgraded.
   if (packed === undefined ? image.kernelfile !== undefined : packed === wanted) return
   const there = all.filter(({ spare }) => !spare).map(({ name }) => name)
   throw unavailable(
@@ -128,10 +128,10 @@ async function checkVersion(
   )
 }
 
-/** So many kernels are told. */
+/** Kernels in a message. */
 const mostTold = 10
 
-/** Lines about kernels that are newer than the chosen one, and why they are not taken. */
+/** Returns lines about newer kernels that were not chosen, and why. */
 async function passedOver(tree: string, path: string, version: string): Promise<string[]> {
   const order = await orderOf(tree)
   const all = await kernelsIn(tree)
@@ -152,8 +152,8 @@ async function passedOver(tree: string, path: string, version: string): Promise<
 }
 
 /**
- * The version of a chosen kernel: the one that was packed with it before, else what its place says. Where that says none, the
- * image's, and the only one whose modules are there; undefined where the modules say that it is another one (rules 9.3).
+ * Returns the version of a chosen kernel: that of the last pack, or of its path, or the image's, or of the
+ * only modules. Undefined where the modules say that it is another one (rules 9.3).
  */
 async function versionIn(
   tree: string,
@@ -161,13 +161,13 @@ async function versionIn(
   path: string | undefined,
   pack: PackDoc | undefined
 ): Promise<string | undefined> {
-  // The version of a pack goes with its kernel; an admin may set one before the kernel is there.
+  // The version of a pack belongs to its kernel; an admin may set one before the kernel is there.
   if (path === undefined) return pack?.kernelversion === its ? undefined : its
   const all = await kernelsIn(tree)
   const said = all.find(kernel => kernel.path === path)?.version ?? versionOf(path)
   const isSame = pack?.kernel !== undefined && pack.kernel === belowBoot(path) && pack.kernelversion === its
   if (its === undefined) return said
-  // A word behind the kernel's name, as in bzImage-hpc, may be none of a version.
+  // A suffix of the kernel's name, as in bzImage-hpc, may be no version.
   const isWord = said !== undefined && !/^\d/.test(said) && (await hasModules(tree, its))
   if (said !== undefined && !isSame && !isWord) return said
   return (await hasModules(tree, its)) || (await versionsIn(tree)).length === 0 ? its : said
@@ -182,8 +182,8 @@ async function hasTool(tree: string): Promise<boolean> {
 }
 
 /**
- * Throws 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's name does not say
- * and that the image has no modules of (rules 2.4, 9.3).
+ * Throws 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's
+ * name does not say and that the image has no modules of (rules 2.4, 9.3).
  */
 export async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
@@ -205,24 +205,26 @@ export async function checkWish(tree: string, image: string, wish: KernelWish): 
 
 const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')
 
-/*
- * What the last build of an image's initramfs has seen of it (packer/renew.ts): one file for each image, in the state
- * directory, where nobody who makes images writes.
+/**
+ * Fingerprints of the last initramfs build of each image (packer/renew.ts), one file each, in the state
+ * directory, where makers of images cannot write.
  */
 
 const directoryOf = ({ config }: ImageContext) => join(config.paths.state, 'initramfs')
 
-/** The record of an image; undefined where there is none, or it cannot be read. */
+/** Reads the record of an image; undefined where there is none, or it cannot be read. */
 const recordOf = (context: ImageContext, image: string): Promise<string | undefined> =>
   readRegularFile(join(directoryOf(context), image)).then(String, () => undefined)
 
-/** Keeps the record of an image for its next pack, none where it is undefined, and no record of images that are gone. */
+/**
+ * Keeps the record of an image for its next pack, or removes it, and removes records of images that are gone.
+ */
 async function keepRecord(context: ImageContext, image: string, record?: string): Promise<void> {
   const directory = directoryOf(context)
   await mkdir(directory, { recursive: true, mode: 0o700 })
   const view = context.model.view
   for (const name of await readdir(directory)) {
-    // A hidden one is being written, for another image.
+    // A hidden file is being written for another image.
     const isOld = name === image ? record === undefined : !name.startsWith('.') && !view.get('osimage', name)
     if (isOld) await rm(join(directory, name), { force: true })
   }

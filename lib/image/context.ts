@@ -1,44 +1,40 @@
 import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import type { Work } from '../helper/work.js'
-import type { JobContext } from '../jobs/jobs.js'
-import type { JsonValue } from '../json.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
-import type { Task } from './errands/errand.js'
 import type { Intents } from './intents.js'
 
-/** The controllers that share the objects: the directory of an image is on one of them. */
+/** The controllers that share the objects. The directory of an image is on one of them. */
 export interface Controllers {
   /** The name of this one. */
   readonly own: string
-  /** The names of those beside it that are there. */
+  /** Returns the names of the others that are there. */
   readonly others: () => readonly string[]
-  /** Asks those beside it for a file of the files directory; gives the sentence that one has it, or may have it, if that is so. */
+  /** Asks the others for a file of the files directory. Returns a sentence if one has it, or may have it. */
   readonly whoHas: (file: string, signal: AbortSignal) => Promise<string | undefined>
-  /** The names of those beside it that have all files of a pack, as it was packed. */
+  /** Returns the names of the others that have all files of a pack, unchanged. */
   readonly having: (pack: PackDoc, signal: AbortSignal) => Promise<readonly string[]>
-  /** Has another one do work on a directory that it has; gives what came of it. Throws as `runThere`. */
-  readonly ask: (name: string, task: Task, job: Omit<JobContext, 'id'>) => Promise<JsonValue>
+  /** Returns the directories of deleted images that are out of their places on another controller. */
+  readonly outOfPlace: (controller: string) => readonly string[]
 }
 
-/** The parts that all work on images uses. */
 export interface ImageContext {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent'>
   readonly model: Model
-  /** Absent: there is this one alone. */
+  /** Absent: there is one controller alone. */
   readonly controllers?: Controllers | undefined
   readonly intents: Intents
-  /** Does what needs root: all that reads files of images, or changes them. */
+  /** Does work that needs root: all that reads or changes files of images. */
   readonly work: Work
   readonly log: Log
   /** Milliseconds since 1970, for what is stored and shown. */
   readonly now: () => number
-  /** Milliseconds that only grow, for durations: the clock may be set. */
+  /** Monotonic milliseconds, for durations. */
   readonly ticks: () => number
-  /** Held while files of the files directory get their names or are removed, and until that is stored. */
+  /** Held while files of the files directory get their names or are removed, until that is stored. */
   readonly files: Mutex
-  /** The names of packs that are stored, and that their images have as soon as a second controller has them. */
+  /** Stored packs that their images get once a second controller has them. */
   readonly coming: Set<string>
 }

@@ -8,18 +8,18 @@ import type { ClusterSettings, View } from '../model/stored.js'
 import { filesOf, tagKey, untagged } from '../model/tags.js'
 import { meantTree } from '../model/types/osimage.js'
 
-/** What is wrong with the files and directories of images. */
+/** Problems of the files and directories of images. */
 export interface ImageFindings {
-  /** With the directories that the ini names; each begins with the key. */
+  /** Problems of directories of the ini; each begins with the key. */
   readonly onMachine: readonly string[]
-  /** With an image or a tag. */
+  /** Problems of an image or a tag. */
   readonly problems: readonly { readonly type: string; readonly name: string; readonly message: string }[]
   readonly warnings: readonly string[]
 }
 
 /**
- * A warning where the user of this process could reach images of root's without the group of svcd.service: other services of
- * the user could open their devices and run their setuid programs.
+ * Returns a warning if other services of this user could open devices of images and run their setuid
+ * programs.
  */
 export function reachWarning(directory: string): string | undefined {
   if (process.getuid?.() === 0 || !hasDirectory(directory)) return undefined
@@ -32,8 +32,8 @@ export function reachWarning(directory: string): string | undefined {
 }
 
 /**
- * What images need, and this machine does not have (rules 7.7): the directories of the ini, those of the images, and the
- * files that nodes are sent. A missing file is a problem if a node is sent it, else a warning.
+ * Returns what images lack on this machine (rules 7.7): directories of the ini, their own directories, and
+ * files for nodes. A missing file is a problem if a node is sent it, else a warning.
  */
 export function imageFindings(config: Config, view: View, cluster: ClusterSettings): ImageFindings {
   const { state, files } = config.paths
@@ -60,7 +60,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   for (const { type, title, files } of packed(view)) {
     const lacking = lacks(files)
     if (lacking === undefined) continue
-    // Without a packed image an image may be one that is still made; a tag stays as it is until it is set again.
+    // An image without a pack may still be being made; a tag stays as it is until it is set again.
     if (type === 'osimagetag')
       warnings.push(
         `${title} has no ${lacking}: nodes with it cannot boot from the network; pack the image, and give it the tag again`
@@ -81,7 +81,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = meantTree(directory, image)
     const { name: own } = config.controller
-    // Where another controller has it, that packs it.
+    // Another controller has the directory.
     if (hasDirectory(tree) || (isShared && ![undefined, own].includes(image.controller))) continue
     const where = isShared ? ` on controller ${own}, and svcd knows of none on another one` : ''
     warnings.push(
@@ -91,7 +91,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   return { onMachine, problems, warnings }
 }
 
-/** The names of the images, and of the tags, whose files nodes are sent that boot from the network. */
+/** Returns the names of images and tags whose files nodes get that boot from the network. */
 function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
   const sent = new Set<string>()
   for (const name of view.names('node')) {
@@ -104,14 +104,14 @@ function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
   return sent
 }
 
-/** What a node would not get. */
+/** Returns the kinds of files that a node would lack. */
 function lacks({ imagefile, kernelfile, initrdfile }: Files): string | undefined {
   if (imagefile === undefined) return 'packed image'
   if (kernelfile === undefined) return 'kernel'
   return initrdfile === undefined ? 'initramfs' : undefined
 }
 
-/** Every image and every tag with the files that it names. */
+/** Yields every image and every tag with the files that it names. */
 function* packed(view: View): Generator<{ type: string; name: string; title: string; files: Files }> {
   for (const name of view.names('osimage')) {
     const files = filesOf(view.get('osimage', name) ?? {})

@@ -5,9 +5,8 @@ import { Background } from '../background.js'
 import { inParallel, Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { exists } from '../disk/file.js'
-import { notFound, ServiceError, unavailable } from '../errors.js'
+import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import type { JsonValue } from '../json.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Given } from '../model/object-type.js'
 import type { Change } from '../model/stored.js'
@@ -15,23 +14,20 @@ import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import type { ImageContext } from './context.js'
-import { outcomeIn, WorkElsewhere } from './errands/asking.js'
-import { failedOn, type Task, type To } from './errands/errand.js'
 import { reachWarning } from './findings.js'
 import { Installing } from './installing.js'
 import { Intents, type RemovalIntent, type TreeIntent } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
-import { packImage, type Storing, storing } from './pack.js'
+import { packImage, storing } from './pack.js'
 import { checkClone, cloneImage, grabImage, placeOf, removeHidden } from './place-tree.js'
-import { type Outcome, publish } from './publish.js'
 import { decide, recover } from './recovery.js'
-import { Removals, removeAbandoned, stillAbandoned } from './removals.js'
+import { hasRemovals, Removals } from './removals.js'
 import { Sweep } from './sweep.js'
 import { checkPrograms, reachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
 import { heldTrees, TreeLocks } from './tree-locks.js'
-import { checkHere, elsewhere, here, isMovedHere, keepTree, noteFound, realPlace, treeOf } from './trees.js'
+import { checkHere, here, isMovedHere, keepTree, noteFound, realPlace, treeOf } from './trees.js'
 import { Upkeep } from './upkeep.js'
 
 export interface ImagesOptions
@@ -40,23 +36,26 @@ export interface ImagesOptions
   readonly jobs: Jobs
   readonly status: NodeStatus
   readonly remote: Remote
-  /** Is given the torrents in force, names of files in the files directory, whenever they may have changed. */
+  /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
 }
 
-/** How long changes are gathered before they are looked at. */
+/** Changes are gathered for so long. */
 const soonMs = 50
-/** So often it is looked for directories that are still to be removed, or undecided, where several controllers share the objects. */
+/** Interval of the looks for directories to remove or to decide about, among several controllers. */
 const LOOK_MS = 10_000
-/** So many files with host keys are removed at once: a change may delete all nodes. */
+/** A change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
-/** What is done on a node is done one after the other. */
+/** The nodes that a push goes to. */
+type To = { readonly node: string } | { readonly group: string }
+
+/** Work on a node never overlaps. */
 const laneOfNode = ({ node }: Destination) => `node ${node}`
 
 /**
- * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a time (rules
- * 2.8, 3.12).
+ * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a
+ * time (rules 2.8, 3.12).
  */
 export class Images {
   readonly #context: ImageContext
@@ -64,15 +63,14 @@ export class Images {
   readonly sweep: Sweep
   readonly upkeep: Upkeep
   readonly removals: Removals
-  /** Has files stay for a while, whether an object names them or not. Given where controllers share the objects. */
+  /** Keeps files for a while, whether an object names them or not. Set among several controllers. */
   keep: ((names: readonly string[]) => Promise<void>) | undefined
   readonly #background: Background
   readonly #locks = new TreeLocks()
-  readonly #elsewhere: WorkElsewhere
-  /** Resolves when what an earlier daemon left is gone. */
+  /** Resolves when the leftovers of an earlier daemon are gone. */
   recovered: Promise<unknown> = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Decides about directories of which it was not known what is stored. */
+  /** Decides about directories whose record could not be read or stored. */
   readonly #deciding: Background
 
   private constructor(
@@ -84,14 +82,13 @@ export class Images {
       ...{ config, controllers, model, intents, work, log, now, ticks },
       ...{ files: new Mutex(), coming: new Set() }
     }
-    this.#elsewhere = new WorkElsewhere(this.#context)
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
     this.sweep = new Sweep(this.#context, this.installing)
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
     this.removals = new Removals({
-      ...{ context: this.#context, jobs: o.jobs, elsewhere: this.#elsewhere },
+      ...{ context: this.#context, jobs: o.jobs },
       lane: name => this.#laneOfTree(name),
-      locked: (lanes, signal, work) => this.#locked(lanes, signal, () => heldTrees(lanes, work))
+      locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
     })
     this.#background = new Background({
       work: async () => {
@@ -100,8 +97,8 @@ export class Images {
         await this.removals.submit(theDaemon)
         await noteFound(this.#context)
       },
-      // A controller that has a directory which is to be removed may come, and what failed is tried again.
-      everyMs: () => (!model.isFollowing && stillAbandoned(this.#context).length > 0 ? LOOK_MS : undefined),
+      // The controller that has the directory may come back, and failures are tried again.
+      everyMs: () => (hasRemovals(this.#context) ? LOOK_MS : undefined),
       ...(o.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
     })
     this.#deciding = new Background({
@@ -114,8 +111,8 @@ export class Images {
   }
 
   /**
-   * Makes `[image] directory`, and puts right what an interrupted daemon left. The removal of directories and the making
-   * of the ssh key go on in the background.
+   * Makes `[image] directory`, and repairs what an interrupted daemon left. Directories are removed and the
+   * ssh key is made in the background.
    */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, log, remote } = options
@@ -139,7 +136,7 @@ export class Images {
     return this.#context.files
   }
 
-  /** Follows committed changes. The host key of a node that was renamed or deleted is forgotten. */
+  /** Follows committed changes. Forgets the host key of a node that was renamed or deleted. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
     if (changes.some(({ type }) => ['osimage', 'tree'].includes(type))) this.#decideSoon()
@@ -147,14 +144,14 @@ export class Images {
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.o.remote.forget(name).catch(() => {}))
   }
 
-  /** Looks soon at what a change of images, tags or packs asks for. */
+  /** Looks soon at changed images, tags and packs. */
   look(): void {
     this.sweep.soon()
     this.#background.wake(soonMs)
     this.#decideSoon()
   }
 
-  /** This controller writes from now on: what it tried when it wrote before is tried anew. */
+  /** This controller became the leader: failed work is tried again at once. */
   promoted(): void {
     this.removals.promoted()
     this.look()
@@ -167,7 +164,6 @@ export class Images {
     ])
   }
 
-  /** Decides soon about what is undecided, if anything is. */
   #decideSoon(): void {
     if (this.#context.intents.undecided.size > 0) this.#deciding.wake(soonMs)
   }
@@ -180,7 +176,7 @@ export class Images {
       try {
         const lanes = [await this.#laneOfNote(intent)]
         const goes = await this.#locks.run(lanes, signal, () => decide(this.#context, intent))
-        // It may take long, and nothing waits for it: it has a name of its own, and a note.
+        // Not awaited: it may take long, and a note holds the hidden name.
         if (goes)
           void removeHidden(this.#context, intent).catch(error =>
             log.error(
@@ -194,9 +190,12 @@ export class Images {
     if (failure !== undefined) throw failure
   }
 
-  /** Runs work that has these lanes, and decides soon about what it could not decide. */
+  /**
+   * Runs work in these lanes while no shell is open in their directories; decides soon what it left
+   * undecided.
+   */
   #locked<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
-    return this.#locks.run(lanes, signal, work).finally(() => this.#decideSoon())
+    return this.#locks.run(lanes, signal, () => heldTrees(lanes, work)).finally(() => this.#decideSoon())
   }
 
   /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
@@ -215,7 +214,7 @@ export class Images {
       const now = tx.get('osimage', to)
       if (!before || !now || now.controller === undefined || to !== name) return
       if (meantTree(directory, now) !== meantTree(directory, before)) {
-        // Another directory: where that is, is looked for.
+        // It is not known which controller has the new directory.
         const { controller: _, ...rest } = now
         tx.put('osimage', to, rest)
       } else if (isMoved && now.controller === before.controller) {
@@ -243,69 +242,11 @@ export class Images {
 
   async #packing(kind: string, image: OsimageDoc, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
     const { name } = image
-    const task: Task = { kind: 'pack', osimage: name, wish, check: false }
-    const there = await elsewhere(this.#context, image)
-    if (there === undefined) await this.#checkPack(image, wish)
-    else await this.#elsewhere.check(there, image, { ...task, check: true })
-    const run = async (job: JobContext) => {
-      const there = await elsewhere(this.#context, this.#image(name))
-      if (there === undefined)
-        return this.#named(job, () =>
-          packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
-        )
-      const came = await this.#elsewhere.run(there, task, job)
-      await (await publish(this.#context, outcomeIn(came, name), there, actor))(job)
-    }
-    return this.#submit(kind, image, actor, [], run, there)
-  }
-
-  async #checkPack(image: OsimageDoc, wish: KernelWish): Promise<void> {
-    await checkWish(await treeOf(this.#context, image), image.name, wish)
-  }
-
-  /**
-   * Does what the controller that writes asks for, on a directory that is here; gives what came of it. `keep` is told the names of
-   * files that the one that writes is about to store. Throws as the work does.
-   */
-  async perform(
-    task: Task,
-    job: Omit<JobContext, 'id'>,
-    keep: (names: readonly string[]) => Promise<void>
-  ): Promise<JsonValue> {
-    if (task.kind === 'removal') {
-      const { tree } = task
-      const lanes = [`osimage ${task.osimage}`, await this.#laneOfTree(tree)]
-      const removed = await this.#locked(lanes.slice(1), job.signal, () =>
-        heldTrees(lanes, () => removeAbandoned(this.#context, tree, job, true))
-      )
-      return { removed }
-    }
-    const image = this.#image(task.osimage)
-    const lanes = [`osimage ${image.name}`, await this.#laneOf(image)]
-    if (task.kind === 'push') {
-      const to = this.#destinations(task)
-      await (task.check
-        ? this.#checkPush(image, task, to, job.signal)
-        : this.#locks.run([...lanes, ...to.map(laneOfNode)], job.signal, () =>
-            heldTrees(lanes, () => pushImage(this.#context, to, image.name, task.dryrun, { id: '', ...job }))
-          ))
-      return {}
-    }
-    if (task.check) {
-      await this.#checkPack(image, task.wish)
-      return {}
-    }
-    let outcome: Outcome | undefined
-    const store: Storing = async (made, names, release) => {
-      await keep(names)
-      await release()
-      outcome = made
-      return undefined
-    }
-    await this.#locks.run(lanes, job.signal, () =>
-      heldTrees(lanes, () => packImage(this.#context, image.name, task.wish, store, { id: '', ...job }))
+    await checkHere(this.#context, image)
+    await checkWish(await treeOf(this.#context, image), name, wish)
+    return this.#submit(kind, image, actor, [], job =>
+      packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
     )
-    return JSON.parse(JSON.stringify(outcome))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
@@ -320,8 +261,8 @@ export class Images {
   }
 
   /**
-   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the background,
-   * its packs by the sweep (rules 3.12).
+   * Deletes an image that nobody uses, with its tags; a directory that svcd made for it is removed in the
+   * background, its packs by the sweep (rules 3.12).
    */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.o.model.remove('osimage', name, actor)
@@ -374,22 +315,15 @@ export class Images {
     signal?: AbortSignal
   ): Promise<SubmittedJob> {
     const image = this.#image(osimage)
-    const task: Task = { kind: 'push', osimage, dryrun, check: false, ...whom }
-    const there = await this.#controllerOf(image)
-    if (there === undefined) await this.#checkPush(image, whom, this.#destinations(whom), signal)
-    else await this.#checkElsewhere(there, image, { ...task, check: true }, signal)
+    await this.#mustBeHere(image)
+    await this.#checkPush(image, whom, this.#destinations(whom), signal)
     const to = this.#destinations(whom)
-    const lanes = to.map(laneOfNode)
-    const run = async (job: JobContext) => {
-      const there = await elsewhere(this.#context, this.#image(osimage))
-      if (there === undefined)
-        return this.#named(job, () => pushImage(this.#context, to, osimage, dryrun, job))
-      await this.#elsewhere.run(there, task, job)
-    }
-    return this.#submit('push', image, actor, lanes, run, there)
+    return this.#submit('push', image, actor, to.map(laneOfNode), job =>
+      pushImage(this.#context, to, osimage, dryrun, job)
+    )
   }
 
-  /** The nodes that a push goes to. Throws 404 for a missing node. */
+  /** Returns the nodes that a push goes to. Throws 404 for a missing node. */
   #destinations(whom: To): Destination[] {
     if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
     const names = this.o.model.view.index.members(whom.group)?.all.values ?? []
@@ -419,64 +353,29 @@ export class Images {
     image: OsimageDoc,
     actor: Actor,
     lanes: readonly string[],
-    run: (job: JobContext) => Promise<void>,
-    at?: string
+    run: (job: JobContext) => Promise<void>
   ): Promise<SubmittedJob> {
     const { name } = image
     const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
-    // Two images may mean one directory.
+    // Two images may have one directory.
     const tree = await this.#laneOf(image)
     const own = [`osimage ${name}`, tree]
     return this.o.jobs.submit({
       kind,
       object: `OS image ${name}`,
       by: actor.who,
-      ...(at === undefined ? {} : { at }),
       lanes: [...own, ...lanes],
       run: async job => {
-        // The request has the lane of the directory that the image had when it came.
+        // The lanes are those of the directory that the image had when the request came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
-          throw unavailable(
-            `OS image ${name}: field "path" was changed while the request waited`,
-            'image-changed'
-          )
-        // The controller that does the work holds the directory: both may see the same one.
-        const isHere = (await elsewhere(this.#context, now)) === undefined
-        return this.#locked([...own, ...lanes], job.signal, () =>
-          isHere ? heldTrees([...own, ...lanes], () => run(job)) : run(job)
-        )
+          throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
+        return this.#locked([...own, ...lanes], job.signal, () => run(job))
       }
     })
   }
 
-  /** Does work on this controller; where there are several, what it throws names this one. */
-  async #named(job: JobContext, work: () => Promise<void>): Promise<void> {
-    const { controllers } = this.#context
-    await work().catch(error => {
-      if (!controllers || job.signal.aborted) throw error
-      const reason = failedOn(controllers.own, (error as Error).message)
-      throw error instanceof ServiceError
-        ? new ServiceError(error.status, reason, error.headers, { cause: error, code: error.code })
-        : new Error(reason, { cause: error })
-    })
-  }
-
-  /** As `elsewhere`; 404 for a push, which cannot start. */
-  async #controllerOf(image: OsimageDoc): Promise<string | undefined> {
-    return elsewhere(this.#context, image).catch(({ message }: Error) => {
-      throw notFound(message)
-    })
-  }
-
-  /** Throws 404 for a push that cannot start on another controller, or when that one cannot be asked. */
-  async #checkElsewhere(there: string, image: OsimageDoc, task: Task, signal?: AbortSignal): Promise<void> {
-    await this.#elsewhere.check(there, image, task, signal).catch(({ message }: Error) => {
-      throw notFound(message)
-    })
-  }
-
-  /** Throws 404 for a directory on another controller: a grab cannot start. */
+  /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
   async #mustBeHere(image: OsimageDoc): Promise<void> {
     await checkHere(this.#context, image).catch(({ message }: Error) => {
       throw notFound(message)
@@ -492,19 +391,19 @@ export class Images {
     return `tree ${await realPlace(join(this.#directory, parent, note.target))}`
   }
 
-  /** The lane of a directory right below `[image] directory`. */
+  /** Returns the lane of a directory right below `[image] directory`. */
   async #laneOfTree(name: string): Promise<string> {
     return `tree ${await realPlace(join(this.#directory, name))}`
   }
 
-  /** Follows a node's report: one that was installed again shows another host key. Never throws. */
+  /** Follows a node's report. A node that was installed again has a new host key. Never throws. */
   async reported(node: string, state: string): Promise<void> {
     if (!/^installer\.completed\b/.test(state)) return
     const { remote, log } = this.o
     await remote.forget(node).catch(error => log.warn(`host key of node ${node}: ${error.message}`))
   }
 
-  /** The address where a node is reached: that of its provision interface. Throws 404 for a missing node. */
+  /** Returns the address of a node's provision interface. Throws 404 for a missing node. */
   #addressOf(name: string): string | undefined {
     const { model } = this.o
     return model.effective(model.get('node', name)).provision?.ipaddress
@@ -524,7 +423,7 @@ export class Images {
     return this.o.config.image.directory
   }
 
-  /** Tells the torrents of all packs, also of those that are only kept: nodes may be half way through. */
+  /** Reports the torrents of all packs, also of unused ones: nodes may be half way through. */
   #tellTorrents(): void {
     const { model, config, torrents } = this.o
     const isThere = (name: string) =>

@@ -2,16 +2,15 @@ import type { NodeStatus, Report } from '../monitor/node-status.js'
 
 interface Begun {
   readonly imagefile: string
-  /** When the node's token ends. */
+  /** End of the node's token. */
   readonly until: number
-  /** Its last report when it got the script. */
+  /** The node's last report when it got the script. */
   readonly before: Report | undefined
 }
 
 /**
- * Which packs nodes are installing. A node that fetched its install script or kickstart needs the pack that the script
- * names, until the node reports that it is done or has failed, and no longer than its token is valid. Not kept over a
- * restart.
+ * Packs that nodes are installing. A node needs the pack of its install script or kickstart until it reports
+ * the end or a failure, and no longer than its token is valid. Lost at a restart.
  */
 export class Installing {
   readonly #begun = new Map<string, Begun>()

@@ -3,21 +3,21 @@ import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
 
-/** A pack: hidden files in the files directory and, once they get their names, those names. */
+/** A pack: hidden files in the files directory, and their names once they get them. */
 export interface PackIntent {
   readonly kind: 'pack'
   readonly id: string
   readonly files: readonly string[]
 }
 
-/** A tree that is built in a hidden directory and then takes its place (see place-tree.ts). */
+/** A tree that is built in a hidden directory and then renamed to its place (place-tree.ts). */
 export interface TreeIntent {
   readonly kind: 'tree'
   readonly id: string
-  /** Where it will stand, below `[image] directory`: directories with slashes between, '' for none. */
+  /** Its parent below `[image] directory`, with slashes between; '' for none. */
   readonly parent: string
   readonly target: string
-  /** Whether it replaces a tree that stands there. */
+  /** Whether it replaces a tree. */
   readonly replaces: boolean
   /** `placing`: directories may have been renamed. */
   readonly phase: 'making' | 'placing'
@@ -25,36 +25,38 @@ export interface TreeIntent {
   readonly at: number
 }
 
-/** The directory of a deleted image, right below `[image] directory`, that is given a hidden name and removed. */
+/**
+ * The directory of a deleted image, right below `[image] directory`, that gets a hidden name and is removed.
+ */
 export interface RemovalIntent {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
-  /** As in the record of the directory: a later one of this name is another one. Absent in notes of an earlier version. */
+  /** As in the TreeDoc: a later directory of the same name differs. Absent in notes of earlier versions. */
   readonly at?: number
-  /** The image: in notes of an earlier version, which removed the record of the directory before the directory. */
+  /** Only in notes of an earlier version, which removed the record before the directory. */
   readonly osimage?: string
 }
 
 export type Intent = PackIntent | TreeIntent | RemovalIntent
 
-/** The hidden name of something under way. No file that is served has such a name. */
+/** Returns the hidden name of unfinished work. No served file has such a name. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
-/** A name that no intent had before. */
+/** Returns a new random id. */
 export const newIntentId = () => randomBytes(8).toString('hex')
 
-/** One component of a path. */
+/** Whether a text is one component of a path. */
 const plain = (name: unknown) =>
   typeof name === 'string' && name !== '' && name !== '.' && name !== '..' && !/[/\0]/.test(name)
 
 /**
- * Notes of work that would leave something behind if it were interrupted, one file each in `<state>/work`. A note is
- * written before the first thing is made, and removed after the last is gone. The next start puts right what the notes
- * tell of, and touches nothing else.
+ * Notes of work that a crash would leave unfinished, one file each in `<state>/work`. A note is written
+ * before the first thing is made, and removed after the last is gone. The next start repairs what the notes
+ * name, and touches nothing else.
  */
 export class Intents {
-  /** Of work that has ended while it was not known what is stored: what becomes of the directories is decided later. */
+  /** Ended work of which it is not known what is stored: its directories are decided about later. */
   readonly undecided = new Set<TreeIntent | RemovalIntent>()
 
   private constructor(readonly directory: string) {}
@@ -65,8 +67,8 @@ export class Intents {
   }
 
   /**
-   * The note is durable when this resolves. It replaces an earlier one of the same id. Throws an Error that names the
-   * directory and not the note: the next attempt has another note, and the same reason.
+   * Writes a note, durably; it replaces one of the same id. Throws an Error that names the directory and not
+   * the note: the next attempt has another note, and the same reason.
    */
   async write(intent: Intent): Promise<void> {
     await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`).catch(error => {
@@ -79,12 +81,15 @@ export class Intents {
     await syncDirectory(this.directory)
   }
 
-  /** The notes that an earlier daemon left. `unread` is called with each file that is no note; the file stays. */
+  /**
+   * Returns the notes that an earlier daemon left. `unread` is called with each file that is no note; the
+   * file stays.
+   */
   async left(unread: (file: string) => void): Promise<Intent[]> {
     const found: Intent[] = []
     for (const name of await readdir(this.directory)) {
       const file = join(this.directory, name)
-      // A note that was still being written.
+      // An interrupted write.
       if (name.startsWith('.')) await rm(file, { force: true })
       else {
         const intent = parse(await readRegularFile(file).then(String, () => ''))

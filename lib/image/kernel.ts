@@ -3,26 +3,29 @@ import { file } from '../model/field.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { fileIn, kernelsIn, versionOf } from './kernels.js'
 
-/** What a `kernel` request asks for, by the names of files in the image. What is absent is left to be chosen. */
+/** The fields of a `kernel` request, as names of files in the image. svcd chooses absent ones. */
 export interface KernelWish {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly kernelversion?: string
 }
 
-/** A request without the values that the image has already. */
+/** Returns a request without the values that the image already has. */
 export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
   const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelWish])
   return Object.fromEntries(entries)
 }
 
-/** The path below the tree of the kernel that a request asks for; undefined where the image has no such kernel. */
+/** Returns the path of a requested kernel below the tree; undefined where the image has no such kernel. */
 export async function wantedKernel(tree: string, wish: KernelWish): Promise<string | undefined> {
   if (wish.kernelfile !== undefined) return namedFile(tree, wish.kernelfile)
   return ofVersion(tree, wish.kernelversion)
 }
 
-/** A kernel or an initramfs as an admin names it: a file below /boot, or a link to one at the root as in Debian. */
+/**
+ * A kernel or an initramfs as an admin names it: a file below /boot, or a link to one at the root as in
+ * Debian.
+ */
 export const namedFile = async (tree: string, name: string): Promise<string | undefined> =>
   (await fileIn(tree, `boot/${name}`)) ?? (await fileIn(tree, name))
 
@@ -34,7 +37,7 @@ const initrdNames = (version: string) => [
   `initramfs-${version}`
 ]
 
-/** The name of a file right below /boot, by which it is found again; undefined for a file elsewhere. */
+/** Returns the name of a file right below /boot; undefined for any other file. */
 export const belowBoot = (path: string) =>
   dirname(path) === 'boot' && isStorable(basename(path)) ? basename(path) : undefined
 
@@ -48,9 +51,9 @@ function isStorable(name: string): boolean {
 }
 
 /**
- * Which kernel an image boots: the one asked for, the one it had (by the name it had in the tree, as its pack says, or
- * as the admin gave it), that of its kernel version, or the newest in /boot. `kept`: the admin's own file in the files
- * directory, which is not in the tree. Undefined: there is none.
+ * Returns the kernel that an image boots: the requested one, the one it had (by its name in the tree, in the
+ * pack, or from the admin), that of its kernel version, or the newest in /boot. `kept`: the admin's own file
+ * in the files directory. Undefined: there is none.
  */
 export async function chooseKernel(
   tree: string,
@@ -64,7 +67,7 @@ export async function chooseKernel(
   const recorded = pack?.kernel
   if (recorded !== undefined) {
     const packed = pack?.kernelversion ?? versionOf(recorded) ?? version
-    // A version that was changed since the last pack is a wish for another kernel.
+    // A version that was changed since the last pack asks for another kernel.
     const changed = version === packed ? undefined : await ofVersion(tree, version)
     const file = changed ?? (await fileIn(tree, `boot/${recorded}`))
     if (file) return file
@@ -78,7 +81,7 @@ export async function chooseKernel(
   )
 }
 
-/** The path of the kernel of a version, wherever it is; undefined where there is none. */
+/** Returns the path of the kernel of a version; undefined where there is none. */
 const ofVersion = async (tree: string, version: string | undefined) =>
   version === undefined
     ? undefined
@@ -87,8 +90,9 @@ const ofVersion = async (tree: string, version: string | undefined) =>
       )?.path
 
 /**
- * Which initramfs goes with a kernel of the tree: the one asked for, the one the image had, or the one of that version,
- * in /boot or beside the `kernel`. A name that no tool gives is the admin's choice. It is `chosen`, and not built anew.
+ * Returns the initramfs for a kernel of the tree: the requested one, the one the image had, or that of the
+ * version in /boot or beside the `kernel`. A name that no tool gives is the admin's choice: it is `chosen`,
+ * and not rebuilt.
  */
 export async function chooseInitrd(
   tree: string,
@@ -107,7 +111,7 @@ export async function chooseInitrd(
     return path === undefined ? undefined : own(path)
   }
   const recorded = pack?.initrd
-  // What a tool made for another kernel does not go with this one.
+  // An initramfs that a tool made for another kernel does not fit.
   const suits = (name: string) => usual.includes(name) || !isToolName(name)
   if (recorded !== undefined && suits(recorded)) {
     const path = await fileIn(tree, `boot/${recorded}`)

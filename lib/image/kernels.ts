@@ -12,17 +12,17 @@ export interface Kernel {
   readonly path: string
   /** The first place where it was found, for messages. */
   readonly name: string
-  /** Of its modules, where that is known; else what its name says. */
+  /** The version of its modules, or that of its name. */
   readonly version?: string
   readonly hasModules: boolean
-  /** Why it is not taken by itself: a copy, a rescue kernel. */
+  /** The reason that it is not chosen by default: a copy, a rescue kernel. */
   readonly spare?: string
 }
 
-/** Where kernels are. What is copied is served to anyone, so a link that leads elsewhere is not followed. */
+/** Directories of kernels. Anyone may fetch a copied file, so links out of them are not followed. */
 const home = /^(?:boot|efi|(?:usr\/)?lib\/modules)\/./
 
-/** So many names are looked at in a directory: an image may be a stranger's. */
+/** Names per directory: an image may be a stranger's. */
 const MOST_NAMES = 100
 
 const label = /^(?:vmlinu[xz]|b?zImage|Image|kernel)(?:-(.+))?$/
@@ -33,17 +33,17 @@ const rescue = /(?:^|-)0?-?rescue(?:-|$)/
 const variants =
   /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|azure|gcp|oracle|vanilla)(?=[+._-]|$)/
 
-/** The word that makes a kernel a special one of its version, such as `debug`; undefined for the plain one. */
+/** Returns the variant of a kernel, such as `debug`; undefined for the plain one. */
 export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
 
-/** The path of a boot file below the tree, with no link left; undefined where there is no such regular file. */
+/** Resolves a boot file below the tree; undefined where there is no such regular file. */
 export async function fileIn(tree: string, path: string): Promise<string | undefined> {
   const found = await resolveInside(tree, path)
   if (found === undefined || !home.test(found)) return undefined
   return (await stat(join(tree, found)).catch(() => undefined))?.isFile() ? found : undefined
 }
 
-/** The names in a directory of the tree, none where there is no such directory. Throws 503 where they are too many. */
+/** Returns the names in a directory of the tree, none where there is none. Throws 503 for too many. */
 async function namesIn(tree: string, path: string, filter = (_: Dirent) => true): Promise<string[]> {
   const directory = await resolveInside(tree, path)
   if (directory === undefined) return []
@@ -59,7 +59,10 @@ async function namesIn(tree: string, path: string, filter = (_: Dirent) => true)
 
 const moduleHomes = ['lib/modules', 'usr/lib/modules']
 
-/** Whether an image has the modules of a kernel version. The directory alone may be left of a kernel that was removed. */
+/**
+ * Whether an image has the modules of a kernel version. The directory alone may be left of a kernel that was
+ * removed.
+ */
 export async function hasModules(tree: string, version: string): Promise<boolean> {
   if (!isFileName(`vmlinuz-${version}`)) return false
   for (const home of moduleHomes)
@@ -68,7 +71,7 @@ export async function hasModules(tree: string, version: string): Promise<boolean
   return false
 }
 
-/** The kernel versions whose modules an image has. */
+/** Returns the kernel versions whose modules an image has. */
 export async function versionsIn(tree: string): Promise<string[]> {
   const names = new Set<string>()
   for (const home of moduleHomes) for (const name of await namesIn(tree, home)) names.add(name)
@@ -85,7 +88,7 @@ export function versionOf(path: string): string | undefined {
   return label.exec(name)?.[1]
 }
 
-/** Places of a kernel that say its version by a directory. */
+/** Paths whose directory names the version. */
 async function* placesIn(tree: string): AsyncGenerator<string> {
   const isKernel = ({ name }: Dirent) => label.test(name) && isFileName(name) && !compressed.test(name)
   const isNumbered = ({ name }: Dirent) => /^[0-9]/.test(name)
@@ -100,14 +103,17 @@ async function* placesIn(tree: string): AsyncGenerator<string> {
 }
 
 /**
- * The kernels of an image, the one first that it boots where nobody has chosen: one with modules, if any has them; a plain
- * one before its variants; the newest as the image's own packages are ordered. Copies and rescue kernels stand last.
+ * Returns the kernels of an image, the default first: one with modules, if any has them; a plain one before
+ * its variants; the newest by the order of the image's packages. Copies and rescue kernels come last.
  */
 export async function kernelsIn(tree: string): Promise<Kernel[]> {
   const versions = await versionsIn(tree)
   const order = await orderOf(tree)
   const newest = (all: string[]) => all.sort(order).at(-1)
-  /** The version that a name without one means: vmlinuz-lts of Alpine, vmlinuz-linux of Arch, or the only one there is. */
+  /**
+   * The version for a name without one: vmlinuz-lts of Alpine, vmlinuz-linux of Arch, or the only one there
+   * is.
+   */
   const meant = async (label: string | undefined) => {
     if (label === undefined) return versions.length === 1 ? versions[0] : undefined
     if (versions.includes(label)) return label

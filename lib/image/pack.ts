@@ -15,17 +15,17 @@ import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
-import { checkSystem, here, treeOf } from './trees.js'
+import { checkSystem, treeOf } from './trees.js'
 
 type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
 
-/** How many sentences of what the packer could not carry are stored; the record of the request has all of them. */
+/** Stored sentences on what the packer left out; the record of the request has all. */
 const mostOmitted = 100
 
 /**
- * What becomes of a pack whose files have their names. When it resolves, these files stay; when it throws, those go that no object
- * names. `release` takes them out of the note of the pack: then they stay whatever comes. What it gives is done when others may name files
- * again.
+ * Stores a pack whose files have their names. When it throws, the files that no object names are removed,
+ * unless `release` has taken them out of the note of the pack. The returned function runs when others may
+ * name files again.
  */
 export type Storing = (
   outcome: Outcome,
@@ -34,28 +34,28 @@ export type Storing = (
 ) => Promise<((job: JobContext) => Promise<void>) | undefined>
 
 /**
- * Stores a pack of this controller, as `publish`. `keep`, given where controllers share the objects,
- * is told the names of files of which nobody knows whether that was stored.
+ * Stores a pack as `publish` does. `keep`, set among several controllers, keeps files of which nobody knows
+ * whether they were stored.
  */
 export const storing =
   (context: ImageContext, actor: Actor, keep?: (names: readonly string[]) => Promise<void>): Storing =>
   async (outcome, names, release) => {
     const kept = async (error: unknown) => {
-      // The answer may be lost alone: another controller that takes over has an image then that names these files.
+      // Only the answer may be lost: the next leader may have an image that names these files.
       if (keep && error instanceof StoreError) {
         await keep(names)
         await release()
       }
       throw error
     }
-    const rest = await publish(context, outcome, here(context).controller, actor).catch(kept)
+    const rest = await publish(context, outcome, actor).catch(kept)
     return job => rest(job).catch(error => context.files.run(() => kept(error)))
   }
 
 /**
- * Packs an image: builds its initramfs, makes the archive, copies kernel and initramfs beside it, makes the torrent.
- * Then the pack is stored. Whatever stops it, the image is as it was
- * and nothing stays. Throws unavailable (503) for what is missing, else the error of the step that failed.
+ * Packs an image: builds its initramfs, makes the archive and the torrent, copies kernel and initramfs, and
+ * stores the pack. After a failure the image is as before and nothing stays. Throws unavailable (503) for
+ * what is missing, else the error of the step that failed.
  */
 export async function packImage(
   context: ImageContext,
@@ -75,7 +75,7 @@ export async function packImage(
     const path = files[what]
     return path === undefined || path === 'kept' ? [] : [{ what, path }]
   })
-  // Faults in them are reported before the long work.
+  // Reports faults in them before the long work.
   for (const { path } of copies) {
     fileName(name, `${name}-${'0'.repeat(12)}`, path)
     await work.call('readable', { tree, path })
@@ -105,8 +105,8 @@ export async function packImage(
     for (const { what, path } of copies) {
       const from = hidden(what)
       await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal, timeLimitMs })
-      // The same pack may come with another kernel, where the excludes leave the kernel out. Then it gets another name, as a tag may
-      // pin the file with the usual name, or a node may be booting it.
+      // A pack without its kernel may come with another kernel. That file gets another name: a tag may pin
+      // the usual one, or a node may be booting it.
       let file = fileName(name, stem, path)
       if (!(await isFree(join(directory, file), from, signal)))
         file = fileName(name, `${stem}-${(await hashFile(from, signal)).sha256.slice(0, 8)}`, path)
@@ -147,7 +147,7 @@ export async function packImage(
     for (const sentence of omitted) job.line(sentence)
     if (omitted.length > 0) job.result('omitted', [...omitted])
     job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
-    // The answer of a pack has no body to tell it in, and such an image may be meant to boot from disks alone.
+    // Logged, because the answer has no body, and the image may be meant to boot from disks alone.
     const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
     if (lacking)
       log.warn(`OS image ${name} was packed without ${lacking}: its nodes cannot boot from the network`)
@@ -156,7 +156,7 @@ export async function packImage(
   }
 }
 
-/** Whether a file may have this path: nothing has it, or a file with the same bytes. */
+/** Whether nothing has this path, or a file with the same bytes. */
 const isFree = async (there: string, file: string, signal: AbortSignal): Promise<boolean> =>
   !(await exists(there)) || ((await isFile(there)) && (await sameBytes(file, there, signal)))
 
@@ -169,7 +169,9 @@ function fileName(image: string, stem: string, path: string): string {
   )
 }
 
-/** Whether a torrent was made: only where there is a tracker. A pack whose torrent fails still goes by http. */
+/**
+ * Makes a torrent where there is a tracker; returns whether it did. After a failure the pack goes by http.
+ */
 async function makeTorrent(
   { config, log }: ImageContext,
   file: string,

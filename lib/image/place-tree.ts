@@ -15,22 +15,21 @@ import type { Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
 import { checkUnmounted, here, imageTree, realBelow, treeIfAny } from './trees.js'
 
-/** A tree to be made. */
+/** A tree to make. */
 export interface Placement extends Pick<TreeIntent, 'parent' | 'target' | 'replaces'> {
   readonly timeLimitMs: number
-  /** Makes the tree at `path`, where nothing is yet. */
+  /** Makes the tree at `path`, where nothing is. */
   fill(path: string): Promise<void>
   /**
-   * Stores what belongs to the tree, with this time in the TreeDoc where there is one. Called when the tree stands in
-   * its place.
+   * Stores the objects of the tree, with this time in its TreeDoc. Called when the tree stands in its place.
    */
   commit(at: number): Promise<void>
 }
 
 /**
- * Builds a tree beside its place and puts it there when it is whole. Whatever stops it, be it a kill of the daemon,
- * the place holds either what it held before or the new tree, and nothing else stays: at once, or after the next
- * start (`settle`). Where it is not known whether it is stored, the new tree stays until that is (`decide`).
+ * Builds a tree beside its place and renames it when it is whole. After any failure, also a kill of the
+ * daemon, the place holds either the old or the new tree, and nothing else stays: at once, or after the next
+ * start (`settle`). Where it is not known what is stored, the new tree stays until it is (`decide`).
  */
 async function placeTree(context: ImageContext, placement: Placement, job: JobContext): Promise<void> {
   const { intents, config, now, work } = context
@@ -54,7 +53,7 @@ async function placeTree(context: ImageContext, placement: Placement, job: JobCo
       else if (await exists(place)) throw alreadyThere(place)
       await rename(hidden, place)
       await placement.commit(begun.at)
-      // From here on the new tree stays: what `settle` would put back is gone.
+      // From here on the new tree stays: `settle` has nothing to put back.
       if (replaces) await rename(old, hidden)
     } catch (error) {
       isWhole = false
@@ -67,7 +66,7 @@ async function placeTree(context: ImageContext, placement: Placement, job: JobCo
       throw error
     }
   } finally {
-    // Where the renames could not be undone, the note stays for the next start.
+    // If the renames could not be undone, the note stays for the next start.
     if (isWhole)
       await removeHidden(context, begun).catch(error =>
         job.line(`${hidden} is removed at the next start: ${error.message}`)
@@ -76,17 +75,17 @@ async function placeTree(context: ImageContext, placement: Placement, job: JobCo
 }
 
 /**
- * Whether nobody knows if what belongs to a new tree is stored: etcd gave no answer, and another controller that takes over may have it.
- * A tree that replaces another one is undone all the same: its place is named before and after.
+ * Whether it is unknown if the objects of a new tree are stored: etcd gave no answer, and the next leader may
+ * have them. A tree that replaces another one is undone all the same, as its place was named before.
  */
 const isUnclear = ({ controllers }: ImageContext, { replaces }: Placement, error: unknown): boolean =>
   controllers !== undefined && !replaces && error instanceof StoreError && !(error instanceof FollowingError)
 
-/** 400: what is in the way is never overwritten. */
+/** 400: svcd overwrites nothing. */
 const alreadyThere = (place: string) =>
   badRequest(`the directory ${place} exists already; remove it, or choose another name`, 'already-exists')
 
-/** Undoes the renames of a placement that did not come to its end. Its new tree has the hidden name after that. */
+/** Undoes the renames of an unfinished placement. Its new tree has the hidden name after that. */
 export async function settle(context: ImageContext, intent: TreeIntent): Promise<void> {
   if (intent.phase === 'making') return
   const { hidden, old, place } = await pathsOf(context, intent)
@@ -102,14 +101,14 @@ export async function settle(context: ImageContext, intent: TreeIntent): Promise
   }
 }
 
-/** Gives a directory another name in the directory of an intent, durably. */
+/** Returns a function that renames in the directory of an intent, durably. */
 export function renaming(context: ImageContext, intent: TreeIntent | RemovalIntent) {
   const parent = intent.kind === 'tree' ? intent.parent : ''
   return (from: string, to: string) =>
     context.work.call('rename', { parent, from: basename(from), to: basename(to) })
 }
 
-/** Removes the tree that has the hidden name, as it is not needed any more, and the note of it. */
+/** Removes the hidden tree of an intent, and the note. */
 export async function removeHidden(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<void> {
   const parent = intent.kind === 'tree' ? intent.parent : ''
   const { hidden } = await pathsOf(context, intent)
@@ -118,8 +117,8 @@ export async function removeHidden(context: ImageContext, intent: TreeIntent | R
 }
 
 /**
- * The place of a tree, the names that it has while it is made and removed, and the real directory of all three. Throws
- * unavailable (503) where that is not in `[image] directory` any more.
+ * Returns the place of a tree, its names while it is made and removed, and the real directory of all three.
+ * Throws unavailable (503) where that is no longer in `[image] directory`.
  */
 export async function pathsOf({ config }: ImageContext, intent: TreeIntent | RemovalIntent) {
   const { directory } = config.image
@@ -138,9 +137,9 @@ export async function pathsOf({ config }: ImageContext, intent: TreeIntent | Rem
 }
 
 /**
- * Where the tree of an image is or, where there is none yet, will be: parent and target as placeTree takes them, and the
- * tree that stands there. Throws unavailable (503) naming `[image] directory` for a place outside it, and for one that
- * cannot be replaced as a whole.
+ * Returns the place of an image's tree: parent and target as placeTree takes them, and the present tree.
+ * Throws unavailable (503) for a place outside `[image] directory`, and for a tree that cannot be replaced as
+ * a whole.
  */
 export async function placeOf(directory: string, image: OsimageDoc) {
   const path = meantTree(directory, image)
@@ -166,8 +165,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
 }
 
 /**
- * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image without a
- * path gets `<[image] directory>/<its name>`. A dry run only tells what would change.
+ * Makes a node's file systems the tree of an image. The old tree stays until the new one is whole. An image
+ * without a path gets `<[image] directory>/<its name>`. A dry run only reports what would change.
  */
 export async function grabImage(
   context: ImageContext,
@@ -212,8 +211,8 @@ export async function grabImage(
 }
 
 /**
- * Gives the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and for a `path`
- * that is neither the source's nor where the files go, 503 for a directory with something mounted in it.
+ * Returns the source of a clone. Throws 404 without a source or a new name, 400 for a name that is taken and
+ * for a `path` that is neither the source's nor the clone's place, 503 for a directory with a mount in it.
  */
 export async function checkClone(
   { model, config }: ImageContext,
@@ -231,14 +230,14 @@ export async function checkClone(
   const tree = await treeIfAny(config.image.directory, source)
   if (tree === undefined) return source
   await checkUnmounted(name, tree, 'copied')
-  // A directory that waits for its removal is gone by the time this runs: both need the same lane.
+  // An abandoned directory is gone by the time this runs: both need the same lane.
   if (!model.view.get('tree', copy)?.abandoned && (await exists(place))) throw alreadyThere(place)
   return source
 }
 
 /**
- * Copies an image with its directory, by reflinks where the file system can. The clone names the packed files of its
- * source, which stay as long as anybody names them. All of it is there at the end, or nothing.
+ * Copies an image with its directory, by reflinks where the file system can. The clone names the packed files
+ * of its source, which stay as long as an object names them. All of it is there at the end, or nothing.
  */
 export async function cloneImage(
   context: ImageContext,

@@ -11,35 +11,37 @@ import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { Controllers, ImageContext } from './context.js'
 import { type PackIntent, temporary } from './intents.js'
 
-/** The pack that a file of the files directory is, or whose torrent it is. */
+/** Returns the name of the pack that this file is, or whose torrent it is. */
 export const packOf = (name: string) => name.replace(/\.torrent$/, '')
 
 /** Whether an image, a tag or a pack has this file of the files directory. A torrent goes with its pack. */
 export const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', packOf(name))
 
-/** The files of a pack, without its torrent. */
+/** Returns the files of a pack, without its torrent. */
 export const filesOf = ({ name, kernelfile, initrdfile }: PackDoc): string[] =>
   [name, kernelfile, initrdfile].filter(file => file !== undefined)
 
-/** A file that was made, and the name it is to have. */
+/** A new file, and the name that it will get. */
 export interface Made {
   readonly from: string
   readonly name: string
 }
 
-/** What a pack changes in the objects, as JSON: another controller may have packed. */
+/** What a pack changes in the objects. */
 export interface Outcome {
   /** The field "path" of the image that was packed. */
   readonly path?: string
-  /** The fields that stay as they are: they name the admin's own files. */
+  /** Fields that stay, because they name files of the admin. */
   readonly kept: readonly ('kernelfile' | 'initrdfile')[]
-  /** The version of the kernel, where it is known. */
   readonly version?: string
   readonly pack: PackDoc
 }
 
-/** Gives the files their names, which the note of the pack must hold by now. After a failure, `discard` takes back what was done. */
+/**
+ * Gives the files their names. The note of the pack has to hold these; after a failure `discard` undoes the
+ * rest.
+ */
 export async function nameFiles(
   { config }: ImageContext,
   made: readonly Made[],
@@ -51,19 +53,19 @@ export async function nameFiles(
 }
 
 /**
- * Stores a pack; what it gives makes the image have it. Among several controllers that waits until a second one has it: until then the
- * image has the pack before (rules 11.19). `controller`: where the directory of the image is, among several.
+ * Stores a pack; the returned function gives it to the image. Among several controllers that function waits
+ * until a second one has the pack; until then the image has the pack before (rules 11.19).
  */
 export async function publish(
   context: ImageContext,
   outcome: Outcome,
-  controller: string | undefined,
   actor: Actor
 ): Promise<(job: JobContext) => Promise<void>> {
   const { model, controllers, coming } = context
+  const own = controllers?.own
   const { pack } = outcome
   if (!controllers || controllers.others().length === 0) {
-    await model.change(actor, tx => putImage(tx, outcome, controller))
+    await model.change(actor, tx => putImage(tx, outcome, own))
     return async () => {}
   }
   const before = model.view.get('pack', pack.name)
@@ -78,13 +80,13 @@ export async function publish(
   return async job => {
     try {
       await awaitSecond(context, controllers, pack, job)
-      await model.change(actor, tx => putImage(tx, outcome, controller))
+      await model.change(actor, tx => putImage(tx, outcome, own))
     } catch (error) {
       const undone = model.change(actor, tx => {
         if (before) tx.put('pack', pack.name, before)
         else if (!tx.index.isNamed('pack', pack.name)) tx.remove('pack', pack.name)
       })
-      // Where that cannot be stored, the sweep removes the pack, as no image has it.
+      // If that cannot be stored, the sweep removes the pack, as no image has it.
       await undone.catch(() => undefined)
       throw error
     } finally {
@@ -93,10 +95,13 @@ export async function publish(
   }
 }
 
-/** A second controller is waited for so long, and longer for a large pack. */
+/** The wait for a second controller grows with the size of the pack. */
 const SECOND = { ms: 60_000, bytesInMs: 10_000, lookMs: 500 }
 
-/** Waits until two controllers have a pack, but not for ever. Throws 503 where none that is there has it. */
+/**
+ * Waits until two controllers have a pack, or the time is over. Throws 503 where no controller that is there
+ * has it.
+ */
 async function awaitSecond(
   { config, log, ticks }: ImageContext,
   { own, others, having }: Controllers,
@@ -124,7 +129,7 @@ async function awaitSecond(
   }
 }
 
-/** Stores the pack; gives the image that was packed. Throws 503 where it is not what it was then. */
+/** Stores the pack; returns the image. Throws 503 where the image has changed. */
 function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
   const now = tx.get('osimage', pack.osimage)
   if (!now)
@@ -135,7 +140,7 @@ function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
       'image-changed'
     )
   const present = tx.get('pack', now.imagefile ?? '')
-  // The clock of the controller that made the present one may be ahead, and the order of packs goes by their times.
+  // Packs are ordered by time, and the clock of the controller that made the present one may be ahead.
   const isSame = present === undefined || present.name === pack.name
   tx.put('pack', pack.name, isSame ? pack : { ...pack, time: Math.max(pack.time, present.time + 1) })
   return now
@@ -150,7 +155,7 @@ function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): voi
     imagefile: pack.name,
     ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
     ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
-    // Unknown, that of the kernel before would say something untrue.
+    // An unknown version must not stay that of the kernel before.
     ...set('kernelversion', version)
   })
 }
@@ -158,15 +163,15 @@ function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): voi
 const set = <K extends string>(key: K, value: string | undefined) =>
   (value === undefined ? {} : { [key]: value }) as { [P in K]?: string }
 
-/** A file of that name that holds the same stays as it is: nodes may be half way through it. */
+/** A file of that name with the same bytes stays: nodes may be half way through it. */
 async function giveName(from: string, to: string, signal: AbortSignal): Promise<void> {
   if ((await isFile(to)) && (await sameBytes(from, to, signal))) await rm(from)
   else await rename(from, to)
 }
 
 /**
- * Removes what a pack left: its hidden files, its other files where nothing has them, and its note. What cannot be
- * removed now is removed by the next start. Never throws.
+ * Removes the leftovers of a pack: its hidden files, its other files that nothing names, and its note. The
+ * next start retries what fails. Never throws.
  */
 export async function discard(
   { config, intents, log, model, files }: ImageContext,
@@ -175,7 +180,7 @@ export async function discard(
   const directory = config.paths.files
   try {
     await files.run(async () => {
-      // Also the temporary files that would have become hidden files of it.
+      // Also temporary files that would have become hidden files of the pack.
       const begun = (await readdir(directory)).filter(
         name => name.startsWith('.') && name.includes(`${temporary(note.id)}.`)
       )
@@ -191,8 +196,8 @@ export async function discard(
 }
 
 /**
- * The mode of what is put into the files directory. Packs hold secrets of the image, so they are the daemon's
- * alone; where the directory is setgid, its group, which is the seeder's, may read.
+ * Returns the mode of new files in the files directory. Packs hold secrets of the image, so only the daemon
+ * may read them; where the directory is setgid, so may its group, the seeder's.
  */
 export async function servedMode(directory: string): Promise<number> {
   const { mode } = await stat(directory)

@@ -6,9 +6,9 @@ import { discard } from './publish.js'
 import { decideRemoval, hideLeft } from './removals.js'
 
 /**
- * Puts right what an earlier daemon left unfinished. After that, each place holds what it held before, or what the store
- * says now. Gives the part that takes long and may go on while the daemon serves: the removal of large directories. What
- * fails is logged, and the next start tries it again. Never throws.
+ * Repairs what an earlier daemon left unfinished. After that, each place holds its old content, or what is
+ * stored. Returns the part that may take long: the removal of large directories. Failures are logged, and the
+ * next start tries again. Never throws.
  */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { intents, log } = context
@@ -39,23 +39,23 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
 }
 
 /**
- * Puts right by what is stored where the directory of a note is; gives whether what has its hidden name is to be removed. What
- * another controller has to store first is undecided until then.
+ * Repairs the directory of a note by what is stored; returns whether the hidden directory has to be removed.
+ * Where the leader has to store something first, the note is undecided.
  */
 async function isToRemove(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<boolean> {
   if (intent.kind === 'tree') {
     await settle(context, intent)
     return true
   }
-  // Where nothing is hidden, the record of the directory is still there, and a request removes it.
+  // Where nothing is hidden, the record of the directory is still there, and a removal starts from it.
   const decided = await decideRemoval(context, intent)
   if (decided === 'later') context.intents.undecided.add(intent)
   return decided === 'gone'
 }
 
 /**
- * The same for a note that is undecided, once it is known what is stored. Throws StoreError where that is not known now: it is
- * undecided still.
+ * Repairs the directory of an undecided note. Throws StoreError where it is still not known what is stored;
+ * the note stays undecided.
  */
 export async function decide(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<boolean> {
   const { intents, model } = context

@@ -2,18 +2,15 @@ import { join } from 'node:path'
 import { exists } from '../disk/file.js'
 import { mountsBelow } from '../disk/open-directory.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import { isObject } from '../json.js'
 import { type Actor, theDaemon } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import type { WorkElsewhere } from './errands/asking.js'
-import type { Task } from './errands/errand.js'
 import { newIntentId, type RemovalIntent } from './intents.js'
 import { pathsOf, removeHidden, renaming } from './place-tree.js'
 import { imageIn } from './trees.js'
 
-/** A directory of an image that goes with it. */
+/** A directory that is removed with its image. */
 export interface RemovedDirectory {
   readonly path: string
   readonly controller?: string
@@ -22,40 +19,50 @@ export interface RemovedDirectory {
 interface RemovalsOptions {
   readonly context: ImageContext
   readonly jobs: Pick<Jobs, 'submit'>
-  readonly elsewhere: Pick<WorkElsewhere, 'run'>
-  /** The lane of a directory right below `[image] directory`. */
+  /** Returns the lane of a directory right below `[image] directory`. */
   readonly lane: (name: string) => Promise<string>
-  /** Runs work that has these lanes. */
+  /** Runs `work` once nothing else runs in these lanes. */
   readonly locked: <R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>) => Promise<R>
 }
 
-/** A controller that is not there for so long is no longer only started again. */
+/** A controller that is away for less time may only be starting again. */
 const AWAY_MS = 60_000
-/** What failed there is tried again after so long, then twice as long and so on: each time makes a record. */
+/** Pauses between tries of a removal that fails: each try makes a record. */
 const AGAIN_MS = { first: 5000, longest: 600_000 }
 
-/** A directory that is being removed, or could not be: until then it is left alone. */
+/** A directory is left alone until this time. */
 interface Removing {
   until: number
 }
 
-/** When the directories that svcd made for deleted images are removed, and by which controller. */
+/**
+ * Removes the directories that svcd made for deleted images (rules 3.12, 9.15). The record of a directory
+ * names its controller. The leader removes its own directories. A follower hides its own and announces that;
+ * the leader then removes their records, and without a record the follower removes what it has hidden.
+ */
 export class Removals {
   /** Directories that are being removed, or could not be. */
   readonly #removing = new Map<string, Removing>()
-  /** Of those that could not be removed, where several controllers share the objects: how long until the next try. */
+  /** With several controllers: the pause after the next failure of a directory. */
   readonly #pausesMs = new Map<string, number>()
-  /** Why directories could not be removed, as it was logged last. */
+  /** The failure that was logged last. */
   #notRemoved = ''
-  /** Directories whose controller is not there → since when; Infinity once that was logged. */
+  /** Directories whose controller is away, with the time since; Infinity once that was logged. */
   readonly #away = new Map<string, number>()
+  /** As `outOfPlace`. */
+  #outOfPlace: readonly string[] = []
 
   constructor(private readonly o: RemovalsOptions) {}
 
-  /** This controller writes from now on: what it tried when it wrote before is tried anew. */
+  /** This controller became the leader: failed removals are tried again at once. */
   promoted(): void {
     this.#removing.clear()
     this.#pausesMs.clear()
+  }
+
+  /** The directories of this follower that are hidden or gone: their records may go. */
+  get outOfPlace(): readonly string[] {
+    return this.#outOfPlace
   }
 
   get #context(): ImageContext {
@@ -63,8 +70,8 @@ export class Removals {
   }
 
   /**
-   * The directories that would be removed after these changes, as `submit` has it done, and on which controller, where there are several;
-   * `view` is of the time after them.
+   * Returns the directories that these changes would remove, and among several controllers that of each.
+   * `view`: the objects after the changes.
    */
   foretold(changes: readonly Change[], view: View): RemovedDirectory[] {
     const directory = this.#context.config.image.directory
@@ -79,50 +86,52 @@ export class Removals {
     })
   }
 
-  /** Has the directories removed that svcd made for deleted images. Resolves with the requests. Never throws. */
+  /** Has the directories of deleted images removed. Resolves with the requests. Never throws. */
   async submit(actor: Actor): Promise<SubmittedJob[]> {
-    const { log, ticks, model } = this.#context
+    const { log, ticks, model, controllers } = this.#context
     const submitted: SubmittedJob[] = []
-    if (model.isFollowing) return submitted
     try {
-      this.#tellAway()
+      if (model.isFollowing) {
+        await this.#hideOwn()
+        return submitted
+      }
+      this.#warnOfAbsent()
       for (const tree of await abandonedTrees(this.#context)) {
-        // With one controller alone, one that fails is tried again by the next start.
+        if (isElsewhere(this.#context, tree)) {
+          await this.#forgetHidden(tree)
+          continue
+        }
+        // With one controller alone the next start tries again.
         if ((this.#removing.get(tree.name)?.until ?? 0) > ticks()) continue
         submitted.push(await this.#submitRemoval(tree, actor))
       }
       this.#notRemoved = ''
     } catch (error) {
       const { message } = error as Error
-      const when = this.#context.controllers ? 'later' : 'at the next start'
       if (message !== this.#notRemoved)
-        log.warn(`directories of deleted OS images are removed ${when}: ${message}`)
-      if (this.#context.controllers) this.#notRemoved = message
+        log.warn(
+          `directories of deleted OS images are removed ${controllers ? 'later' : 'at the next start'}: ${message}`
+        )
+      if (controllers) this.#notRemoved = message
     }
     return submitted
   }
 
-  async #submitRemoval({ name, osimage = name, controller }: TreeDoc, actor: Actor): Promise<SubmittedJob> {
+  async #submitRemoval({ name, osimage = name }: TreeDoc, actor: Actor): Promise<SubmittedJob> {
     const removing: Removing = { until: Number.POSITIVE_INFINITY }
     this.#removing.set(name, removing)
     const failed = () => this.#notRemovedYet(name, removing)
     try {
       const lanes = [`osimage ${osimage}`, await this.o.lane(name)]
-      const own = this.#context.controllers?.own
-      const there = controller === own ? undefined : controller
       const run = async (job: JobContext) => {
-        if (there === undefined)
-          await this.o.locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
-        else if (!(await this.#removeElsewhere(there, name, osimage, job))) return failed()
+        await this.o.locked(lanes, job.signal, () => removeAbandoned(this.#context, name, job))
         this.#pausesMs.delete(name)
         if (this.#removing.get(name) === removing) this.#removing.delete(name)
       }
-      const at = there === undefined ? {} : { at: there }
       const job = await this.o.jobs.submit({
-        ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run },
-        ...at
+        ...{ kind: 'delete', object: `OS image ${osimage}`, by: actor.who, lanes, run }
       })
-      // Also one that was stopped before it ran.
+      // A job that is stopped before it runs fails too.
       job.done.catch(failed)
       return job
     } catch (error) {
@@ -131,7 +140,7 @@ export class Removals {
     }
   }
 
-  /** With several controllers a directory that could not be removed is tried again: who has to do it may be there by then. */
+  /** With several controllers svcd tries again without a restart. */
   #notRemovedYet(name: string, removing: Removing): void {
     if (!this.#context.controllers || this.#removing.get(name) !== removing) return
     const pauseMs = this.#pausesMs.get(name) ?? AGAIN_MS.first
@@ -139,9 +148,37 @@ export class Removals {
     removing.until = this.#context.ticks() + pauseMs
   }
 
-  /** Says once for each directory that it waits for a controller which is not there: it may have another name by now. */
-  #tellAway(): void {
-    const { controllers } = this.#context
+  /** Hides the directories of this follower. Tries all, then throws the first failure. */
+  async #hideOwn(): Promise<void> {
+    const out: string[] = []
+    const failures: unknown[] = []
+    const { signal } = new AbortController()
+    for (const tree of ownAbandoned(this.#context)) {
+      const { name, osimage = name } = tree
+      const lanes = [`osimage ${osimage}`, await this.o.lane(name)]
+      await this.o
+        .locked(lanes, signal, () => hideAbandoned(this.#context, name))
+        .then(
+          isOut => void (isOut && out.push(markOf(tree))),
+          error => void failures.push(error)
+        )
+    }
+    this.#outOfPlace = out
+    if (failures.length > 0) throw failures[0]
+  }
+
+  /** Removes the record of a directory that its controller has hidden. */
+  async #forgetHidden(tree: TreeDoc): Promise<void> {
+    const { controllers, log } = this.#context
+    const { name, osimage = name, controller = '' } = tree
+    if (!controllers?.outOfPlace(controller).includes(markOf(tree))) return
+    if (await forgetTree(this.#context, name))
+      log.info(`OS image ${osimage} is deleted: controller ${controller} removes its directory ${name}`)
+  }
+
+  /** Logs once for each directory that its controller is away: it may have another name by now. */
+  #warnOfAbsent(): void {
+    const { controllers, config, log, ticks } = this.#context
     const waiting = stillAbandoned(this.#context)
     for (const name of [...this.#away.keys()])
       if (!waiting.some(tree => tree.name === name)) this.#away.delete(name)
@@ -151,37 +188,33 @@ export class Removals {
         this.#away.delete(name)
         continue
       }
-      const since = this.#away.get(name) ?? this.#context.ticks()
+      const since = this.#away.get(name) ?? ticks()
       this.#away.set(name, since)
-      if (this.#context.ticks() - since < AWAY_MS) continue
+      if (ticks() - since < AWAY_MS) continue
       this.#away.set(name, Number.POSITIVE_INFINITY)
-      this.#context.log.warn(
-        `OS image ${osimage} is deleted, and its directory ${join(this.#context.config.image.directory, name)} is on controller ${controller}, which is not ` +
-          `there: it is removed once svcd runs there with [controller] name = ${controller}`
+      log.warn(
+        `OS image ${osimage} is deleted, and its directory ${join(config.image.directory, name)} is on controller ` +
+          `${controller}, which is not there: it is removed once svcd runs there with [controller] name = ${controller}`
       )
     }
   }
-
-  /** Gives whether the directory and its record are gone. */
-  async #removeElsewhere(there: string, tree: string, osimage: string, job: JobContext): Promise<boolean> {
-    const task: Task = { kind: 'removal', osimage, tree, check: false }
-    const came = (await mayGo(this.#context, tree)) && (await this.o.elsewhere.run(there, task, job))
-    const isRemoved = isObject(came) && came.removed === true
-    const isKnown = this.#context.model.view.get('tree', tree) !== undefined
-    if ((isRemoved || !isKnown) && (await forgetTree(this.#context, tree))) return true
-    job.line(`${tree} stays: an OS image is in it`)
-    return false
-  }
 }
 
+/** Names a directory and its record: a later directory of the same name has another mark. */
+const markOf = ({ name, at }: TreeDoc) => `${name} ${at ?? ''}`
+
+/** Whether a directory is on another controller. */
+const isElsewhere = ({ controllers }: ImageContext, { controller }: TreeDoc): boolean =>
+  controllers !== undefined && controller !== undefined && controller !== controllers.own
+
 /**
- * The directories that svcd made for images that have been deleted, and that no other image is in (rules 3.12). Where
- * another image is in one, the directory belongs to that image from now on.
+ * Returns the directories that svcd made for deleted images (rules 3.12). A directory that an image is in
+ * again belongs to that image from now on.
  */
 export async function abandonedTrees({ config, controllers, model }: ImageContext): Promise<TreeDoc[]> {
   const { directory } = config.image
-  // What another controller made is removed by that one, when it is there. Of one from before there were several, nobody noted where it is.
-  const isHere = async ({ name, controller }: TreeDoc) =>
+  // A record from before there were several controllers names none.
+  const isReached = async ({ name, controller }: TreeDoc) =>
     !controllers ||
     (controller === undefined
       ? exists(join(directory, name))
@@ -189,7 +222,7 @@ export async function abandonedTrees({ config, controllers, model }: ImageContex
   const names: string[] = []
   for (const name of model.view.names('tree')) {
     const tree = model.view.get('tree', name)
-    if (tree?.abandoned && (await isHere(tree))) names.push(name)
+    if (tree?.abandoned && (await isReached(tree))) names.push(name)
   }
   if (names.length === 0) return []
   return model.change(theDaemon, tx =>
@@ -205,7 +238,7 @@ export async function abandonedTrees({ config, controllers, model }: ImageContex
   )
 }
 
-/** The directories of deleted images that are still there, as far as controllers share the objects: they may have to be tried again. */
+/** Returns the records of directories of deleted images; none where there is one controller alone. */
 export function stillAbandoned({
   controllers,
   model
@@ -217,14 +250,22 @@ export function stillAbandoned({
   })
 }
 
-/** Whether a directory may be removed: its record says so, and no image is in it. */
+/** Returns those of this controller. */
+const ownAbandoned = (context: ImageContext): TreeDoc[] =>
+  stillAbandoned(context).filter(({ controller }) => controller === context.controllers?.own)
+
+/** Whether svcd has to look again after a while for directories to remove. */
+export const hasRemovals = (context: ImageContext): boolean =>
+  (context.model.isFollowing ? ownAbandoned(context) : stillAbandoned(context)).length > 0
+
+/** Whether a directory is abandoned, and no image is in it. */
 const isFree = (view: View, directory: string, name: string): boolean =>
   view.get('tree', name)?.abandoned === true && imageIn(view, directory, name) === undefined
 
 /**
- * Whether the directory `name` may be removed, as the controller that writes has it. With several controllers this one is known to
- * write when this resolves: who was cut off, or stood still, may hold an image for deleted that another one has by now. Throws
- * StoreError where that is not known.
+ * Whether the directory `name` may be removed. This controller is still the leader when this resolves,
+ * because a former leader may not know of an image that uses the directory again. Throws StoreError where
+ * that is not known.
  */
 async function mayGo({ config, controllers, model }: ImageContext, name: string): Promise<boolean> {
   const goes = await model.change(theDaemon, tx => isFree(tx, config.image.directory, name))
@@ -233,8 +274,8 @@ async function mayGo({ config, controllers, model }: ImageContext, name: string)
 }
 
 /**
- * Removes the record of a directory that has its hidden name, or is gone; gives whether the record is gone. It stays where an image is
- * in the directory by now.
+ * Removes the record of a hidden or missing directory, unless an image is in it; returns whether the record
+ * is gone.
  */
 export const forgetTree = (
   { config, model }: Pick<ImageContext, 'config' | 'model'>,
@@ -247,47 +288,36 @@ export const forgetTree = (
     return true
   })
 
+const intentFor = ({ model }: ImageContext, name: string): RemovalIntent => {
+  const at = model.view.get('tree', name)?.at
+  return { kind: 'removal', id: newIntentId(), target: name, ...(at === undefined ? {} : { at }) }
+}
+
 /**
- * Removes the directory `name` and its record, unless an image is in it by now; gives whether none is. `isAsked`: the controller that
- * writes asks for it, and removes the record. The directory only gets its hidden name then, and goes when it is heard that the record
- * has gone. Throws an Error when something is mounted in it.
+ * Removes the directory `name` and its record, unless an image is in it; returns whether none is. Throws an
+ * Error when something is mounted in it.
  */
 export async function removeAbandoned(
   context: ImageContext,
   name: string,
-  job: Pick<JobContext, 'line' | 'signal'>,
-  isAsked = false
+  job: Pick<JobContext, 'line' | 'signal'>
 ): Promise<boolean> {
-  const { config, controllers, model, intents } = context
-  const at = model.view.get('tree', name)?.at
-  const intent: RemovalIntent = {
-    ...{ kind: 'removal', id: newIntentId(), target: name },
-    ...(at === undefined ? {} : { at })
-  }
+  const { controllers, intents } = context
+  const intent = intentFor(context, name)
   const { place } = await pathsOf(context, intent)
   await checkNothingMounted(place)
   const stands = await exists(place)
   await intents.write(intent)
   let goes = false
   try {
-    goes = isAsked ? isFree(model.view, config.image.directory, name) : await mayGo(context, name)
+    goes = await mayGo(context, name)
     job.signal.throwIfAborted()
-  } catch (error) {
-    await intents.drop(intent.id)
-    throw error
+  } finally {
+    if (!goes || job.signal.aborted) await intents.drop(intent.id)
   }
-  if (!goes || (isAsked && !stands)) {
-    await intents.drop(intent.id)
-    if (goes) job.line(`there is no ${name} to remove`)
-    return goes
-  }
+  if (!goes) return false
   try {
     if (stands) await hide(context, intent)
-    if (isAsked) {
-      intents.undecided.add(intent)
-      job.line(`${name} is out of the way, and is removed once that is stored`)
-      return true
-    }
     if (!(await forgetTree(context, name))) {
       if (stands) await putBack(context, intent)
       else await intents.drop(intent.id)
@@ -302,6 +332,26 @@ export async function removeAbandoned(
   return true
 }
 
+/**
+ * Hides the directory `name` of a follower, unless an image is in it; returns whether nothing has the name.
+ * `decideRemoval` removes the directory without its record. Throws an Error when something is mounted in it.
+ */
+export async function hideAbandoned(context: ImageContext, name: string): Promise<boolean> {
+  const { config, intents, model } = context
+  const intent = intentFor(context, name)
+  const { place } = await pathsOf(context, intent)
+  if (!(await exists(place))) return true
+  if (!isFree(model.view, config.image.directory, name)) return false
+  await checkNothingMounted(place)
+  await intents.write(intent)
+  try {
+    await hide(context, intent)
+  } finally {
+    intents.undecided.add(intent)
+  }
+  return true
+}
+
 async function checkNothingMounted(place: string): Promise<void> {
   const [mounted] = await mountsBelow(place)
   if (mounted !== undefined) throw new Error(`${place} is not removed: something is mounted at ${mounted}`)
@@ -313,7 +363,7 @@ async function hide(context: ImageContext, intent: RemovalIntent): Promise<void>
 }
 
 /**
- * Gives the directory of a note of an earlier version its hidden name, unless an image is in it or its record is there.
+ * Hides the directory of a note of an earlier version, unless an image is in it or its record is there.
  * Throws an Error when something is mounted in it.
  */
 export async function hideLeft(context: ImageContext, intent: RemovalIntent): Promise<void> {
@@ -326,7 +376,7 @@ export async function hideLeft(context: ImageContext, intent: RemovalIntent): Pr
   await hide(context, intent)
 }
 
-/** Gives the directory of a removal its name again: it is not to be removed. Throws an Error where something else has that name. */
+/** Gives a hidden directory its name again. Throws an Error where something else has that name. */
 async function putBack(context: ImageContext, intent: RemovalIntent): Promise<void> {
   const { hidden, place } = await pathsOf(context, intent)
   if (await exists(place))
@@ -338,9 +388,9 @@ async function putBack(context: ImageContext, intent: RemovalIntent): Promise<vo
 }
 
 /**
- * Decides by what is stored about the directory of a removal that has not come to its end. `gone`: its record is gone, so what has the
- * hidden name is to be removed. `over`: nothing is left to do; an image is in it, and it has its name again, or nothing was hidden.
- * `later`: its record is there, and another controller writes. The hidden directory is whole while the record is there.
+ * Decides about an unfinished removal by the stored record. `gone`: there is none, so the hidden directory is
+ * to be removed. `over`: nothing was hidden, or an image is in the directory, which has its name again.
+ * `later`: this is a follower, and the leader has not removed the record.
  */
 export async function decideRemoval(
   context: ImageContext,

@@ -9,16 +9,16 @@ import { newIntentId, type PackIntent } from './intents.js'
 import { discard, packOf } from './publish.js'
 
 const hourMs = 3_600_000
-/** How long changes are gathered before they are looked at. */
+/** Changes are gathered for so long. */
 const soonMs = 100
 
-/** The files of a pack among all. */
+/** Returns the files of a pack among all. */
 export const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>
   all.filter(file => packOf(file) === pack.name || file.startsWith(stemOf(pack)))
 
 /**
- * Removes the packs that svcd made and that no image, no tag and no installing node has used for `[image] grace`,
- * with their boot files and torrents. For a pack that was unused before the daemon's start, the time counts from there.
+ * Removes the packs that svcd made and that no image, tag or installing node has used for `[image] grace`,
+ * with their boot files and torrents. The time counts from the daemon's start at the earliest.
  */
 export class Sweep {
   readonly #unused = new Map<string, number>()
@@ -35,7 +35,7 @@ export class Sweep {
     })
   }
 
-  /** Looks at every pack soon, as something has changed. */
+  /** Looks at every pack soon. */
   soon(): void {
     this.#background.wake(soonMs)
   }
@@ -81,7 +81,7 @@ export class Sweep {
     return index.isNamed('pack', name) || this.context.coming.has(name) || this.installing.packs().has(name)
   }
 
-  /** Whether it is the pack before the present one, which another controller that is there does not have so far. */
+  /** Whether it is the pack before the present one, and another controller still lacks the present one. */
   async #isNeeded(name: string, signal: AbortSignal): Promise<boolean> {
     const { model, controllers } = this.context
     const { view } = model
@@ -91,10 +91,10 @@ export class Sweep {
     return (await controllers.having(present, signal)).length < controllers.others().length
   }
 
-  /** Removes the pack first, then its files: what is being removed must not be served any more. */
+  /** Removes the pack first, then its files, as a file must not be served any more. */
   async #remove(name: string, files: readonly string[]): Promise<void> {
     const { model, intents, log } = this.context
-    // The note comes first: without the pack, nothing else tells of the files.
+    // The note comes first: without the pack, only the note names the files.
     const note: PackIntent = { kind: 'pack', id: newIntentId(), files }
     await intents.write(note)
     let gone = false
@@ -114,7 +114,7 @@ export class Sweep {
     await discard(this.context, note)
   }
 
-  /** Milliseconds until the next pack is due. One that is due and could not be removed is tried again after an hour. */
+  /** Returns the milliseconds until the next pack is due; a failed removal is tried again after an hour. */
   #pauseMs(): number {
     const { config, ticks } = this.context
     const next = [...this.#unused.values()].map(since => since + config.image.grace - ticks())

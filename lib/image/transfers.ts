@@ -21,7 +21,7 @@ export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc
   }
 }
 
-/** What a grab and a push are told alike, and how they report. Throws notFound for a node that is gone. */
+/** Returns the arguments and hooks that a grab and a push share. Throws notFound for a node that is gone. */
 export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, changes: Changes) => ({
   args: {
     filesystems: image.grab_filesystems ?? [],
@@ -39,7 +39,7 @@ export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, ch
 })
 
 /**
- * Where the secrets of a node and of its group lie on the node (rules 5.5). An image that held them would give them
+ * Returns the paths of the secrets of a node and of its group (rules 5.5): an image with them would give them
  * to every node. Throws notFound for a node that is gone.
  */
 function secretPaths(model: Model, name: string): string[] {
@@ -50,8 +50,8 @@ function secretPaths(model: Model, name: string): string[] {
 }
 
 /**
- * Gathers what a grab or a push changes on one of `nodes` nodes, for the record of the request. Each node has its share
- * of the record's room, half of it for the list of changes, so that the outcome of every node is kept.
+ * Gathers the changes of a grab or a push on `nodes` nodes for the record of the request. Each node has its
+ * share of the room, half of it for the list of changes, so that the outcome of every node is kept.
  */
 export class Changes {
   readonly #listed: string[] = []
@@ -74,11 +74,11 @@ export class Changes {
       this.#size += size
       this.#listed.push(text)
     } else this.#leftOut++
-    // The changes of many nodes would push the outcomes out of the record.
+    // With many nodes the changes would push the outcomes out of the record.
     if (this.dryrun && this.nodes === 1) this.job.line(`${this.node}: ${text}`)
   }
 
-  /** Runs a transfer and notes in the record how it went: the outcome as `<node>`, the list as `<node>.changes`. */
+  /** Runs a transfer and records its outcome as `<node>`, and its changes as `<node>.changes`. */
   async during(work: () => Promise<{ readonly changes: number }>): Promise<void> {
     const { job, node, dryrun } = this
     try {
@@ -97,7 +97,7 @@ export class Changes {
   }
 }
 
-/** A node to push to. One without an address fails, and the others go on. */
+/** A node to push to. Without an address it fails, and the others go on. */
 export interface Destination {
   readonly node: string
   readonly address: string | undefined
@@ -105,7 +105,10 @@ export interface Destination {
 
 const namedFailures = 10
 
-/** The tree that a push takes. Throws 404 for an image without one, 503 for one that cannot be used (rules 3.12, 9.8). */
+/**
+ * Returns the tree for a push. Throws 404 for an image without one, 503 for one that cannot be used (rules
+ * 3.12, 9.8).
+ */
 export async function treeToPush(
   shared: Pick<ImageContext, 'config' | 'controllers'>,
   image: OsimageDoc
@@ -124,8 +127,8 @@ export async function treeToPush(
 }
 
 /**
- * Pushes an image to nodes, `[ssh] parallel` of them at once. One that fails does not stop the others. Throws an Error
- * that names those that failed.
+ * Pushes an image to nodes, `[ssh] parallel` at once. A failure does not stop the others. Throws an Error
+ * that names the failed nodes.
  */
 export async function pushImage(
   context: ImageContext,

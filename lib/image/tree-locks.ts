@@ -8,13 +8,13 @@ interface Holder {
 }
 
 /**
- * What is worked on in this process, by its own requests and for other controllers. The lanes of requests keep those of one
- * controller apart; this keeps them from what was begun for a controller that wrote before, and has not ended yet.
+ * The work on directories that is under way in this process. The lanes of jobs keep jobs apart; these locks also keep
+ * them from the removals of a follower, and from `decide` of recovery.ts.
  */
 export class TreeLocks {
   readonly #holders = new Set<Holder>()
 
-  /** Runs `work` once nothing else runs that has one of these lanes. Rejects as it does, or with the reason of the signal. */
+  /** Runs `work` once nothing else runs in one of these lanes. Rejects as `work` does, or with the reason of the signal. */
   async run<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = [...this.#holders].filter(holder => meet(holder.lanes, lanes)).map(({ done }) => done)
     let end = () => {}

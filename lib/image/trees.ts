@@ -13,31 +13,31 @@ import type { ImageContext } from './context.js'
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
 
 /**
- * The name of the controller that has the directory of an image, where that is another one; undefined where it is here. Throws unavailable
- * (503) with the way out where that controller is not there: a directory of that path here may be an old one.
+ * Throws unavailable (503) with the way out for an image whose directory is on another controller (rules
+ * 9.15). A directory of the same path here may be an old one.
  */
-export async function elsewhere(
-  { config, controllers }: Shared,
-  image: OsimageDoc
-): Promise<string | undefined> {
+export async function checkHere({ config, controllers }: Shared, image: OsimageDoc): Promise<void> {
   const { name, controller } = image
-  if (!controllers || controller === undefined || controller === controllers.own) return undefined
-  if (controllers.others().includes(controller)) return controller
-  const path = meantTree(config.image.directory, image)
+  if (!controllers || controller === undefined || controller === controllers.own) return
   const { own } = controllers
+  const path = meantTree(config.image.directory, image)
+  const there = `OS image ${name}: its directory ${path} is on controller ${controller}`
+  if (controllers.others().includes(controller))
+    throw unavailable(
+      `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl stop svcd on ` +
+        `the others, and systemctl start svcd there once svcctl cluster show lists ${controller} as primary), and ask again`
+    )
   const instead = (await exists(path))
     ? `to use the directory ${path} of controller ${own} from now on, set path again`
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
-    `OS image ${name}: its directory ${path} is on controller ${controller}, which is not there: start svcd on ${controller}; ` +
-      `or ${instead}: svcctl osimage set ${name} path=${path}`,
-    'image-elsewhere'
+    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ${name} path=${path}`
   )
 }
 
 /**
- * Whether a request says that the directory of an image is the one here from now on: it sets `path` alone, and the controller that was
- * noted is not there. One that was read and is posted back has the other fields too.
+ * Whether a request moves the directory of an image to this controller: it sets `path` alone, and the noted
+ * controller is away. An image that was read and is posted back sets other fields too.
  */
 export async function isMovedHere({ config, controllers }: Shared, image: OsimageDoc, given: Given) {
   const { controller } = image
@@ -47,22 +47,10 @@ export async function isMovedHere({ config, controllers }: Shared, image: Osimag
   return exists(meantTree(config.image.directory, image))
 }
 
-/** Throws unavailable (503) for an image whose directory is on another controller: this work is not done there. */
-export async function checkHere(shared: Shared, image: OsimageDoc): Promise<void> {
-  const there = await elsewhere(shared, image)
-  if (there === undefined) return
-  const path = meantTree(shared.config.image.directory, image)
-  throw unavailable(
-    `OS image ${image.name}: its directory ${path} is on controller ${there}, and controller ${shared.controllers?.own} writes: ` +
-      `make ${there} the one that writes (stop svcd on the others for a moment), and ask again`,
-    'image-elsewhere'
-  )
-}
-
-/** What an image notes of its directory, which is here: nothing where there is one controller alone. */
+/** Returns the field that names this controller; none where there is one controller alone. */
 export const here = ({ controllers }: Shared) => (controllers ? { controller: controllers.own } : {})
 
-/** Notes where the directories are of which that is not known, as far as they are here. */
+/** Notes this controller in the images whose directories are here, where no controller is noted. */
 export async function noteFound({ config, controllers, model }: ImageContext): Promise<void> {
   if (!controllers || model.isFollowing) return
   const { directory } = config.image
@@ -83,8 +71,8 @@ export async function noteFound({ config, controllers, model }: ImageContext): P
 }
 
 /**
- * The real directory of a path, with no link left. Throws an Error that calls it `name` unless it is a directory strictly
- * below `[image] directory`, whatever links there are on the way.
+ * Returns the real directory of a path. Throws an Error that calls it `name` unless it is a directory
+ * strictly below `[image] directory`, whatever links are on the way.
  */
 export async function realBelow(directory: string, path: string, name = path): Promise<string> {
   const real = (path: string, name: string) =>
@@ -105,7 +93,10 @@ export async function realBelow(directory: string, path: string, name = path): P
   return tree
 }
 
-/** The real directory of an image's `path`. Throws unavailable (503) for what `realBelow` refuses (rules 3.12). */
+/**
+ * Returns the real directory of an image's `path`. Throws unavailable (503) for what `realBelow` refuses
+ * (rules 3.12).
+ */
 export function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   return realBelow(directory, path, 'it').catch(error => {
     throw unavailable(
@@ -117,8 +108,8 @@ export function imageTree(directory: string, osimage: string, path: string): Pro
 }
 
 /**
- * The real directory of an image; undefined where it has no `path` and there is none with its name. Throws unavailable
- * (503) for what `imageTree` refuses.
+ * Returns the real directory of an image; undefined where it has no `path` and there is none with its name.
+ * Throws unavailable (503) for what `imageTree` refuses.
  */
 export async function treeIfAny(directory: string, image: OsimageDoc): Promise<string | undefined> {
   const path = meantTree(directory, image)
@@ -126,14 +117,17 @@ export async function treeIfAny(directory: string, image: OsimageDoc): Promise<s
   return imageTree(directory, image.name, path)
 }
 
-/** A path whose links are resolved in the part of it that exists. */
+/** Resolves the links in the part of a path that exists. */
 export async function realPlace(path: string): Promise<string> {
   return realpath(path).catch(async () =>
     path === dirname(path) ? path : join(await realPlace(dirname(path)), basename(path))
   )
 }
 
-/** The real directory of an image. Throws unavailable (503) naming the field or the ini key when it has none. */
+/**
+ * Returns the real directory of an image. Throws unavailable (503) with the field or the ini key if there is
+ * none.
+ */
 export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string> {
   const { directory } = shared.config.image
   try {
@@ -153,14 +147,13 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
 }
 
 /**
- * Throws unavailable (503) for a directory that no node could run from: its root becomes that of the nodes, and a kernel needs
- * an init (rules 9.2).
+ * Throws unavailable (503) for a directory that no node could run from: its root becomes that of the nodes,
+ * and a kernel needs an init (rules 9.2).
  */
 export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree: string): Promise<void> {
   const { uid, gid, mode } = await stat(tree)
   const bits = mode & 0o7777
-  // Red Hat's has no right to write: root needs none.
-  // An svcd that is not root, and has no helper, packs a tree of its own.
+  // Red Hat's root directory is not writable. An svcd that is not root and has no helper packs its own trees.
   const isOurs = (id: number, own: number | undefined) => id === 0 || id === own
   const { geteuid, getegid } = process
   if (!isOurs(uid, geteuid?.()) || !isOurs(gid, getegid?.()) || (bits !== 0o755 && bits !== 0o555))
@@ -179,7 +172,10 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   )
 }
 
-/** Behind a refusal: on which controller the directory of an image was looked for. Nothing where there is one controller alone. */
+/**
+ * Returns the end of a refusal: the controller that looked for the directory. Empty with one controller
+ * alone.
+ */
 export function whereLooked(
   { controllers }: Pick<Shared, 'controllers'>,
   { controller }: OsimageDoc
@@ -192,7 +188,10 @@ export function whereLooked(
     : `; controller ${own}, which had the directory, has looked`
 }
 
-/** Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image] directory`. */
+/**
+ * Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image]
+ * directory`.
+ */
 export async function checkUnmounted(osimage: string, tree: string, done: string): Promise<void> {
   const mounted = (await mountsBelow(tree)).find(point => point !== tree)
   if (mounted !== undefined)
@@ -202,7 +201,10 @@ export async function checkUnmounted(osimage: string, tree: string, done: string
     )
 }
 
-/** The name of an image whose directory is `name` in `[image] directory`, or lies in it, be it by a link. */
+/**
+ * Returns the name of an image whose directory is `name` in `[image] directory`, or lies in it, also by a
+ * link.
+ */
 export function imageIn(view: View, directory: string, name: string): string | undefined {
   const tree = join(directory, name)
   const real = realIfAny(tree)
@@ -224,8 +226,8 @@ function realIfAny(path: string): string {
 }
 
 /**
- * Part of a change that renames an image. The image keeps the directory that it had by its name, if that one `stands`:
- * its `path` names the directory from then on, until the image has the name of the directory again (rules 3.2, 9.1).
+ * Part of a change that renames an image. The image keeps its directory if that `stands`: `path` names it
+ * until the image has the name of the directory again (rules 3.2, 9.1).
  */
 export function keepTree(tx: Tx, directory: string, from: string, to: string, stands: boolean): void {
   const image = tx.get('osimage', to)
@@ -242,7 +244,7 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
   tx.remove('tree', to)
 }
 
-/** Another image, with the directory that an image of this name has without a `path`. */
+/** Returns another image with the directory that an image of this name has without a `path`. */
 const otherWith = (view: View, directory: string, name: string): string | undefined =>
   [...view.names('osimage')].find(other => {
     const image = other === name ? undefined : view.get('osimage', other)

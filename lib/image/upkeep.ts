@@ -12,20 +12,22 @@ import { hashFile } from './packer/in-worker.js'
 import { discard, servedMode } from './publish.js'
 import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
-/** The name of a pack holds the beginning of its checksum (pack.ts). */
+/** The name of a pack has a prefix of its checksum (pack.ts). */
 const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
 
 /**
- * Completes in the background what packs lack: the record of one that another controller made, whose files were copied
- * here and whose image was imported, and a torrent that announces to the tracker of the ini.
+ * Repairs packs in the background: adds the record of a pack whose files were copied here and whose image was
+ * imported, and a torrent for the tracker of the ini.
  */
 export class Upkeep {
   readonly #background: Background
-  /** Files whose checksum is not the one of their name, as they were then. */
+  /** Stamps of files whose checksum does not fit their name. */
   readonly #foreign = new Map<string, string>()
   readonly #told = new Set<string>()
 
-  /** `onTorrent` is called when a torrent was made. After `laterMs`, files that are missing or wrong are looked at again. */
+  /**
+   * `onTorrent` is called for each new torrent. After `laterMs` missing and wrong files are looked at again.
+   */
   constructor(
     readonly context: ImageContext,
     readonly onTorrent: () => void,
@@ -50,7 +52,7 @@ export class Upkeep {
   async #complete(signal: AbortSignal): Promise<void> {
     const { log, model } = this.context
     const { view } = model
-    // What another controller keeps records of is its to record.
+    // Only the leader stores records.
     const unknown = model.isFollowing ? [] : unknownPacks(view)
     const steps = [
       ...[...unknown].map(name => () => this.#adopt(name, signal)),
@@ -61,13 +63,13 @@ export class Upkeep {
         if (!signal.aborted) await step()
       } catch (error) {
         const { message } = error as Error
-        // It is tried again with each change, but logged once.
+        // Each change tries again; the failure is logged once.
         if (!signal.aborted && !this.#told.has(message)) log.warn(message)
         this.#told.add(message)
       }
   }
 
-  /** Records a file that is named like a pack, if its checksum fits its name. Then nodes can check what they get. */
+  /** Records a file that is named like a pack, if its checksum fits, so that nodes can check it. */
   async #adopt(name: string, signal: AbortSignal): Promise<void> {
     const { model, config, now } = this.context
     const [, osimage = '', begins = ''] = packName.exec(name) ?? []
@@ -104,7 +106,7 @@ export class Upkeep {
     const note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
     const output = join(directory, temporary(note.id, 'torrent'))
     const file = join(directory, name)
-    // It is fetched from another controller.
+    // Another controller has it, and it is fetched.
     if (config.store.medium === 'etcd' && !(await isFile(file))) return
     await intents.write(note)
     try {
@@ -121,7 +123,7 @@ export class Upkeep {
   }
 }
 
-/** Files that an image or a tag names, and that are named like packs, but have no record. */
+/** Returns files that an image or a tag names, and that are named like packs but have no record. */
 function unknownPacks(view: View): Set<string> {
   const found = new Set<string>()
   for (const type of ['osimage', 'osimagetag'] as const)

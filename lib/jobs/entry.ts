@@ -135,9 +135,7 @@ export class Entry {
   }
 
   begin(now: number): void {
-    const { at } = this.#summary
-    const message = at === undefined ? 'running' : oneLine(`running on controller ${at}`)
-    this.#change({ state: 'running', started: now, message })
+    this.#change({ state: 'running', started: now, message: 'running' })
   }
 
   /** The end: without a reason it went well. */

@@ -17,8 +17,6 @@ export interface SubmittedJob {
   readonly id: string
   /** `pack of OS image compute`, for messages. */
   readonly name: string
-  /** As in JobSpec. */
-  readonly at?: string
   /** Rejects with what `run` threw, with JobStoppedError for a job that was cancelled or interrupted. */
   readonly done: Promise<void>
 }
@@ -45,7 +43,7 @@ const MOST_WAITING = 1000
 /** Requests of one user that only read and have not ended. */
 const MOST_READING = 8
 /** How long an aborted job may take to end: its programs take up to 5 s. */
-export const ABORTED_MS = 7000
+const ABORTED_MS = 7000
 /** Why jobs are stopped whose controller does not write any more. */
 const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
 
@@ -90,8 +88,8 @@ export class Jobs {
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down', 'shutting-down')
     const waiting = this.#waiting.size
-    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`, 'busy')
-    const { kind, object, by, reads, at } = spec
+    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
+    const { kind, object, by, reads } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
     if (reads) this.pace?.check(by)
@@ -99,7 +97,7 @@ export class Jobs {
     const id = randomBytes(16).toString('hex')
     const queued = this.options.now()
     const entry = this.kept.create({
-      ...{ id, kind, object, by, ...(reads ? { reads } : {}), ...(at === undefined ? {} : { at }) },
+      ...{ id, kind, object, by, ...(reads ? { reads } : {}) },
       ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
     const work = new Work(entry, spec)
@@ -118,7 +116,7 @@ export class Jobs {
     work.ready = true
     this.#dispatch()
     this.kept.sweep()
-    return { id, name: `${kind} of ${object}`, ...(at === undefined ? {} : { at }), done: work.done }
+    return { id, name: `${kind} of ${object}`, done: work.done }
   }
 
   /**

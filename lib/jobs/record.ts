@@ -91,15 +91,13 @@ export interface JobSummary {
   readonly reads?: true
   /** The name of the controller that runs it, where several share the records. */
   readonly controller?: string
-  /** The name of the controller that the one that runs it has do the work. */
-  readonly at?: string
   readonly state: JobState
   /** 0 to 1. */
   readonly progress: number
   readonly queued: number
   readonly started?: number
   readonly ended?: number
-  /** `queued`, `running`, `done`, or `failed: ` and why; `running on controller NAME` where that is another one. */
+  /** `queued`, `running`, `done`, or `failed: ` and why. */
   readonly message: string
 }
 
@@ -193,7 +191,6 @@ const rules: Readonly<Record<string, Is>> = {
   by: isText,
   reads: maybe(value => value === true),
   controller: maybe(isText),
-  at: maybe(isText),
   state: value => ['queued', 'running', 'done', 'failed'].includes(value as string),
   progress: isTime,
   queued: isTime,

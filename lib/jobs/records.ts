@@ -20,7 +20,7 @@ const SWEEP_MS = 3_600_000
  * Bytes of the first and of the last lines of a record that controllers share: etcd takes 1.5 MiB in a request, of which results may
  * have 1 MiB.
  */
-export const SHARED_LINES = 64 * 1024
+const SHARED_LINES = 64 * 1024
 /** Bytes of such a record a second: etcd keeps each state of it for a while. */
 const SHARED_FLOW = 64 * 1024
 /** The same of one that only reads: a user may have 8 of them. */
@@ -176,11 +176,9 @@ export class Records {
   /** Nobody runs it any more. Rejects when that cannot be stored; it is tried again then. */
   #interrupt(entry: Entry): Promise<void> {
     const { log, now, sharing } = this.options
-    const { id, kind, object, controller, at, state } = entry.summary
+    const { id, kind, object, controller, state } = entry.summary
     const isOurs = controller === undefined || controller === sharing?.controller
-    const role =
-      state === 'queued' ? 'where it waited' : at === undefined ? 'which ran it' : `which had it run on ${at}`
-    const lost = `controller ${controller}, ${role}, was lost`
+    const lost = `controller ${controller}, ${state === 'queued' ? 'where it waited' : 'which ran it'}, was lost`
     log.warn(
       `request ${id} (${kind} of ${object}) was interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
     )

@@ -34,8 +34,6 @@ export interface JobSpec {
   readonly lanes: readonly string[]
   /** Its work is on other machines: it does not wait for a pack to end. */
   readonly elsewhere?: true
-  /** The name of the controller that does the work, where that is another one. */
-  readonly at?: string
   /** It changes nothing: it keeps no change waiting, and its record goes first (rules 8.2). */
   readonly reads?: true
   run(job: JobContext): Promise<void>

@@ -59,8 +59,11 @@ export interface SharedMedium extends Medium {
   readonly others: readonly Controller[]
   /** Describes another controller with our name, and what to do; '' if there is none. */
   readonly namesake: string
-  /** Registers this controller, and lists the others. `now`: its clock, milliseconds since 1970. */
-  join(self: Controller, now: () => number): void
+  /**
+   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since 1970;
+   * `trees`: as in Controller, asked each time.
+   */
+  join(self: Controller, now: () => number, trees?: () => readonly string[]): void
   /**
    * Replaces `lock` and `start` after `read`: reports the commits of the leader, and becomes leader when
    * there is none, once all earlier commits were reported. `isWhole`: the listener has what was read;
@@ -92,7 +95,9 @@ export interface Controller {
   readonly url?: string
   /** Digests of settings that all must share, by name; absent in releases that do not report them. */
   readonly digests?: Readonly<Record<string, string>>
-  /** Its clock minus ours, in milliseconds; absent for ourselves, and while unknown. */
+  /** Directories of deleted images that are out of their places there (`outOfPlace` of removals.ts). */
+  readonly trees?: readonly string[]
+  /** How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as above. */
   readonly aheadMs?: number
 }
 

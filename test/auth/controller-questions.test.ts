@@ -1,4 +1,4 @@
-// rules 6.11, 9.15, 11.19
+// rules 6.11, 11.19
 import t from 'tap'
 import { ControllerQuestions } from '../../lib/auth/controller-proof.js'
 

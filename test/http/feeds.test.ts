@@ -95,37 +95,6 @@ t.test(
   }
 )
 
-// rules 2.20, 9.15
-t.test('those with places of their own take none of the others, and have a bound', async t => {
-  const { port } = await start(
-    t,
-    [
-      route('GET', '/feed', ({ query }) => {
-        const name = String(query.get('user'))
-        const follower = { name, first: true, ...(name === 'work' ? { most: 5 } : {}) }
-        return { status: 200, feed: feed().made, follower }
-      })
-    ],
-    { trustedProxies: ['127.0.0.1'], limits: { feeds: 3, feedsPerAddress: 2, feedsPerUser: 2 } }
-  )
-  const opened = async (count: number, user: string) => {
-    const answers: IncomingMessage[] = []
-    for (let i = 0; i < count; i++) {
-      const answer = await ask(port, { 'X-Forwarded-For': '192.0.2.1' }, `/feed?user=${user}`)
-      t.teardown(() => answer.on('error', () => undefined).destroy())
-      answers.push(answer.resume())
-    }
-    return answers
-  }
-  const statuses = (answers: IncomingMessage[]) => answers.map(({ statusCode }) => statusCode)
-  const work = await opened(6, 'work')
-  t.same(statuses(work), [200, 200, 200, 200, 200, 503])
-  t.match(work[5]?.headers['retry-after'], /^\d+$/, 'one more may try again')
-  t.same(statuses(await opened(3, 'alice')), [200, 200, 503], 'the others have all of theirs')
-  work[0]?.on('error', () => undefined).destroy()
-  await until(async () => statuses(await opened(1, 'work'))[0] === 200)
-})
-
 // rules 2.20
 t.test('a stream with nothing new is sent beats', async t => {
   const { port } = await start(t, [answered(() => feed().made)], { limits: { feedBeatMs: 20 } })

@@ -100,7 +100,7 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
     others: () => ['c2'],
     whoHas: async () => undefined,
     having: async () => [],
-    ask: async () => ({})
+    outOfPlace: () => []
   }
   /** A controller to whose changes etcd says nothing, whether it makes them or not. */
   const unanswered = (isMade: boolean, error: StoreError) => {

@@ -1,43 +1,40 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { BusyError, WorkElsewhere } from '../../lib/image/errands/asking.js'
-import type { Task } from '../../lib/image/errands/errand.js'
-import { checkHere, elsewhere, here, isMovedHere } from '../../lib/image/trees.js'
+import { checkHere, here, isMovedHere } from '../../lib/image/trees.js'
 import { place } from './place.js'
 
 // rules 9.15
 t.test('which directories are here', async t => {
   const { images } = place(t)
   const config = { image: { directory: images } } as never
-  const ask = async () => ({})
   const whoHas = async () => undefined
   const having = async () => []
   const of = (own: string, ...others: string[]) => ({
     config,
-    controllers: { own, others: () => others, whoHas, having, ask }
+    controllers: { own, others: () => others, whoHas, having, outOfPlace: () => [] }
   })
   const compute = { name: 'compute' }
   const at = (controller: string) => ({ ...compute, controller })
-  t.equal(await elsewhere({ config }, at('c1')), undefined, 'there is one controller alone')
-  t.equal(await elsewhere(of('c2', 'c1'), compute), undefined, 'nobody knows')
-  t.equal(await elsewhere(of('c1', 'c2'), at('c1')), undefined)
-  t.equal(await elsewhere(of('c2', 'c1'), at('c1')), 'c1')
+  await t.resolves(checkHere({ config }, at('c1')), 'there is one controller alone')
+  await t.resolves(checkHere(of('c2', 'c1'), compute), 'nobody knows')
+  await t.resolves(checkHere(of('c1', 'c2'), at('c1')))
   await t.rejects(checkHere(of('c2', 'c1'), at('c1')), {
     status: 503,
     message:
       `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: make c1 the one that ` +
-      'writes (stop svcd on the others for a moment), and ask again'
+      'writes (type systemctl stop svcd on the others, and systemctl start svcd there once svcctl cluster show lists c1 ' +
+      'as primary), and ask again'
   })
   const path = `${images}/compute`
   const gone = `OS image compute: its directory ${path} is on controller c1, which is not there: start svcd on c1; or `
   const again = `set path again: svcctl osimage set compute path=${path}`
-  await t.rejects(elsewhere(of('c2'), at('c1')), {
+  await t.rejects(checkHere(of('c2'), at('c1')), {
     status: 503,
     message: `${gone}to use the directory ${path} of controller c2 from now on, ${again}`
   })
   rmSync(join(images, 'compute'), { recursive: true })
-  await t.rejects(elsewhere(of('c2'), at('c1')), {
+  await t.rejects(checkHere(of('c2'), at('c1')), {
     status: 503,
     message: `${gone}bring the directory to controller c2, and ${again}`
   })
@@ -47,46 +44,6 @@ t.test('which directories are here', async t => {
   )
   t.same(here({ config }), {})
   t.same(here(of('c1')), { controller: 'c1' })
-})
-
-// rules 9.15
-t.test('what there is no place for is asked again, and does not fail for it', async t => {
-  const { images } = place(t)
-  const config = { image: { directory: images } } as never
-  const task: Task = { kind: 'pack', osimage: 'compute', wish: {}, check: false }
-  let refusals = 2
-  const ask = async () => {
-    if (refusals-- > 0) throw new BusyError('controller c2 refuses (503): 5 are under way', 5)
-    return { came: true }
-  }
-  const work = new WorkElsewhere({
-    config,
-    controllers: {
-      own: 'c1',
-      others: () => ['c2'],
-      whoHas: async () => undefined,
-      having: async () => [],
-      ask
-    }
-  })
-  const lines: string[] = []
-  const none = () => undefined
-  const stop = new AbortController()
-  const job = {
-    ...{ id: '', signal: stop.signal, progress: none, result: none },
-    line: (text: string) => void lines.push(text)
-  }
-  t.same(await work.run('c2', task, job), { came: true })
-  t.same(lines, [
-    'it runs on controller c2, which has the directory',
-    'it waits for a place: controller c2 refuses (503): 5 are under way'
-  ])
-  refusals = 2
-  await work.check('c2', { name: 'compute' }, { ...task, check: true })
-  refusals = Number.POSITIVE_INFINITY
-  const waiting = work.run('c2', task, job)
-  stop.abort(new Error('cancelled'))
-  await t.rejects(waiting, /5 are under way\): nothing was done/, 'who cancels it does not wait')
 })
 
 // rules 9.15

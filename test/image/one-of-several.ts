@@ -1,31 +1,35 @@
 import type { Test } from 'tap'
-import type { Controllers } from '../../lib/image/context.js'
 import { Images } from '../../lib/image/images.js'
 import { openJobs } from '../support/jobs.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'
 
+type Call = (...asked: never) => unknown
+
 interface Site {
   /** The names of the controllers that are there beside c1. */
   others: string[]
-  /** What another controller answers that is asked for work. */
-  ask: Controllers['ask']
+  /** What the others announce of directories that are out of their places. */
+  outOfPlace: string[]
   /** Why no request can be recorded; '' where they can. */
   unrecorded: string
 }
 
 /** The work on images of controller c1, which writes, without a daemon around it. */
-export async function oneOfSeveral(t: Test, work: object = {}) {
+export async function oneOfSeveral(t: Test, work: object | ((real: Call) => Call) = {}) {
   const bench = await Bench.open(t)
   const { context } = bench
   const { jobs } = await openJobs(t)
-  const site: Site = { others: ['c2'], ask: async () => ({}), unrecorded: '' }
+  const site: Site = { others: ['c2'], outOfPlace: [], unrecorded: '' }
   let looks = 0
   const submitted: Promise<void>[] = []
   const images = await Images.open({
     ...context,
     config: context.config as never,
-    work: { ...context.work, ...work },
+    work: {
+      ...context.work,
+      ...(typeof work === 'function' ? { call: work(context.work.call) } : work)
+    } as never,
     jobs: {
       submit: async (...spec: Parameters<typeof jobs.submit>) => {
         if (site.unrecorded !== '') throw new Error(site.unrecorded)
@@ -41,7 +45,7 @@ export async function oneOfSeveral(t: Test, work: object = {}) {
       others: () => site.others,
       whoHas: async () => undefined,
       having: async () => site.others,
-      ask: (...asked) => site.ask(...asked)
+      outOfPlace: () => site.outOfPlace
     },
     torrents: () => void looks++
   })

@@ -136,7 +136,7 @@ t.test('a kernel of the same pack that a crash has left to the image is none of 
   for (const name of ['vmlinuz-6.1.0-11', 'initrd.img-6.1.0-11']) writeFileSync(boot(name), name)
   keepTime()
   const store: Storing = async (outcome, _names, release) => {
-    await publish(context, outcome, 'c1', theDaemon)
+    await publish(context, outcome, theDaemon)
     await release()
     return undefined
   }

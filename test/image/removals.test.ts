@@ -1,61 +1,73 @@
-// When the directories of deleted images are asked for that another controller has to remove.
+// Directories of deleted images, where several controllers share the objects (rules 9.15).
+import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { unavailable } from '../../lib/errors.js'
+import { Removals } from '../../lib/image/removals.js'
+import { theDaemon } from '../../lib/model/model.js'
 import { until } from '../support/until.js'
+import { Bench } from './bench.js'
 import { oneOfSeveral } from './one-of-several.js'
 
 const MINUTE_MS = 60_000
 
-/** The image copy is deleted, and c2 has its directory. */
-async function deleted(t: Test) {
-  const site = await oneOfSeveral(t)
+/** The image copy is deleted, and this controller has its directory. */
+async function deleted(t: Test, controller = 'c2') {
+  /** What happens to a directory that gets its hidden name. */
+  const renames: { fails?: () => unknown } = {}
+  let tries = 0
+  const call =
+    (real: (...asked: never) => unknown) =>
+    async (...asked: never) => {
+      if (asked[0] !== 'rename') return real(...asked)
+      tries++
+      await renames.fails?.()
+      return real(...asked)
+    }
+  const site = await oneOfSeveral(t, call)
   const { bench } = site
+  mkdirSync(bench.path('images', 'copy'), { recursive: true })
   await bench.put(tx =>
-    tx.put('tree', 'copy', { name: 'copy', osimage: 'copy', at: 1, controller: 'c2', abandoned: true })
+    tx.put('tree', 'copy', { name: 'copy', osimage: 'copy', at: 1, controller, abandoned: true })
   )
   const isGone = () => bench.context.model.view.get('tree', 'copy') === undefined
-  return { ...site, isGone }
+  return { ...site, isGone, renames, tried: () => tries }
 }
 
-// rules 9.15
-t.test('a directory that could not be removed is asked for again, whatever the reason was', async t => {
-  const { bench, images, jobs, site, look, isGone, ended } = await deleted(t)
+t.test('a directory that could not be removed is removed later, whatever the reason was', async t => {
+  const { bench, images, jobs, site, look, isGone, ended, renames } = await deleted(t, 'c1')
   site.unrecorded = 'etcd does not answer'
   await look()
   await until(() => bench.log.some(line => /images are removed later: etcd does not answer/.test(line)))
   site.unrecorded = ''
 
   bench.now += MINUTE_MS
-  site.ask = async () => {
-    throw unavailable('the other one refuses')
-  }
+  renames.fails = () => Promise.reject(unavailable('the disk refuses'))
   await look()
   await ended(1)
-  t.match(jobs.records()[0], { state: 'failed', message: /the other one refuses/ })
+  t.match(jobs.records()[0], { state: 'failed', message: /the disk refuses/ })
 
-  // As when another controller takes over.
   bench.now += MINUTE_MS
-  let isAsked = false
-  site.ask = (_name, _task, { signal }) => {
-    isAsked = true
-    return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+  let release = () => {}
+  let isBegun = false
+  renames.fails = () => {
+    isBegun = true
+    return new Promise<void>((_, reject) => {
+      release = () => reject(new Error('stopped'))
+    })
   }
   await look()
-  await until(() => isAsked)
+  await until(() => isBegun)
   jobs.cancel(jobs.records()[0]?.id ?? '')
-  site.ask = async () => ({ removed: true })
+  release()
+  await ended(2)
+  delete renames.fails
   images.promoted()
   await until(isGone, () => [jobs.records(), bench.log])
 })
 
-// rules 9.15
 t.test('a pause is longer each time, and ends when this controller begins to write', async t => {
-  const { bench, images, site, look, isGone, ended } = await deleted(t)
-  let asked = 0
-  site.ask = async () => {
-    asked++
-    throw unavailable('the other one refuses')
-  }
+  const { bench, images, look, isGone, ended, renames, tried } = await deleted(t, 'c1')
+  renames.fails = () => Promise.reject(unavailable('the disk refuses'))
   await look()
   await ended(1)
   for (const [afterMs, expected] of [
@@ -68,11 +80,81 @@ t.test('a pause is longer each time, and ends when this controller begins to wri
     await look()
     await ended(expected)
     await look()
-    t.equal(asked, expected)
+    t.equal(tried(), expected)
   }
-  site.ask = async () => ({ removed: true })
+  delete renames.fails
   images.promoted()
   await until(isGone, () => bench.log)
+})
+
+t.test(
+  'the leader removes the record of a directory once its controller has announced that it is hidden',
+  async t => {
+    const { bench, site, look, isGone, jobs } = await deleted(t)
+    await look()
+    site.outOfPlace = ['copy 2', 'other 1']
+    await look()
+    await look()
+    t.notOk(isGone(), 'another directory of that name')
+    site.outOfPlace = ['copy 1']
+    await bench.put(tx => tx.put('osimage', 'new', { name: 'new', path: bench.path('images', 'copy') }))
+    await look()
+    await until(() => bench.context.model.view.get('tree', 'copy')?.abandoned === undefined)
+    t.match(bench.context.model.view.get('tree', 'copy'), { osimage: 'new' }, 'an image is in it again')
+
+    await bench.put(tx => {
+      tx.remove('osimage', 'new')
+      tx.put('tree', 'copy', { name: 'copy', osimage: 'new', at: 1, controller: 'c2', abandoned: true })
+    })
+    await look()
+    await until(isGone, () => bench.log)
+    t.ok(existsSync(bench.path('images', 'copy')), 'a directory of that name here is left alone')
+    t.strictSame(jobs.records(), [])
+    t.match(bench.log.join(''), 'OS image new is deleted: controller c2 removes its directory copy')
+  }
+)
+
+t.test('a follower hides its directories of deleted images, and announces them', async t => {
+  const bench = await Bench.open(t)
+  const { model, intents } = bench.context
+  const names = ['mine', 'gone', 'theirs', 'used', 'mounted']
+  for (const name of names.filter(name => name !== 'gone'))
+    mkdirSync(bench.path('images', name), { recursive: true })
+  await bench.put(tx => {
+    for (const name of names) {
+      const controller = name === 'theirs' ? 'c1' : 'c2'
+      tx.put('tree', name, { name, osimage: name, at: 1, controller, abandoned: true })
+    }
+    tx.put('osimage', 'new', { name: 'new', path: bench.path('images', 'used') })
+  })
+  const context = {
+    ...bench.context,
+    controllers: { own: 'c2', others: () => ['c1'], outOfPlace: () => [] },
+    model: { view: model.view, isFollowing: true }
+  } as never
+  let isHeld = true
+  const removals = new Removals({
+    context,
+    jobs: { submit: async () => t.fail('a follower runs no request') as never },
+    lane: async name => `tree ${name}`,
+    locked: async (lanes, _signal, work) => {
+      if (isHeld && lanes.includes('tree mounted')) throw new Error('a shell is open')
+      return work()
+    }
+  })
+  await removals.submit(theDaemon)
+  t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1'])
+  t.match(bench.log.join(''), 'directories of deleted OS images are removed later: a shell is open')
+  t.strictSame(
+    readdirSync(bench.path('images'))
+      .filter(name => !name.startsWith('.'))
+      .sort(),
+    ['mounted', 'theirs', 'used']
+  )
+  t.match([...intents.undecided], [{ kind: 'removal', target: 'mine', at: 1 }])
+  isHeld = false
+  await removals.submit(theDaemon)
+  t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1', 'mounted 1'])
 })
 
 // rules 9.15

@@ -31,7 +31,7 @@ async function site(t: Test, others: string[], ...overrides: string[]) {
         state.asked++
         return state.have
       },
-      ask: async () => ({})
+      outOfPlace: () => []
     }
   }
   const place = (pack: PackDoc) => {
@@ -44,7 +44,7 @@ async function site(t: Test, others: string[], ...overrides: string[]) {
   const image = () => context.model.view.get('osimage', 'compute')
   const job = bench.job()
   const begin = async (pack: PackDoc, with_ = job) => {
-    const rest = await publish(context, outcomeOf(pack), undefined, theDaemon)
+    const rest = await publish(context, outcomeOf(pack), theDaemon)
     return () => rest(with_)
   }
   const packs = () => [...context.model.view.names('pack')]

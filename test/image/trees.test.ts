@@ -5,7 +5,7 @@ import { ServiceError } from '../../lib/errors.js'
 import { newIntentId, temporary } from '../../lib/image/intents.js'
 import { removeHidden } from '../../lib/image/place-tree.js'
 import { decide, recover } from '../../lib/image/recovery.js'
-import { abandonedTrees, forgetTree, removeAbandoned } from '../../lib/image/removals.js'
+import { abandonedTrees, forgetTree, hideAbandoned, removeAbandoned } from '../../lib/image/removals.js'
 import { treeToPush } from '../../lib/image/transfers.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
 import { StoreError } from '../../lib/store/errors.js'
@@ -158,12 +158,11 @@ async function deleted(t: Test) {
     t.same(readdirSync(images), ['copy'], what)
     t.same(await notes(), [], `${what}: no note is left`)
   }
-  const remove = (context: never, asked = false, signal = new AbortController().signal) =>
+  const remove = (context: never, signal = new AbortController().signal) =>
     removeAbandoned(
       context,
       'copy',
-      bench.job(() => {}, signal),
-      asked
+      bench.job(() => {}, signal)
     )
   return { bench, images, intents, as, follower, used, hidden, notes, stands, remove }
 }
@@ -178,7 +177,7 @@ t.test('the directory of a deleted image stays where this controller is not know
   await stands('cut off')
   const stop = new AbortController()
   const context = as({ known: async () => stop.abort(new Error('another controller writes now')) })
-  await t.rejects(remove(context, false, stop.signal), /another controller writes now/)
+  await t.rejects(remove(context, stop.signal), /another controller writes now/)
   await stands('stopped meanwhile')
   t.equal(await remove(as()), true)
   t.same(readdirSync(images), [])
@@ -223,7 +222,7 @@ t.test('an interrupted removal is undone where an image is in the directory by n
 
 // rules 9.15
 t.test('a standby keeps what an interrupted removal has hidden until the record is gone', async t => {
-  const { bench, intents, follower, hidden, notes, images, remove } = await deleted(t)
+  const { bench, intents, follower, hidden, notes, images } = await deleted(t)
   const note = await hidden()
   await (await recover(follower()))()
   t.same(
@@ -232,8 +231,8 @@ t.test('a standby keeps what an interrupted removal has hidden until the record 
   )
   t.same(readdirSync(images), [temporary(note.id)])
   t.same(await notes(), [note])
-  // The one that writes asks for it again.
-  t.equal(await remove(follower(), true), true)
+  // The directory is out of its place.
+  t.equal(await hideAbandoned(follower(), 'copy'), true)
   const [undecided] = [...intents.undecided] as [never]
   t.match(undecided, note)
   t.equal(intents.undecided.size, 1)
@@ -248,9 +247,9 @@ t.test('a standby keeps what an interrupted removal has hidden until the record 
 })
 
 // rules 9.15
-t.test('a directory that another controller has removed here goes when its record is gone', async t => {
-  const { bench, intents, as, follower, used, notes, stands, images, remove } = await deleted(t)
-  t.equal(await remove(follower(), true), true)
+t.test('a directory that a follower has hidden goes when its record is gone', async t => {
+  const { bench, intents, as, follower, used, notes, stands, images } = await deleted(t)
+  t.equal(await hideAbandoned(follower(), 'copy'), true)
   const [note] = [...intents.undecided] as [never]
   t.match(note, { kind: 'removal', target: 'copy', at: 1 })
   t.same(readdirSync(images), [temporary((note as { id: string }).id)], 'it is whole so far')
@@ -259,7 +258,7 @@ t.test('a directory that another controller has removed here goes when its recor
   await stands('the one that writes did not store it')
 
   await bench.put(tx => tx.remove('osimage', 'new'))
-  t.equal(await remove(follower(), true), true)
+  t.equal(await hideAbandoned(follower(), 'copy'), true)
   const [again] = [...intents.undecided] as [never]
   // This controller takes over.
   t.equal(await decide(as(), again), true)

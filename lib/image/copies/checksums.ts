@@ -3,19 +3,19 @@ import { basename } from 'node:path'
 import { notFound, tryLater } from '../../errors.js'
 import { type Hashed, hashFile } from '../packer/in-worker.js'
 
-/** So many are remembered: an image has three files. */
+/** Entries of the cache; an image has three files. */
 const MOST_KNOWN = 1000
-/** A file that somebody copies into its place grows; one that has not changed for so long is whole. */
+/** A file that an admin copies into its place grows; after this time without a change it is whole. */
 const STILL_MS = 10_000
 const RETRY_S = 5
 
 interface Known {
-  /** What the file was like then. */
+  /** The stamp of the file. */
   readonly version: string
   readonly hashed: Promise<Hashed>
 }
 
-/** The checksums of files, for other controllers. Each is made once, by a thread. */
+/** Cache of checksums for other controllers. A worker thread makes them. */
 export class Checksums {
   readonly #known = new Map<string, Known>()
   readonly #closing = new AbortController()
@@ -24,8 +24,8 @@ export class Checksums {
   constructor(private readonly now: () => number) {}
 
   /**
-   * Size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be written; `isWhole`: it was
-   * given its name when it was whole.
+   * Returns size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be written.
+   * `isWhole`: the file got its name when it was whole.
    */
   async of(file: string, isWhole: boolean): Promise<Hashed> {
     const version = await this.#versionOf(file, isWhole)
@@ -41,14 +41,13 @@ export class Checksums {
     throw changing(file)
   }
 
-  /** Ends what is under way. */
   close(): void {
     this.#closing.abort()
   }
 
   #begin(file: string, version: string): Known {
     const known = { version, hashed: hashFile(file, this.#closing.signal) }
-    // Who asked for it is told.
+    // The caller awaits it too.
     known.hashed.catch(() => undefined)
     this.#known.delete(file)
     this.#known.set(file, known)

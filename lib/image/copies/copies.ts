@@ -17,17 +17,15 @@ import { Fetcher, type FetcherOptions, SMALL } from './fetcher.js'
 import { type NamedFile, namedFiles } from './named.js'
 import { OwnedFiles } from './owned.js'
 
-/** What the fetching of files uses. */
 export interface CopiesOptions extends FetcherOptions, UnnamedOptions {
-  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths' | 'torrent'>
+  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths'>
   /** Called when a file has arrived. */
   readonly arrived: () => void
 }
 
-/** Why a file is not here. */
 interface Problem {
   readonly reason: string
-  /** No controller that can be asked has it: it may come later, or be a name that somebody has mistyped. */
+  /** No reachable controller has it: it may come later, or an admin mistyped the name. */
   readonly isNowhere: boolean
 }
 
@@ -35,19 +33,19 @@ const AT_ONCE = 2
 const SOON_MS = 100
 /** The other controllers are known a moment after a start. */
 const FIRST_MS = 1000
-/** Between two looks; after one that left something out, from the first of these to the second. */
+/** Between two looks; after a failure the pause grows from the first of RETRY_MS to the longest. */
 const LOOK_MS = 60_000
 const RETRY_MS = { first: 1000, longest: 30_000 }
-/** So many problems stand in the condition. */
+/** Problems in the condition. */
 const MOST_TOLD = 5
-/** So many reasons are logged for a file: what another controller answers is a part of them. */
+/** Reasons logged per file: answers of other controllers are part of them. */
 const MOST_REASONS = 20
 
 /**
- * Fetches the files that objects name and this controller lacks from the other controllers that share the objects, and
- * removes those that svcd made or fetched when no object has named them for `[image] grace` (rules 11.19). A file has its
- * name when it is whole, checked and durable. Until then it is hidden; what has come of it is used by the next try, also
- * after a crash, because the hidden name holds the checksum that the whole will have.
+ * Fetches the files that objects name and this controller lacks from the other controllers, and removes files that svcd
+ * made or fetched once no object has named them for `[image] grace` (rules 11.19). A file gets its name when it is
+ * whole, checked and durable. Until then its name is hidden and holds the checksum of the whole, so that the next try
+ * can use the part, also after a crash.
  */
 export class Copies {
   readonly #directory: string
@@ -55,15 +53,15 @@ export class Copies {
   readonly #unnamed: Unnamed
   readonly #background: Background
   readonly #problems = new Map<string, Problem>()
-  /** What was logged, by file: each reason once. */
+  /** The logged reasons of each file. */
   readonly #told = new Map<string, Set<string>>()
   readonly #asking: CopiesOptions['asking']
   #underWay = 0
-  /** The one file of more than SMALL bytes that is fetched now. */
+  /** The file of more than SMALL bytes that is fetched now. */
   #large: string | undefined
-  /** Files that were found to be as large, and wait for their turn. */
+  /** Waiting files of which another controller said that they are larger. */
   readonly #knownLarge = new Set<string>()
-  /** How many looks in a row have left a file out. */
+  /** Looks in a row in which a file failed. */
   #failures = 0
 
   private constructor(
@@ -96,7 +94,6 @@ export class Copies {
     this.#background.wake(SOON_MS)
   }
 
-  /** As in Unnamed. */
   keep(names: readonly string[]): Promise<void> {
     return this.#unnamed.keep(names)
   }
@@ -118,12 +115,12 @@ export class Copies {
     return { ok: true, reason: [fetching, nowhere].filter(text => text !== '').join('; ') }
   }
 
-  /** Whether no controller that answered has this file, which is missing here. */
+  /** Whether this file is missing here and on each controller that answered. */
   isNowhere(name: string): boolean {
     return this.#problems.get(name)?.isNowhere === true
   }
 
-  /** As in Controllers. What was found out before does not count: the file may have been put there since. */
+  /** As in Controllers. Always asks: the file may be new there. */
   async whoHas(name: string, signal: AbortSignal): Promise<string | undefined> {
     for (const source of this.options.sources())
       try {
@@ -136,7 +133,6 @@ export class Copies {
     return undefined
   }
 
-  /** As in Controllers. */
   async having(pack: PackDoc, signal: AbortSignal): Promise<string[]> {
     const asked = this.options.sources().map(async source => {
       const sums = filesOf(pack).map(file => checksumAt(source, file, this.#asking, signal))
@@ -148,7 +144,7 @@ export class Copies {
     return found
   }
 
-  /** Ends what is under way; the next start goes on with it. */
+  /** Ends all fetches; the next start continues them. */
   close(): Promise<void> {
     return this.#background.close()
   }
@@ -156,13 +152,13 @@ export class Copies {
   async #look(signal: AbortSignal): Promise<void> {
     await this.#unnamed.remove()
     await this.#tidy()
-    /** When each file may be tried in this look. */
+    /** The time from which each file may be tried in this look. */
     const due = new Map<string, number>()
     const running = new Set<Promise<void>>()
     const attempt = async (file: NamedFile) => {
       const isHeld = (await this.#fetch(file, signal)) === 'held'
       if (this.#large === file.name) this.#large = undefined
-      // A large file may take hours: what failed is not left until it is there.
+      // A large file may take hours: failed files are tried again meanwhile.
       due.set(file.name, isHeld ? 0 : this.options.ticks() + RETRY_MS.longest)
     }
     for (;;) {
@@ -190,7 +186,7 @@ export class Copies {
     return Math.max(SOON_MS, Math.min(LOOK_MS, ...this.#unnamed.due))
   }
 
-  /** A file that is missing and may be tried now; it is not due again then. */
+  /** Takes a missing file that may be tried now. */
   async #next(due: Map<string, number>): Promise<NamedFile | undefined> {
     const there = new Set(await readdir(this.#directory))
     const now = this.options.ticks()
@@ -204,7 +200,7 @@ export class Copies {
     return found
   }
 
-  /** Forgets problems that are gone, and removes the parts of files that nobody waits for. */
+  /** Forgets solved problems, and removes parts of files that nothing names any more. */
   async #tidy(): Promise<void> {
     const all = await readdir(this.#directory)
     const there = new Set(all)
@@ -222,7 +218,6 @@ export class Copies {
   /** `held`: another large file comes first. */
   async #fetch(file: NamedFile, signal: AbortSignal): Promise<'held' | undefined> {
     const { name } = file
-    /** Whether the place for large files is this one's. */
     const takesLarge = () => {
       this.#knownLarge.add(name)
       this.#large ??= name
@@ -246,7 +241,7 @@ export class Copies {
     return undefined
   }
 
-  /** Each reason is logged once for a file, until the file is there. */
+  /** Logs each reason once per file, until the file is there. */
   #tell(file: NamedFile, why: string): void {
     const told = this.#told.get(file.name) ?? new Set()
     this.#told.set(file.name, told)
@@ -266,7 +261,6 @@ function summary(problems: readonly Problem[]): string {
   return `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
 }
 
-/** What the removal of files uses. */
 interface UnnamedOptions {
   readonly config: Pick<Config, 'image' | 'paths'>
   readonly model: Pick<Model, 'view'>
@@ -277,14 +271,14 @@ interface UnnamedOptions {
   readonly files: Mutex
 }
 
-/** What was made here is stored within seconds, or never. */
+/** A new file gets its object within seconds, or never. */
 const KEPT_MS = 600_000
 
-/** Removes the files that svcd made or fetched when no object has named them for `[image] grace` (rules 11.19). */
+/** Removes files that svcd made or fetched once no object has named them for `[image] grace` (rules 11.19). */
 class Unnamed {
-  /** Owned files that no object names → since when. */
+  /** Owned files that no object names, with the time since. */
   readonly #since = new Map<string, number>()
-  /** Files that were made for an object that may come → until when. */
+  /** Files that are kept for an object that may come, with the end of that time. */
   readonly #kept = new Map<string, number>()
 
   constructor(
@@ -292,19 +286,18 @@ class Unnamed {
     private readonly owned: OwnedFiles
   ) {}
 
-  /** Notes files that were made here for an object that is about to name them. They stay for a while, whether it comes or not. `files` has to be held. */
+  /** Keeps files for a while for an object that is about to name them. The caller holds `files`. */
   async keep(names: readonly string[]): Promise<void> {
     await this.owned.add(names)
     for (const name of names) this.#kept.set(name, this.options.ticks() + KEPT_MS)
   }
 
-  /** Milliseconds until each file that nobody names is due. */
+  /** Milliseconds until each unnamed file is due. */
   get due(): readonly number[] {
     const { config, ticks } = this.options
     return [...this.#since.values()].map(since => since + config.image.grace - ticks())
   }
 
-  /** Removes what is due now. */
   async remove(): Promise<void> {
     const { model, config, ticks, log, files } = this.options
     const directory = config.paths.files
@@ -313,7 +306,7 @@ class Unnamed {
       const all = await readdir(directory)
       const packs = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
       const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
-      // What svcd has packed here is its own too: the one that writes by now removes the record of a pack, and not our files.
+      // Packs made here are owned too: a leader elsewhere removes the record of a pack, and not these files.
       const bytes = new Map(packs.map(pack => [pack.name, pack.bytes]))
       await this.owned.find(ofPacks, bytes)
       const due: string[] = []

@@ -4,38 +4,35 @@ import type { IncomingMessage } from 'node:http'
 import { askController, type Proofs, type Trust, UnansweredError } from '../../ask-controller.js'
 import { objectIn } from '../../json.js'
 
-/** Another controller, which may have a file. */
+/** Another controller. */
 export interface Source {
-  /** In words for a person. */
   readonly name: string
   /** Its origin, http or https. */
   readonly url: string
 }
 
-/** How other controllers are asked. */
 export interface Asking {
   readonly trust: Trust
   readonly proofs: Proofs
-  /** Whether it is still one of the controllers; who has gone is not waited for. Absent: it is. */
+  /** Whether a controller is still listed. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
   /** Absent: `PACE`. */
   readonly pace?: Pace
 }
 
-/** How fast a file has to come. */
 export interface Pace {
-  /** Who sends fewer bytes in so many milliseconds is left. */
+  /** A controller that sends fewer bytes in `ms` is left. */
   readonly bytes: number
   readonly ms: number
-  /** The same where another controller may send it faster. */
+  /** The same bound while another controller may be faster. */
   readonly brisk?: number
-  /** For so long the fastest of those that are slower than that sends; then the others are asked again. */
+  /** How long the fastest of slow controllers sends before the others are asked again. */
   readonly turnMs?: number
 }
 
-/** Why a controller did not give a file. The message names the controller. */
+/** A controller did not give a file. The message names the controller. */
 export class SourceError extends Error {
-  /** `lacks`: it does not have the file; `wrong`: what it gives is not that file; `fails`: anything else. */
+  /** `lacks`: it does not have the file; `wrong`: it gave another file; `fails`: anything else. */
   constructor(
     readonly kind: 'lacks' | 'wrong' | 'fails',
     message: string
@@ -44,9 +41,9 @@ export class SourceError extends Error {
   }
 }
 
-/** It sends so slowly that another controller should be asked. What has come of the file stays. */
+/** A controller sends so slowly that another one should be asked. The part stays. */
 export class SlowError extends SourceError {
-  /** `bytes`: what came in the time of the pace. */
+  /** `bytes`: received in the last `ms` of the pace. */
   constructor(
     message: string,
     readonly bytes: number
@@ -55,28 +52,27 @@ export class SlowError extends SourceError {
   }
 }
 
-/** It may wait for a place among downloads, and a checksum for one that is made. */
-export const ANSWER_MS = { file: 60_000, checksum: 600_000 }
+/** The other side may have to wait for a download slot, or to compute the checksum. */
+const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
-/** How fast a file has to come where nothing else is said. */
-export const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
+const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
 
-/** How long a controller may send slowly while others may have the file, too: not at all, or for a turn; undefined: to the end. */
+/** How long a controller may send slowly while others may have the file. Undefined: to the end. */
 export type Patience = 'none' | 'turn' | undefined
 
-/** What is proved of a checksum. */
+/** The text of a checksum that is signed. */
 export const checksumText = ({ bytes, sha256 }: { readonly bytes: number; readonly sha256: string }) =>
   `${bytes} ${sha256}`
 
-/** What a controller tells of a file: its size and its SHA-256. Throws SourceError. */
+/** Asks a controller for the size and the SHA-256 of a file. Throws SourceError. */
 export async function checksumAt(
   source: Source,
   name: string,
   asking: Asking,
-  signal: AbortSignal,
-  limitMs: number = ANSWER_MS.checksum
+  signal: AbortSignal
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
-  const { answer, asked } = await answered(source, `/copies/${name}/checksum`, {}, asking, limitMs, signal)
+  const path = `/copies/${name}/checksum`
+  const { answer, asked } = await answered(source, path, {}, asking, ANSWER_MS.checksum, signal)
   const parts: Buffer[] = []
   await reading(source, signal, async () => {
     if (answer.statusCode !== 200) throw refusal(source, answer)
@@ -95,8 +91,8 @@ export async function checksumAt(
 }
 
 /**
- * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays there, whatever happens. Throws SourceError, and
- * the error of the operating system where the part cannot be written.
+ * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays, whatever happens. Throws
+ * SourceError, and the error of the operating system where the part cannot be written.
  */
 export async function download(
   source: Source,
@@ -116,7 +112,6 @@ export async function download(
   } finally {
     const { size } = await handle.stat()
     await handle.close()
-    // Nothing came.
     if (size === 0 && file.bytes > 0) await rm(part, { force: true })
   }
 }
@@ -140,7 +135,7 @@ async function complete(
   }).finally(() => answer.destroy())
 }
 
-/** Where the bytes of an answer belong: where they were asked for, or at the begin of the file. */
+/** Returns the offset of an answer's bytes: the requested one, or 0 where the range was ignored. */
 function beginOf(source: Source, answer: IncomingMessage, had: number, bytes: number): number {
   const { statusCode, headers } = answer
   if (headers['content-encoding'] !== undefined)
@@ -171,7 +166,7 @@ async function receive(
   if (at < bytes) throw faultOf(source, 'broke off: it goes on from there')
 }
 
-/** The chunks of an answer, as long as they come fast enough. */
+/** Yields the chunks of an answer, as long as they come fast enough. */
 async function* paced(
   answer: IncomingMessage,
   source: Source,
@@ -198,7 +193,7 @@ async function* paced(
   }
 }
 
-/** What fails here, and not at the other side. */
+/** A write failed on this side. */
 class WriteError extends Error {
   constructor(override readonly cause: unknown) {
     super('')
@@ -210,7 +205,7 @@ const written = <T>(writing: Promise<T>): Promise<T> =>
     throw new WriteError(error)
   })
 
-/** Runs what reads an answer. What breaks there is the source's fault. */
+/** Runs `read`, which reads an answer. A break is the fault of the source. */
 async function reading<T>(source: Source, signal: AbortSignal, read: () => Promise<T>): Promise<T> {
   try {
     return await read()
@@ -223,7 +218,7 @@ async function reading<T>(source: Source, signal: AbortSignal, read: () => Promi
   }
 }
 
-/** Asks for a path, and gives the head of the answer. Throws SourceError where there is none. */
+/** Asks for a path; returns the head of the answer. Throws SourceError where there is none. */
 async function answered(
   source: Source,
   path: string,

@@ -5,15 +5,15 @@ import type { PackDoc } from '../../model/types/osimage.js'
 /** A file that an image or a tag names. */
 export interface NamedFile {
   readonly name: string
-  /** Who names it, in words for a person. */
+  /** The object that names it, for messages. */
   readonly by: string
-  /** Where svcd packed it, its record: size and checksum stand there. */
+  /** The record of a pack of svcd: it has the size and the checksum. */
   readonly pack: PackDoc | undefined
 }
 
 const LATELY_MS = 3_600_000
 
-/** The files that images and tags name, each once: kernels and initramfs first, as they are small. */
+/** Returns the files that images and tags name, each once: kernels and initramfs first, as they are small. */
 export function namedFiles(view: View): NamedFile[] {
   const boot = new Map<string, NamedFile>()
   const packed = new Map<string, NamedFile>()
@@ -29,10 +29,10 @@ export function namedFiles(view: View): NamedFile[] {
     const { osimage, tag, ...files } = view.get('osimagetag', name) ?? {}
     add(`OS image ${osimage}: tag ${tag}`, files)
   }
-  // A pack that is to be an image's counts once a second controller has it (rules 11.19).
+  // A pack that is not yet its image's: a second controller has to fetch it first (rules 11.19).
   for (const pack of view.names('pack').flatMap(name => view.get('pack', name) ?? [])) {
     const image = view.get('osimage', pack.osimage)
-    // An image without one may be packed just now, or be one whose pack is only kept for nodes that install it.
+    // An image without a pack may be being packed, or its pack is only kept for nodes that still install it.
     const { time = Date.now() - LATELY_MS } = view.get('pack', image?.imagefile ?? '') ?? {}
     if (image && pack.time >= time) add(`OS image ${image.name}`, { ...pack, imagefile: pack.name })
   }

@@ -2,14 +2,14 @@ import { lstat, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { readRegularFile, replaceDurably, unlessMissing } from '../../disk/file.js'
 
-/** What a file was like when svcd had it. Another file of its name is somebody else's. */
+/** The file stamp at the time svcd wrote it. A file with another stamp is somebody else's. */
 interface Mark {
   readonly bytes: number
   /** Milliseconds since 1970. */
   readonly mtime: number
 }
 
-/** Which files of the files directory svcd has made or fetched, in a file of the state directory. No other one is ever removed. */
+/** The files of the files directory that svcd has made or fetched; it removes no others. Kept in the state directory. */
 export class OwnedFiles {
   private constructor(
     private readonly file: string,
@@ -17,7 +17,7 @@ export class OwnedFiles {
     private marks: ReadonlyMap<string, Mark>
   ) {}
 
-  /** `unread` is told of a list that is damaged: what stands in it stays where it is. */
+  /** `unread` is called for a damaged list: its files stay. */
   static async open(file: string, directory: string, unread: (message: string) => void): Promise<OwnedFiles> {
     let marks: [string, Mark][] = []
     try {
@@ -36,21 +36,18 @@ export class OwnedFiles {
     return [...this.marks.keys()]
   }
 
-  /**
-   * Notes files that svcd has made or fetched just now, as they are. `at`: where they are, if not in the directory. Durable when it
-   * resolves.
-   */
+  /** Notes new files. `at`: their path, if not in the directory. Durable when it resolves. */
   add(names: Iterable<string>, at?: string): Promise<void> {
     return this.#note(names, name => markOf(at ?? join(this.directory, name)))
   }
 
   /**
-   * Notes files that svcd made some time ago, but for those that are not so long as they should be. What was noted before stays: a
-   * file that differs from it is somebody else's by now. Durable when it resolves.
+   * Notes files that svcd made some time ago, unless their size is wrong. An earlier note stays: a file that differs
+   * from it is somebody else's. Durable when it resolves.
    */
   find(names: Iterable<string>, bytes: ReadonlyMap<string, number>): Promise<void> {
     return this.#note(names, async name => {
-      // svcd makes a torrent anew when the tracker is another one.
+      // svcd makes a new torrent for a new tracker.
       if (this.marks.has(name) && !name.endsWith('.torrent')) return undefined
       const mark = await markOf(join(this.directory, name))
       return mark?.bytes === (bytes.get(name) ?? mark?.bytes) ? mark : undefined
@@ -69,7 +66,7 @@ export class OwnedFiles {
     if (isChanged) await this.#keep(marks)
   }
 
-  /** Removes these from the directory, where they are still the same, and from the list; gives what was removed. */
+  /** Removes unchanged files from the directory, and all from the list; returns the removed ones. */
   async remove(names: readonly string[]): Promise<string[]> {
     const marks = new Map(this.marks)
     const removed: string[] = []
@@ -93,7 +90,7 @@ export class OwnedFiles {
 
 const isSame = (one: Mark | undefined, other: Mark) => one?.bytes === other.bytes && one.mtime === other.mtime
 
-/** Undefined where there is no regular file. */
+/** Returns undefined where there is no regular file. */
 async function markOf(path: string): Promise<Mark | undefined> {
   const found = await unlessMissing(lstat(path), undefined)
   return found?.isFile() ? { bytes: found.size, mtime: found.mtimeMs } : undefined

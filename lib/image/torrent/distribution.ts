@@ -14,7 +14,7 @@ export interface DistributionOptions {
   readonly torrent: SeederSettings & TrackerSettings
   /** The files directory. */
   readonly files: string
-  /** The state directory: `seeding.json` in it says what was given to the seeder. */
+  /** The state directory; `seeding.json` in it lists what the seeder got from svcd. */
   readonly state: string
   readonly log: Log
   /** Runs the tracker's reload command. */
@@ -23,40 +23,42 @@ export interface DistributionOptions {
   readonly intervalMs?: number
 }
 
-/** How a service is, and why. */
 interface Condition {
   readonly ok: boolean
   readonly reason: string
 }
 
-/** A torrent that the seeder offers and that the tracker knows no seeder of; times of `performance.now`. */
+/** A torrent that the seeder offers and of which the tracker knows no seeder; times of `performance.now`. */
 interface Unheard {
   readonly name: string
   readonly since: number
-  /** When svcd last did something about it. */
+  /** Time of the last attempt to repair it. */
   readonly tried: number
 }
 
 const INTERVAL_MS = 60_000
-/** The pause after a change, and when something is wrong; it doubles each time. */
+/** The pause after a change, and after a failure; it doubles each time. */
 const SOON_MS = 1000
-/** How long a seeder may take to reach the tracker before something is done about it, and after that. */
+/** A seeder may take so long to reach the tracker before svcd acts, and after that. */
 const HEARD_MS = 5000
-/** How many problems a condition names. */
+/** Problems in a condition. */
 const TOLD = 5
 
 const off: Condition = { ok: false, reason: 'torrent is off: [torrent] tracker is empty' }
 const notYet: Condition = { ok: false, reason: 'not looked at yet' }
 
 /**
- * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). From the first `wanted`
- * on it looks in the background: at once after a change, every minute while all is well, and with growing pauses while
- * something is wrong. So a seeder that was restarted gets its torrents back, and a tracker its whitelist.
+ * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). From the
+ * first `wanted` on it looks in the background: at once after a change, every minute while all is well, and
+ * with growing pauses while something is wrong. So a seeder that was restarted gets its torrents back, and a
+ * tracker its whitelist.
  */
 export class Distribution {
   /** Whether the tracker answers and has our whitelist, as of the last look. */
   tracker: Condition
-  /** Whether the seeder answers and the tracker knows a seeder of every wanted torrent, as of the last look. */
+  /**
+   * Whether the seeder answers and the tracker knows a seeder of every wanted torrent, as of the last look.
+   */
   seeder: Condition
   readonly #tracker: Tracker
   readonly #seeder: Seeder | undefined
@@ -66,7 +68,7 @@ export class Distribution {
   #wanted: readonly string[] | undefined
   /** By info hash. */
   #unheard: ReadonlyMap<string, Unheard> = new Map()
-  /** How many looks in a row did not end well. */
+  /** Failed looks in a row. */
   #unsettled = 0
   #pauseMs: number | undefined
 
@@ -83,14 +85,18 @@ export class Distribution {
     })
   }
 
-  /** The conditions of both as the health page takes them, by name, without a service that the ini turns off. */
+  /**
+   * The conditions of both as the health page takes them, by name, without a service that the ini turns off.
+   */
   get conditions(): Record<string, readonly (() => Condition)[]> {
     if (this.#isOff) return {}
     const tracker = [() => this.tracker]
     return this.#seeder ? { tracker, seeder: [() => this.seeder] } : { tracker }
   }
 
-  /** Sets the torrents in force, names of files in the files directory. The work is done in the background. */
+  /**
+   * Sets the torrents in force, names of files in the files directory. The work is done in the background.
+   */
   wanted(torrents: readonly string[]): void {
     const wanted = [...new Set(torrents)].sort()
     if (wanted.join('/') === this.#wanted?.join('/')) return
@@ -120,14 +126,14 @@ export class Distribution {
     }
   }
 
-  /** Takes from the seeder what svcd gave to it, since torrent is off. Throws an Error that says what is left. */
+  /** Takes svcd's torrents from the seeder, as torrent is off. Throws an Error that says what is left. */
   async #withdraw(signal: AbortSignal): Promise<void> {
     if (!this.#seeder || (await this.#ledger.read()).size === 0) return
     const { problems } = await keepSeeding(this.#seeder, this.#ledger, this.o.files, new Set(), [], signal)
     if (problems.length > 0) throw new Error(summary(problems))
   }
 
-  /** Whether all was as it should be, and nothing had to be done. */
+  /** Whether all was in order, and nothing had to be done. */
   async #look(names: readonly string[], signal: AbortSignal): Promise<boolean> {
     const { torrents, problems } = await this.#read(names)
     const infoHashes = torrents.map(({ infoHash }) => infoHash)
@@ -156,7 +162,7 @@ export class Distribution {
     return { changed: false, seeding, idle: seeding, problems: [] }
   }
 
-  /** Notes which torrents the tracker has not heard of. Gives those that something must be done about now. */
+  /** Notes the torrents that the tracker does not know. Returns those to act on now. */
   #noteUnheard(torrents: readonly Torrent[]): string[] {
     const now = performance.now()
     const due: string[] = []
@@ -177,7 +183,7 @@ export class Distribution {
       .map(({ name }) => `${name}: the tracker knows no seeder of it`)
   }
 
-  /** The torrents of these names. One that cannot be read is a problem, and stays with the seeder as it is. */
+  /** Reads the torrents of these names. An unreadable one is a problem, and stays with the seeder. */
   async #read(names: readonly string[]) {
     const torrents: Torrent[] = []
     const problems: string[] = []
@@ -194,7 +200,7 @@ export class Distribution {
     return { torrents, problems }
   }
 
-  /** Does one part of a look and notes how it went; undefined when it failed. */
+  /** Does one part of a look and notes the outcome; returns undefined after a failure. */
   async #part<T>(
     part: 'tracker' | 'seeder',
     signal: AbortSignal,
@@ -220,7 +226,7 @@ export class Distribution {
   }
 }
 
-/** One line for some problems, '' for none. */
+/** Returns one line for some problems, '' for none. */
 function summary(problems: readonly string[]): string {
   const rest = problems.length - TOLD
   return problems.slice(0, TOLD).join('; ') + (rest > 0 ? `; and ${rest} more problems` : '')
@@ -232,7 +238,7 @@ interface TrackerSettings {
   readonly tracker: string
   /** File of the info hashes that the tracker may serve; where it is empty, the tracker serves all. */
   readonly whitelist: string
-  /** The words of the command that makes it read the whitelist again; none where it does so by itself. */
+  /** The command that makes it read the whitelist again; empty where it does so by itself. */
   readonly tracker_reload: readonly string[]
 }
 
@@ -243,7 +249,7 @@ type RunCommand = (words: readonly string[], signal: AbortSignal) => Promise<unk
 
 /** The cluster's tracker, a service of the system. */
 class Tracker {
-  /** Whether the tracker has read the file. At the start and after a failure that is not known. */
+  /** Whether the tracker has read the file; unknown at the start and after a failure. */
   #isRead = false
 
   /** `runCommand` runs the reload command. */

@@ -35,7 +35,7 @@ export async function ask(
   }
 }
 
-/** The JSON in an answer; undefined where it is none. */
+/** Returns the JSON in an answer; undefined where it is none. */
 export function jsonOf<T extends object>({ body }: Answered): T | undefined {
   try {
     return JSON.parse(body.toString())
@@ -55,7 +55,7 @@ async function whole(response: Response): Promise<Buffer> {
   return Buffer.concat(parts)
 }
 
-/** The message of the cause of fetch's error. Where several addresses were tried, that of the first one's failure. */
+/** Returns the message of the cause of fetch's error; of several addresses that of the first. */
 function reason(error: Error): string {
   const { cause } = error as { cause?: Error & { errors?: readonly Error[] } }
   const inner = cause?.errors?.[0] ?? cause

@@ -5,13 +5,15 @@ import { isIPv6 } from 'node:net'
 import { ask } from './http-request.js'
 import { decode, entry, isMap } from './torrent.js'
 
-/** How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74. */
+/**
+ * How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74.
+ */
 const AT_ONCE = 50
 /** How often a question over udp is sent, as an answer may be lost. */
 const UDP_TRIES = 3
 const UDP_LIMIT_MS = 2000
 
-/** Nobody's torrent. It is asked for where there is none, as a tracker may refuse a request for all torrents. */
+/** Nobody's torrent, asked for in place of an empty list: a tracker may refuse to answer for all torrents. */
 const NOBODY = '0'.repeat(40)
 
 /**
@@ -65,9 +67,9 @@ async function overUdp(announce: string, infoHashes: readonly string[], signal: 
   const { hostname, port } = new URL(announce)
   const host = hostname.replace(/^\[|\]$/g, '')
   const socket = createSocket({ type: isIPv6(host) ? 'udp6' : 'udp4' })
-  // Whoever waits for a message gets its errors.
+  // The waiter for a message gets its errors.
   socket.on('error', () => {})
-  /** Sends a request until its answer comes, and gives what follows the answer's head. */
+  /** Sends a request until its answer comes; returns what follows the head of the answer. */
   const exchange = async (connection: Buffer, action: number, body: Buffer): Promise<Buffer> => {
     const transaction = randomBytes(4)
     const request = Buffer.concat([connection, Buffer.from([0, 0, 0, action]), transaction, body])

@@ -5,7 +5,7 @@ import { ask, jsonOf } from './http-request.js'
 import { readInfoHash, type Seeded, type Seeder, type SeederSettings, type Torrent } from './torrent.js'
 import { Transmission } from './transmission.js'
 
-/** The seeder of the ini, for torrents and their files in `files`; undefined where it names none. */
+/** Returns the seeder of the ini, for torrents and their files in `files`; undefined where it names none. */
 export function chooseSeeder(settings: SeederSettings, files: string): Seeder | undefined {
   const { seeder, seeder_url: url, seeder_secret: secret, seeder_watch: watch } = settings
   if (seeder === 'none') return undefined
@@ -14,8 +14,8 @@ export function chooseSeeder(settings: SeederSettings, files: string): Seeder | 
 }
 
 /**
- * Which torrents svcd itself gave to the seeder, info hash → file name, on disk. So svcd takes away what nobody wants any
- * more after a restart too, and touches no torrent of anybody else.
+ * The torrents that svcd gave to the seeder, as info hash and file name, on disk. So svcd removes unwanted
+ * torrents after a restart too, and touches none of anybody else.
  */
 export class Ledger {
   #given: Map<string, string> | undefined
@@ -44,7 +44,7 @@ export class Ledger {
   }
 }
 
-/** What one look at the seeder has shown. */
+/** The result of one look at the seeder. */
 export interface Kept {
   /** Something was added, started or taken away, so that another look is due soon. */
   readonly changed: boolean
@@ -119,8 +119,8 @@ export async function keepSeeding(
 const TORRENT = /\.torrent(?:\.added)?$/
 
 /**
- * A directory where a seeder looks for torrents. The seeder must be set up to find their files in the files directory,
- * and to drop a torrent whose file is taken away. Whether it does cannot be seen from here.
+ * A directory where a seeder looks for torrents. The seeder must be set up to find their files in the files
+ * directory, and to drop a torrent whose file is taken away. Whether it does cannot be seen from here.
  */
 class WatchDirectory implements Seeder {
   constructor(
@@ -161,7 +161,7 @@ class WatchDirectory implements Seeder {
 
   async #found(): Promise<Torrent[]> {
     const names = (await this.#do(() => readdir(this.directory))).filter(name => TORRENT.test(name))
-    // One that cannot be read, or is gone meanwhile, is nobody's.
+    // Unreadable or vanished files are nobody's.
     const all = names.map(async name => ({
       name,
       infoHash: await readInfoHash(join(this.directory, name)).catch(() => '')
@@ -184,7 +184,7 @@ const keys = ['gid', 'infoHash', 'dir', 'status', 'seeder', 'connections', 'erro
 )
 const MOST = 100_000
 
-/** A download as aria2 tells it: every value is a text. */
+/** A download in an answer of aria2: every value is a text. */
 interface Told {
   readonly gid: string
   readonly infoHash?: string
@@ -259,7 +259,7 @@ class Aria2 implements Seeder {
         await this.#call('unpause', [told.gid], signal)
   }
 
-  /** Does nothing, as it is told to announce every minute. */
+  /** Does nothing: aria2 announces every minute by itself. */
   async announce(): Promise<void> {}
 
   /** Takes ended downloads out of its list. */
@@ -274,7 +274,7 @@ class Aria2 implements Seeder {
       this.#call<Told[]>('tellWaiting', [0, MOST, keys], signal),
       this.#call<Told[]>('tellStopped', [0, MOST, keys], signal)
     ])
-    // A torrent that moves from one list to the next meanwhile is seen twice: the later one counts.
+    // A torrent that moves between the lists meanwhile is seen twice: the later one counts.
     return [...new Map(lists.flat().map(told => [told.gid, told])).values()]
   }
 

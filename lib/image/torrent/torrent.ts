@@ -3,12 +3,12 @@ import { open } from 'node:fs/promises'
 import { fillBuffer, replaceFile, withOpen } from '../../disk/file.js'
 
 /**
- * A bencoded value (BEP 3). Texts are bytes; keys of a dictionary are bytes too, one character each (latin1), as a
- * tracker uses info hashes as keys.
+ * A bencoded value (BEP 3). Texts are bytes; keys of a dictionary are bytes too, one character each (latin1),
+ * as a tracker uses info hashes as keys.
  */
 type Bencoded = number | Buffer | readonly Bencoded[] | ReadonlyMap<string, Bencoded>
 
-/** The encoding of a value. There is only one, as the keys are sorted. */
+/** Encodes a value. There is only one encoding, as the keys are sorted. */
 export function encode(value: Bencoded): Buffer {
   if (typeof value === 'number') return Buffer.from(`i${value}e`)
   if (Buffer.isBuffer(value)) return Buffer.concat([Buffer.from(`${value.length}:`), value])
@@ -31,7 +31,7 @@ export function decode(bytes: Buffer): Bencoded {
   return value
 }
 
-/** An entry of a dictionary; undefined also where the value is no dictionary. */
+/** Returns an entry of a dictionary; undefined for any other value. */
 export function entry(value: Bencoded | undefined, key: string): Bencoded | undefined {
   return isMap(value) ? value.get(key) : undefined
 }
@@ -102,7 +102,9 @@ class Reader {
 export interface Torrent {
   /** File name, `<imagefile>.torrent`. */
   readonly name: string
-  /** SHA-1 of its info dictionary, 40 hexadecimal digits in lower case, by which seeders and trackers know it. */
+  /**
+   * SHA-1 of its info dictionary, 40 hexadecimal digits in lower case, by which seeders and trackers know it.
+   */
   readonly infoHash: string
 }
 
@@ -113,8 +115,8 @@ const LEAST_PIECE = 256 << 10
 const LONGEST_PIECE = 32 << 20
 
 /**
- * Bytes per piece of a file of that size. Small pieces spread sooner from node to node, but each costs 20 bytes in the
- * torrent, and a message to every peer.
+ * Returns the bytes per piece for a size of a file. Small pieces spread sooner from node to node, but each
+ * costs 20 bytes in the torrent, and a message to every peer.
  */
 export function pieceLength(bytes: number): number {
   let length = LEAST_PIECE
@@ -123,10 +125,10 @@ export function pieceLength(bytes: number): number {
 }
 
 /**
- * Writes the torrent of one file. It is private (peers come from the tracker alone), announces to `announce`, and has the
- * same bytes for the same file, name and tracker. The hashing is done in node's thread pool. `output` is replaced as a
- * whole. Throws an Error that names the file when it is empty or changes meanwhile, an Error of the system, or the
- * signal's reason.
+ * Writes the torrent of one file. It is private (peers come from the tracker alone), announces to `announce`,
+ * and has the same bytes for the same file, name and tracker. The hashing is done in node's thread pool.
+ * `output` is replaced as a whole. Throws an Error that names the file when it is empty or changes meanwhile,
+ * an Error of the system, or the signal's reason.
  */
 export async function createTorrent(request: {
   readonly file: string
@@ -168,16 +170,10 @@ export async function readInfoHash(file: string): Promise<string> {
   }
 }
 
-/** Where a torrent announces to; undefined where there is no torrent. */
+/** Reads the announce URL of a torrent; undefined where there is no torrent. */
 export async function readAnnounce(file: string): Promise<string | undefined> {
   const announce = entry(await readTorrent(file).catch(() => undefined), 'announce')
   return Buffer.isBuffer(announce) ? announce.toString() : undefined
-}
-
-/** How long the one file of a torrent is; undefined where there is no torrent, or one of several files. */
-export async function readLength(file: string): Promise<number | undefined> {
-  const length = entry(entry(await readTorrent(file).catch(() => undefined), 'info'), 'length')
-  return typeof length === 'number' ? length : undefined
 }
 
 const readTorrent = (file: string): Promise<Bencoded> =>
@@ -214,21 +210,24 @@ export interface Seeded {
   readonly infoHash: string
   /** Where the seeder looks for the file. */
   readonly directory: string
-  /** False for one that it only remembers, and that must be added again. */
+  /** False for a torrent that it only remembers: it must be added again. */
   readonly loaded: boolean
-  /** It has the whole file and offers it. In a watch directory that is only supposed. */
+  /** It has the whole file and offers it; in a watch directory that is assumed. */
   readonly seeding: boolean
   /** Peers are connected to it. */
   readonly busy: boolean
   /** It must be started again. */
   readonly stopped: boolean
-  /** It must be taken away and added again, or it will not serve nodes again that it has served. */
+  /** It must be removed and added again, or it will not serve a node a second time. */
   readonly spent: boolean
-  /** What is wrong with it, a few words; '' when nothing is. */
+  /** The problem in a few words; '' for none. */
   readonly problem: string
 }
 
-/** The seeder of the system. Each method throws an Error that names the ini key when the seeder does not do it. */
+/**
+ * The seeder of the system. Each method throws an Error that names the ini key when the seeder does not do
+ * it.
+ */
 export interface Seeder {
   /** All its torrents, also those of others. */
   list(signal: AbortSignal): Promise<Seeded[]>
@@ -237,7 +236,7 @@ export interface Seeder {
   /** The file stays. */
   remove(infoHash: string, signal: AbortSignal): Promise<void>
   start(infoHash: string, signal: AbortSignal): Promise<void>
-  /** Makes the seeder tell the tracker of it once more. The torrent may be stopped for that. */
+  /** Makes the seeder announce it once more. The torrent may be stopped for that. */
   announce(infoHash: string, signal: AbortSignal): Promise<void>
 }
 

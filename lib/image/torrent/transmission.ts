@@ -17,7 +17,7 @@ const fields = [
   'seedIdleMode'
 ] as const
 
-/** The mode of a torrent that goes on for ever, whatever limits the session has. */
+/** The mode of a torrent without a limit, whatever limits the session has. */
 const UNLIMITED = 2
 
 interface Told {
@@ -58,9 +58,9 @@ export class Transmission implements Seeder {
       seeding: told.status === 6,
       busy: told.peersConnected > 0,
       stopped: told.status === 0 && told.error !== 3,
-      // Version 3 knows peers by their address: one that has had the whole file is a seed to it for ever, and is
-      // turned away when it comes for the file again. And a torrent that was added, but not set up after that, has
-      // the limits of the session.
+      // Version 3 knows peers by their address: a peer that has had the whole file is a seed for ever, and is
+      // turned away when it asks again. A torrent that was added and not set up has the limits of the
+      // session.
       spent: told.status === 6 && told.peersConnected === 0 && (told.uploadedEver > 0 || isLimited(told)),
       problem: problem(told)
     }))
@@ -74,7 +74,7 @@ export class Transmission implements Seeder {
       signal
     )
     if ('torrent-duplicate' in added) return false
-    // Whatever limits the session has, an image is offered as long as svcd wants it.
+    // An image is offered as long as svcd wants it, whatever limits the session has.
     await this.#call(
       'torrent-set',
       { ids: [infoHash], seedRatioMode: UNLIMITED, seedIdleMode: UNLIMITED },
@@ -91,7 +91,10 @@ export class Transmission implements Seeder {
     await this.#call('torrent-start', { ids: [infoHash] }, signal)
   }
 
-  /** Stops the torrent: a start announces at once, while a request to announce waits for the tracker's interval. */
+  /**
+   * Stops the torrent: a start announces at once, while a request to announce waits for the tracker's
+   * interval.
+   */
   async announce(infoHash: string, signal: AbortSignal): Promise<void> {
     await this.#call('torrent-stop', { ids: [infoHash] }, signal)
   }

@@ -15,6 +15,8 @@ interface ControllersOptions {
   readonly self: Controller
   /** The clock that is reported to the others, milliseconds since 1970. */
   readonly now: () => number
+  /** As in Controller. */
+  readonly trees: () => readonly string[]
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -24,7 +26,9 @@ const TEXT = /^[^\x00-\x1f\x7f]{0,1000}$/
 /** A controller reports ten digests of its ini; a later release may report more. */
 const MOST_DIGESTS = 20
 const DIGEST = /^[0-9a-f]{16}$/
-/** Interval at which the own clock is reported and the others are listed. */
+/** More follow once the records of these are gone. */
+const MOST_TREES = 100
+/** So often the others are told what time it is here, and look. */
 const CLOCK_MS = 5000
 const LOOK_MS = 1000
 /** Changes of a clock's difference below this are measuring noise. */
@@ -96,9 +100,10 @@ export class Controllers {
   }
 
   async #say(lease: string): Promise<void> {
-    const { client, keys, self, now } = this.options
+    const { client, keys, self, now, trees } = this.options
     this.#toldMs = performance.now()
-    const said = put(`${keys.controllers}${lease}`, JSON.stringify({ ...self, clock: now() }), lease)
+    const told = { ...self, trees: trees().slice(0, MOST_TREES), clock: now() }
+    const said = put(`${keys.controllers}${lease}`, JSON.stringify(told), lease)
     await transact(client, [], [said], [], this.#limitMs)
   }
 
@@ -138,10 +143,11 @@ export async function controllersAt(client: Client, keys: Keys, now: number): Pr
 const aheadIn = (ms: unknown) => (Number.isFinite(ms) ? { aheadMs: Number(ms) } : {})
 
 function controllerIn({ value }: Pair, nowMs: number): Controller[] {
-  const { name, host, address, port, ini, url, digests, clock } = objectIn(value.toString())
+  const { name, host, address, port, ini, url, digests, trees, clock } = objectIn(value.toString())
   const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
   const reached = isText(url) && isHttp(url) ? { url } : {}
-  const told = { ...reached, ...digestsIn(digests), ...aheadIn(typeof clock === 'number' && clock - nowMs) }
+  const ahead = aheadIn(typeof clock === 'number' && clock - nowMs)
+  const told = { ...reached, ...digestsIn(digests), ...treesIn(trees), ...ahead }
   return isOne ? [{ name, host, address, port: Number(port), ini, ...told }] : []
 }
 
@@ -155,6 +161,11 @@ function digestsIn(said: unknown): Pick<Controller, 'digests'> {
   const isWhole = digests.length === told.length && told.length <= MOST_DIGESTS
   return isWhole && told.length > 0 ? { digests: Object.fromEntries(digests) } : {}
 }
+
+const treesIn = (said: unknown): Pick<Controller, 'trees'> =>
+  Array.isArray(said) && said.length > 0 && said.length <= MOST_TREES && said.every(isText)
+    ? { trees: said }
+    : {}
 
 const isText = (value: unknown): value is string => typeof value === 'string' && TEXT.test(value)
 

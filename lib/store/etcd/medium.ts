@@ -295,15 +295,15 @@ export class Etcd implements SharedMedium {
     return this.#controllers?.namesake ?? ''
   }
 
-  join(self: Controller, now: () => number): void {
-    // A joined controller has stored a layout: it must not write where the objects were removed.
+  join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
+    // A controller that has come so far has stored a layout, and does not write where the objects were removed.
     this.#writer.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
       keys: this.#keys,
       ttlSeconds: this.#ttlMs / 1000,
       self: { ...self, ...(this.#url === '' ? {} : { url: this.#url }) },
-      now,
+      ...{ now, trees },
       log: this.#log
     })
   }

@@ -1,5 +1,6 @@
 // Files of images that one controller has and another one lacks (rules 11.19).
 import {
+  chmodSync,
   existsSync,
   linkSync,
   readdirSync,
@@ -746,28 +747,20 @@ t.test('a directory that another controller has is not missed by svcd check', as
 })
 
 t.test(
-  'without a torrent there, without aria2c, and where torrent is off, a pack comes by http (rules 11.19)',
+  'where torrents are on, a pack comes by http as well, and seeders may read it (rules 11.19)',
   async t => {
     const pack = content(17 * MEGABYTE)
     const { bench: has, source, image } = await having(t, pack)
-    const { PATH } = process.env
-    t.teardown(() => {
-      process.env.PATH = PATH
-    })
-    const tracker = 'torrent.tracker=http://127.0.0.1:9/announce'
-    const by = async (overrides: string[], path = PATH) => {
-      const { bench, copies } = await lacking(t, onlyPack(image), [source], { overrides })
-      process.env.PATH = path
-      await copies.run()
-      process.env.PATH = PATH
-      t.ok(readFileSync(bench.path('files', image.imagefile)).equals(pack))
-      t.match(bench.log.join('\n'), `(${pack.length} bytes) was fetched from controller one`)
-      t.notMatch(bench.log.join('\n'), 'torrent')
-    }
-    await by([tracker])
-    putFile(has, `${image.imagefile}.torrent`, Buffer.from('no torrent'))
-    await by([tracker], '/nothing/there')
-    await by(['torrent.tracker='])
+    putFile(has, `${image.imagefile}.torrent`, Buffer.from('a torrent'))
+    const overrides = ['torrent.tracker=http://127.0.0.1:9/announce']
+    const { bench, copies } = await lacking(t, onlyPack(image), [source], { overrides })
+    chmodSync(bench.path('files'), 0o2750)
+    await copies.run()
+    const file = bench.path('files', image.imagefile)
+    t.ok(readFileSync(file).equals(pack))
+    t.equal(statSync(file).mode & 0o777, 0o640, 'as packs are where a seeder reads them (rules 9.11)')
+    t.match(bench.log.join('\n'), `(${pack.length} bytes) was fetched from controller one`)
+    t.notMatch(bench.log.join('\n'), 'torrent')
   }
 )
 

@@ -94,6 +94,37 @@ t.test('each tells digests of its ini; what is none, or too many, is left out', 
   ])
 })
 
+// rules 9.15
+t.test(
+  'each announces its hidden directories as they are; what is none, or too many, is left out',
+  async t => {
+    const etcd = await startEtcd(t)
+    const base64 = (text: string) => Buffer.from(text).toString('base64')
+    const said = { text: 'copy 1', numbers: [1], line: ['copy 1\n'], many: Array(101).fill('copy 1') }
+    for (const [name, trees] of Object.entries(said))
+      await etcd.ask('kv/put', {
+        key: base64(`/svcd/controllers/${name}`),
+        value: base64(JSON.stringify(controller(name, { trees })))
+      })
+    const open = (name: string, trees?: () => string[]) => {
+      const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+      medium.join(controller(name), Date.now, trees)
+      t.teardown(() => medium.close())
+      return medium
+    }
+    const first = open('first')
+    let hidden = ['copy 1']
+    open('second', () => hidden)
+    const treesOf = () => first.others.flatMap(({ name, trees }) => (trees ? [[name, trees]] : []))
+    await until(() => first.others.length === Object.keys(said).length + 1)
+    t.strictSame(treesOf(), [['second', ['copy 1']]])
+    hidden = Array.from({ length: 150 }, (_, i) => `copy ${i}`)
+    await until(() => (first.others.find(({ name }) => name === 'second')?.trees ?? []).length === 100)
+    hidden = []
+    await until(() => treesOf().length === 0)
+  }
+)
+
 // rules 11.15
 t.test('each tells its clock, and hears how far those of others are ahead, also after a jump', async t => {
   const etcd = await startEtcd(t)
