@@ -71,10 +71,7 @@ if [ -n "$users" ] && [ -z "$idmapped" ]; then
   fail "the files of the image cannot be shown to its programs as those of other users (idmapped mount: ${reason:-no perl, and a mount \
 before 2.39}): install perl, and have [image] directory on ext4, XFS or Btrfs with Linux 5.15 or later; or set initramfs = no in [image]"
 fi
-# Each read of a file sets its time of reading, which tells what the initramfs is made of
-# (lib/image/packer/traces.ts).
-mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
-  mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
+mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
 
 # Root of the image's programs is another user to this machine (sandbox.ts).
 owner=0

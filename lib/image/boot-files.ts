@@ -204,8 +204,8 @@ export async function checkWish(tree: string, image: string, wish: KernelWish): 
 const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')
 
 /*
- * What the last build of an image's initramfs has seen of it (packer/renew.ts): one file for each image, in the state
- * directory, where nobody who makes images writes.
+ * The record of the last build of each image's initramfs (packer/initramfs-cache.ts) is a file of the state directory,
+ * where nobody who makes images writes.
  */
 
 const directoryOf = ({ config }: ImageContext) => join(config.paths.state, 'initramfs')
