@@ -18,20 +18,20 @@ export interface CachedInitramfs extends Initramfs {
 }
 
 interface CacheRequest extends Omit<InitramfsRequest, 'tree' | 'byRoot'> {
-  /** Where the image lies, for messages and for the record. */
+  /** The image's path, for messages and for the record. */
   readonly path: string
   /** The image's directory, held open. */
   readonly tree: string
-  /** What the last build gave for this image. */
+  /** The `record` of the last build of this image. */
   readonly record?: string | undefined
   build(): Promise<Initramfs | undefined>
 }
 
-/** What the record of a build holds. */
+/** The content of a record. */
 interface Build extends Initramfs {
-  /** Of all that goes into the initramfs beside the image. */
+  /** Digest of all that goes into the initramfs beside the image. */
   readonly key: string
-  /** Of the initramfs. */
+  /** Digest of the initramfs. */
   readonly sha256: string
   /** Directory of the image → digest of what was in it before the build. */
   readonly directories: Readonly<Record<string, string>>
@@ -43,8 +43,9 @@ const RECORD_BYTES_MAX = 4 * 1024 * 1024
 const CHUNK_BYTES = 1024 * 1024
 
 /**
- * Returns the initramfs of the last build where nothing has changed that it may be made of, else builds it; undefined
- * where the image has no tool. Whatever is in doubt is built (rules 9.4). Throws what `build` throws.
+ * Returns the last build's initramfs where nothing has changed that it may be made of, else a new one, and
+ * undefined where the image has no tool. Whatever is in doubt is built (rules 9.4). Throws what `build`
+ * throws.
  */
 export async function initramfsOf(request: CacheRequest): Promise<CachedInitramfs | undefined> {
   const { tree, path, signal, timeLimitMs, line } = request

@@ -14,14 +14,14 @@ export interface Limits {
   readonly timeLimitMs: number
 }
 
-/** A build has its own first five (hold-image.sh). The others change often, and no initramfs is made of them. */
+/** A build has its own first five (hold-image.sh). The others change often, and are no inputs. */
 const leftOut = [
   ...['./dev', './proc', './run', './sys', './tmp'],
   ...['backups', 'cache', 'log', 'mail', 'spool', 'tmp'].map(name => `./var/${name}`),
   ...['apt', 'dnf', 'dpkg', 'rpm'].map(name => `./var/lib/${name}`)
 ]
 
-/** What build-initramfs.sh writes before it has its name. */
+/** The name of a file that build-initramfs.sh has not finished. */
 const unfinished = './boot/.svc-initrd.new'
 
 /** ext2 to ext4, XFS, Btrfs, tmpfs (statfs(2)): each change of a file there sets its ctime. */
@@ -39,8 +39,8 @@ const format = ['-printf', '%y %m %U %G %D', '(', '-type', 'd', '-printf', ' - -
   .concat(['-printf', ' %p\\0'])
 
 /**
- * Lists all that a tree's initramfs may be made of. Only metadata is read, by find, which follows no link. Throws Error
- * where a later change might not show: on another file system, with something mounted, with a file changed just now.
+ * Lists what a tree's initramfs may be made of: metadata alone, by find, which follows no link. Throws Error
+ * where a later change might not show: other file systems, mounts, a file changed just now.
  */
 export async function listTree(tree: string, limits: Limits): Promise<Listing> {
   if (!knownFileSystems.includes((await statfs(tree)).type))
