@@ -35,7 +35,7 @@ export interface ApplyOptions {
   /** Pause (ms) after a reload before the server is asked whether it runs. */
   readonly settle: number
   readonly unit: Unit
-  /** By what controllers that share the objects give zones equal serials. */
+  /** Gives zones equal serials on controllers that share the objects. */
   readonly zones?: AgreedZones
   /** Renders; default: in a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
@@ -133,7 +133,7 @@ export class Apply {
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
-  /** Before anything is put in force: a serial that others do not know would be given twice. */
+  /** Runs before anything is put in force: a serial that is not stored could be given twice. */
   async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
     try {
       return await this.o.zones?.agree(zones, renderMs)

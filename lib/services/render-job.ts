@@ -33,7 +33,7 @@ export interface Difference {
   /** Paths of rejected files, and of files that a killed daemon left. */
   readonly left: readonly string[]
   readonly serials: Serials
-  /** What controllers that share the objects have to agree on first. */
+  /** How zones compare with the serials that controllers share. */
   readonly zones: ZonesFound
 }
 
