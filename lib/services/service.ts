@@ -149,7 +149,7 @@ export class Service {
     const { service, reload: own } = this.o.settings
     this.#down = state === 'stopped' ? `service ${service} does not run` : ''
     if (state === 'unknown' && own.length === 0) this.#down = words
-    // A file may have been refused while the server was down.
+    // The server may lack files that came while it was down.
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 

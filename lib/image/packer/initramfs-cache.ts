@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { inSlices, timeLimited } from '../../concurrency.js'
 import { openInside } from '../../disk/open-directory.js'
 import type { Initramfs, InitramfsRequest } from './initramfs.js'
-import { digestsOf, type Limits, listTree, named } from './listing.js'
+import { digestsOf, type Limits, listTree, shownPath } from './listing.js'
 import { shipped } from './sandbox.js'
 
 /** The initramfs that a pack takes. */
@@ -88,11 +88,11 @@ async function whyBuild(
     listTree(tree, limits).then(listing => inSlices(digestsOf(listing, made))),
     checksum(tree, last.initrd, path, limits).catch(() => undefined)
   ])
-  if (sha256 !== last.sha256) return `${named(made)} is not the one that was built`
+  if (sha256 !== last.sha256) return `${shownPath(made)} is not the one that was built`
   // Directories of both: an empty one has no digest.
   const all = Object.keys({ ...last.directories, ...directories })
   const changed = all.find(name => directories[name] !== last.directories[name])
-  return changed === undefined ? undefined : `something in ${named(changed)} has changed`
+  return changed === undefined ? undefined : `something in ${shownPath(changed)} has changed`
 }
 
 /** Reads the file in pieces, which is faster than to start a thread for it. */

@@ -14,7 +14,7 @@ export interface Limits {
   readonly timeLimitMs: number
 }
 
-/** A build has its own first five (hold-image.sh). The others change often, and are no inputs. */
+/** A build sees directories of its own at the first five (hold-image.sh). The others are no inputs. */
 const leftOut = [
   ...['./dev', './proc', './run', './sys', './tmp'],
   ...['backups', 'cache', 'log', 'mail', 'spool', 'tmp'].map(name => `./var/${name}`),
@@ -47,7 +47,7 @@ export async function listTree(tree: string, limits: Limits): Promise<Listing> {
     throw new Error('this file system is not known to give each change a new ctime')
   const { mounts } = await contentsOf(tree, [])
   const mounted = mounts.find(({ path }) => !leftOut.some(top => path === top || path.startsWith(`${top}/`)))
-  if (mounted) throw new Error(`something is mounted at ${named(mounted.path)}`)
+  if (mounted) throw new Error(`something is mounted at ${shownPath(mounted.path)}`)
   await sleep(2 * TICK_MS)
   const newestMs = Date.now() - TICK_MS
   const pruned = leftOut.flatMap((path, i) => [...(i === 0 ? [] : ['-o']), '-path', path])
@@ -69,9 +69,10 @@ function* parsed(stdout: string, newestMs: number): Generator<void, Listing> {
     at = end + 1
     const path = rest.join(' ')
     treeDevice ??= device
-    if (device !== treeDevice) throw new Error(`${named(path)} is on another file system`)
-    if (path.includes('\ufffd')) throw new Error(`${named(path)} has a name that is not UTF-8`)
-    if (type !== 'd' && endMsOf(ctime) > newestMs) throw new Error(`${named(path)} was changed just before`)
+    if (device !== treeDevice) throw new Error(`${shownPath(path)} is on another file system`)
+    if (path.includes('\ufffd')) throw new Error(`${shownPath(path)} has a name that is not UTF-8`)
+    if (type !== 'd' && endMsOf(ctime) > newestMs)
+      throw new Error(`${shownPath(path)} was changed just before`)
     const directory = path.slice(0, path.lastIndexOf('/'))
     const lines = listing.get(directory) ?? []
     if (lines.push([path, type, mode, uid, gid, inode, size, ctime].join('\0')) === 1)
@@ -96,4 +97,4 @@ export function* digestsOf(listing: Listing, made: string): Generator<void, Reco
 }
 
 /** The path of a member as a person reads it. */
-export const named = (path: string) => `/${shown(Buffer.from(path.slice(2)))}`
+export const shownPath = (path: string) => `/${shown(Buffer.from(path.slice(2)))}`
