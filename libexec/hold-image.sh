@@ -73,9 +73,7 @@ if [ -n "$users" ] && [ -z "$idmapped" ]; then
     "${reason:-no perl, and a mount before 2.39}): install perl, and have [image] directory on ext4, XFS or" \
     'Btrfs with Linux 5.15 or later; or set initramfs = no in [image]'
 fi
-# Each read updates the access time, which shows what the initramfs is made of (lib/image/packer/traces.ts).
-mount --no-canonicalize -o remount,bind,nosuid,nodev,strictatime /sys/image ||
-  mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
+mount --no-canonicalize -o remount,bind,nosuid,nodev /sys/image
 
 # On this machine, root in the image is another user (sandbox.ts).
 owner=0

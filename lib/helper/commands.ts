@@ -7,8 +7,8 @@ import { copyTo, syncDirectory } from '../disk/file.js'
 import { inDirectory, mended, type OpenDirectory, openInside, removeTree } from '../disk/open-directory.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
 import { buildInitramfs } from '../image/packer/initramfs.js'
+import { type CachedInitramfs, initramfsOf } from '../image/packer/initramfs-cache.js'
 import type { Packed } from '../image/packer/packer.js'
-import { type Renewed, renewInitramfs } from '../image/packer/renew.js'
 import { systemPacker } from '../image/packer/system-packer.js'
 import { copyFromNode } from '../image/transfer/from-node.js'
 import { copyToNode } from '../image/transfer/to-node.js'
@@ -132,11 +132,11 @@ export const commands = {
       kernelmodules: texts,
       record: optional(longText)
     },
-    async (places, { record, ...args }, course): Promise<Renewed | undefined> =>
+    async (places, { record, ...args }, course): Promise<CachedInitramfs | undefined> =>
       inTree(places, args.tree, ({ path, at }) => {
         const { byRoot } = places
         const build = () => buildInitramfs({ ...course, ...args, tree: at(), byRoot })
-        return renewInitramfs({ ...course, ...args, path, tree: at(), record, build }).catch(error => {
+        return initramfsOf({ ...course, ...args, path, tree: at(), record, build }).catch(error => {
           throw mended(error, join(path, 'boot'))
         })
       })

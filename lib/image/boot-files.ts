@@ -205,9 +205,9 @@ export async function checkWish(tree: string, image: string, wish: KernelWish): 
 
 const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')
 
-/**
- * Fingerprints of the last initramfs build of each image (packer/renew.ts), one file each, in the state
- * directory, where makers of images cannot write.
+/*
+ * The record of the last build of each image's initramfs (packer/initramfs-cache.ts) is a file of the state directory,
+ * where nobody who makes images writes.
  */
 
 const directoryOf = ({ config }: ImageContext) => join(config.paths.state, 'initramfs')

@@ -28,16 +28,16 @@ export interface ApplyOptions {
   readonly templates: string
   /** State directory. */
   readonly state: string
-  /** What the templates are given. The call captures the objects; the data is made in slices. */
+  /** Makes the templates' data: the call captures the objects, the generator runs in slices. */
   readonly data: () => Generator<unknown, object>
   readonly log: Log
   readonly now: () => number
-  /** How long after a reload the server is asked whether it runs, in milliseconds. */
+  /** Pause (ms) after a reload before the server is asked whether it runs. */
   readonly settle: number
   readonly unit: Unit
-  /** By what controllers that share the objects give zones equal serials. */
+  /** Gives zones equal serials on controllers that share the objects. */
   readonly zones?: AgreedZones
-  /** What renders; by default a thread of its own. */
+  /** Renders; default: in a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
 }
 
@@ -50,20 +50,18 @@ interface Swapped {
   readonly restarts: number
 }
 
-/** What came of a run. */
+/** Result of a run. */
 export interface Applied {
-  /** So many files are others than before. */
+  /** Number of files that changed. */
   readonly changed: number
-  /** Nothing was put in force: it has to be tried again in so many milliseconds. */
+  /** Set where nothing was put in force: milliseconds until the next try. */
   readonly againMs?: number
 }
 
-/** What is wrong, for the log and for /monitor/service. The last good files are in force. */
+/** Its message is for the log and /monitor/service; the last good files stay in force. */
 export class NotApplied extends Error {}
 
-/**
- * Brings the files of a server in step with the objects: render, check, swap, reload (rules 10.1). One run at a time.
- */
+/** Brings a server's files in step with the objects: render, check, swap, reload (rules 10.1). */
 export class Apply {
   readonly #notes: Notes
   readonly #abort = new AbortController()
@@ -72,7 +70,7 @@ export class Apply {
     this.#notes = new Notes(o.state, o.service)
   }
 
-  /** Stops what is under way. The next daemon does what is left. */
+  /** Stops the current run; the next daemon continues it. */
   stop(): void {
     this.#abort.abort()
   }
@@ -81,14 +79,14 @@ export class Apply {
     return this.#abort.signal
   }
 
-  /** JSON of the files that would be in force, each with its difference. Throws NotApplied for a wrong template. */
+  /** Returns JSON of all files with their diffs. Throws NotApplied for a wrong template. */
   async preview(): Promise<string> {
     const outcome = await this.#render('whole')
     if (outcome.kind === 'preview') return outcome.files
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
-  /** The files that differ from those in force when they are made of `data`. Throws NotApplied for a wrong template. */
+  /** Returns the files that would differ if made of `data`. Throws NotApplied for a wrong template. */
   async differing(data: ApplyOptions['data']): Promise<{ path: string; diff: string }[]> {
     const outcome = await this.#render('differing', data)
     if (outcome.kind === 'preview') return JSON.parse(outcome.files)
@@ -96,8 +94,9 @@ export class Apply {
   }
 
   /**
-   * Resolves when the server runs with what the objects say; throws NotApplied. `alone`: what failed before is tried
-   * by itself, so that another service of the same server does not have its files taken back too.
+   * Resolves when the server runs with files of the current objects; throws NotApplied. `alone`: swaps and
+   * reloads by itself after a failure, so that another service of the same server does not have its files
+   * taken back too.
    */
   async run(alone: boolean): Promise<Applied> {
     const { unit } = this.o
@@ -134,7 +133,7 @@ export class Apply {
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
-  /** Before anything is put in force: a serial that others do not know would be given twice. */
+  /** Runs before anything is put in force: a serial that is not stored could be given twice. */
   async #agree({ zones }: Difference, renderMs: number): Promise<number | undefined> {
     try {
       return await this.o.zones?.agree(zones, renderMs)
@@ -169,7 +168,7 @@ export class Apply {
     await this.#check(changed)
   }
 
-  /** Puts staged files in force, if there are any. The caller has the lock of the unit. */
+  /** Puts staged files in force, if there are any. The caller holds the unit's lock. */
   async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.o
@@ -183,7 +182,7 @@ export class Apply {
         await keepForeign(foreign)
         const put = changed.map(({ path }) => path)
         const swap = await Swap.of(put, removed)
-        // Noted first: so no serial is given twice and no reload is forgotten, whatever happens next.
+        // Noted first: a crash then neither reuses a serial nor forgets a reload.
         await this.#notes.keep({ serials, due: needs, trial: on ? swap.plan : undefined })
         await swap.run()
         return { swap, restarts: unit.restarts }
@@ -219,9 +218,9 @@ export class Apply {
   }
 
   /**
-   * Makes the server take the files in force. When it does not come up with them, it gets the old ones back.
-   * `restarts` is how often it had been restarted when they came into force: after one more restart it has them. The
-   * caller has the lock of the unit.
+   * Makes the server take the files in force, or puts the old ones back when it does not come up. `restarts`
+   * is its count when the files came into force, as one more restart loads them. The caller holds the unit's
+   * lock.
    */
   async #takeUp(swap: Swap | undefined, restarts: number): Promise<void> {
     const { settings, unit } = this.o
@@ -238,7 +237,7 @@ export class Apply {
       if (state !== 'unknown') await this.#comesBack()
     } catch (error) {
       if (this.signal.aborted || !swap) throw failure(error)
-      // systemctl says of a restart no more than that it failed.
+      // systemctl only says that a restart failed.
       const state = isOfSystemd(error) ? await this.#running().catch(() => undefined) : undefined
       const why = reasonOf(state?.words ?? '')
       throw new NotApplied(`${message(error)}${why && `: ${why}`}; ${await this.#backTo(swap)}`)
@@ -246,7 +245,7 @@ export class Apply {
     await this.#stays(swap, '')
   }
 
-  /** The files in force stay. */
+  /** Keeps the files in force. */
   async #stays(swap: Swap | undefined, due: Needs | ''): Promise<void> {
     await writing(async () => {
       await this.#notes.done({ due, trial: undefined })
@@ -300,7 +299,7 @@ async function writing<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** The checker's words, with the paths at which the files are found now. */
+/** Returns the checker's words, with the paths of the rejected files. */
 function rejectedWords(error: unknown, files: readonly RenderedFile[]): string {
   let words = message(error)
   for (const { path } of files.slice(0, 100)) words = words.replaceAll(stagedPath(path), rejectedPath(path))

@@ -3,10 +3,10 @@ import type { DataOf } from '../variables.js'
 import type { dhcpTemplates } from './dhcp/variables.js'
 import type { dnsTemplates } from './dns/variables.js'
 
-/** What makes a running server take a changed file. */
+/** How a running server takes a changed file. */
 export type Needs = 'reload' | 'restart'
 
-/** A file as the templates make it. */
+/** A file rendered from templates. */
 export interface RenderedFile {
   readonly path: string
   readonly text: string
@@ -14,16 +14,13 @@ export interface RenderedFile {
   readonly needs: Needs
 }
 
-/**
- * A directory, and the suffix of svcd's files in it. A file that svcd wrote (its first line says so) and no longer
- * renders is removed.
- */
+/** A directory with svcd's files of this suffix. One that svcd wrote and no longer renders is removed. */
 export interface Owned {
   readonly directory: string
   readonly suffix: string
 }
 
-/** Everything that a server has to have. */
+/** All files of a server, and the directories that hold them. */
 export interface Rendered {
   readonly files: readonly RenderedFile[]
   readonly owned: readonly Owned[]
@@ -31,27 +28,24 @@ export interface Rendered {
 
 type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates
 
-/** The text of a template, by its name below the directory of templates; the variables of the cluster come to it by themselves. */
+/** Renders a template by its path in the template directory. The cluster's `variables` are added. */
 export type Render = <Name extends keyof ServiceTemplates>(
   template: Name,
   data: Omit<DataOf<ServiceTemplates[Name]>, 'variables'>
 ) => string
 
-/**
- * The settings of a server that svcd configures: the ini's values, and the server's usual ones in place of empty
- * ones.
- */
+/** The ini's settings of a server, with the server's usual values in place of empty ones. */
 export interface ServiceSettings extends Omit<Config['dns'], 'server'> {
   readonly server: string
   readonly leaseFile: string
-  /** The socket on which the server is told to reload, rather than by the control command; empty: none. */
+  /** Socket for the reload command, in place of the control command; empty: none. */
   readonly controlSocket: string
 }
 
-/** The text of a zone, which `body` makes from a serial. The serial grows whenever the text changes. */
+/** Returns the text that `body` makes from a serial, which grows with each change of the text. */
 export type SerialOf = (zone: string, path: string, body: (serial: number) => string) => string
 
-/** One kind of server: what its files are, and how they are checked. */
+/** One kind of server: its files and how they are checked. */
 export interface Backend<Data> {
   readonly name: string
   /** The usual values on Debian. */
@@ -59,12 +53,12 @@ export interface Backend<Data> {
     Partial<Pick<ServiceSettings, 'controlSocket'>>
   /** The command that checks a single zone, where the server has one. */
   readonly zoneCheck?: readonly string[]
-  /** What the control command is told for a reload: a server that cannot is restarted. */
+  /** Verb of the control command for a reload; `restart` where the server cannot reload. */
   readonly reload: Needs
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
   /**
-   * The commands (program and arguments) that check the changed files before they are put in force, and files that
-   * these commands alone read. `staged` gives the path at which a file stands until then.
+   * Returns the commands (program and arguments) that check staged files, and files for these commands alone.
+   * `staged` gives the path of a staged file.
    */
   checks(
     settings: ServiceSettings,

@@ -6,7 +6,7 @@ export type ServiceName = 'dhcp' | 'dns'
 
 const backends = { dhcp: { isc, kea, dnsmasq: dhcpDnsmasq }, dns: { bind, dnsmasq: dnsDnsmasq } } as const
 
-/** The kind of server that the ini names; its data is that of the service. */
+/** Returns the backend of the server that the ini names. Throws TypeError for an unknown one. */
 export function backendOf(service: ServiceName, server: string): Backend<unknown> {
   const backend = (backends[service] as Readonly<Record<string, Backend<never>>>)[server]
   if (!backend) throw new TypeError(`there is no ${service} server ${server}`)

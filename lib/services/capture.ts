@@ -9,22 +9,22 @@ import type { NodeDoc } from '../model/types/node.js'
 import { objectTypes, typeNames } from '../model/types.js'
 
 /**
- * The objects that DHCP and DNS are made of, as of one moment. A stored object never changes, so holding them is
- * enough, and what is made of them may take its time.
+ * The objects that DHCP and DNS are rendered from, at one moment. Stored objects never change, so references
+ * are enough and rendering may take its time.
  */
 export interface Captured {
   readonly networks: readonly NetworkDoc[]
   readonly nodes: readonly NodeDoc[]
-  /** What is not a node and has an address. */
+  /** Objects with an address or a MAC that are no nodes. */
   readonly devices: readonly Device[]
   readonly cluster: ClusterSettings
   /** Every controller that shares these objects, in natural order. */
   readonly controllers: readonly ClusterSettings['controller'][]
-  /** By name: for what nodes inherit. */
+  /** Groups by name: nodes inherit from them. */
   readonly groups: ReadonlyMap<string, GroupDoc>
 }
 
-/** Something that has an address or a MAC, and is not a node. */
+/** An object with an address or a MAC that is no node. */
 export interface Device extends Connection {
   /** "switch sw1": for comments. */
   readonly title: string
@@ -53,7 +53,7 @@ export function capture(
   }
 }
 
-/** The network of a node's own host name and the address it stands for: those of its provision interface. */
+/** Returns the settings of a node, and the provision interface and domain of its host name. */
 export function ownName({ groups, cluster }: Captured, node: NodeDoc) {
   const settings = settingsOf(node, groups.get(node.group ?? ''), cluster)
   const provision = provisionOf(node, settings)
@@ -64,10 +64,10 @@ const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/
 /** Short enough for the name of a device, or `hostmaster`, in front of it. */
 const longestZone = 180
 
-/** svcd makes the zones of addresses from addresses alone. */
+/** Reverse zones are made from addresses alone. */
 const ofAddresses = /(?:^|\.)in-addr\.arpa$/
 
-/** A name as DNS has it, in lower case; undefined when it can be neither a zone nor a name in one. */
+/** Returns a name in lower case; undefined when it can be neither a zone nor a name in one. */
 export function domainName(name: string): string | undefined {
   const lower = name.toLowerCase()
   const fits =

@@ -1,24 +1,24 @@
 import { connect } from 'node:net'
 import { ProgramError, run } from '../program/program.js'
 
-/** What the control command is run with (rules 10.9). */
+/** Verbs of the control command (rules 10.9). */
 export type Verb = 'start' | 'stop' | 'restart' | 'reload' | 'status'
 export const changing = ['start', 'stop', 'restart', 'reload'] as const
 
-/** Whether a server runs, by its control command; `unknown`: that command does not exist, or does not reach systemd. */
+/** State of a server by its control command; `unknown`: the command is missing, or cannot reach systemd. */
 export interface Running {
   readonly state: 'running' | 'stopped' | 'unknown'
-  /** The command's words. */
+  /** Output of the command. */
   readonly words: string
 }
 
 const timeLimitMs = 90_000
 const anyStatus = Array.from({ length: 256 }, (_, status) => status)
 
-/** Runs a command of the ini to its end and gives its output. Throws an Error with its words when it fails. */
+/** Runs a command of the ini and returns its output. Throws an Error with its words when it fails. */
 export type Runner = (words: readonly string[], signal: AbortSignal) => Promise<string>
 
-/** Runs a command to its end. Throws an Error with the end of its output when it fails. */
+/** Runs a command and returns its standard output. Throws an Error with its words when it fails. */
 export async function command(words: readonly string[], signal: AbortSignal): Promise<string> {
   const [program = '', ...args] = words
   const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
@@ -27,12 +27,13 @@ export async function command(words: readonly string[], signal: AbortSignal): Pr
 }
 
 const mostWords = 600
-/** Lines in which programs tell about themselves, before and after they say what is wrong. */
+/** Lines in which programs present themselves, around those that name the fault. */
 const banner = new RegExp(
   [
     '^(?:Internet Systems Consortium|Copyright |All rights reserved|For info, please visit|\\s*\\^?\\s*$)',
     '^(?:Config file|Database file|PID file): |^Wrote \\d+ |^If you think you have received this message',
-    '^than a configuration issue|^bugs on either our web|^before submitting a bug|^process and the information',
+    '^than a configuration issue|^bugs on either our web|' +
+      '^before submitting a bug|^process and the information',
     '^exiting\\.|^systemd\\[| (?:INFO|DEBUG) '
   ].join('|')
 )
@@ -43,10 +44,12 @@ const tells = new RegExp(
   ].join('|'),
   'i'
 )
-/** The words that the journal puts before a line; only the name of systemd, which says no more than that the server ended, is kept. */
+/**
+ * The journal's prefix of a line. systemd's own name stays: its lines say no more than that the server ended.
+ */
 const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 
-/** The lines of a program's output that say what is wrong, the first of them first. */
+/** Returns the lines of a program's output that name the fault, in order. */
 function tellingLines(output: string): string[] {
   const lines = output.split(/\r?\n/).map(line => line.replace(ofJournal, ''))
   const said = lines.filter(line => !banner.test(line))
@@ -56,24 +59,24 @@ function tellingLines(output: string): string[] {
 
 const clipped = (text: string) => (text.length > mostWords ? `${text.slice(0, mostWords)}…` : text)
 
-/** The lines that say what is wrong, for a message. */
+/** Returns the first lines that name the fault, for a message. */
 const essence = (output: string) => clipped(tellingLines(output).slice(0, 3).join('; '))
 
-/** Why a server ended, in the first line of its own that tells it; '' where `words`, its status, do not hold its log. */
+/** Returns the first line of a log that says why a server ended; '' where `words` holds no log. */
 export function reasonOf(words: string): string {
   // systemd shows the log below the state, after an empty line.
   const log = /^ *Active: /m.test(words) ? (/\n\s*\n(.*)/s.exec(words)?.[1] ?? '') : words
   return clipped(tellingLines(log)[0] ?? '')
 }
 
-/** Whether the server runs. */
+/** Asks the control command whether a server runs. */
 export async function runningState(
   control: readonly string[],
   service: string,
   signal: AbortSignal
 ): Promise<Running> {
   const [program = '', ...args] = [...control, 'status', service]
-  // The reason of dhcpd stands more than ten lines, which are usual, before the end of its log.
+  // dhcpd gives its reason more than ten lines, systemd's default, before the end of its log.
   if (program === 'systemctl') args.push('--lines=40')
   try {
     const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
@@ -82,7 +85,9 @@ export async function runningState(
     if (status !== 0 && /^Failed to connect to .*\bbus\b/m.test(words))
       return {
         state: 'unknown',
-        words: `${program} cannot ask systemd whether ${service} runs: ${words}; install the package dbus, or start it (systemctl start dbus)`
+        words:
+          `${program} cannot ask systemd whether ${service} runs: ${words}; ` +
+          'install the package dbus, or start it (systemctl start dbus)'
       }
     return { state: status === 0 ? 'running' : 'stopped', words }
   } catch (error) {
@@ -95,8 +100,8 @@ export async function runningState(
 const socketLimitMs = 30_000
 
 /**
- * Sends Kea the command config-reload; false when nobody listens on the socket. Throws an Error with Kea's words when
- * Kea refuses, and when `signal` ends the wait.
+ * Sends Kea config-reload; returns false when nobody listens on the socket. Throws an Error with Kea's words
+ * when Kea refuses, and when `signal` ends the wait.
  */
 export function configReload(path: string, signal: AbortSignal): Promise<boolean> {
   return new Promise((resolve, reject) => {

@@ -7,7 +7,7 @@ import { backendOf, type ServiceName } from './backends.js'
 import { type Serials, serials, type ZonesFound, type ZonesJob } from './dns/serials.js'
 import { isLeft, leftPaths, stagedPath } from './swap.js'
 
-/** What a rendering is made from. Plain data, as it goes to another thread. */
+/** Input of a rendering: plain data, as it goes to another thread. */
 export interface RenderJob {
   readonly service: ServiceName
   readonly settings: ServiceSettings
@@ -16,14 +16,14 @@ export interface RenderJob {
   /** DhcpData or DnsData, as JSON. */
   readonly data: string
   readonly serials: Serials
-  /** Given where controllers share the objects. */
+  /** Only where controllers share the objects. */
   readonly zones?: ZonesJob
   readonly nowMs: number
-  /** Files with their differences: all, or those that differ, without their texts. */
+  /** Return files with their diffs: all of them, or only those that differ, without their texts. */
   readonly preview: false | 'whole' | 'differing'
 }
 
-/** How what was rendered differs from the files in force. */
+/** Difference between the rendered files and those in force. */
 export interface Difference {
   readonly changed: readonly RenderedFile[]
   /** Paths of svcd's files that are no longer rendered. */
@@ -33,7 +33,7 @@ export interface Difference {
   /** Paths of rejected files, and of files that a killed daemon left. */
   readonly left: readonly string[]
   readonly serials: Serials
-  /** What controllers that share the objects have to agree on first. */
+  /** How zones compare with the serials that controllers share. */
   readonly zones: ZonesFound
 }
 
@@ -90,7 +90,7 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials; found: Zo
   return { rendered: backend.render(all, job.settings, text, of), given, found }
 }
 
-/** What svcd's own files have in their first line. Their directory may hold an admin's files too. */
+/** Mark in the first line of svcd's own files: their directory may hold an admin's files too. */
 const mark = 'Written by svcd'
 const isOurs = (text: string) => text.slice(0, text.indexOf('\n') + 1 || text.length).includes(mark)
 
@@ -104,10 +104,7 @@ function surplus({ files, owned }: Rendered): string[] {
   )
 }
 
-/**
- * What is left beside the rendered files, beside those for the checker alone, and of files that are no longer
- * rendered.
- */
+/** Returns staged, rejected and old files of all files that are, were or might be rendered. */
 function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered): string[] {
   const directories = new Set(owned.map(({ directory }) => directory))
   const single = [...files, ...backendOf(service, settings.server).checks(settings, files, stagedPath).files]
@@ -147,13 +144,10 @@ function unlessMissing<T>(read: () => T, otherwise: T): T {
   }
 }
 
-/** Beyond so many differences the whole text is given as replaced, which is right, if not the shortest. */
+/** Beyond so many edits a diff replaces the whole text, which is right, if not the shortest. */
 const mostEdits = 1000
 
-/**
- * The difference between two texts in the unified format, as diff(1) writes it; '' where there is none. Undefined
- * stands for no file.
- */
+/** Returns a unified diff as diff(1) writes it, '' for equal texts. Undefined stands for no file. */
 export function unifiedDiff(path: string, before: string | undefined, after: string | undefined): string {
   if (before === after) return ''
   const [old, now] = [before ?? '', after ?? '']
@@ -171,6 +165,6 @@ export function unifiedDiff(path: string, before: string | undefined, after: str
     { ...patch, oldFileName: title(before), newFileName: title(after) },
     FILE_HEADERS_ONLY
   )
-  // A count of one is left out. No line of the texts themselves begins with @@: each has its sign before it.
+  // diff(1) omits a count of one. No line of the texts begins with @@, as each has its sign before it.
   return text.replace(/^@@ .*/gm, header => header.replaceAll(/,1(?= )/g, ''))
 }

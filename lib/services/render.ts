@@ -1,7 +1,9 @@
 import { Worker } from 'node:worker_threads'
 import type { RenderJob, RenderOutcome } from './render-job.js'
 
-/** Runs a job in a thread of its own, so that the event loop goes on; `signal` ends it. Throws what went wrong. */
+/**
+ * Renders in a worker thread, so that the event loop goes on; `signal` ends it. Throws the thread's error.
+ */
 export function renderInThread(job: RenderJob, signal: AbortSignal): Promise<RenderOutcome> {
   return new Promise((resolve, reject) => {
     signal.throwIfAborted()

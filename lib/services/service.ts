@@ -9,37 +9,33 @@ import { Unit } from './unit.js'
 const retryMs = { first: 5_000, longest: 600_000 }
 const probeMs = 30_000
 const settleMs = 1_000
-/** Between two times that machines' changes come into force, each time twice as much, until there was none for a while. */
+/** Pause between two applies of machines' changes. It doubles, until there were none for `calm`. */
 const machinesMs = { first: 1_000, longest: 20_000, calm: 40_000 }
-/** What another controller tells of zones comes in parts. */
+/** Zone serials of another controller arrive in parts. */
 const heardMs = 200
 
-/** What a service is made of. */
 export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
   readonly settle?: number
-  /** The server, when another service has the same one. */
+  /** The server, where two services share it. */
   readonly unit?: Unit
-  /** First pause before what failed is tried again, in milliseconds; the pauses double. */
+  /** First pause before a retry (ms); it doubles. */
   readonly retry?: number
 }
 
-/**
- * A server that svcd configures (rules 10.1). Changes are gathered, and put in force together; what fails is tried
- * again, with growing pauses.
- */
+/** A server that svcd configures (rules 10.1): gathers changes, and retries what failed. */
 export class Service {
   readonly #apply: Apply
   readonly #unit: Unit
-  /** Puts in force what the objects say. Its problem is why that failed. */
+  /** Its problem is why the last apply failed. */
   readonly #applying: Background
   readonly #looking = new Background({ work: () => this.#look(), everyMs: probeMs })
-  /** How often files were put in force, and could not be. */
+  /** Counts of applies that changed files, and of failed ones. */
   readonly applies = { applied: 0, failed: 0 }
-  /** What the last look at the server said. */
+  /** Why the server does not run, by the last look; '' while it does. */
   #down = ''
   /** Whether an admin waits for the next run. */
   #isUrgent = false
-  /** When files came into force without one, and what machines change has to wait since then; by the clock of `performance`. */
+  /** The last apply without an admin's change (`performance` clock), and the pause that follows it. */
   #machines = { appliedMs: Number.NEGATIVE_INFINITY, pauseMs: 0 }
 
   constructor(private readonly o: ServiceOptions) {
@@ -53,15 +49,14 @@ export class Service {
     })
   }
 
-  /** Puts in force what the objects say now, in the background; so many milliseconds later. */
+  /** Applies the objects in the background, `afterMs` later. */
   start(afterMs = 0): void {
     this.#applying.wake(afterMs)
     this.#looking.wake()
   }
 
   /**
-   * Tells that objects have changed; not urgent is what machines change: a machine could have its server restarted again and
-   * again. Cheap.
+   * Schedules an apply. Machines' changes are not urgent: one could have the server restarted all the time.
    */
   changed(isUrgent = true): void {
     const { gather } = this.o.settings
@@ -70,22 +65,22 @@ export class Service {
     this.#applying.wake(isUrgent ? gather : Math.max(gather, appliedMs + pauseMs - performance.now()))
   }
 
-  /** Tells that this controller writes from now on, or another one does: what is in force is not that any more. */
+  /** Schedules an apply after a change of leader or follower: the files differ by role. */
   roleChanged(): void {
     this.#applying.wake()
   }
 
-  /** Puts in force what the objects say now; rejects where that fails. */
+  /** Applies the objects now; rejects where that fails. */
   applied(): Promise<void> {
     return this.#applying.run()
   }
 
-  /** Tells that the controller that writes has told something of zones. Cheap. */
+  /** Schedules an apply for zone serials from the leader. Cheap. */
   heard(): void {
     this.#applying.wake(Math.min(heardMs, this.o.settings.gather))
   }
 
-  /** Whether the last files are in force, and whether the server ran when svcd last looked. */
+  /** Reports whether the last files are in force, and whether the server ran at the last look. */
   get condition(): Condition {
     const { ok = true, reason: ofZones = '' } = this.o.zones?.condition ?? {}
     const reasons = [...new Set([this.#applying.problem, this.#down])].filter(text => text !== '')
@@ -95,26 +90,26 @@ export class Service {
     }
   }
 
-  /** Resolves when what was changed so far is in force, or has failed. */
+  /** Resolves when all changes so far are in force, or have failed. */
   settled(): Promise<void> {
     return this.#applying.settled()
   }
 
-  /** JSON of the files that would be in force, each with its difference to what is. Throws NotApplied. */
+  /** Returns JSON of the files that would be in force, each with its diff. Throws NotApplied. */
   readonly preview: () => Promise<string> = singleFlight(() => this.#apply.preview())
 
-  /** The files that differ from those in force when they are made of other data. Throws NotApplied. */
+  /** Returns the files that would differ when rendered from other data. Throws NotApplied. */
   differing(data: () => Generator<unknown, object>): Promise<{ path: string; diff: string }[]> {
     return this.#apply.differing(data)
   }
 
   readonly #ask: () => Promise<Running> = singleFlight(() => this.#unit.state(this.#apply.signal))
 
-  /** Whether the server runs, asked now. */
+  /** Asks whether the server runs. */
   async status(): Promise<Running> {
     const wasFree = this.#unit.users === 0
     const running = await this.#ask()
-    // A server that is just being restarted does not count as down.
+    // A server that is being restarted does not count as down.
     if (wasFree && this.#unit.users === 0) this.#note(running)
     return running
   }
@@ -134,7 +129,7 @@ export class Service {
     }
   }
 
-  /** Stops what is under way. The next daemon goes on with it. */
+  /** Stops the current apply; the next daemon continues it. */
   async close(): Promise<void> {
     this.#apply.stop()
     await Promise.all([this.#applying.close(), this.#looking.close()])
@@ -154,11 +149,11 @@ export class Service {
     const { service, reload: own } = this.o.settings
     this.#down = state === 'stopped' ? `service ${service} does not run` : ''
     if (state === 'unknown' && own.length === 0) this.#down = words
-    // It may lack a file that came while it was down.
+    // The server may lack files that came while it was down.
     if (was !== '' && this.#down === '' && this.#applying.problem !== '') this.#applying.wake()
   }
 
-  /** Machines wait longer next time. */
+  /** Makes the next changes of machines wait longer. */
   #slowDown(): void {
     const { appliedMs, pauseMs } = this.#machines
     const { first, longest, calm } = machinesMs

@@ -23,7 +23,7 @@ import { Service } from './service.js'
 import type { SharedServices } from './shared.js'
 import { Unit } from './unit.js'
 
-/** The types of the objects that DHCP and DNS are made of. */
+/** The types of objects that DHCP and DNS are rendered from. */
 const types: ReadonlySet<string> = new Set([
   'cluster',
   ...Object.values(objectTypes)
@@ -38,7 +38,7 @@ export interface ServicesOptions {
   readonly now: () => number
   /** Runs the commands that change a server. */
   readonly run?: Runner
-  /** What this controller has to agree on with others that share the objects. */
+  /** State shared with other controllers. */
   readonly shared?: SharedServices | undefined
 }
 
@@ -87,7 +87,7 @@ export class Services {
     }
   }
 
-  /** The service of this name, undefined where svcd does not manage it. */
+  /** Returns the service of this name, undefined where svcd does not manage it. */
   of(name: string): Service | undefined {
     return this.#services.get(name)
   }
@@ -98,8 +98,8 @@ export class Services {
   }
 
   /**
-   * Captures the objects of a view that `changes` led to; the call that it gives renders them, one view at a time, and
-   * tells the files that would differ. It throws 503 where too many wait.
+   * Captures the objects of a view after `changes`. The returned function renders them, one view at a time,
+   * and returns the files that would differ. Throws 503 where too many wait.
    */
   differing(
     changes: readonly Change[],
@@ -123,17 +123,18 @@ export class Services {
   }
 
   start(): void {
-    // One that was killed, and whose lease lasts until a moment after the start, writes again: its range need not go and come.
+    // A killed leader gets its role back when its old lease ends, soon after the start: its range need not go
+    // and come.
     const afterMs = this.#shared?.isFollowing ? STANDBY_MS : 0
     for (const service of this.#services.values()) service.start(afterMs)
   }
 
-  /** Tells of committed changes. Cheap. */
+  /** Takes committed changes. Cheap. */
   changed(changes: readonly Change[], isUrgent = true): void {
     if (concerns(changes)) for (const service of this.#services.values()) service.changed(isUrgent)
   }
 
-  /** Tells that this controller writes from now on, or another one does. */
+  /** Takes a change of role: this controller became leader or follower. */
   roleChanged(): void {
     this.#shared?.roleChanged()
     for (const service of this.#services.values()) service.roleChanged()
@@ -144,7 +145,7 @@ export class Services {
   }
 
   async close(): Promise<void> {
-    // The DHCP server goes on without this svcd: the range is the next writer's, whose server lends it.
+    // The DHCP server outlives svcd: it gives up the range, which the next leader's server lends.
     if (this.#shared?.hasSuccessor) {
       this.#isLeaving = true
       const given = this.of('dhcp')?.applied()
@@ -154,20 +155,20 @@ export class Services {
   }
 }
 
-/** What the templates of a service are given. */
+/** Makes the data of a service's templates. */
 type DataOf = (captured: Captured) => Generator<unknown, object>
 
-/** How long a stop waits until the range is given up: the unit has 20 s for all of it. */
+/** A stop waits so long for the range to be given up: systemd allows 20 s for all of it. */
 const LEAVING_MS = 5_000
-/** How long a standby leaves the files as they are at its start. */
+/** A follower leaves the files as they are for so long after its start. */
 const STANDBY_MS = 2_000
 
-/** So many dry runs may wait for their renderings, each of which holds the objects of a moment. */
+/** Most dry runs that wait for a rendering: each holds the objects of a moment. */
 const MOST_WAITING = 8
 
 const concerns = (changes: readonly Change[]) => changes.some(({ type }) => types.has(type))
 
-/** What is told of a service whose files cannot be rendered: the change itself would be stored all the same. */
+/** Reports a service whose files cannot be rendered: the change itself would be stored all the same. */
 function notApplied(error: unknown): { problem: string }[] {
   if (error instanceof NotApplied) return [{ problem: error.message }]
   throw error
@@ -179,7 +180,7 @@ export type DifferingFile = { readonly service: string } & (
   | { readonly problem: string }
 )
 
-/** The ini's values, and the server's usual ones in place of empty ones. */
+/** Returns the ini's values, with the server's usual ones in place of empty ones. */
 export function settingsOf(service: ServiceName, config: Config): ServiceSettings {
   const { server, control, gather, reload, ...given } = config[service]
   const { defaults } = backendOf(service, server)
@@ -207,7 +208,7 @@ interface NamedProgram {
   readonly usualFor: string | undefined
 }
 
-/** The programs that svcd runs for DHCP and DNS. */
+/** Returns the programs that svcd runs for DHCP and DNS. */
 export function programsOf(config: Config): NamedProgram[] {
   return (['dhcp', 'dns'] as const).flatMap(service => {
     if (config[service].server === 'none') return []
@@ -227,7 +228,9 @@ export function programsOf(config: Config): NamedProgram[] {
   })
 }
 
-/** The IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's. */
+/**
+ * Returns the IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's.
+ */
 export function ownCards(): Cards {
   const cards = new Map<string, number[]>()
   for (const [name, all = []] of Object.entries(networkInterfaces())) {
@@ -252,7 +255,7 @@ function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): Omit<DhcpOp
   }
 }
 
-/** The leases of the DHCP server; undefined where svcd manages none (rules 4.6). */
+/** Returns the leases of the DHCP server; undefined where svcd manages none (rules 4.6). */
 export function leases(config: Config): Leases | undefined {
   const { server } = config.dhcp
   return server === 'none' ? undefined : new Leases(server, settingsOf('dhcp', config).leaseFile)

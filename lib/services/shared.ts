@@ -6,33 +6,33 @@ import type { NamedController } from '../model/stored.js'
 import { compareNames } from '../store/order.js'
 import type { Records, SharedMemory } from '../store/records.js'
 import { AgreedZones } from './dns/agreed-zones.js'
-import type { Told } from './dns/serials.js'
+import type { ZoneSerial } from './dns/serials.js'
 
-/** What is kept of a zone, or of a controller. */
+/** A stored zone or controller. */
 type Entry = { readonly key: string } & (
-  | Told
+  | ZoneSerial
   | {
       readonly address: string
-      /** When it was last there, in milliseconds since 1970; a day behind at most. */
+      /** Last sight, in milliseconds since 1970; a day behind at most. */
       readonly seenMs: number
       readonly port: number
       readonly ini: string
-      /** Since when it is gone; absent: it is there. */
+      /** Start of its absence, in milliseconds since 1970; absent while it is there. */
       readonly goneMs?: number
-      /** It is gone for so long that zones do not name it any more. */
+      /** Zones no longer name it. */
       readonly isUnnamed?: boolean
     }
 )
 type Noted = Extract<Entry, { address: string }>
-/** Says which entry was changed; what it is now is in memory. */
+/** Names the changed entry; its content is in memory. */
 type Changed = Pick<Entry, 'key'>
 
-/** A controller, with where it answers and the path of its ini. */
+/** A controller with its port and the path of its ini. */
 type Shown = NamedController & Pick<Noted, 'port' | 'ini'>
 
 interface SharedServicesOptions {
   readonly self: Shown
-  /** The other controllers that are there now; undefined: nobody has looked so far. */
+  /** The other controllers that are there now; undefined before the first look. */
   readonly others: () => readonly Shown[] | undefined
   readonly log: Log
   /** Milliseconds since 1970. */
@@ -44,25 +44,25 @@ const CONTROLLER = 'controller/'
 const LOOK_MS = 5_000
 const RETRY_MS = { first: 1_000, longest: 60_000 }
 const DAY_MS = 86_400_000
-/** One that was not there for so long has gone for good: zones name it no more. */
+/** Zones no longer name a controller that was absent for so long. */
 const GONE_MS = 7 * DAY_MS
-/** So many that are gone are kept. */
+/** Most absent controllers that are kept. */
 const MOST_GONE = 100
 
 /**
- * What controllers that share the objects have to agree on for DHCP and DNS: the serial of each zone, and which controllers there
- * are, as zones name them all. The one that writes decides, and stores it; the others hear it.
+ * The state that controllers share for DHCP and DNS: the serial of each zone, and the controllers that zones
+ * name. The leader decides and stores it; followers hear it.
  */
 export class SharedServices {
   readonly #entries = new Map<string, Entry>()
-  /** What was decided and may not be stored. */
+  /** Keys of entries whose write failed or has no answer yet. */
   readonly #unsure = new Set<string>()
   #controllers: readonly NamedController[] = []
-  /** Something of what is kept was changed since they were listed. */
+  /** An entry has changed since `#controllers` was made. */
   #mayDiffer = true
   #records!: Records<Changed>
   readonly #looking: Background
-  /** Is told that something else holds now; it must not throw. */
+  /** Called when an entry has changed; must not throw. */
   heard: (what: 'a zone' | 'a controller') => void = () => {}
 
   private constructor(private readonly o: SharedServicesOptions) {
@@ -75,33 +75,33 @@ export class SharedServices {
     })
   }
 
-  /** Reads what is stored; `open` opens the records. */
+  /** Reads the stored entries; `open` opens the records. */
   static async open(
     open: (memory: SharedMemory<Changed>) => Promise<Records<Changed>>,
     options: SharedServicesOptions
   ): Promise<SharedServices> {
     const shared = new SharedServices(options)
     shared.#records = await open(shared.#memory())
-    // Before the first rendering: zones name this controller from the beginning.
+    // Runs before the first rendering: zones name this controller from the beginning.
     await shared.#looking.run().catch(() => {})
     return shared
   }
 
-  /** Whether another controller writes, or nobody. */
+  /** Whether this controller does not lead. */
   get isFollowing(): boolean {
     return this.#records.isFollowing
   }
 
-  /** Whether another controller is there to write when this one, which writes, is stopped. */
+  /** Whether this controller leads and another one can take over. */
   get hasSuccessor(): boolean {
     return !this.isFollowing && (this.o.others() ?? []).length > 0
   }
 
-  /** The controllers that zones name, in natural order: the same on all of them, and the same array until they change. */
+  /** Returns the controllers that zones name, in natural order; the same array until they change. */
   get controllers(): readonly NamedController[] {
     if (this.#mayDiffer) {
       const listed = this.#listed()
-      // Texts of nodes are kept for as long as it is the same array.
+      // Cached texts of nodes depend on the identity of the array.
       if (JSON.stringify(listed) !== JSON.stringify(this.#controllers)) this.#controllers = listed
       this.#mayDiffer = false
     }
@@ -113,14 +113,14 @@ export class SharedServices {
     return found.length > 0 ? found.sort((a, b) => compareNames(a.name, b.name)) : [this.o.self]
   }
 
-  /** The entries of controllers. */
+  /** Returns the entries of controllers. */
   get #noted(): (Noted & { readonly name: string })[] {
     return [...this.#entries.values()].flatMap(entry =>
       'address' in entry ? { ...entry, name: entry.key.slice(CONTROLLER.length) } : []
     )
   }
 
-  /** The controllers that are not there any more, until `remove`, the last one first; `since`: ISO 8601, UTC. */
+  /** Returns the absent controllers, the last seen first, until `remove`; `since`: ISO 8601, UTC. */
   get gone(): readonly (Shown & { readonly since: string })[] {
     return this.#noted
       .flatMap(({ name, address, port, ini, goneMs }) =>
@@ -129,7 +129,10 @@ export class SharedServices {
       .sort((a, b) => (a.since < b.since ? 1 : -1))
   }
 
-  /** Forgets a controller that is gone; false where there is none of that name. Rejects with StoreError where nobody knows whether that is stored. */
+  /**
+   * Forgets an absent controller; returns false where there is none. Rejects with StoreError where it may not
+   * be stored.
+   */
   async remove(name: string): Promise<boolean> {
     if (!this.gone.some(one => one.name === name)) return false
     this.#decide(`${CONTROLLER}${name}`, undefined)
@@ -138,31 +141,34 @@ export class SharedServices {
     return true
   }
 
-  /** The serial of each zone, as the one that writes has told it. */
-  get zones(): Record<string, Told> {
-    const zones: Record<string, Told> = {}
+  /** Returns the leader's serial of each zone. */
+  get zones(): Record<string, ZoneSerial> {
+    const zones: Record<string, ZoneSerial> = {}
     for (const entry of this.#entries.values()) {
-      // What this one decided and could not store does not count once another one writes.
+      // A follower must not use a serial that it decided as leader and could not store.
       if (this.isFollowing && this.#unsure.has(entry.key)) continue
       if ('mark' in entry) zones[entry.key.slice(ZONE.length)] = { serial: entry.serial, mark: entry.mark }
     }
     return zones
   }
 
-  /** Agrees on the zones of a name server, whose changes are gathered for so many milliseconds. */
+  /** Makes the agreement on zones; `gatherMs`: how long their changes are gathered. */
   agreed(gatherMs: number): AgreedZones {
     return new AgreedZones(this, { gatherMs, log: this.o.log })
   }
 
-  /** Decides serials; resolves once all that was decided is stored. Rejects with StoreError where it is not, or nobody knows. */
-  async tell(zones: Readonly<Record<string, Told>>): Promise<void> {
-    // In memory first: what may be stored already is never replaced by what was before.
+  /**
+   * Stores the leader's serials, and all else that is not stored yet. Rejects with StoreError where they may
+   * not be.
+   */
+  async tell(zones: Readonly<Record<string, ZoneSerial>>): Promise<void> {
+    // In memory first: a serial that may be stored is never replaced by an earlier one.
     for (const [zone, { serial, mark }] of Object.entries(zones))
       this.#decide(`${ZONE}${zone}`, { serial, mark })
     await this.#store()
   }
 
-  /** This controller writes from now on, or another one does. */
+  /** Takes a change of role. */
   roleChanged(): void {
     this.#looking.wake()
   }
@@ -172,7 +178,7 @@ export class SharedServices {
     await this.#records.close()
   }
 
-  #decide(key: string, what: Told | Omit<Noted, 'key'> | undefined): void {
+  #decide(key: string, what: ZoneSerial | Omit<Noted, 'key'> | undefined): void {
     this.#mayDiffer = true
     if (what) this.#entries.set(key, { key, ...what })
     else this.#entries.delete(key)
@@ -188,7 +194,7 @@ export class SharedServices {
     )
   }
 
-  /** The one that writes notes who is there. */
+  /** Notes, as leader, which controllers are there. */
   async #keepControllers(): Promise<void> {
     if (this.isFollowing) return
     const before = this.controllers
@@ -236,7 +242,7 @@ export class SharedServices {
   }
 }
 
-/** An entry as it is stored. Throws Error for what is none. */
+/** Reads a stored entry. Throws Error for anything else. */
 function entryIn(key: string, record: object): Entry {
   const { serial, mark, address, seenMs, port, ini, goneMs, isUnnamed } = record as Record<string, unknown>
   if (key.startsWith(ZONE) && isSerial(serial) && typeof mark === 'string') return { key, serial, mark }
@@ -250,7 +256,7 @@ function entryIn(key: string, record: object): Entry {
   throw new Error('neither a zone nor a controller')
 }
 
-/** What another controller says of itself comes into zones. */
+/** Names of other controllers come into zones. */
 const isNamed = ({ name, address }: NamedController) => nameRule.test(name) && isIP(address) !== 0
 
 const isSerial = (value: unknown): value is number =>

@@ -13,26 +13,26 @@ import type { JsonValue } from '../json.js'
 import type { Needs, RenderedFile } from './backend.js'
 import type { Serials } from './dns/serials.js'
 
-/** A name beside a file. It begins with a dot: a server that reads a whole directory skips such names. */
+/** Returns a name beside a file. Servers that read a whole directory skip it for its leading dot. */
 const beside = (path: string, what: string) => join(dirname(path), `.${basename(path)}.${what}`)
 
-/** Where a file stands before it is put in force. */
+/** Path of a file before it is in force. */
 export const stagedPath = (path: string) => beside(path, 'new')
-/** Where a refused file is kept. */
+/** Path of a refused file. */
 export const rejectedPath = (path: string) => beside(path, 'rejected')
 const oldPath = (path: string) => beside(path, 'old')
-/** What may stand beside a file: left by a killed daemon, or refused. */
+/** Files that a killed daemon or a refusal may leave beside a file. */
 export const leftPaths = (path: string) => [stagedPath(path), rejectedPath(path), oldPath(path)]
-/** Whether a name is that of such a file, beside one with this suffix. */
+/** Whether a name is one of `leftPaths`, of a file with this suffix. */
 export const isLeft = (name: string, suffix: string) =>
   name.startsWith('.') && leftPaths(suffix).some(left => name.endsWith(left.slice(1)))
-/** Where a file that was there before svcd is kept. */
+/** Path of the copy of a file that was there before svcd. */
 const foreignPath = (path: string) => beside(path, 'before-svcd')
 
 const atOnce = 16
 const directoryMode = 0o755
 
-/** Writes files beside their places, durably. When one cannot be written, none stays and the error is thrown. */
+/** Writes files beside their places, durably: all, or none and an error. */
 export async function stage(files: readonly RenderedFile[]): Promise<void> {
   try {
     for (const directory of new Set(files.map(({ path }) => dirname(path)))) await make(directory)
@@ -46,7 +46,7 @@ export async function stage(files: readonly RenderedFile[]): Promise<void> {
 async function make(directory: string): Promise<void> {
   const first = await mkdir(directory, { recursive: true })
   if (first === undefined) return
-  // Whatever svcd's umask is, the server has to read it.
+  // The server has to read it, whatever svcd's umask is.
   for (let made = resolve(directory); made.length >= first.length; made = dirname(made))
     await chmod(made, directoryMode)
 }
@@ -57,7 +57,7 @@ async function write({ path, text, mode }: RenderedFile): Promise<void> {
   await writeNew(staged, text, mode)
 }
 
-/** Removes what was staged. */
+/** Removes staged files. */
 export async function unstage(files: readonly RenderedFile[]): Promise<void> {
   await inParallel(files, atOnce, ({ path }) => rm(stagedPath(path), { force: true }).catch(() => {}))
 }
@@ -80,11 +80,11 @@ export async function clear(paths: readonly string[]): Promise<void> {
   await inParallel(paths, atOnce, path => rm(path, { force: true }))
 }
 
-/** What a swap does. It is remembered, so that the swap can be taken back after a crash. */
+/** The files of a swap, noted so that it can be taken back after a crash. */
 export interface SwapPlan {
   /** Files that are put in force. */
   readonly put: readonly string[]
-  /** Those of them that are new. */
+  /** Files of `put` that are new. */
   readonly fresh: readonly string[]
   /** Files that are removed. */
   readonly removed: readonly string[]
@@ -101,9 +101,9 @@ export class Swap {
     this.#fresh = new Set(plan.fresh)
   }
 
-  /** A swap of staged files; nothing is in force yet. */
+  /** Prepares a swap of staged files; nothing is in force yet. */
   static async of(put: readonly string[], removed: readonly string[]): Promise<Swap> {
-    // What an earlier swap left must not be taken for what this one replaces.
+    // Old files of an earlier swap must not pass for those that this one replaces.
     await clear([...put, ...removed].map(oldPath))
     const fresh: string[] = []
     await inParallel(put, atOnce, async path => {
@@ -112,7 +112,7 @@ export class Swap {
     return new Swap({ put, fresh, removed })
   }
 
-  /** Throws when a file cannot be moved; everything is as it was before then. */
+  /** Puts the files in force. Throws when one cannot be moved; all is as before then. */
   async run(): Promise<void> {
     const { put, removed } = this.plan
     try {
@@ -136,14 +136,14 @@ export class Swap {
   async back(): Promise<void> {
     await inParallel(this.plan.put, atOnce, async path => {
       await rm(rejectedPath(path), { force: true })
-      // For the admin to look at. A full disk must not keep the old files from coming back.
+      // The admin may look at them. A full disk must not keep the old files from coming back.
       await link(path, rejectedPath(path)).catch(() => {})
     })
     await this.#takeBack()
     await this.#sync()
   }
 
-  /** The new files stay: removes the old ones, and what was rejected earlier. */
+  /** Removes the old files and earlier rejected ones: the new files stay. */
   async keep(): Promise<void> {
     await clear(this.#all.flatMap(path => [oldPath(path), rejectedPath(path)]))
   }
@@ -169,14 +169,14 @@ export class Swap {
   }
 }
 
-/** What the daemon has to remember of a service over a restart. */
+/** State of a service that survives a restart. */
 export interface Remembered {
   readonly serials: Serials
-  /** What the server has yet to do to take the files in force. */
+  /** How the server still has to take the files in force; '' for not at all. */
   readonly due: Needs | ''
   /**
-   * The swap that a running server was given and that it has not been seen to run with. svcd brings such a server up
-   * again, with the old files if need be.
+   * The swap that a running server was not seen to run with yet. Should it fall, svcd restarts it, if need be
+   * with the old files.
    */
   readonly trial: SwapPlan | undefined
 }
@@ -204,10 +204,7 @@ export class Notes {
     this.#now = next
   }
 
-  /**
-   * Notes what was done. It holds at once, so that it is not done again because the disk is full; it is durable when
-   * this resolves.
-   */
+  /** Notes a finished step at once, so that a full disk does not repeat it; durable when this resolves. */
   done(change: Partial<Remembered>): Promise<void> {
     this.#now = { ...this.#now, ...change }
     return this.#write(this.#now)
@@ -219,7 +216,7 @@ export class Notes {
   }
 }
 
-/** A missing or damaged file costs no more than a reload, and serials that start from the clock. */
+/** Reads the notes. A missing or damaged file costs a reload, and serials start from the clock. */
 function read(file: string): Remembered {
   try {
     const { serials = {}, due = '', trial } = JSON.parse(readRegularFileSync(file).toString())

@@ -1,10 +1,7 @@
 import type { Needs, ServiceSettings } from './backend.js'
 import { command, configReload, type Runner, type Running, runningState, type Verb } from './control.js'
 
-/**
- * A server as the control command knows it. It has a lock, as DHCP and DNS may be one server, and the API stops and
- * starts it too.
- */
+/** A server as the control command knows it. Two services, and the API, share its lock. */
 export class Unit {
   readonly #control: readonly string[]
   readonly #command: Runner
@@ -22,22 +19,22 @@ export class Unit {
     this.#service = service
   }
 
-  /** How many have the lock or wait for it. */
+  /** Number of callers that hold the lock or wait for it. */
   get users(): number {
     return this.#users
   }
 
-  /** How often svcd restarted it. A restart makes every file that is in force known to the server. */
+  /** Number of restarts by svcd. Each makes the server read all files in force. */
   get restarts(): number {
     return this.#restarts
   }
 
-  /** Whether svcd was told to stop it, and it has not been seen to run since. */
+  /** Whether svcd stopped it on request, and has not seen it run since. */
   get halted(): boolean {
     return this.#halted
   }
 
-  /** Tells that files for it are being made. The returned function tells that they are in force, or will not be. */
+  /** Announces that files for it are being made. The returned function ends that. */
   prepare(): () => void {
     const { promise, resolve } = pending()
     this.#preparing.add(promise)
@@ -47,15 +44,12 @@ export class Unit {
     }
   }
 
-  /** Resolves when no files for it are being made, so that one restart does for all of them. */
+  /** Resolves when no files for it are being made, so that one restart serves all of them. */
   async prepared(signal: AbortSignal): Promise<void> {
     while (this.#preparing.size > 0) await unlessAborted(Promise.all(this.#preparing), signal)
   }
 
-  /**
-   * Runs `work` with the lock, in the order of the calls. Throws the reason of `signal` when it is aborted before
-   * that.
-   */
+  /** Runs `work` with the lock, in the order of calls. Throws the reason of an abort before that. */
   async withLock<R>(signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = this.#last
     const { promise: mine, resolve: over } = pending()
@@ -70,7 +64,7 @@ export class Unit {
     }
   }
 
-  /** Whether it runs, asked now. */
+  /** Asks whether it runs. */
   async state(signal: AbortSignal): Promise<Running> {
     const running = await runningState(this.#control, this.#service, signal)
     if (running.state === 'running') this.#halted = false
@@ -85,9 +79,7 @@ export class Unit {
     return words
   }
 
-  /**
-   * Makes it take its new files: by the ini's command, else the server's control socket, else the control command.
-   */
+  /** Makes it take new files: by the ini's command, else the control socket, else the control command. */
   async reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
     if (settings.reload.length > 0) await this.#command(settings.reload, signal)
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return

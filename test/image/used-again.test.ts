@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { requirePrograms, requireRoot } from '../support/programs.js'
@@ -24,7 +32,6 @@ t.test('a pack uses the initramfs of the last one, over a restart too', { timeou
   const image = new Tree(t, 'dracut')
   image.program('dracut', tool)
   image.write('etc/read', 'words\n')
-  image.write('etc/motd', 'words\n')
   image.write(`boot/vmlinuz-${kernel}`, 'a kernel\n')
   const daemon = new CrashingDaemon(t)
   await daemon.start()
@@ -59,7 +66,8 @@ t.test('a pack uses the initramfs of the last one, over a restart too', { timeou
 
   t.equal(await packed(), true)
   t.equal(statSync(record).mode & 0o777, 0o600)
-  put('etc/motd', 'other words\n')
+  mkdirSync(join(tree, 'var/cache'), { recursive: true })
+  put('var/cache/file', 'other words\n')
   t.equal(await packed(), false)
   await daemon.stop()
   await daemon.start()

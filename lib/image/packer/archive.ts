@@ -11,9 +11,10 @@ const NOT_UTF8 = 'files with a name or a link target that is not UTF-8 are left 
 const HOLES = 'files that take less disk than their size (sparse ones) are packed in full'
 
 /**
- * A tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and symbolic links,
- * device nodes, modification times. The same tree gives the same bytes. What cannot be carried goes to `omitted`. Throws
- * an Error naming a file that cannot be read or changes while it is read. It blocks, so it runs in a worker thread.
+ * Yields a tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and
+ * symbolic links, device nodes, modification times. The same tree gives the same bytes. `omitted` gets the
+ * rest. Throws an Error naming a file that cannot be read or changes while it is read. It blocks, so it runs
+ * in a worker thread.
  */
 export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
   const leaveOut = (path: string) => {
@@ -71,14 +72,16 @@ function kindOf({ path, openPath, stat }: Member): Kind | { readonly unable: str
   return isText(target) ? { type: 'SymbolicLink', linkpath: text(target) } : { unable: NOT_UTF8 }
 }
 
-/** The major and the minor number that Linux gives a device. */
+/** Splits a device number into Linux's major and minor. */
 function device(rdev: bigint): { devmaj: number; devmin: number } {
   const devmaj = ((rdev >> 8n) & 0xfffn) | ((rdev >> 32n) & ~0xfffn)
   const devmin = (rdev & 0xffn) | ((rdev >> 12n) & ~0xffn)
   return { devmaj: Number(devmaj), devmin: Number(BigInt.asUintN(32, devmin)) }
 }
 
-/** A header block. An extended header comes before it where a field has no room: a long name, a part of a second. */
+/**
+ * Yields a header block, after an extended header where a field has no room: a long name, a part of a second.
+ */
 function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
   const ms = Number(stat.mtimeMs)
   const fields = {

@@ -9,8 +9,8 @@ const NEVER_CARRIED = [
 ]
 
 /**
- * Packs with the npm package `tar` and node's own gzip, in a worker thread: no program is needed. Slower than the
- * system packer, and what it cannot carry is in `omitted`.
+ * Packs with the npm package `tar` and node's own gzip, in a worker thread: no program is needed. Slower than
+ * the system packer; `omitted` lists what it cannot carry.
  */
 export const builtinPacker: Packer = {
   name: 'builtin',

@@ -5,7 +5,7 @@ import type { Packer } from './packer.js'
 import { type Compressor, systemPacker } from './system-packer.js'
 
 /**
- * The packer that the ini names; `auto` is that of the system where GNU tar is installed. Throws unavailable (503)
+ * Returns the packer that the ini names; `auto`: that of the system where GNU tar is installed. Throws 503
  * naming the missing program and the ini key that asks for it.
  */
 export async function choosePacker(

@@ -2,11 +2,11 @@ import { lstat, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import { mountsBelow } from '../../disk/open-directory.js'
 
-/** The part of a tree that is packed: all but what is excluded and what is mounted in it. Fit for a worker thread. */
+/** The part of a tree that is packed: all but excluded paths and mounts. Plain data, for a worker thread. */
 export interface Contents {
   /** A real directory, with no link left, or the path of one that is held open. */
   readonly tree: string
-  /** As `pattern` gives them. */
+  /** As `pattern` returns them. */
   readonly excludes: readonly string[]
   readonly mounts: readonly Mounted[]
 }
@@ -15,15 +15,15 @@ export interface Contents {
 export interface Mounted {
   /** `./proc`. */
   readonly path: string
-  /** It is packed as an empty directory then; otherwise it is not packed. */
+  /** A directory is packed empty, anything else is not packed. */
   readonly isDirectory: boolean
-  /** It has the tree's own device number, which does not tell that it is mounted. */
+  /** It has the tree's own device number, which does not show the mount. */
   readonly isBound: boolean
 }
 
 /**
- * Finds what is mounted in a real directory. Throws an Error for an exclude that names no path, and for a mount point
- * whose name is not UTF-8, as it could not be left out.
+ * Finds the mounts in a real directory. Throws an Error for an exclude that names no path, and for a mount
+ * point whose name is not UTF-8, as it could not be left out.
  */
 export async function contentsOf(tree: string, excludes: readonly string[]): Promise<Contents> {
   const { dev } = await lstat(tree)
@@ -41,28 +41,27 @@ export async function contentsOf(tree: string, excludes: readonly string[]): Pro
 }
 
 /**
- * What an image's pack leaves out, as a path from the image's root: `/var/cache/*`. `*` stands for any bytes and `?`
- * for one, but never for a slash; a backslash takes the next character as it is; every other character is itself.
- * What matches is left out with all below it, so that `/var/cache/*` keeps an empty directory and `/var/cache` none.
- *
- * Returns the pattern as GNU tar takes it (anchored, wildcards, no slash by wildcards), for members named `./…`.
- * Throws an Error for one that names no path: the whole image cannot be left out.
+ * Turns an exclude (`/var/cache/*`, from the image's root) into a pattern of GNU tar (anchored, wildcards
+ * that match no slash) for members named `./…`. `*` stands for any bytes and `?` for one; a backslash quotes
+ * the next character. A match is left out with all below it: `/var/cache/*` keeps an empty directory,
+ * `/var/cache` none. Throws an Error for an exclude that names no path, as the whole image cannot be left
+ * out.
  */
 export function pattern(exclude: string): string {
   const path = exclude
     .split('/')
     .filter(name => name !== '' && name !== '.')
-    // What GNU tar would read as a character class is itself here, and so is a lone backslash at the end.
+    // A character class of GNU tar and a final backslash stand for themselves here.
     .map(name => name.replace(/\\?./gs, piece => (piece === '[' || piece === '\\' ? `\\${piece}` : piece)))
     .join('/')
   if (path === '') throw new Error(`exclude ${JSON.stringify(exclude)} names no path in an image`)
   return `./${path}`
 }
 
-/** A path below the image (`./a/b`) as a pattern that matches nothing else. */
+/** Returns a pattern that matches only this path (`./a/b`). */
 export const verbatim = (path: string): string => path.replace(/[*?[\\]/g, '\\$&')
 
-/** The options by which GNU tar leaves out what these patterns match. */
+/** Returns GNU tar's options that leave out these patterns. */
 export const tarOptions = (patterns: readonly string[]): string[] => [
   '--anchored',
   '--wildcards',
@@ -70,7 +69,7 @@ export const tarOptions = (patterns: readonly string[]): string[] => [
   ...patterns.map(text => `--exclude=${text}`)
 ]
 
-/** Gives a function that tells whether one of the patterns matches a path (`./a/b`, a character per byte). */
+/** Returns a function that matches a path (`./a/b`, a character per byte) against the patterns. */
 export function matcher(patterns: readonly string[]): (path: string) => boolean {
   if (patterns.length === 0) return () => false
   const expressions = patterns.map(text =>

@@ -2,13 +2,13 @@ import { Worker } from 'node:worker_threads'
 import { LONGEST_MS } from '../../concurrency.js'
 import type { Contents } from './contents.js'
 
-/** What worker.ts can do. An archive is written to an open file. */
+/** The tasks of worker.ts. An archive is written to an open file. */
 export type Task =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
-/** What the thread posts: how far it is (0..1), and at the end its result. */
+/** Messages of the thread: progress (0..1), and at the end the result. */
 export type Posted<T> = { readonly progress: number } | { readonly result: T }
 
 interface WorkerOptions {
@@ -20,8 +20,8 @@ interface WorkerOptions {
 }
 
 /**
- * Does a task in a worker thread and gives its result. Throws an Error when the task fails, when the signal stops it, and
- * at the time limit. The thread has ended by then and holds no file any more.
+ * Runs a task in a worker thread and returns its result. Throws an Error when the task fails, is aborted or
+ * reaches the time limit. The thread has ended then and holds no file.
  */
 export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T> {
   const { name, signal, timeLimitMs = LONGEST_MS, progress } = options
@@ -57,10 +57,10 @@ export interface Hashed {
   readonly bytes: number
 }
 
-/** The checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
+/** Returns the checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
   inWorker<Hashed>({ kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
 
-/** Roughly the bytes of an archive of a tree without the holes in files, for its progress. Throws as `hashFile`. */
+/** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>
   inWorker<number>({ kind: 'measure', contents }, { name: `the size of ${contents.tree}`, signal })

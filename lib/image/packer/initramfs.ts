@@ -1,11 +1,11 @@
 import { ProgramError } from '../../program/program.js'
 import { runInImage } from './sandbox.js'
 
-/** What to build. */
+/** An initramfs to build. */
 export interface InitramfsRequest {
-  /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */
+  /** The image's directory: the path of one that is held open, or one that nobody can change. */
   readonly tree: string
-  /** Whether who asks has root's rights anyway (sandbox.ts); default: no. */
+  /** Whether the caller has root's rights anyway (sandbox.ts); default: no. */
   readonly byRoot?: boolean
   /** Its name in /lib/modules of the image. */
   readonly kernelversion: string
@@ -15,11 +15,11 @@ export interface InitramfsRequest {
   readonly kernelmodules: readonly string[]
   readonly signal: AbortSignal
   readonly timeLimitMs: number
-  /** For the record: what the tool says, and what was left out. */
+  /** Records the tool's messages, and what was left out. */
   line(text: string): unknown
 }
 
-/** What was built. */
+/** A built initramfs. */
 export interface Initramfs {
   readonly tool: 'dracut' | 'initramfs-tools'
   /** Path below the tree, `boot/…`. */
@@ -30,10 +30,10 @@ const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
 
 /**
  * Builds the initramfs inside an image, with the image's own dracut or initramfs-tools and the node's side
- * (docs/node-side.md). It is for machines of any kind, and has the name that the image's boot loader looks for, so that
- * it serves a boot from disk too. Nothing else of the image is changed, and the file appears whole. Gives undefined where
- * the image has neither tool.
- * @throws Error naming the field that holds no name; ProgramError with the tool's last words.
+ * (docs/node-side.md). It serves machines of any kind, and has the name that the image's boot loader looks
+ * for, so that it boots from disk too. Nothing else of the image changes, and the file appears whole. Returns
+ * undefined where the image has neither tool. Throws Error naming the field that holds no name; ProgramError
+ * with the tool's last words.
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
   const { tree, byRoot = false, kernelversion, signal, timeLimitMs, line } = request
@@ -57,7 +57,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
   return { tool, initrd }
 }
 
-/** The same failure, named after the tool that failed and not after the one that started it. */
+/** Names a failure after the tool that failed, not after the program that started it. */
 function named(error: ProgramError, tool: string | undefined): Error {
   if (error.why === 'missing') return error
   const words = error.message.slice(error.message.indexOf(' ') + 1)
@@ -68,7 +68,7 @@ function checkName(field: string, text: string, kind: 'kernel' | 'module'): void
   if (!name.test(text)) throw new Error(`${field}: ${JSON.stringify(text)} is no name of a ${kind}`)
 }
 
-/** Two arguments for the script: the words to add, and the words to leave out. */
+/** Returns two arguments of the script: the words to add, and the words to leave out. */
 function addedAndOmitted(field: string, words: readonly string[]): [string, string] {
   const added: string[] = []
   const omitted: string[] = []

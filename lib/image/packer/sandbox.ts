@@ -6,15 +6,15 @@ import { fileURLToPath } from 'node:url'
 import { Held } from '../../program/held.js'
 import { type ProgramError, run, searchPath, withoutInherited } from '../../program/program.js'
 
-/** Of the programs of an image that run in a place of their own. */
+/** A request to run programs of an image in a sandbox. */
 interface PlaceRequest {
-  /** The image's directory: a path of one that is held open (disk/open-directory.ts), or one that nobody can change. */
+  /** The image's directory: the path of one that is held open, or one that nobody can change. */
   readonly tree: string
-  /** Whether who asks has root's rights anyway: then the image's programs may run without a user namespace of their own. */
+  /** Whether the caller has root's rights anyway: programs may then run without a user namespace. */
   readonly byRoot: boolean
   readonly signal: AbortSignal
   readonly timeLimitMs: number
-  /** For the record: what of the sandbox this machine cannot give. */
+  /** Records which parts of the sandbox this machine cannot give. */
   line(text: string): unknown
 }
 
@@ -23,7 +23,7 @@ export interface SandboxRequest extends PlaceRequest {
   readonly onErrorLine: (text: string) => unknown
 }
 
-/** The directory of the checkout or of the installed service, above dist/image/packer/ or lib/image/packer/. */
+/** The directory of the checkout or of the installed service. */
 export const shipped = fileURLToPath(new URL('../../..', import.meta.url))
 const script = (name: string) => `${shipped}libexec/${name}`
 
@@ -32,29 +32,30 @@ const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '-
 ])
 
 /**
- * What is left of root's capabilities to an image's programs, as setpriv takes it. Debian's dracut and initramfs-tools need
- * the last one alone: ldconfig makes the initramfs its root. The others are for trees with files of other users, or with
+ * Capabilities that an image's programs keep, as setpriv takes them. Debian's dracut and initramfs-tools need
+ * only the last: ldconfig makes the initramfs its root. The others serve trees with files of other users, or
  * a /boot that is not writable.
  */
 const capabilities = '-all,+chown,+dac_override,+fowner,+sys_chroot'
 
-/** Packages need these, too, while they are installed. */
+/** The installation of packages needs these too. */
 const ofPackages = '+fsetid,+kill,+setgid,+setuid,+setfcap'
 
 /**
- * Root of the image's programs is this user of the controller, and the users after it are the others: none of them is anybody
- * here (hold-image.sh). The numbers of an image's files are shown to its programs as they are, up to the 2147483646th.
+ * Maps root and all other users of the image's programs to users of the controller that nobody is
+ * (hold-image.sh). The programs see the owners of the image's files as they are, up to number 2147483646.
  */
 const users = '0 2147483648 2147483647'
 
-/** Until namespaces are there, which is a matter of milliseconds. */
+/** Time limit for the set-up of namespaces, which takes milliseconds. */
 const BEGIN_MS = 60_000
 
 /**
- * Runs build-initramfs.sh with these arguments inside an image, by the image's own shell. Its programs may be anybody's
- * (rules 9.13): they see the image, with /proc, /dev, /run, /tmp of their own, and nothing else of this machine. They have
- * mount, process, network, IPC, host name and user namespaces of their own, the image as the only root (pivot_root), no
- * new privileges, and few capabilities. All that they started has ended when this resolves. Throws ProgramError.
+ * Runs build-initramfs.sh with these arguments inside an image, by the image's own shell. The image's
+ * programs are not trusted (rules 9.13): they see the image, with /proc, /dev, /run and /tmp of their own,
+ * and nothing else of this machine. They get their own mount, process, network, IPC, host name and user
+ * namespaces, the image as the only root (pivot_root), no new privileges and few capabilities. All their
+ * processes have ended when this resolves. Throws ProgramError.
  */
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
   const { signal, timeLimitMs, onLine, onErrorLine } = request
@@ -65,13 +66,13 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
 }
 
 /**
- * Opens a shell in an image, at this process's terminal or by its standard input; gives its exit status. It
- * is shut in as a build is, but its network has a way out (hold-network.sh). It has an `/etc/resolv.conf` for
- * that, and packages start no service: these two are mounted over files of the image, if it has files there
- * (hold-image.sh). Throws ProgramError.
+ * Opens a shell in an image, at this process's terminal or standard input; returns its exit status. It is
+ * confined as a build is, but its network has a way out (hold-network.sh), with an `/etc/resolv.conf` for it,
+ * and packages start no service: both are mounted over files of the image, if it has them (hold-image.sh).
+ * Throws ProgramError.
  */
 export function shellInImage(request: PlaceRequest): Promise<number> {
-  // No history of what was typed stays in the image.
+  // No history of commands stays in the image.
   const shell = [
     '/bin/sh',
     '-c',
@@ -79,14 +80,14 @@ export function shellInImage(request: PlaceRequest): Promise<number> {
   ]
   return inPlace(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
     const isTerminal = [0, 1, 2].some(isatty)
-    // A program with the admin's own terminal could type into the admin's shell. script(1) gives it another one.
+    // A program with the admin's terminal could type into the admin's shell: script(1) gives another one.
     const [program, args] = isTerminal
       ? ['script', ['-qec', "set -f; IFS='\x1f'; exec $SVC_WORDS", '/dev/null']]
       : ['nsenter', words]
     const more = { SVC_WORDS: ['nsenter', ...words].join('\x1f'), SHELL: '/bin/sh', TERM: process.env.TERM }
     const stdio = withoutInherited(['inherit', 'inherit', 'inherit'])
     const child = spawn(program, args, { stdio, env: { ...env, ...more }, detached: !isTerminal })
-    // It ends first, so that what was put into the image for it goes.
+    // The shell ends first, so that its mounts in the image go.
     const end = (signal: NodeJS.Signals) =>
       child.pid && process.kill(isTerminal ? child.pid : -child.pid, signal)
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end)
@@ -95,7 +96,7 @@ export function shellInImage(request: PlaceRequest): Promise<number> {
   })
 }
 
-/** Makes an image the root of namespaces, and gives `work` the words of nsenter that run a program in them. */
+/** Makes an image the root of namespaces. `work` gets the words of nsenter that run a program in them. */
 async function inPlace<T>(
   request: PlaceRequest,
   kind: '' | 'shell',
@@ -113,9 +114,9 @@ async function inPlace<T>(
     held.push(image)
     for (let said = await image.line(); said !== 'moved'; said = await image.line()) line(said)
     const of = (what: string) => `/proc/${image.pid}/${what}`
-    // By its own name the directory cannot be found, which the shell would complain of.
+    // The shell would complain of a working directory that its name does not lead to.
     const env = { PATH: searchPath(), LC_ALL: 'C', PWD: of('root') }
-    // Programs and their libraries are this machine's until the last step; the working directory is the image.
+    // The programs are this machine's until the last step; the working directory is the image.
     const place = [`--mount=${of('ns/mnt')}`, '--root=/', `--wd=${of('root')}`]
     // The old root lies over that of the image: no name is used for it.
     const umount = ['umount', '--no-canonicalize', '--internal-only', '--no-mtab', '--lazy', '.']
@@ -134,14 +135,14 @@ async function inPlace<T>(
     const enter = ['env', `PWD=${of('root')}`, 'sh', script('enter-image.sh'), usersFile, left]
     return await work([...entered, '--', ...enter, ...program], env)
   } finally {
-    // With the first process of the process namespace, all others in it end.
+    // All processes of the namespace end with its first one.
     await Promise.all(held.map(one => one.end()))
   }
 }
 
 /**
- * Maps the users of the image's programs. Throws Error where the system gives no user namespace, and false where that is
- * not held to be needed: the capabilities that are left then reach as far as what can be seen.
+ * Maps the users of the image's programs. Where the system gives no user namespace, returns false for a
+ * caller with root's rights, as few capabilities are left, and throws Error for others.
  */
 async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => unknown): Promise<boolean> {
   try {
@@ -153,8 +154,9 @@ async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => unk
     const { message } = error as Error
     if (!byRoot)
       throw new Error(
-        `programs of the image can have no user namespace of their own (${message}), and would run as root of the controller: ` +
-          'type sysctl user.max_user_namespaces=100000, or set initramfs = no in [image]'
+        `programs of the image can have no user namespace of their own (${message}), ` +
+          'and would run as root of the controller: type sysctl user.max_user_namespaces=100000, ' +
+          'or set initramfs = no in [image]'
       )
     line(`programs of the image run without a user namespace of their own: ${message}`)
     return false

@@ -10,8 +10,8 @@ import { TarMessages } from './tar-messages.js'
 export type Compressor = 'zstd' | 'pigz' | 'none'
 
 /**
- * The suffix, and the command that GNU tar runs by `sh -c`, so that nothing that comes from outside may stand in it.
- * The compressor writes to tar's own output, and its failure is tar's.
+ * Suffix and command. GNU tar runs the command by `sh -c`: it must hold nothing from outside. The compressor
+ * writes to tar's own output, and its failure is tar's.
  */
 const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: string }>> = {
   zstd: { suffix: '.tar.zst', command: 'zstd -T0 -q' },
@@ -21,7 +21,7 @@ const COMPRESSORS: Readonly<Record<Compressor, { suffix: string; command?: strin
 
 const RECORD_BYTES = 10_240
 const RECORDS_PER_CHECKPOINT = 256
-/** Small images are packed by then, and need not be measured. */
+/** A small image is packed by then, and is not measured. */
 const PROGRESS_AFTER_MS = 1000
 
 /** The packer that runs GNU tar and a compressor. Both must be installed, which choosePacker checks. */
@@ -48,7 +48,7 @@ export function systemPacker(compressor: Compressor): Packer {
         async file => {
           const progress = progressOf(contents, request.progress)
           await tar(words, file, request, omitted, progress).finally(() => progress.end())
-          // What is hashed is what was written, whoever owns the directory.
+          // Hashed by the descriptor: the bytes that were written, whoever owns the directory.
           const written = `/proc/self/fd/${file.fd}`
           const [hashed] = await Promise.all([hashFile(written, request.signal), file.sync()])
           return { ...hashed, omitted: omitted.sentences() }
@@ -60,9 +60,9 @@ export function systemPacker(compressor: Compressor): Packer {
 }
 
 /**
- * Access control lists are recorded twice: tar's own record names users as this machine does, the extended attribute has
- * their numbers. The name of an extended header would hold tar's process id, and so would the name of a sparse file in
- * a newer version of that format. Access times change by packing.
+ * ACLs are recorded twice: tar's own record names users as this machine does, the extended attribute has
+ * their numbers. Names of extended headers, and of sparse files in a newer format, would hold tar's process
+ * id. Access times are left out, as packing changes them.
  */
 const options = (compressor: string | undefined) => [
   '--create',
@@ -87,7 +87,7 @@ const options = (compressor: string | undefined) => [
   ...(compressor === undefined ? [] : [`--use-compress-program=${compressor}`])
 ]
 
-/** A directory where something is mounted stays, without what is in it. */
+/** A mount point stays as an empty directory. */
 const excluding = ({ excludes, mounts }: Contents) =>
   tarOptions([
     ...excludes,
@@ -113,12 +113,12 @@ async function tar(
   }
 }
 
-/** Tells how much of a tree tar has read, as a fraction of the size that is measured meanwhile. */
+/** Reports how much of a tree tar has read, as a fraction of its size, which is measured meanwhile. */
 function progressOf(contents: Contents, tell: (fraction: number) => void) {
   const ended = new AbortController()
   let total = 0
   const timer = setTimeout(async () => {
-    // Where the tree cannot be read, tar says so itself.
+    // tar itself says so where the tree cannot be read.
     total = await measureTree(contents, ended.signal).catch(() => 0)
   }, PROGRESS_AFTER_MS)
   return {

@@ -1,8 +1,8 @@
 import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
 
 /**
- * Reads what GNU tar (LC_ALL=C) and its compressor say on standard error, line by line: the checkpoints (`#<records>`),
- * what tar leaves out though it calls that a success, and the rest, which goes to `line`.
+ * Reads the standard error of GNU tar (LC_ALL=C) and its compressor, line by line: checkpoints
+ * (`#<records>`), files that tar leaves out without failing, and the rest, which goes to `line`.
  */
 export class TarMessages {
   #ofTar: string | undefined
@@ -15,7 +15,7 @@ export class TarMessages {
     readonly line: (text: string) => unknown
   ) {}
 
-  /** Gives what `line` gave. */
+  /** Takes a line; returns the result of `line`. */
   add(text: string): unknown {
     // tar calls itself by the path that it was started with.
     const said = /^(?:[^:]*\/)?tar: (.*)$/.exec(text)?.[1]
@@ -36,7 +36,7 @@ export class TarMessages {
     return this.line(`tar: ${said}`)
   }
 
-  /** Why tar failed, if it did. It says so first; its last words are only that it failed. */
+  /** Why tar failed, if it did: its first message, as the last one only says that it failed. */
   get reason(): string | undefined {
     const words = [this.#ofTar, this.#ofCompressor]
     return (this.#isCompressorsFault ? words.reverse() : words).find(text => text !== undefined)

@@ -1,21 +1,21 @@
 import { resolveInside } from '../../disk/open-directory.js'
 
-/** Which of two versions is the newer one: below 0 where it is the second, 0 where they are equal. */
+/** Compares two versions: below 0 where the second is newer, 0 where they are equal. */
 export type VersionOrder = (a: string, b: string) => number
 
-/** A version and what stands behind its last dash (the release of rpm, the revision of dpkg). */
+/** Splits a version at its last dash, before rpm's release or dpkg's revision. */
 function parts(version: string): [string, string | undefined] {
   const dash = version.lastIndexOf('-')
   return dash < 0 ? [version, undefined] : [version.slice(0, dash), version.slice(dash + 1)]
 }
 
-/** Two numbers of any length, as texts. */
+/** Compares two numbers of any length, as texts. */
 function numbers(a: string, b: string): number {
   const [x, y] = [a.replace(/^0+/, ''), b.replace(/^0+/, '')]
   return x.length - y.length || (x < y ? -1 : x > y ? 1 : 0)
 }
 
-/** As `rpm.vercmp` compares: version and release apart, each in runs of digits or letters; digits come after letters. */
+/** Compares as `rpm.vercmp`: version, then release, in runs of digits or letters; digits come last. */
 export const rpmOrder: VersionOrder = (a, b) => {
   const [[version, release], [other, otherRelease]] = [parts(a), parts(b)]
   const order = rpmText(version, other)
@@ -47,7 +47,7 @@ function rpmText(a: string, b: string): number {
   }
 }
 
-/** As `dpkg --compare-versions` compares: what is no digit by character, letters first, and then a number, in turns. */
+/** Compares as `dpkg --compare-versions`: runs of other characters, letters first, and numbers in turns. */
 export const dpkgOrder: VersionOrder = (a, b) => {
   const [[version, revision = ''], [other, otherRevision = '']] = [parts(a), parts(b)]
   return dpkgText(version, other) || dpkgText(revision, otherRevision)
@@ -70,7 +70,7 @@ function dpkgText(a: string, b: string): number {
   return 0
 }
 
-/** The end of a text comes after a tilde and before letters, which come before all other characters. */
+/** Weighs a character: the end of a text comes after a tilde and before letters, which precede all others. */
 const weight = (character: string) =>
   character === ''
     ? 0
@@ -78,11 +78,11 @@ const weight = (character: string) =>
       ? -1
       : character.charCodeAt(0) + (/[A-Za-z]/.test(character) ? 0 : 256)
 
-/** How versions are ordered in an image: as its own packages are. */
+/** Returns the order of versions in an image: that of its own packages. */
 export async function orderOf(tree: string): Promise<VersionOrder> {
   for (const sign of ['var/lib/dpkg', 'etc/debian_version'])
     if ((await resolveInside(tree, sign)) !== undefined) return dpkgOrder
-  // The name of a package has no dash behind its release: what stands there is a flavour, as in 6.4.0-150600.23-default.
+  // A release has no dash: a third part is a flavour, as in 6.4.0-150600.23-default.
   const bare = (version: string) => version.replace(/^([^-]*-[^-]*)-.*$/, '$1')
   return (a, b) => rpmOrder(bare(a), bare(b)) || rpmOrder(a, b)
 }

@@ -12,7 +12,7 @@ export interface Member {
   readonly stat: BigIntStats
   /** The mount of the tree (disk/open-directory.ts). What is opened must be of it. */
   readonly mount: string | undefined
-  /** It lies on another file system, or something is mounted there. It is not entered, and must not be read. */
+  /** On another file system, or mounted: it is not entered, and must not be read. */
   readonly isElsewhere: boolean
 }
 
@@ -24,7 +24,7 @@ export interface Walk {
   readonly mounts: ReadonlySet<string>
 }
 
-/** The walk over the part of a tree that is packed. */
+/** Returns the walk over the packed part of a tree. */
 export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
   tree,
   leaveOut: matcher(excludes),
@@ -32,9 +32,9 @@ export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
 })
 
 /**
- * Every file of a tree, in the order of the bytes of their names, a directory before what is in it. Names that change
- * meanwhile cannot lead it out of the tree. Throws an Error naming a member that cannot be read, and a directory that
- * changed while it was read. It blocks, so it runs in a worker thread.
+ * Yields every file of a tree, sorted by the bytes of names, a directory before its members. Names that
+ * change meanwhile cannot lead it out of the tree. Throws an Error naming a member that cannot be read, and a
+ * directory that changed while it was read. It blocks, so it runs in a worker thread.
  */
 export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)
@@ -79,7 +79,7 @@ function* inDirectory(
   unchanged(path, directory, before)
 }
 
-/** Throws an Error when an open file was reached through another mount: names may have changed since they were listed. */
+/** Throws an Error for an open file of another mount: names may have changed since they were listed. */
 export function unmounted(path: string, fd: number, mount: string | undefined): void {
   if (mountOf(fd) !== mount) throw new Error(`${printable(path)}: something is mounted there`)
 }
@@ -93,7 +93,7 @@ export function unchanged(path: string, fd: number, before: BigIntStats): void {
   if (!isSame) throw new Error(`${printable(path)}: file changed as we read it`)
 }
 
-/** Runs `work` on a member. What that throws names the member, not the path by which it was opened. */
+/** Runs `work` on a member. Its error names the member, not the path by which it was opened. */
 export function about<T>(path: string, work: () => T): T {
   try {
     return work()
@@ -103,5 +103,5 @@ export function about<T>(path: string, work: () => T): T {
   }
 }
 
-/** A member's path for a person to read. */
+/** Escapes a member's path for a message. */
 export const printable = (path: string): string => shown(Buffer.from(path, 'latin1'))

@@ -28,7 +28,7 @@ function hashOf(file: string): Hashed {
   return { sha256: hash.digest('hex'), bytes }
 }
 
-/** Bytes of the archive of a tree, roughly. A file with many names is packed once. */
+/** Estimates the bytes of a tree's archive. A file with many names is packed once. */
 function sizeOf(contents: Contents, isSparse: boolean): number {
   let bytes = 0
   for (const { stat } of walk(walkOf(contents))) {
@@ -55,7 +55,9 @@ async function archiveTo(output: number, contents: Contents): Promise<Packed> {
     told = progress
     post({ progress })
   }
-  /** Pieces of at least BATCH_BYTES: most files are small, and each piece costs the compressor a call. */
+  /**
+   * Joins pieces to at least BATCH_BYTES: most files are small, and each piece costs the compressor a call.
+   */
   function* batches(pieces: Iterable<Buffer>): Generator<Buffer> {
     let batch: Buffer[] = []
     let size = 0

@@ -11,17 +11,17 @@ export interface FromNodeRequest extends CopyRequest {
   readonly tree: string | undefined
   /** The directory to fill, absolute: not there yet or empty. A dry run does not make it. */
   readonly work: string
-  /** The same in a directory that is held open (disk/open-directory.ts), for this process; default: `work`. */
+  /** `work` by a directory that is held open (disk/open-directory.ts), for this process; default: `work`. */
   readonly at?: string | undefined
   /** Both as cp and rsync find them; default: as above. */
   readonly seen?: { readonly tree: string | undefined; readonly work: string }
 }
 
 /**
- * Takes a node's file systems into `work`. That is a copy of `tree` which is brought up to date, so that what is left
- * out stays as the image has it (rules 9.7, docs/grab-and-push.md). A dry run only reports what it would change in
- * `tree`. Throws Error in one sentence with the node's name: `work` may hold a part then, and `tree` is as it was. The
- * caller makes the result durable.
+ * Copies a node's file systems into `work`, which starts as a copy of `tree`: excluded paths stay as in the
+ * image (rules 9.7, docs/grab-and-push.md). A dry run only reports what it would change in `tree`. Throws
+ * Error in one sentence with the node's name; `work` may be partial then, `tree` is unchanged. The caller
+ * makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, tree, work, at = work, seen = { tree, work }, dryrun, own = [] } = request
@@ -52,9 +52,8 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
 }
 
 /**
- * Gives an image without a machine id an empty one, which systemd fills on the node. Without the file, systemd would take
- * each boot for the first of all, and enable and disable units as the distribution presets them (machine-id(5), first
- * boot semantics).
+ * Gives an image without a machine id an empty one, which systemd fills on the node. Without the file,
+ * systemd takes each boot for the first and applies unit presets (machine-id(5), first boot semantics).
  */
 async function emptyMachineId(work: string): Promise<void> {
   await inDirectory(work, 'etc', async etc => {

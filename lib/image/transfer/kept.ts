@@ -1,14 +1,12 @@
-/*
- * What a grab and a push leave alone, as rsync patterns anchored at the root of the system. docs/grab-and-push.md
- * explains the lists.
- */
+/* Paths that a grab and a push leave alone: rsync patterns anchored at the root (docs/grab-and-push.md). */
 
 /** Directories whose contents belong to the running system. */
 export const volatile: readonly string[] = ['/dev', '/proc', '/run', '/sys', '/tmp', '/var/tmp']
 
 /**
- * Files in which the system of another machine speaks of that machine, or of its container: an installation moves them aside
- * (templates/install/lib/identity.sh), and grabs and pushes leave it alone. Wildcards are in the last part alone.
+ * Files that describe one machine or container: an installation moves those of an image aside
+ * (templates/install/lib/identity.sh), grabs and pushes skip them. Only the last part of a path has
+ * wildcards.
  */
 export const ofMachine: readonly string[] = [
   // Its network.
@@ -43,10 +41,7 @@ export const ofMachine: readonly string[] = [
   '/run/systemd/container'
 ]
 
-/**
- * Files that tell one node from another, besides those of `[image] identity`. They are never taken from a node into an
- * image, and never put from an image over those of a node.
- */
+/** Files that identify a node, beside `[image] identity`: not copied into an image or back. */
 export const identity: readonly string[] = [
   ...ofMachine,
   '/etc/svc/aside',
@@ -69,11 +64,11 @@ export const identity: readonly string[] = [
   '/etc/kernel/cmdline',
   '/swap.img',
   '/swapfile',
-  // What it tells svcd when it is up.
+  // Its report to svcd when it is up.
   '/etc/svc/running',
   '/etc/systemd/system/svc-running.service',
   '/etc/systemd/system/*.wants/svc-running.service',
-  // What fetches its files, with its own token.
+  // Its fetcher of files, with its own token.
   '/etc/svc/files.*',
   '/etc/systemd/system/svc-files.*',
   '/etc/systemd/system/*.wants/svc-files.timer',
@@ -84,7 +79,7 @@ export const identity: readonly string[] = [
   '/usr/local/lib/svc/roles/*'
 ]
 
-/** What a push also leaves as it is: files that the install script has completed, and the node's own records. */
+/** A push also keeps files that the install script completed, and the node's logs. */
 export const keptByPush: readonly string[] = [
   '/etc/chrony.conf',
   '/etc/chrony/chrony.conf',
@@ -94,5 +89,5 @@ export const keptByPush: readonly string[] = [
   '/var/log/*'
 ]
 
-/** Where a push brings files and removes none: the homes of users, and what lets the controller in. */
+/** A push adds files here and removes none: homes of users, and the keys that let the controller in. */
 export const neverDeleted: readonly string[] = ['/home/***', '/root/.ssh/***']

@@ -6,8 +6,8 @@ import type { Remote, Target } from './remote.js'
 const QUICK_MS = 15_000
 
 /**
- * Checks whether a grab or a push can start: it needs rsync and ssh here, the key, and a node that lets us in and has
- * rsync. Takes seconds at most. Throws Error in one sentence with the reason (rules 2.4).
+ * Checks what a grab or a push needs: rsync, ssh and the key here, a node that lets us in and has rsync.
+ * Takes seconds at most. Throws Error in one sentence with the reason (rules 2.4).
  */
 export async function reachable(
   remote: Remote,
@@ -28,7 +28,7 @@ export async function checkPrograms(): Promise<void> {
       throw new Error(`${program} is not installed on the controller`)
 }
 
-/** The mount points of a node. Throws Error in one sentence with its name. */
+/** Returns the mount points of a node. Throws Error in one sentence with its name. */
 export async function nodeMounts(remote: Remote, target: Target, signal: AbortSignal): Promise<string[]> {
   const limits = { signal, timeLimitMs: 4 * QUICK_MS }
   return [...new Set(mountPoints(await remote.run(target, ['cat', '/proc/self/mountinfo'], limits)))]

@@ -6,13 +6,17 @@ import { ProgramError, run } from '../../program/program.js'
 export interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */
   readonly state: string
-  /** `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, which is made where it is missing. */
+  /**
+   * `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, which is made if missing.
+   */
   readonly sshKey: string
   /** `[ssh] port` of the nodes. */
   readonly sshPort: number
   /** Seconds until a node that does not answer counts as unreachable; default 10. */
   readonly connectTimeout?: number
-  /** Words that run ssh as another user, and where it finds copies of the key (`KEY`) and of the host keys (`KNOWN`). */
+  /**
+   * Words that run ssh as another user; `directory` has copies of the key (`KEY`) and host keys (`KNOWN`).
+   */
   readonly as?: { readonly directory: string; words(): readonly string[] }
 }
 
@@ -22,20 +26,20 @@ export interface Target {
   readonly address: string
 }
 
-/** The key that is made where the ini names none, and a copy of any. */
+/** Name of svcd's own key, and of the copy of any key. */
 export const KEY = 'id_ed25519'
-/** The copy of the host keys of one node. */
+/** Name of the copy of one node's host keys. */
 export const KNOWN = 'known'
 /** A link to the key that the ini names. */
 const LINK = 'key'
 
 /**
- * How svcd logs in to nodes as root: its ssh key, and the host keys it has seen, one file per node (rules 9.9). A host
- * key is taken at the first contact; from then on the node must show it, until `forget`. Nothing of root's own ssh
- * set-up is used: no configuration, agent, key or list of known hosts.
+ * Logs in to nodes as root with svcd's ssh key and a file of host keys per node (rules 9.9). A host key is
+ * trusted at the first contact and required from then on, until `forget`. Root's own ssh configuration,
+ * agent, keys and known hosts are not used.
  */
 export class Remote {
-  /** Where the host keys lie: a file for each node, by its name. */
+  /** Directory of the host keys: a file for each node, by its name. */
   readonly knownHosts: string
   /** The private key. */
   readonly key: string
@@ -71,14 +75,14 @@ export class Remote {
     return this.#ready
   }
 
-  /** A node was installed again, renamed or deleted: its next host key is taken as at a first contact. */
+  /** Forgets a node's host key after it was installed again, renamed or deleted. */
   async forget(node: string): Promise<void> {
     await unlessMissing(unlink(join(this.knownHosts, node)), undefined)
   }
 
   /**
-   * The ssh command to a node up to its address, and the directory that it has to run in. Its names are relative, so
-   * that they need no quoting for ssh, whatever the state directory is called. No word holds a blank or a quote.
+   * Returns the ssh command to a node up to its address, and its working directory. Its paths are relative,
+   * so that ssh needs no quoting, whatever the state directory is called; no word holds a blank or a quote.
    */
   async command(node: string): Promise<{ readonly words: readonly string[]; readonly cwd: string }> {
     await this.prepare()
@@ -113,8 +117,8 @@ export class Remote {
   }
 
   /**
-   * Runs a command on a node and gives its standard output. The node's shell reads the words, so none of them may come
-   * from outside. Throws an Error in one sentence as `remoteFailure`.
+   * Runs a command on a node and returns its standard output. The node's shell reads the words, so none of
+   * them may come from outside. Throws an Error in one sentence as `remoteFailure`.
    */
   async run(
     target: Target,
@@ -143,7 +147,7 @@ export class Remote {
     if ((status.mode & 0o077) !== 0)
       throw new Error(`the ssh key ${where} can be read by others, which ssh refuses: chmod 600`)
     if (this.#ownKey) return
-    // The key of the ini gets a name of ours, as ssh would expand `%h`, `${HOME}` and the like in its path.
+    // A link names the ini's key, as ssh would expand `%h`, `${HOME}` and the like in its path.
     const link = join(this.#directory, LINK)
     await rm(`${link}.new`, { force: true })
     await symlink(this.key, `${link}.new`)
@@ -170,7 +174,7 @@ export class Remote {
 
 const LOST = 'the connection was lost'
 
-/** How ssh says what failed, and the sentence for the admin. */
+/** Patterns of ssh's messages, and the sentence for the admin. */
 const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) => string])[] = [
   [
     /REMOTE HOST IDENTIFICATION HAS CHANGED|^Host key verification failed|^No .* host key is known/m,
@@ -196,7 +200,7 @@ const sshFailures: readonly (readonly [RegExp, (remote: Remote, target: Target) 
   [/^Connection (to .* )?(closed|reset)|^client_loop: /m, (_, { node }) => `node ${node}: ${LOST}`]
 ]
 
-/** What the exit statuses of rsync mean (its manual, EXIT VALUES; 255 is ssh's). For others, its last words are given. */
+/** Meaning of rsync's exit statuses (its manual, EXIT VALUES; 255 is ssh's). */
 const rsyncFailures: Readonly<Record<number, string>> = {
   10: LOST,
   11: 'a file could not be read or written',
@@ -209,15 +213,15 @@ const rsyncFailures: Readonly<Record<number, string>> = {
   255: LOST
 }
 
-/** The exit status of ssh, and that of rsync when ssh ended. What ssh wrote is the reason then. */
+/** Exit statuses of ssh, and of rsync after ssh ended: ssh's output has the reason then. */
 const SSH_FAILED = 255
 const STREAM_BROKE = 12
 const NOT_FOUND = 127
 
 /**
- * One sentence with the node's name for a failure of ssh or rsync: why, and what to do. `first` is the first line that
- * rsync or ssh complained with, which is the cause where several follow. An error that is no failure of a program, or
- * comes of an abort, is given back as it is.
+ * Turns a failure of ssh or rsync into one sentence with the node's name, the cause and the way out. `first`
+ * is the first complaint, which is the cause where several follow. Aborts and errors of no program are
+ * returned as they are.
  */
 export function remoteFailure(error: unknown, remote: Remote, target: Target, first?: string): unknown {
   if (!(error instanceof ProgramError) || error.why === 'aborted') return error

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net'
 import { run } from '../../program/program.js'
 import { type Remote, remoteFailure, type Target } from './remote.js'
 
-/** With which node a transfer is made, how it reports and how it ends. */
+/** The node of a transfer, its limits and its reports. */
 export interface Course extends Target {
   readonly remote: Remote
   readonly dryrun: boolean
@@ -10,11 +10,11 @@ export interface Course extends Target {
   readonly timeLimitMs: number
   /** Words of a program that runs cp and rsync (`run`). */
   readonly through?: readonly string[] | undefined
-  /** What an admin should read: what was skipped, what rsync complained of. */
+  /** Takes lines for the admin: skipped paths, and complaints of rsync. */
   line(text: string): unknown
   /** 0..1, never backwards. */
   progress(fraction: number): void
-  /** One change: `new`, `changed`, `attributes` (its contents are the same) or `deleted`, a blank, the path. */
+  /** Takes `new`, `changed`, `attributes` (the contents are the same) or `deleted`, a blank, the path. */
   change(text: string): unknown
 }
 
@@ -39,14 +39,14 @@ export interface Transfer extends Course {
 const VANISHED = 24
 /** rsync gives up after so many seconds without a byte. */
 const SILENCE = 300
-/** How many complaints are passed on, and how much of each: they come from the node. */
+/** Bounds of the complaints that are passed on, as they come from the node. */
 const COMPLAINTS = 20
 const LONGEST_COMPLAINT = 500
 
 /**
- * Runs rsync with all that the files of a system have: owners by number, modes, times, hard links, ACLs, extended
- * attributes, sparse and device files. It deletes what the source does not hold. Gives the number of changes. Throws
- * Error in one sentence with the node's name, or the ProgramError of an abort as it is.
+ * Runs rsync with all attributes of a system's files: owners by number, modes, times, hard links, ACLs,
+ * extended attributes, sparse and device files. Deletes what the source does not hold. Returns the number of
+ * changes. Throws Error in one sentence with the node's name, or the ProgramError of an abort as it is.
  */
 export async function transfer(request: Transfer): Promise<{ readonly changes: number }> {
   const { remote, node, signal, timeLimitMs, line, through } = request
@@ -95,8 +95,8 @@ function argumentsOf(request: Transfer, ssh: readonly string[]): string[] {
     '--protect-args',
     ...['--outbuf=L', '--8-bit-output', '--info=progress2', '--out-format=%i %n', `--timeout=${SILENCE}`],
     ...(request.dryrun ? ['--dry-run'] : []),
-    // Programs of the node find the files that they load until the new ones are there. The directories above a file
-    // system that is pushed alone are no part of it.
+    // Deletions come last, so that running programs of the node find their files. Directories above a single
+    // pushed file system are no part of it.
     ...(from === 'node' ? [] : ['--delete-delay', '--no-implied-dirs']),
     ...rules.map(rule => `--filter=${rule}`),
     `--rsh=${ssh.join(' ')}`,
@@ -106,18 +106,15 @@ function argumentsOf(request: Transfer, ssh: readonly string[]): string[] {
   ]
 }
 
-/** What rsync says when a transfer has failed. The cause stands before it, or is the exit status. */
+/** rsync's closing lines after a failure. The cause comes before them, or is the exit status. */
 const afterthought = /^rsync (error|warning):|^rsync: connection unexpectedly closed/
 
 const itemised = /^([<>ch.])([fdLDS])([^ ]{9}| {9}) (.+)$/s
 const deleted = /^\*deleting {3}(.+)$/s
-/** A directory of which only the time differs: what was made or removed in it is listed itself. */
+/** A directory whose time alone differs: its new and removed members are listed themselves. */
 const timeAlone = /^\.d\.\.[tT]\.{6} /
 
-/**
- * Reads one line of rsync's `%i %n` as a change; undefined where it tells of none. rsync writes control characters as
- * `\#ooo`, so a name never ends a line.
- */
+/** Reads a line of rsync's `%i %n` as a change, undefined for none. No name ends a line: rsync escapes it. */
 export function readChange(line: string): string | undefined {
   const gone = deleted.exec(line)?.[1]
   if (gone !== undefined) return `deleted ${shown(gone)}`
@@ -134,7 +131,7 @@ const shown = (name: string) =>
     [...Buffer.from(character)].map(byte => `\\#${byte.toString(8).padStart(3, '0')}`).join('')
   )
 
-/** The share of files that are done, from a line of --info=progress2. */
+/** Reads the share of finished files from a line of --info=progress2. */
 export function readProgress(line: string): number | undefined {
   const [, left, all] = /^\s*[\d,.]+\s+\d+%\s.*\bchk=(\d+)\/(\d+)\)/.exec(line) ?? []
   return left === undefined ? undefined : 1 - Number(left) / Math.max(1, Number(all))

@@ -5,10 +5,10 @@ import { identity, keptByPush, neverDeleted, volatile } from './kept.js'
 const LONGEST_PATTERN = 4000
 
 /**
- * Reads `grab_filesystems` and `grab_exclude` of an OS image: gives mount points, absolute and normal, and patterns that
- * begin with a slash. Without a file system, `/` is meant. A pattern starts at the root, with or without a slash, and is
- * otherwise rsync's: `*` within a name, `**` across names, a slash at the end for directories alone. Throws Error naming
- * the field and the entry.
+ * Reads `grab_filesystems` and `grab_exclude` of an OS image: returns absolute, normal mount points (default:
+ * `/`), and patterns that begin with a slash. A pattern starts at the root and is otherwise rsync's: `*`
+ * within a name, `**` across names, a final slash for directories alone. Throws Error naming the field and
+ * the entry.
  */
 export function checkSelection(filesystems: readonly string[], exclude: readonly string[]) {
   return {
@@ -34,7 +34,7 @@ function pattern(text: string): string {
   return text.replace(/^\/*/, '/')
 }
 
-/** Which file systems of a node are carried over, and which mount points below them are not. */
+/** File systems of a node that are transferred, and mount points below them that are not. */
 export interface Chosen {
   /** Mount points, parents first. */
   readonly taken: readonly string[]
@@ -48,8 +48,8 @@ export interface Chosen {
 const PSEUDO = ['/proc', '/sys', '/dev', '/run']
 
 /**
- * Chooses among the mount points of a node by `filesystems`, as `checkSelection` gives them. Throws Error for one that is
- * neither a mount point nor a part of one that is taken, as it could be a link to somewhere else.
+ * Chooses among a node's mount points by `filesystems`, as `checkSelection` returns them. Throws Error for a
+ * path that is neither a mount point nor a part of a chosen one, as it could be a link to somewhere else.
  */
 export function chooseFilesystems(
   node: string,
@@ -74,7 +74,7 @@ export function chooseFilesystems(
 const within = (path: string, parent: string) =>
   path === parent || path.startsWith(parent === '/' ? '/' : `${parent}/`)
 
-/** The pattern that matches this path and nothing else. More may be put behind it. */
+/** Returns the pattern that matches only this path; more may follow it. */
 const literal = (path: string) =>
   path.replace(/[*?[\\]/g, character => (character === '\\' ? '[\\\\]' : `[${character}]`))
 const hide = (pattern: string) => `- ${pattern}`
@@ -82,8 +82,8 @@ const hidePath = (path: string) => hide(literal(posix.normalize(path)))
 const lostAndFound = (taken: readonly string[]) => taken.map(path => hide(posix.join(path, 'lost+found')))
 
 /**
- * rsync's filter rules of a grab that leaves out the patterns `exclude` and the paths `own`. The directories of the
- * running system and the mount points left alone are taken, but empty.
+ * Returns rsync's filter rules of a grab without the patterns `exclude` and the paths `own`. Volatile
+ * directories and mount points that are left alone are copied empty.
  */
 export const grabRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
   ...own.map(hidePath),
@@ -96,8 +96,8 @@ export const grabRules = (exclude: readonly string[], own: readonly string[], { 
 ]
 
 /**
- * rsync's filter rules of a push that leaves out the patterns `exclude` and the paths `own`. What is left out is
- * neither sent nor deleted. Mount points left alone keep their modes, too.
+ * Returns rsync's filter rules of a push without the patterns `exclude` and the paths `own`. Excluded paths
+ * are neither sent nor deleted; mount points that are left alone keep their modes too.
  */
 export const pushRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
   ...left.map(path => hide(literal(path))),

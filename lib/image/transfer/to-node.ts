@@ -7,16 +7,16 @@ import { checkSelection, chooseFilesystems, pushRules } from './selection.js'
 export interface ToNodeRequest extends CopyRequest {
   /** The image's directory. */
   readonly tree: string
-  /** The same held open (disk/open-directory.ts), for this process; default: `tree`. */
+  /** `tree` held open (disk/open-directory.ts), for this process; default: `tree`. */
   readonly at?: string
-  /** The same as rsync finds it; default: `tree` with no link left. */
+  /** `tree` as rsync finds it; default: `tree` with no link left. */
   readonly seen?: string | undefined
 }
 
 /**
- * Makes the file systems of a running node those of an image, except for what identifies the node and what is excluded.
- * Deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one sentence with the node's name: the
- * node may be between the two then, and another push completes it.
+ * Makes the file systems of a running node equal to those of an image, but for files that identify the node
+ * and excluded paths. Deletes what the image does not hold (docs/grab-and-push.md). Throws Error in one
+ * sentence with the node's name; another push completes a partial one.
  */
 export async function copyToNode(request: ToNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, signal, line, own = [] } = request
@@ -49,7 +49,7 @@ async function checkSource(at: string, tree: string, path: string): Promise<void
   const { uid, mode } = await stat(at)
   if (uid !== 0 || (mode & 0o555) !== 0o555)
     throw new Error(
-      `${tree} belongs to user ${uid} with mode ${(mode & 0o7777).toString(8)}, which would become those of the ` +
-        'root directory of the node: it has to be root with mode 755'
+      `${tree} belongs to user ${uid} with mode ${(mode & 0o7777).toString(8)}, ` +
+        'which would become those of the root directory of the node: it has to be root with mode 755'
     )
 }

@@ -16,7 +16,7 @@ import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, type Device, domainName, ownName } from '../capture.js'
 import type { BootScript, DhcpData, DhcpHost, DhcpSubnet } from './variables.js'
 
-/** What the data needs besides the cluster's objects. */
+/** Options of the data besides the cluster's objects. */
 export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' | 'hosts'>
 
 // RFC 3397's option has 255 bytes, and resolvers read six domains.
@@ -27,8 +27,8 @@ const longestSearch = 200
 export type Cards = readonly (readonly Address[])[]
 
 /**
- * Everything that a DHCP server has to know. Networks in which one of `cards` has addresses are on one wire. Yields for
- * each node and each subnet.
+ * Yields for each node and subnet; returns all data of a DHCP server. `cards` with several networks join
+ * wires.
  */
 export function* dhcpData(
   captured: Captured,
@@ -112,10 +112,7 @@ function subnet(
   }
 }
 
-/**
- * Option 121 in hexadecimal, '' without routes. Who reads it does not look at the option of routers (RFC 3442), so the
- * gateway is in it.
- */
+/** Encodes option 121 in hexadecimal. The gateway is in it: its readers ignore option 3 (RFC 3442). */
 function routeOption(routes: readonly string[], gateway: string): string {
   if (routes.length === 0) return ''
   const all = gateway === '' ? routes : [...routes, `0.0.0.0/0 via ${gateway}`]
@@ -127,7 +124,7 @@ function routeOption(routes: readonly string[], gateway: string): string {
   return bytes.map(byte => Number(byte).toString(16).padStart(2, '0')).join(':')
 }
 
-/** The domains of the networks, as many as a search list may need. */
+/** Returns the domains of the networks, as many as a search list has room for. */
 function firstDomains(networks: readonly NetworkDoc[]): string[] {
   const found = new Set<string>()
   for (const { name } of networks) {
@@ -138,7 +135,7 @@ function firstDomains(networks: readonly NetworkDoc[]): string[] {
   return [...found]
 }
 
-/** The subnet's own domain, then those of the other networks, as many as there is room for. */
+/** Puts the subnet's own domain first, then those of other networks while there is room. */
 function searchList(domains: readonly string[]): string[] {
   const list: string[] = []
   let room = longestSearch
@@ -150,13 +147,13 @@ function searchList(domains: readonly string[]): string[] {
   return list
 }
 
-/** The bytes that dhclient and iPXE send in front of the GUID of an InfiniBand port, as it has no hardware address for DHCP (RFC 4390). */
+/** dhclient and iPXE send these bytes before the GUID of an InfiniBand port (RFC 4390). */
 const guidClient = 'ff:00:00:00:00:00:02:00:00:02:c9:00:'
 
 /** Gathers the machines, every address in use, and the address of each name. */
 class Hosts {
   readonly hosts: DhcpHost[] = []
-  /** Name of a device in lower case, alone, with its network or with its domain behind a dot → address. */
+  /** Lower-case name of a device, alone or with its network or domain → address. */
   readonly addresses = new Map<string, string>()
   readonly groups: readonly Group[]
   readonly controller: string
@@ -220,19 +217,19 @@ class Hosts {
     if (!this.addresses.has(lower)) this.addresses.set(lower, address)
   }
 
-  /** Every address that something has, in order. */
+  /** Returns every address in use, in order. */
   taken(): readonly Range[] {
     return this.#taken.sort((a, b) => a - b).map(address => ({ first: address, last: address }))
   }
 }
 
-/** Addresses in a row, both ends included. */
+/** Consecutive addresses, both ends included. */
 interface Range {
   readonly first: Address
   readonly last: Address
 }
 
-/** Ranges that overlap or touch as one, in order. */
+/** Merges ranges that overlap or touch, in order. */
 function joined(ranges: readonly Range[]): Range[] {
   const result: Range[] = []
   for (const range of [...ranges].sort((a, b) => a.first - b.first)) {
@@ -244,11 +241,11 @@ function joined(ranges: readonly Range[]): Range[] {
   return result
 }
 
-/** How many addresses are in ranges that do not overlap. */
+/** Counts the addresses of ranges that do not overlap. */
 export const sizeOf = (ranges: readonly Range[]) =>
   ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
 
-/** The ranges without `taken` (in order, not overlapping), the addresses that are not lent. */
+/** Subtracts addresses that are `taken` (in order, not overlapping) from ranges. */
 export function without(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   return joined(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
@@ -264,7 +261,7 @@ export function without(ranges: readonly Range[], taken: readonly Range[]): Rang
   })
 }
 
-/** The index of the first range that does not end before `value`. */
+/** Finds the index of the first range that does not end before `value`. */
 function position(sorted: readonly Range[], value: number): number {
   let [low, high] = [0, sorted.length]
   while (low < high) {
@@ -288,7 +285,7 @@ interface Group {
   readonly here: boolean
 }
 
-/** The networks by CIDR, those with the longest prefix first. */
+/** Groups the networks by CIDR, the longest prefix first. */
 export function groupsOf(networks: readonly NetworkDoc[], controller: Address | undefined): Group[] {
   const byCidr = new Map<string, NetworkDoc[]>()
   for (const network of networks) {
@@ -326,13 +323,14 @@ export function groupsOf(networks: readonly NetworkDoc[], controller: Address | 
 
 /** The largest id that Kea takes. */
 const largestId = 2 ** 32 - 2
-/** How many networks of two addresses there are in 224.0.0.0/3, where no machine has its address. */
+/** Number of /31 networks in 224.0.0.0/3, where no machine has its address. */
 const singles = 2 ** 28
 
 /**
- * A number for each prefix. It never changes, and a longer prefix has a lower one, as Kea takes the first subnet that
- * holds an address. Every prefix up to /31 has its own place in a heap that is counted from its end. Single addresses
- * have the places of /31 in 224.0.0.0/3; two that differ in their first four bits alone share one.
+ * Numbers prefixes. A prefix always gets the same number, and a longer one a lower number, as Kea takes the
+ * first subnet that holds an address. Each prefix up to /31 has its own place in a heap, counted from the
+ * end. Single addresses use the places of /31 in 224.0.0.0/3; two that differ only in their first four bits
+ * collide.
  */
 function idsOf(prefixes: readonly Prefix[]): number[] {
   const used = new Set<number>()
@@ -345,13 +343,13 @@ function idsOf(prefixes: readonly Prefix[]): number[] {
   })
 }
 
-/** Something with a prefix, and what lies directly in it: in it, and in nothing smaller that lies in it. */
+/** A prefix and its direct children: the prefixes inside it that lie in no smaller one inside it. */
 interface Nest<T> {
   readonly of: T
   readonly inside: Nest<T>[]
 }
 
-/** Tells which of different prefixes lie in which. Two of them overlap only when one holds the other. */
+/** Arranges distinct prefixes as trees. Two prefixes overlap only when one contains the other. */
 function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T>[] {
   const outermost: Nest<T>[] = []
   const around: Nest<T>[] = []
@@ -366,8 +364,8 @@ function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T
 }
 
 /**
- * The number of each group's wire. On one wire lie networks that serve DHCP and overlap, those of which one names the other
- * in `shared_with`, and those in which one card has addresses.
+ * Numbers the wire of each group. Networks share a wire when they serve DHCP and overlap, when one names the
+ * other in `shared_with`, and when one card has addresses in them.
  */
 function wireNumbers(groups: readonly Group[], cards: Cards): Map<Group, number> {
   const parent = new Map<Group, Group>()
@@ -385,17 +383,14 @@ function wireNumbers(groups: readonly Group[], cards: Cards): Map<Group, number>
   const named = new Map(groups.flatMap(group => group.networks.map(({ name }) => [name, group])))
   for (const group of groups)
     join([group, ...group.networks.map(({ shared_with = '' }) => named.get(shared_with))])
-  // The longest prefix comes first, and answers for the address.
+  // Groups are sorted: the first match has the longest prefix, which answers for the address.
   for (const card of cards) join(card.map(address => groups.find(({ prefix }) => contains(prefix, address))))
   return new Map(groups.map(group => [group, root(group).id]))
 }
 
 const flat = <T>({ of, inside }: Nest<T>): T[] => [of, ...inside.flatMap(flat)]
 
-/**
- * The subnets by wire, as servers need them: the longest prefix first, as that one answers for its addresses (rules 3.6). A
- * wire comes after those around it.
- */
+/** Groups subnets by wire, outer wires first, the longest prefix first in each (rules 3.6). */
 export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {
   const all = new Map<number, DhcpSubnet[]>()
   const lengthOf = (subnet: DhcpSubnet | undefined) => parsePrefix(subnet?.cidr ?? '')?.length ?? 0

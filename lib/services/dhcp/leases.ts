@@ -5,17 +5,17 @@ import { unlessMissing } from '../../disk/file.js'
 import { unavailable } from '../../errors.js'
 import { type Address, formatAddress, parseAddress } from '../../model/address.js'
 
-/** How often files are read when the server renames them meanwhile. */
+/** Most reads of the files when the server renames them meanwhile. */
 const mostTries = 3
 
 /**
- * The leases in a DHCP server's files. The files are read when somebody asks and they have changed: once for all who
- * ask meanwhile, and in pieces, as there may be 100,000 leases.
+ * The leases in a DHCP server's files. A question reads the files if they have changed: once for concurrent
+ * callers, and in pieces, as there may be 100,000 leases.
  */
 export class Leases {
   readonly #paths: readonly string[]
   #leases: ReadonlyMap<Address, Lease> = new Map()
-  /** The stamps of the files as they were read; undefined: they have to be read. */
+  /** Stamps of the files at the last read; undefined: they have to be read. */
   #stamps: string | undefined
   readonly #read = singleFlight(() => this.#refresh())
 
@@ -26,9 +26,7 @@ export class Leases {
     this.#paths = (readers[server]?.files ?? []).map(suffix => `${file}${suffix}`)
   }
 
-  /**
-   * Whether a MAC has an address now (rules 4.6). A missing file holds no lease. Throws 503 when a file cannot be read.
-   */
+  /** Returns whether a MAC holds this lease now (rules 4.6). Throws 503 when a file cannot be read. */
   async has(mac: string, address: string, nowMs: number): Promise<boolean> {
     if (mac === '') return false
     await this.#readNow()
@@ -36,7 +34,7 @@ export class Leases {
     return lease !== undefined && lease.mac === macNumber(mac) && lease.until > nowMs
   }
 
-  /** The address that was last lent to a MAC, and until when; undefined for none. Throws as `has`. */
+  /** Returns the latest lease of a MAC (`until` in ms since 1970), undefined for none. Throws as `has`. */
   async of(mac: string): Promise<{ address: string; until: number } | undefined> {
     await this.#readNow()
     const number = macNumber(mac)
@@ -69,7 +67,7 @@ export class Leases {
   }
 }
 
-/** "file size time", '' where there is none. */
+/** Returns "inode size time" of a file, '' for a missing one. */
 async function stampOf(path: string): Promise<string> {
   const stats = await unlessMissing(stat(path, { bigint: true }), undefined)
   return stats ? `${stats.ino} ${stats.size} ${stats.mtimeNs}` : ''
@@ -77,7 +75,7 @@ async function stampOf(path: string): Promise<string> {
 
 const fileOf = (stamp: string) => stamp.split(' ')[0]
 
-/** Takes the whole lines of a file, a piece at a time. */
+/** Passes each complete line of a file to `take`, reading it in pieces. */
 async function read(path: string, take: ((line: string) => void) | undefined): Promise<void> {
   if (!take) return
   await unlessMissing(takeLines(path, take), undefined)
@@ -92,7 +90,7 @@ async function takeLines(path: string, take: (line: string) => void): Promise<vo
   }
 }
 
-/** Who has an address, and until when. Both are numbers: a part of a text would keep the whole text in memory. */
+/** Holder and end of a lease, as numbers: a slice of a text would keep the whole text in memory. */
 interface Lease {
   /** See `macNumber`. */
   readonly mac: number
@@ -100,18 +98,17 @@ interface Lease {
   readonly until: number
 }
 
-/** A MAC, lower case with colons, as a number; NaN, which equals nothing, for no MAC, and for a GUID, which no number holds. */
+/** Parses a MAC (lower case, colons); NaN, which equals nothing, for no MAC and for a GUID. */
 const macNumber = (mac: string) =>
   mac.length === 17 ? Number.parseInt(mac.replaceAll(':', ''), 16) : Number.NaN
 
-/** Takes the lines of a lease file, the oldest first, and keeps the last lease of each address. */
+/** Reads lease files, the oldest line first, and keeps the last lease of each address. */
 interface Reader {
   /**
-   * What is appended to the configured path to name the server's files, the oldest first: leases move from one to the
-   * next.
+   * Suffixes of the configured path that name the server's files, the oldest first: leases move along them.
    */
   readonly files: readonly string[]
-  /** Reads what a server wrote, line by line; a line that makes no sense is skipped. */
+  /** Returns a function that reads one line, and skips one that makes no sense. */
   lines(leases: Map<Address, Lease>): (line: string) => void
 }
 
@@ -152,8 +149,8 @@ function iscTime(text: string): number {
 }
 
 /**
- * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later lines win.
- * Its clean-up (LFC) makes one file of .2 and .1, first named .completed and then .2.
+ * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later
+ * lines win.
  */
 const kea: Reader = {
   files: ['.2', '.1', '.completed', ''],
@@ -177,5 +174,5 @@ const dnsmasq: Reader = {
   }
 }
 
-/** By the name of the server in the ini. */
+/** Name of the server in the ini → its reader. */
 const readers: Readonly<Record<string, Reader>> = { isc, kea, dnsmasq }

@@ -4,7 +4,7 @@ import { type Backend, type RenderedFile, readable } from '../backend.js'
 import { sizeOf, wires } from './data.js'
 import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
 
-/** ISC dhcpd has one file. It cannot read that again, so a reload is a restart. */
+/** ISC dhcpd has one file, and cannot reread it: a reload is a restart. */
 export const isc: Backend<DhcpData> = {
   name: 'isc',
   defaults: {
@@ -24,14 +24,17 @@ export const isc: Backend<DhcpData> = {
 }
 
 /**
- * dhcpd lends a machine without an address any free address of the wire, of the first range first. So the network of the
- * controller and those that overlap with it come first, and of these it alone keeps its range.
+ * dhcpd lends a machine without an address any free address of the wire, from the first range on. So the
+ * controller's network and those that overlap it come first, and of these only the controller's keeps its
+ * range.
  */
 function ofServer(wire: readonly DhcpSubnet[]): readonly DhcpSubnet[] {
   const here = wire.find(subnet => subnet.here && subnet.dhcp)
   const around = here && wire.findLast(subnet => subnet.dhcp && holds(subnet, here.network))
   if (!around) return wire
-  const note = `No range: machines without an address of their own get one of ${here.names}, where the controller is.`
+  const note =
+    'No range: machines without an address of their own get one of ' +
+    `${here.names}, where the controller is.`
   const near = wire.filter(subnet => holds(around, subnet.network))
   return [
     ...near.map(subnet =>
@@ -49,10 +52,10 @@ function holds({ cidr }: DhcpSubnet, text: string): boolean {
   return prefix !== undefined && address !== undefined && contains(prefix, address)
 }
 
-/** dhcpd holds a record for each address of a range in memory from its start, and gives up with a /8. */
+/** dhcpd keeps a record in memory for each address of a range from its start; with a /8 it gives up. */
 const mostLeases = 65_536
 
-/** The subnet with its first dynamic addresses, as many as dhcpd can hold. */
+/** Cuts a subnet's ranges to as many addresses as dhcpd can hold. */
 function bounded(subnet: DhcpSubnet): DhcpSubnet {
   let room = mostLeases
   const ranges = subnet.ranges.map(({ first, last }) => ({ first: toAddress(first), last: toAddress(last) }))
@@ -63,14 +66,16 @@ function bounded(subnet: DhcpSubnet): DhcpSubnet {
     room -= size
     return size === 0 ? [] : [{ first: formatAddress(first), last: formatAddress(first + size - 1) }]
   })
-  const note = `The range has ${all} addresses: those behind the first ${mostLeases} are left out, for dhcpd holds each in memory.`
+  const note =
+    `The range has ${all} addresses: those behind the first ${mostLeases} are left out, ` +
+    'for dhcpd holds each in memory.'
   return { ...subnet, ranges: kept, notes: [...subnet.notes, note] }
 }
 
 /**
- * Kea's kea-dhcp4 has one JSON file, with the reservations of a subnet inside that subnet. It reads the file again
- * when told so on its control socket, which the file opens. Debian's unit cannot reload, so Kea is restarted when
- * nobody answers on the socket.
+ * kea-dhcp4 has one JSON file, with each subnet's reservations inside the subnet. A command on its control
+ * socket, which the file opens, makes it reread the file. Without an answer there Kea is restarted, as
+ * Debian's unit cannot reload.
  */
 export const kea: Backend<DhcpData> = {
   name: 'kea',
@@ -113,8 +118,8 @@ export const kea: Backend<DhcpData> = {
 const hostSuffix = '.host'
 
 /**
- * dnsmasq has a main file, for which it is restarted, and a file for each machine, which it reads again on SIGHUP.
- * Machines that get another script than the short menu are named in the main file.
+ * dnsmasq has a main file, which needs a restart, and a file per machine, which it rereads on SIGHUP. The
+ * main file names machines that get another script than the short menu.
  */
 export const dnsmasq: Backend<DhcpData> = {
   name: 'dnsmasq',
@@ -128,12 +133,13 @@ export const dnsmasq: Backend<DhcpData> = {
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
     const { shared, relayed } = beyond(data)
-    // dnsmasq takes the first subnet that an address fits, and lends from the first range. So these come last.
+    // dnsmasq takes the first subnet that an address fits, and lends from the first range: shared ones come
+    // last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
     const all = { ...data, subnets, shared, relayed, directory, lease_file: leaseFile }
     const main = render('dhcp/templ_dnsmasq.cfg', all)
     const ofHost = (host: DhcpData['hosts'][number]): RenderedFile => ({
-      // Named by the MAC, which is one machine's alone, whatever the machine is called.
+      // Named by the MAC, which is unique and survives a rename.
       path: join(directory, `${host.mac.replaceAll(':', '')}${hostSuffix}`),
       text: render('dhcp/templ_dnsmasq_host.cfg', { host }),
       mode: readable,
@@ -145,7 +151,7 @@ export const dnsmasq: Backend<DhcpData> = {
     }
   },
   checks: ({ config, check }, changed, staged) => {
-    // The checker does not read the machines' files, so it is shown their lines in the form of a main file.
+    // The checker does not read the machines' files: it gets their lines in the form of a main file.
     const lines = changed
       .filter(file => file.path !== config)
       .flatMap(({ text }) => text.split('\n'))
@@ -162,8 +168,8 @@ export const dnsmasq: Backend<DhcpData> = {
 }
 
 /**
- * The wires as dnsmasq takes them: the subnets on the controller's that do not hold its address, and the networks beside the
- * gateways of the others.
+ * Returns the wires as dnsmasq needs them: subnets of the controller's wire that do not hold its address, and
+ * on other wires each gateway with the networks beside it.
  */
 function beyond({ subnets, controller }: DhcpData) {
   const shared: DhcpSubnet[] = []

@@ -11,7 +11,7 @@ import {
   type Variables
 } from '../../variables.js'
 
-/** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices, which boot nothing. */
+/** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices. */
 export type BootScript = '' | 'menu' | 'short' | 'disk'
 
 const range = {
@@ -29,7 +29,8 @@ const host = {
     client_id: text("the client identifier by which a GUID is known, '' for a MAC"),
     ipaddress: text("fixed address, '' if the machine gets one of the dynamic range"),
     boot: text<BootScript>(
-      "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. All but `short` and `disk` get what an unknown machine gets"
+      "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. " +
+        'All but `short` and `disk` get what an unknown machine gets'
     ),
     subnet: integer('the `id` of its subnet')
   }
@@ -73,7 +74,8 @@ const common = {
   interfaces: texts('interfaces of the controller to listen on; empty: all'),
   controller: text("the controller's address, '' when it has no IPv4 address"),
   standby: flag(
-    'whether another controller writes, whose server alone lends the ranges: there are none here, and the server is not authoritative'
+    'whether another controller writes, whose server alone lends the ranges: ' +
+      'there are none here, and the server is not authoritative'
   ),
   dns_too: flag('whether the same server is the name server too (dnsmasq)'),
   subnets: maps(subnet, 'the longest prefix first, because that subnet answers for its addresses'),
@@ -107,7 +109,7 @@ const sharedNetwork = {
   variables: { name: text('its name, `svcd-<id>`'), subnets: maps(keaSubnet, 'the subnets') }
 } as const
 
-/** The variables of each template of a DHCP server: what the code passes, and what the document says of it. */
+/** The variables of each template of a DHCP server: their types in code, their text in docs/templates.md. */
 export const dhcpTemplates = {
   'dhcp/templ_isc.cfg': {
     ...common,
@@ -127,7 +129,8 @@ export const dhcpTemplates = {
     ...common,
     shared: maps(
       subnet,
-      'the subnets on the wire of the controller in which it has no address; these have no ranges in `subnets`'
+      'the subnets on the wire of the controller in which it has no address; ' +
+        'these have no ranges in `subnets`'
     ),
     relayed: maps(
       link,
@@ -139,13 +142,13 @@ export const dhcpTemplates = {
   'dhcp/templ_dnsmasq_host.cfg': { variables, host: map(host, 'the machine whose file this is') }
 } as const satisfies Record<string, Variables>
 
-/** What all templates of DHCP servers see. */
+/** Variables of all templates of DHCP servers. */
 export type DhcpData = DataOf<typeof common>
-/** One CIDR, with what its networks say of it. */
+/** One CIDR, with the settings of its networks. */
 export type DhcpSubnet = DataOf<typeof subnet.variables>
 /** A machine that the server knows. */
 export type DhcpHost = DataOf<typeof host.variables>
-/** What the templates of Kea see of a subnet. */
+/** A subnet in the templates of Kea. */
 export type KeaSubnet = DataOf<typeof keaSubnet.variables>
-/** What the template of Kea sees of subnets that overlap. */
+/** Subnets on one wire in the template of Kea. */
 export type SharedNetwork = DataOf<typeof sharedNetwork.variables>

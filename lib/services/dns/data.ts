@@ -11,7 +11,7 @@ import type { Captured } from '../capture.js'
 import { Names } from './names.js'
 import type { DnsData, DnsRecord, DnsZone } from './variables.js'
 
-/** Everything that a name server has to know. Yields for each node and each name. */
+/** Yields for each node and each name, and returns all data of a name server. */
 export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   const names = new Names(captured)
   for (const node of captured.nodes) {
@@ -22,7 +22,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   for (const network of captured.networks) names.records(network)
   names.aliases()
   const servers = new NameServers(captured, names)
-  // Made before the zones are written: a name server may have its address in another zone.
+  // Made first: a name server may have its address in another zone.
   const serverOf = new Map<string, Servers>()
   for (const zone of names.zones.keys()) {
     serverOf.set(zone, servers.of(zone))
@@ -31,7 +31,8 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
   for (const [full, { target }] of names.all) {
     const { zone, label } = names.placeOf(full) ?? { zone: '', label: '' }
-    // A name alone is a zone of its own, which cannot be an alias: it gets what that stands for.
+    // In a partial zone each name is a zone of its own, which cannot be an alias: it gets the target's
+    // address.
     const address = names.addressOf(full)
     if (target !== undefined && !names.partial.has(zone))
       records.get(zone)?.push({ name: label, type: 'CNAME', data: `${target}.` })
@@ -52,7 +53,7 @@ const byName = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]
 
 type NamedController = Captured['controllers'][number]
 
-/** The full names of the name servers of a zone; the first one is told as its source. */
+/** Full names of the name servers of a zone; the first is its source (SOA). */
 type Servers = readonly string[]
 
 const head = (name: string, [server = '', ...others]: Servers = []) => ({
@@ -63,7 +64,7 @@ const head = (name: string, [server = '', ...others]: Servers = []) => ({
   hostmaster: `hostmaster.${server}.`
 })
 
-/** A zone for each name of a zone. A name that the zone itself has is left out, as it would hide all others. */
+/** Makes a zone of each name of a zone, but not of the zone's own name, which would hide all others. */
 const ofNames = ({ records, ...zone }: DnsZone): DnsZone[] =>
   records
     .filter(({ name }) => name !== '@')
@@ -73,7 +74,7 @@ const ofNames = ({ records, ...zone }: DnsZone): DnsZone[] =>
       records: [{ ...record, name: '@' }]
     }))
 
-/** The name servers of each zone: the one that its network names, else the controllers. */
+/** The name servers of each zone: the network's own, else the controllers. */
 class NameServers {
   readonly #networks: ReadonlyMap<string, NetworkDoc>
 
@@ -85,7 +86,7 @@ class NameServers {
     this.#networks = new Map(networks.map(network => [names.zoneOf(network.name) ?? '', network]))
   }
 
-  /** They get an address where they lie in one of our zones. */
+  /** Returns the name servers of a zone, and gives them addresses where they lie in one of our zones. */
   of(zone: string): Servers {
     const [controller, ...others] = this.#controllers
     const network = this.#networks.get(zone)
@@ -122,14 +123,14 @@ class NameServers {
 
   #address(name: string, address: string): void {
     const place = this.names.placeOf(name)
-    // In a zone of somebody else, too, a name that svcd makes up could hide a name of theirs.
-    // An alias cannot be a name server: BIND would load no zone with it.
+    // In a partial zone a made-up name could hide one of somebody else. BIND refuses a zone whose name server
+    // is an alias.
     if (place && !this.names.partial.has(place.zone) && !this.names.all.get(name)?.address)
       this.names.all.set(name, { address, of: 'the name server' })
   }
 }
 
-/** The controller's name as a label of DNS. */
+/** Turns the controller's name into a DNS label. */
 const nameOf = (name: string) =>
   name
     .toLowerCase()
@@ -196,8 +197,8 @@ function* hostsOf(names: Names): Generator<undefined, Pick<DnsData, 'hosts' | 'n
 const everybodys = new Set(['0', '127', '255'])
 
 /**
- * The zones of a network's addresses, for any prefix length. in-addr.arpa is cut at whole octets, so a /12 has the 16
- * zones of its /16s, and a /26 shares that of its /24. Loopback, and addresses that no machine can have, have none.
+ * Returns the reverse zones of a network. in-addr.arpa is cut at whole octets, so a /12 has the 16 zones of
+ * its /16s, and a /26 shares that of its /24. Loopback and addresses that no machine can have get none.
  */
 export function reverseZones({ first, length }: Prefix): string[] {
   const octets = Math.max(1, Math.min(3, Math.ceil(length / 8)))
@@ -211,7 +212,7 @@ export function reverseZones({ first, length }: Prefix): string[] {
 const zoneOf = (address: Address, octets: number) =>
   `${formatAddress(address).split('.').slice(0, octets).reverse().join('.')}.in-addr.arpa`
 
-/** The smallest of these zones that holds an address, and the name of the address inside it. */
+/** Finds the smallest of these zones that holds an address, and the address's name inside it. */
 export function placeOf(
   address: Address,
   zones: ReadonlyMap<string, unknown>

@@ -2,11 +2,11 @@ import { Resolver } from 'node:dns/promises'
 import type { Captured } from '../capture.js'
 import { dnsData } from './data.js'
 
-/** So many zones are asked for, so long each of the resolvers. */
+/** Most zones that are looked up, and the time limit of each resolver. */
 const MOST_ASKED = 20
 const ANSWER_MS = 1000
 
-/** The zones that svcd answers for as a whole, with the name servers of each, blanks between them. Yields as `dnsData` does. */
+/** Returns the zones that svcd serves as a whole → their name servers, separated by blanks. */
 export function* wholeZones(captured: Captured): Generator<undefined, Map<string, string>> {
   const { zones } = yield* dnsData(captured)
   return new Map(
@@ -20,8 +20,8 @@ export function* wholeZones(captured: Captured): Generator<undefined, Map<string
 }
 
 /**
- * Warnings of zones in which the resolvers of this machine know names of others today: who asks svcd's server would not
- * find these (rules 10.14). What no resolver answers is passed over. `servers`: others than those of /etc/resolv.conf.
+ * Warns of zones in which this machine's resolvers know foreign names, which svcd's server would hide (rules
+ * 10.14). A zone without an answer is skipped. `servers` replaces those of /etc/resolv.conf.
  */
 export async function hiding(
   zones: ReadonlyMap<string, string>,
@@ -30,20 +30,22 @@ export async function hiding(
   const resolver = new Resolver({ timeout: ANSWER_MS, tries: 1 })
   if (servers) resolver.setServers(servers)
   const told = [...zones].slice(0, MOST_ASKED).map(async ([zone, own]) => {
-    // A name that does not exist has none below it (RFC 8020). One without an SOA record has, or is a name itself.
+    // A name that does not exist has none below it (RFC 8020); one that exists without an SOA record may
+    // have.
     const server = await resolver.resolveSoa(zone).then(
       ({ nsname }) => nsname,
       ({ code }: NodeJS.ErrnoException) => (code === 'ENODATA' ? 'a zone around it' : undefined)
     )
-    // An empty zone, as a resolver has it of private addresses by itself, has its own name as that of its server (RFC 6303).
+    // A resolver's built-in empty zone of private addresses names itself as its server (RFC 6303).
     if (
       server === undefined ||
       [...own.split(' '), `${zone}.`, 'localhost.'].includes(`${server.toLowerCase()}.`)
     )
       return []
     return [
-      `DNS zone ${zone}: others have names there today (${server}), and svcd's server would hide those that svcd does not ` +
-        'know: give the network "dns": "hosts", or choose a domain of the cluster\'s own'
+      `DNS zone ${zone}: others have names there today (${server}), and svcd's server would hide ` +
+        'those that svcd does not know: give the network "dns": "hosts", ' +
+        "or choose a domain of the cluster's own"
     ]
   })
   return (await Promise.all(told)).flat()

@@ -20,21 +20,21 @@ interface Named {
   readonly target?: string
 }
 
-/** A name that is given after all others. */
+/** A name that is assigned after all others. */
 interface Alias extends Named {
   readonly zone: string
   readonly name: string
 }
 
-/** All names and their zones, and the one name that each address is called by. */
+/** All names, their zones, and the canonical name of each address. */
 export class Names {
-  /** Full name, without the dot at the end → what it stands for. */
+  /** Full name without the final dot → its address or target. */
   readonly all = new Map<string, Named>()
-  /** Forward zone → what could not be written, a sentence for each. */
+  /** Forward zone → sentences about names that could not be written. */
   readonly zones = new Map<string, string[]>()
-  /** Zones that somebody else has too: of these, only the names that svcd knows are answered. */
+  /** Zones that exist elsewhere too: svcd answers only for the names that it knows. */
   readonly partial = new Set<string>()
-  /** Address → the full name that it is called by. */
+  /** Address → its canonical full name. */
   readonly called = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
   readonly #isNetwork = new Set<string>()
@@ -52,12 +52,12 @@ export class Names {
     for (const controller of captured.controllers) this.#controller(controller)
   }
 
-  /** The zone of a network; undefined for one whose name cannot be a domain. */
+  /** Returns the zone of a network; undefined for one whose name cannot be a domain. */
   zoneOf(network: string | undefined): string | undefined {
     return network === undefined ? undefined : this.#networks.get(network)
   }
 
-  /** The smallest zone that a full name lies in, and the name inside it. */
+  /** Finds the smallest zone that a full name lies in, and the name inside it. */
   placeOf(full: string): { readonly zone: string; readonly label: string } | undefined {
     if (this.zones.has(full)) return { zone: full, label: '@' }
     for (let dot = full.indexOf('.'); dot > 0; dot = full.indexOf('.', dot + 1))
@@ -85,16 +85,13 @@ export class Names {
     for (const { name } of around) this.#add(this.zoneOf(name), own, formatAddress(address), of)
   }
 
-  /**
-   * A node's own name, `<node>.<domain>`, and the name of each of its interfaces in the zone of the interface's
-   * network.
-   */
+  /** Adds a node's own name, `<node>.<domain>`, and a name for each interface in the zone of its network. */
   node(node: NodeDoc): void {
     const of = `node ${node.name}`
     const { provision, domain } = ownName(this.captured, node)
     const own = domainName(domain)
     if (provision?.ipaddress !== undefined && own !== undefined && own !== 'localhost') {
-      // A domain that is no network's goes by the network of its nodes.
+      // A domain without a network is partial where the network of its nodes is.
       if (!this.#isNetwork.has(own) && this.partial.has(this.zoneOf(provision.network) ?? ''))
         this.partial.add(own)
       this.#zone(own)
@@ -115,7 +112,7 @@ export class Names {
     if (ipaddress !== undefined) this.#add(this.zoneOf(network), name, ipaddress, title)
   }
 
-  /** The names that an admin gives in the zone of a network, after those of devices (rules 10.15). */
+  /** Adds the admin's records of a network, after the names of devices (rules 10.15). */
   records({ name: network, dns_records = [] }: NetworkDoc): void {
     const zone = this.zoneOf(network)
     for (const { host, ipaddress, alias = '' } of zone === undefined ? [] : dns_records) {
@@ -128,13 +125,13 @@ export class Names {
     }
   }
 
-  /** The address of a full name, of an alias that of its target; '' where it is not known. */
+  /** Returns the address of a full name (of an alias: of its target); '' where it is not known. */
   addressOf(full: string): string {
     const { address = '', target } = this.all.get(full) ?? {}
     return target === undefined ? address : (this.all.get(target)?.address ?? '')
   }
 
-  /** Gives the names of further interfaces, after all others, so that no device loses its own name to one. */
+  /** Adds the names of further interfaces last, so that no device loses its own name to one. */
   aliases(): void {
     for (const { zone, name, address, of } of this.#aliases) this.#add(zone, name, address, of)
   }
@@ -155,7 +152,7 @@ export class Names {
   }
 }
 
-/** The provision interface first, the BMC last: the first one in a zone gets the node's plain name. */
+/** Sorts the provision interface first and the BMC last: the first in a zone gets the node's plain name. */
 function inOrder(entries: readonly InterfaceDoc[], provision: InterfaceDoc | undefined): InterfaceDoc[] {
   const rank = (entry: InterfaceDoc) => (entry === provision ? 0 : isBmc(entry) ? 2 : 1)
   return [...entries].sort((a, b) => rank(a) - rank(b))

@@ -37,7 +37,7 @@ export const bind: Backend<DnsData> = {
     commands: changed.map(({ path }) =>
       path === config
         ? [...check, staged(path)]
-        : // Names with _ are the admin's choice; what lies in other zones is not asked for over the network.
+        : // Names with _ are the admin's choice, and names of other zones are not looked up over the network.
           [...zoneCheck, path.slice(directory.length + 1, -zoneSuffix.length), staged(path)]
     ),
     files: []
@@ -46,7 +46,7 @@ export const bind: Backend<DnsData> = {
 
 const hostsSuffix = '.hosts'
 
-/** dnsmasq has a main file, for which it is restarted, and a hosts file, which it reads again on SIGHUP. */
+/** dnsmasq has a main file, which needs a restart, and a hosts file, which it rereads on SIGHUP. */
 export const dnsmasq: Backend<DnsData> = {
   name: 'dnsmasq',
   defaults: {

@@ -39,7 +39,7 @@ const hostLine = {
   }
 } as const
 
-/** The variables of each template of a name server: what the code passes, and what the document says of it. */
+/** The variables of each template of a name server: their types in code, their text in docs/templates.md. */
 export const dnsTemplates = {
   'dns/templ_bind.cfg': { variables, zones: maps(zoneFile, 'the zones, forward and reverse') },
   'dns/templ_bind_zone.cfg': {
@@ -59,16 +59,16 @@ export const dnsTemplates = {
   }
 } as const satisfies Record<string, Variables>
 
-/** What can be written of a zone. Full names end in a dot. */
+/** A zone as templates see it. Full names end in a dot. */
 export type DnsZone = DataOf<typeof zone>
 export type DnsRecord = DataOf<typeof record.variables>
 
-/** Everything that a name server has to know. */
+/** All data of a name server. */
 export interface DnsData {
   readonly variables: Readonly<Record<string, string>>
   readonly zones: readonly DnsZone[]
   /** The same as lines of a hosts file. */
   readonly hosts: readonly DataOf<typeof hostLine.variables>[]
-  /** A sentence for each name that these lines cannot tell. */
+  /** A sentence for each name that a hosts file cannot express. */
   readonly notes: readonly string[]
 }

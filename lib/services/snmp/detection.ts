@@ -10,11 +10,11 @@ import { readTables, type SwitchTables } from './tables.js'
 const patienceMs = 1_800
 /** A slow switch may take this long; the machine finds the table when it asks again. */
 const readLimitMs = 20_000
-/** How long a switch is not asked again after it was read, or found dead. */
+/** A switch is not asked again for so long after a reading or a failure. */
 const cacheMs = 30_000
-/** How many refusals are remembered, so that each is logged once. */
+/** Refusals that are remembered, so that each is logged once. */
 const mostTold = 10_000
-/** Rows that all switches may tell; each of them between a least and a most. */
+/** Rows read from all switches together, and the bounds of each switch's share. */
 const rows = { ofAll: 1_048_576, least: 16_384, most: 65_536 }
 
 export interface DetectionOptions {
@@ -26,9 +26,9 @@ export interface DetectionOptions {
   readonly port?: number
 }
 
-/** What one switch said, or is being asked. */
+/** The tables of one switch, once it has answered. */
 interface Reading {
-  /** The object by which the switch was asked: another address or community takes another reading. */
+  /** The object at the time of asking: a changed address or community needs a new reading. */
   readonly of: SwitchDoc
   /** Resolves when the reading has ended, well or not. */
   readonly ended: Promise<void>
@@ -44,7 +44,7 @@ interface Place {
   readonly tables: SwitchTables
 }
 
-/** The node that a machine was found to be, and the port that showed it. */
+/** The node that a machine is, and the port that shows it. */
 export interface Detected {
   readonly node: NodeDoc
   readonly where: string
@@ -67,8 +67,9 @@ export class PortDetection {
   }
 
   /**
-   * Asks all switches at once, within 1.8 s; their answers hold for 30 s, for every machine. Resolves with a function
-   * that looks the node up in a state of the objects, or undefined when the machine is at no known edge port.
+   * Asks all switches at once, within 1.8 s; answers hold for 30 s, for every machine. Resolves with a
+   * function that looks the node up in a state of the objects; undefined when the machine is at no known edge
+   * port.
    */
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
     const readings = this.#read()
@@ -80,19 +81,20 @@ export class PortDetection {
       const seen = places.map(({ switch: { name }, port, tables }) => `switch ${name} ${tables.label(port)}`)
       this.#tell(
         mac,
-        `is at more than one port: ${seen.join(', ')}; the ports that lead to other switches belong in uplinkports`
+        `is at more than one port: ${seen.join(', ')}; ` +
+          'the ports that lead to other switches belong in uplinkports'
       )
       return undefined
     }
     return view => this.#nodeAt(view, mac, place)
   }
 
-  /** Stops what is under way. */
+  /** Aborts all readings. */
   close(): void {
     this.#closing.abort()
   }
 
-  /** The current readings of all switches that can be asked; begins those that are missing. */
+  /** Returns the current readings of all switches that can be asked, and begins missing ones. */
   #read(): Reading[] {
     const { view } = this.o.model
     for (const name of this.#readings.keys()) if (!view.get('switch', name)) this.#readings.delete(name)
@@ -167,7 +169,7 @@ export class PortDetection {
   }
 }
 
-/** The edge ports of a switch that a MAC was learned on. */
+/** Returns the edge ports of a switch on which it learned a MAC. */
 function placesOf(mac: string, { of, tables }: Reading): Place[] {
   const ports = tables?.macs.get(mac)
   if (!tables || !ports) return []

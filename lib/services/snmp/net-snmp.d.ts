@@ -1,4 +1,4 @@
-/** What is used here of net-snmp, which brings no types of its own. */
+/** Types of the parts of net-snmp that are used here: the package has none. */
 declare module 'net-snmp' {
   import type { Socket } from 'node:dgram'
   import type { EventEmitter } from 'node:events'
@@ -9,7 +9,7 @@ declare module 'net-snmp' {
     readonly value: unknown
   }
   export interface Session extends EventEmitter {
-    /** Asks for everything below an OID; `feed` ends it by returning true; `done` may be called more than once. */
+    /** Walks an OID; `feed` ends it by returning true; `done` may be called more than once. */
     subtree(
       oid: string,
       maxRepetitions: number,

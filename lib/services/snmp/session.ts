@@ -1,25 +1,25 @@
 import { createSocket, type Socket } from 'node:dgram'
 import snmp, { type Session, type User, type Varbind } from 'net-snmp'
 
-/** A switch that does not answer three times counts as dead. This is less than a machine waits. */
+/** A switch that leaves three tries unanswered counts as dead, in less time than a machine waits. */
 const tryMs = 500
 const retries = 2
-/** Rows asked for at once: so an answer fits into one Ethernet frame. */
+/** Rows per request: an answer fits into one Ethernet frame. */
 const rowsAtOnce = 40
-/** No text and no place in a table is longer than this, in bytes (RFC 2579: 255). */
+/** Longest text and longest table index, in bytes (RFC 2579: 255). */
 const longest = 255
 
 /** A conversation with one switch. */
 export interface Conversation {
-  /** The numbers and short texts below an OID: what follows it → value. Throws an Error whose message holds no secret. */
+  /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
   table(oid: string): Promise<Map<string, number | string>>
   close(): void
 }
 
 /**
  * Opens a conversation with the SNMP agent at an IPv4 address. `read` is a v2c community, or a v3 user as
- * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It ends where the
- * agent tells more than `most` rows.
+ * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It
+ * fails when the agent sends more than `most` rows.
  */
 export function converse(
   address: string,
@@ -33,7 +33,7 @@ export function converse(
     for (const reject of [...waiting]) reject(new Error(why))
   }
   const session = open(address, read, port, () => fail('its answer is not valid'))
-  // A packet that is not SNMP is no answer, whoever sent it.
+  // A packet that is not SNMP counts as no answer.
   session.on('error', () => {})
   return {
     table: oid =>
@@ -63,10 +63,7 @@ export function converse(
   }
 }
 
-/**
- * Adds rows; false when a row comes again: an agent that goes round in circles is not followed. A buffer is not kept: it is a part of
- * the packet that it came in.
- */
+/** Adds rows; false for a repeated row: a looping agent is not followed. Buffers are slices of the packet. */
 function take(varbinds: readonly Varbind[], oid: string, rows: Map<string, number | string>): boolean {
   for (const { oid: place, value } of varbinds) {
     if (place.length > oid.length + longest) continue
@@ -96,10 +93,7 @@ function userOf(read: string): User | undefined {
   return { ...withAuth, level: authPriv, privProtocol: snmp.PrivProtocols.aes, privKey }
 }
 
-/**
- * Sockets that drop an answer which the package trips over: its error, thrown in an event handler, would end the
- * daemon.
- */
+/** Makes sockets that drop an answer on which the package throws, as that would end the daemon. */
 const guarded = (onBad: () => void) => (type: 'udp4') => {
   const socket = createSocket(type)
   const on = socket.on.bind(socket) as (event: string, listener: (...args: unknown[]) => void) => Socket

@@ -6,13 +6,13 @@ import { converse } from './session.js'
 const dot1qTpFdbPort = '1.3.6.1.2.1.17.7.1.2.2.1.2'
 const dot1dTpFdbPort = '1.3.6.1.2.1.17.4.3.1.2'
 const dot1dBasePortIfIndex = '1.3.6.1.2.1.17.1.4.1.2'
-/** Ports of a MAC that are looked at: in each VLAN it may be on another one. */
+/** Most ports of a MAC, which may be on another one in each VLAN. */
 const mostPorts = 64
 const ifName = '1.3.6.1.2.1.31.1.1.1.1'
 
-/** What a switch said at one moment. */
+/** The tables of a switch at one moment. */
 export class SwitchTables {
-  /** What an admin may call a port → its number in the tables of MAC addresses. */
+  /** Name, number or ifIndex of a port → its number in the MAC tables. */
   readonly #ports = new Map<string, number>()
   readonly #labels = new Map<number, string>()
 
@@ -22,7 +22,7 @@ export class SwitchTables {
     indexes: ReadonlyMap<number, number>,
     names: ReadonlyMap<number, string>
   ) {
-    // The later entry wins: a name stands on the switch itself, and a port's own number goes before an ifIndex.
+    // Later entries win: a name is printed on the switch, and a port number precedes an ifIndex.
     for (const [port, index] of indexes) this.#ports.set(String(index), port)
     for (const port of indexes.keys()) this.#ports.set(String(port), port)
     const known = new Map([...indexes].map(([port, index]) => [index, port]))
@@ -35,13 +35,13 @@ export class SwitchTables {
     }
   }
 
-  /** The port of this name (ifName), number or ifIndex, in this order. */
+  /** Finds a port by name (ifName), number or ifIndex, in this order. */
   portCalled(name: string | number): number | undefined {
     const text = String(name).trim()
     return this.#ports.get(text) ?? (/^[1-9]\d*$/.test(text) ? Number(text) : undefined)
   }
 
-  /** A port for a message. */
+  /** Names a port in a message. */
   label(port: number): string {
     const name = this.#labels.get(port)
     return name === undefined ? `port ${port}` : `port ${port} (${name})`
@@ -49,8 +49,8 @@ export class SwitchTables {
 }
 
 /**
- * Asks a switch for its tables: the one its `oid` names, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
- * Error with a reason that holds no secret, for more than `most` rows too.
+ * Asks a switch for its tables: that of `oid`, else those of Q-BRIDGE-MIB and BRIDGE-MIB together. Throws an
+ * Error without a secret in its message, also for more than `most` rows.
  */
 export async function readTables(
   { ipaddress = '', read = '', oid }: SwitchDoc,

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { arch, release } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { inSlices, timeLimited } from '../../concurrency.js'
+import { openInside } from '../../disk/open-directory.js'
+import type { Initramfs, InitramfsRequest } from './initramfs.js'
+import { digestsOf, type Limits, listTree, shownPath } from './listing.js'
+import { shipped } from './sandbox.js'
+
+/** The initramfs that a pack takes. */
+export interface CachedInitramfs extends Initramfs {
+  /** False: the last build's is used again. */
+  readonly isBuilt: boolean
+  /** To be given to the next call; undefined after a reuse, and where the next pack has to build. */
+  readonly record?: string
+}
+
+interface CacheRequest extends Omit<InitramfsRequest, 'tree' | 'byRoot'> {
+  /** The image's path, for messages and for the record. */
+  readonly path: string
+  /** The image's directory, held open. */
+  readonly tree: string
+  /** The `record` of the last build of this image. */
+  readonly record?: string | undefined
+  build(): Promise<Initramfs | undefined>
+}
+
+/** The content of a record. */
+interface Build extends Initramfs {
+  /** Digest of all that goes into the initramfs beside the image. */
+  readonly key: string
+  /** Digest of the initramfs. */
+  readonly sha256: string
+  /** Directory of the image → digest of what was in it before the build. */
+  readonly directories: Readonly<Record<string, string>>
+}
+
+/** The line that goes to svcd has 16 MiB at most. */
+const RECORD_BYTES_MAX = 4 * 1024 * 1024
+
+const CHUNK_BYTES = 1024 * 1024
+
+/**
+ * Returns the last build's initramfs where nothing has changed that it may be made of, else a new one, and
+ * undefined where the image has no tool. Whatever is in doubt is built (rules 9.4). Throws what `build`
+ * throws.
+ */
+export async function initramfsOf(request: CacheRequest): Promise<CachedInitramfs | undefined> {
+  const { tree, path, signal, timeLimitMs, line } = request
+  const limits = { signal, timeLimitMs }
+  const key = await keyOf(request)
+  const last = request.record === undefined ? undefined : parse(request.record)
+  const why = await whyBuild(request, key, last).catch((error: Error) => error.message)
+  if (last !== undefined && why === undefined) {
+    line('the initramfs of the last pack is used: nothing that it is made of has changed')
+    return { tool: last.tool, initrd: last.initrd, isBuilt: false }
+  }
+  line(`the initramfs is built: ${why}`)
+  const doubt = (error: Error) => {
+    line(`the next pack builds the initramfs again: ${error.message}`)
+    return undefined
+  }
+  // Listed first: a file that changes during the build is another one at the next pack.
+  const listing = await listTree(tree, limits).catch(doubt)
+  const built = await request.build()
+  if (built === undefined || listing === undefined) return built && { ...built, isBuilt: true }
+  const recorded = async () => {
+    const directories = await inSlices(digestsOf(listing, `./${built.initrd}`))
+    return written({ ...built, key, sha256: await checksum(tree, built.initrd, path, limits), directories })
+  }
+  const record = await recorded().catch(doubt)
+  return { ...built, isBuilt: true, ...(record === undefined ? {} : { record }) }
+}
+
+/** Why the initramfs has to be built, as a sentence; undefined where the last one is as good as a new one. */
+async function whyBuild(
+  { tree, path, signal, timeLimitMs }: CacheRequest,
+  key: string,
+  last: Build | undefined
+): Promise<string | undefined> {
+  if (last === undefined) return 'nothing is known of an earlier build'
+  if (last.key !== key) return 'its kernel, its modules, svcd or this machine is another one'
+  const limits = { signal, timeLimitMs }
+  const made = `./${last.initrd}`
+  const [directories, sha256] = await Promise.all([
+    listTree(tree, limits).then(listing => inSlices(digestsOf(listing, made))),
+    checksum(tree, last.initrd, path, limits).catch(() => undefined)
+  ])
+  if (sha256 !== last.sha256) return `${shownPath(made)} is not the one that was built`
+  // Directories of both: an empty one has no digest.
+  const all = Object.keys({ ...last.directories, ...directories })
+  const changed = all.find(name => directories[name] !== last.directories[name])
+  return changed === undefined ? undefined : `something in ${shownPath(changed)} has changed`
+}
+
+/** Reads the file in pieces, which is faster than to start a thread for it. */
+async function checksum(tree: string, initrd: string, path: string, limits: Limits): Promise<string> {
+  const file = await openInside(tree, initrd, path)
+  const hash = createHash('sha256')
+  const options = { highWaterMark: CHUNK_BYTES, signal: timeLimited(limits) }
+  for await (const chunk of file.createReadStream(options)) hash.update(chunk)
+  return hash.digest('hex')
+}
+
+/** Digests what goes into an initramfs beside the image: the request, svcd's own part, the running kernel. */
+async function keyOf({ path, kernelversion, dracutmodules, kernelmodules }: CacheRequest): Promise<string> {
+  const hash = createHash('sha256')
+  hash.update(JSON.stringify([path, kernelversion, dracutmodules, kernelmodules, release(), arch()]))
+  const own = [`${shipped}package.json`, fileURLToPath(new URL('./sandbox.js', import.meta.url))]
+  for (const directory of ['dracut', 'initramfs-tools', 'libexec'])
+    for (const entry of await readdir(`${shipped}${directory}`, { recursive: true, withFileTypes: true }))
+      if (entry.isFile()) own.push(join(entry.parentPath, entry.name))
+  for (const file of own.sort())
+    hash.update(JSON.stringify([file.slice(shipped.length), (await readFile(file)).toString('base64')]))
+  return hash.digest('hex')
+}
+
+const sha256Of = (text: string) => createHash('sha256').update(text).digest('hex')
+
+/** Writes a build as a text that begins with its own checksum. Throws Error where it is too long. */
+function written(build: Build): string {
+  const text = JSON.stringify(build)
+  const record = `${sha256Of(text)} ${text}`
+  if (Buffer.byteLength(JSON.stringify(record)) > RECORD_BYTES_MAX)
+    throw new Error('the image has too many directories to remember')
+  return record
+}
+
+/** Reads a record; undefined for one that is not whole, or of a version that kept something else. */
+function parse(record: string): Build | undefined {
+  const text = record.slice(65)
+  if (record.slice(0, 65) !== `${sha256Of(text)} `) return undefined
+  const build: Build = JSON.parse(text)
+  return build.directories === undefined ? undefined : build
+}
