@@ -16,9 +16,7 @@ export async function osimageShell(config: Config, [what, name = '']: readonly s
   const answer = await askDaemon(config, 'GET', `/config/osimage/${encodeURIComponent(name)}`)
   const { config: told } = JSON.parse(String(answer)) as Told
   const path = told.osimage[name]?.path ?? `${config.image.directory}/${name}`
-  const line = (text: string) => process.stderr.write(`${text}\n`)
-  line(`OS image ${name}, ${path}: what is installed here stays, and starts no service; exit ends it`)
-  return imageShell(config, name, path, line)
+  return imageShell(config, name, path, text => process.stderr.write(`${text}\n`))
 }
 
 interface Told {

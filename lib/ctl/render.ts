@@ -45,6 +45,9 @@ function* indented(text: string): Generator<string> {
   for (const line of text.replace(/\n$/, '').split('\n')) yield `    ${clean(line)}`
 }
 
+const tableOf = (type: string): Table =>
+  Object.hasOwn(objectTypes, type) ? objectTypes[type as TypeName].fields : []
+
 /** A script is kept in base64, and a person reads its text. */
 function shownValue(table: Table, key: string, value: JsonValue): string {
   const isScript = table.some(({ name, type }) => name === key && type === base64)
@@ -79,13 +82,22 @@ const byField = (change: JsonObject, side: 'before' | 'after') =>
 function wouldOf(change: JsonObject): Would {
   const [type, name, action] = [plain(change.type), plain(change.name), plain(change.action)]
   const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
-  const fields = objects(change.fields).map(one =>
-    side === undefined || type === 'cluster'
-      ? `${plain(one.field)}: ${plain(one.before)} -> ${plain(one.after)}`
-      : `${plain(one.field)}: ${plain(one[side])}`
-  )
+  const fields = objects(change.fields).map(one => {
+    const field = plain(one.field)
+    const text = (of: 'before' | 'after') => shownValue(tableOf(type), field, one[of] ?? null)
+    const [before, after] = [text('before'), text('after')]
+    if (/\n/.test(before + after)) return [`${field}:`, ...lineChanges(before, after)].join('\n')
+    return side && type !== 'cluster' ? `${field}: ${text(side)}` : `${field}: ${before} -> ${after}`
+  })
   return { type, name, be: type === 'cluster' ? 'changed' : (participles[action] ?? action), fields }
 }
+
+/** The lines of a longer text that go and come; blank ones are left out. */
+const lineChanges = (before: string, after: string) =>
+  [['-', before, after] as const, ['+', after, before] as const].flatMap(([sign, text, other]) => {
+    const unchanged = new Set([...other.split('\n'), '-', ''])
+    return text.split('\n').flatMap(line => (unchanged.has(line) ? [] : [`  ${sign} ${line}`]))
+  })
 
 /** Two changes that are one rename: only what else differs is told of it. */
 function renameOf(gone: JsonObject, made: JsonObject): Would {
@@ -130,7 +142,7 @@ export function* dryRunLines({ message, changes, files }: JsonObject, paint: Pai
   for (const { type, be, fields, names } of alike.values()) {
     const who = names.length > 1 ? `nodes ${fold(names)}` : named(type, names[0] ?? '')
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
-    for (const line of fields) yield `  ${clean(line)}`
+    for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
   for (const { service, path, diff, problem } of objects(files)) {
     if (typeof problem === 'string') {
@@ -208,7 +220,8 @@ export function auditLine(line: JsonObject): string {
   const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]
   const fields = [...new Set([...Object.keys(was), ...Object.keys(is)])].filter(key => key !== 'name')
   const value = (key: string) => {
-    const [first, last] = [plain(was[key]), plain(is[key])].map(text => text.slice(0, mostCharacters))
+    const text = (of: JsonObject) => shownValue(tableOf(String(type)), key, of[key] ?? null)
+    const [first, last] = [text(was), text(is)].map(one => one.slice(0, mostCharacters))
     return `${key}: ${key in was ? `${first} -> ` : ''}${last}`
   }
   const told = [...fields.map(value), ...(counts === undefined ? [] : [JSON.stringify(counts)])].join(', ')
@@ -346,7 +359,9 @@ const untold: ReadonlySet<string> = new Set(['name', 'status', 'macaddr', '_over
 function stateOf(node: JsonObject): State {
   const { interfaces, variables, ...rest } = node
   const isShown = (key: string) => !untold.has(key) && !key.endsWith('_source')
-  const fields = Object.entries(rest).filter(([key]) => isShown(key))
+  const fields = Object.entries(rest)
+    .filter(([key]) => isShown(key))
+    .map(([key, value]): [string, JsonValue] => [key, shownValue(objectTypes.node.fields, key, value)])
   for (const [key, value] of Object.entries(isObject(variables) ? variables : {}))
     fields.push([`variables.${key}`, value])
   return {
@@ -418,7 +433,7 @@ function changedValues(was: Values, is: Values, given: Values, lead: string): Al
     const [before, after] = [plain(was.get(key)), plain(is.get(key))]
     if (before === after || given.has(key)) return []
     const about = `${lead}${key}`
-    const isLong = Math.max(before.length, after.length) > mostCharacters
+    const isLong = Math.max(before.length, after.length) > mostCharacters || /\n/.test(before + after)
     const text = isLong ? `${about}: another value` : `${about}: ${before} -> ${after}`
     return [{ about, text, ofAll: `${about}: another value on each node` }]
   })

@@ -1,6 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
-import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
 import { yamlLines } from './yaml.js'
@@ -100,7 +99,6 @@ export class Session {
 
   /** The names of the nodes that a name or a set stands for, each once. */
   async nodes(set: string): Promise<string[]> {
-    if (!isNodeSet(set)) return [set]
     const all = new Set<string>()
     for (const nodes of unions(set)) {
       const { config } = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })

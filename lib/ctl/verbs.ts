@@ -56,7 +56,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       if (type === 'node' && isNodeSet(name))
         throw wrongUsage(`add creates one node, ${name} is a node set; ${manyNodes}`)
       const body = await bodyOf(objectTypes[type], words, reader(session))
-      if (await exists(session, type, name))
+      if (!(await missingOf(session, type, name)))
         throw refused(`${objectTypes[type].title} ${name} exists already; type: svcctl ${type} set`)
       await save(session, type, name, body, 'created')
     }
@@ -76,8 +76,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
         return session.lines(await told())
       }
       // The controller would create it.
-      if (!(await exists(session, type, name)))
-        throw refused(`${objectTypes[type].title} ${name} does not exist; type: svcctl ${type} add`)
+      const missing = await missingOf(session, type, name)
+      if (missing) throw refused(`${missing.message}; type: svcctl ${type} add`)
       await save(session, type, name, body, 'updated')
     }
   },
@@ -109,8 +109,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: change,
     async run(session, type, [name = '', now = '']) {
       const body = { [objectTypes[type].newName[0]]: now }
-      if (!(await exists(session, type, name)))
-        throw refused(`${objectTypes[type].title} ${name} does not exist`)
+      const missing = await missingOf(session, type, name)
+      if (missing) throw missing
       await save(session, type, name, body, `renamed to ${now}`)
     }
   },
@@ -321,12 +321,19 @@ async function ofEach(
   if (session.format === 'json') await session.json({ monitor: { [key]: all } })
 }
 
-async function exists({ controller }: Session, type: TypeName, name: string): Promise<boolean> {
+/** The refusal for an object that does not exist; undefined where it exists. */
+async function missingOf(
+  { controller }: Session,
+  type: TypeName,
+  name: string
+): Promise<Failure | undefined> {
+  // The refusal of a node set tells a forgotten @.
+  const [path, nodes] = type === 'node' ? ['/config/node', name] : [pathOf(type, name)]
   try {
-    await controller.json('GET', pathOf(type, name), { fields: 'name' })
-    return true
+    await controller.json('GET', path, { fields: 'name', nodes })
+    return undefined
   } catch (error) {
-    if (error instanceof Failure && error.status === 404) return false
+    if (error instanceof Failure && error.status === 404) return error
     throw error
   }
 }

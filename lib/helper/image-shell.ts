@@ -31,10 +31,15 @@ export async function imageShell(
     try {
       for (const [directory, name] of MOUNTED)
         await inside(at(), directory, at => open(at(name), NEW, 0).then(file => file.close()))
-      return await shellInImage({
-        ...{ tree: at(), byRoot: false, signal: new AbortController().signal, timeLimitMs: 60_000 },
+      const request = {
+        tree: at(),
+        byRoot: false,
+        signal: new AbortController().signal,
+        timeLimitMs: 60_000,
         line
-      })
+      }
+      const about = 'what is installed here stays, and starts no service; exit ends it'
+      return await shellInImage(request, image, `OS image ${image}, ${path}: ${about}`)
     } finally {
       // One that is empty and may be read by nobody is such a file, of a shell that was killed too.
       for (const [directory, name] of MOUNTED)
