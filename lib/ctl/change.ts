@@ -15,8 +15,8 @@ const barWidth = 30
 const textWidth = 40
 
 /**
- * Follows an asynchronous request from its first answer until it has ended; gives the last answer. `path` is asked again
- * and again, `told` gets each answer and gives what stands behind the bar of a terminal.
+ * Polls an asynchronous request at `path` until it ends; returns its last answer. `told` gets each answer and
+ * returns the text beside the progress bar.
  */
 export async function follow(
   session: Session,
@@ -39,10 +39,7 @@ export async function follow(
   return answer
 }
 
-/**
- * What a change is answered with: where it goes on as an asynchronous request, its lines when it has ended.
- * @throws Failure 1 with its last line when it has failed
- */
+/** Returns the answer of a change, or the result of its asynchronous request. Throws Failure 1 if that failed. */
 async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer
@@ -56,7 +53,7 @@ async function finished(session: Session, answer: JsonObject): Promise<JsonObjec
   return { request_id: id, state, lines }
 }
 
-/** How far a request is, on one line of a terminal's stderr. */
+/** A progress bar on one line of a terminal's stderr. */
 class Bar {
   #isShown = false
 
@@ -78,8 +75,8 @@ class Bar {
 }
 
 /**
- * Makes a change, or asks what it would change, and shows the answer; where the change takes long, when it is done. `done`
- * is what to say where the answer has no text.
+ * Makes a change, or its dry run, and shows the answer when the change is complete. `done` is shown where the
+ * answer has no text.
  */
 export async function changed(
   session: Session,
@@ -101,7 +98,7 @@ export async function changed(
   await session.lines(Array.isArray(lines) ? lines.map(String).map(clean) : dryRunLines(answer, paint))
 }
 
-/** Where `@FILE` and `-` are read from. Throws Failure 2 where standard input is needed twice. */
+/** Reads the texts of `@FILE` and `-`. Throws Failure 2 if standard input is needed twice. */
 export function reader({ terminal }: Session): ReadText {
   let isRead = false
   return async (place, { name, secret }) => {
@@ -115,7 +112,7 @@ export function reader({ terminal }: Session): ReadText {
 
 const only = ['node', 'group'] as const
 
-/** The fields of a secret, whose content is given as text. */
+/** The fields of a secret. Its content is typed as text and sent in base64. */
 const described = {
   title: 'secret',
   fields: secretEntry
