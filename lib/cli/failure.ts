@@ -8,8 +8,8 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 /**
- * An error as lines for a person: `file:line: message` for each problem that it carries, else one sentence;
- * never a stack trace. What a document or a server put into it cannot steer the terminal.
+ * Formats an error: `file:line: message` for each of its problems, else one sentence, never a stack trace.
+ * Control characters are escaped.
  */
 export function failureLines(error: unknown): string[] {
   return linesOf(error).map(escapeControls)
@@ -22,7 +22,7 @@ function linesOf(error: unknown): string[] {
   return [`svcd: ${sentence(error).replace(/\s*\n\s*/g, '; ')}`]
 }
 
-/** `key`: the one of the ini that says where to listen. */
+/** `key`: the key of the ini for the listening address. */
 function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number; key?: string }): string {
   const reason = reasons[error.code ?? '']
   if (error.syscall !== 'listen' || !reason) return error.message || error.name

@@ -39,7 +39,9 @@ export async function follow(
   return answer
 }
 
-/** Returns the answer of a change, or the result of its asynchronous request. Throws Failure 1 if that failed. */
+/**
+ * Returns the answer of a change or the result of its asynchronous request. Throws Failure 1 if it failed.
+ */
 async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer

@@ -228,8 +228,8 @@ export async function namedFile(path: string): Promise<Buffer> {
 const path = '/config/node'
 
 /**
- * Creates and changes nodes from a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes` it
- * shows the changes and asks first.
+ * Creates and changes nodes from a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes`
+ * it shows the changes and asks first.
  * @throws Failure 1 if the answer is no or the controller refuses, 2 if there is no terminal to ask on
  */
 async function importTable(session: Session, file: string): Promise<void> {

@@ -10,8 +10,8 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines
 `
 
 /**
- * Opens an object's fields in the editor; returns the body of the change once its dry run was confirmed (rules
- * 14.8). A refused text can be edited again.
+ * Opens an object's fields in the editor; returns the body of the change once its dry run was confirmed
+ * (rules 14.8). A refused text can be edited again.
  * @throws Failure 1 if the answer is no or nothing was edited, 2 if there is no terminal to ask on
  */
 export async function edited(session: Session, type: Described, path: string, object: JsonObject) {

@@ -6,7 +6,7 @@ import { clean, refused, wrongUsage } from './terminal.js'
 const tagPath = (image: string, tag: string) =>
   `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
 
-/** Returns the message for a pack, with a warning if the image cannot boot. A failed query does not matter. */
+/** Returns the message of a pack and warns if the image cannot boot. A failed query is ignored. */
 async function packed({ controller }: Session, name: string): Promise<string> {
   const { config } = await controller.json('GET', pathOf('osimage', name), {}).catch(() => ({ config: {} }))
   const { osimage } = isObject(config) ? config : {}
@@ -19,7 +19,7 @@ async function packed({ controller }: Session, name: string): Promise<string> {
   if (!initrdfile) return `${done}; warning: it has no initramfs${noBoot} initramfs-tools${again}`
   return done
 }
-/** Returns the message for a tag, with a warning if the image is not packed. A failed query does not matter. */
+/** Returns the message of a tag and warns if the image is not packed. A failed query is ignored. */
 async function tagged({ controller }: Session, name: string, tag: string): Promise<string> {
   const done = `OS image ${name} tagged ${tag}`
   const path = `/config/osimagetag/${encodeURIComponent(name)}`

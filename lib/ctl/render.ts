@@ -292,7 +292,7 @@ async function nodesOf(session: Session, type: TypeName, name: string): Promise<
   return Array.isArray(members) ? members.filter(node => typeof node === 'string') : []
 }
 
-/** Returns a warning for each reason why nodes cannot boot. `count`: all nodes, of which `nodes` are checked. */
+/** Returns a warning for each reason why nodes cannot boot; `nodes` are the first of `count`. */
 async function cannotBoot(
   { controller }: Session,
   nodes: readonly string[],

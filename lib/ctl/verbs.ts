@@ -474,8 +474,9 @@ function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
 }
 
 /**
- * Asks before an irreversible action on a node set (rules 14.5); returns the confirmed nodes as a name or set. A
- * plain name, `--yes` and a dry run need no question. `what`: `Delete`, `nothing`: `nothing was deleted`.
+ * Asks before an irreversible action on a node set (rules 14.5); returns the confirmed nodes as a name or
+ * set. A plain name, `--yes` and a dry run need no question. `what`: `Delete`, `nothing`: `nothing was
+ * deleted`.
  * @throws Failure 1 if the answer is no or the set is empty, 2 if there is no terminal to ask on
  */
 async function agreed(session: Session, set: string, what: string, nothing: string): Promise<string> {

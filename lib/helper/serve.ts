@@ -95,7 +95,8 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
 /** A file system that is read-only here, and nowhere else, is so by the unit (docs/security.md). */
 const explained = ({ message }: Error, { images }: Places): string =>
   /EROFS|Read-only file system/.test(message)
-    ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit svcd-helper.service, and in [Service] ` +
+    ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit ` +
+      'svcd-helper.service, and in [Service] ' +
       `ReadWritePaths=${images}`
     : message
 

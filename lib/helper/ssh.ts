@@ -93,7 +93,8 @@ async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Pro
   const [, , uid = 0, gid = 0] = stdout.split(':').map(Number)
   if (uid !== 0 && uid !== svcd.uid) return { uid, gid }
   throw new Error(
-    `ssh must not run as user ${sshUser}, who is ${uid === 0 ? 'root' : `the owner of [paths] files ${files}`}: give ` +
+    `ssh must not run as user ${sshUser}, who is ` +
+      `${uid === 0 ? 'root' : `the owner of [paths] files ${files}`}: give ` +
       'svcd-helper.service another one: Environment=SVCD_SSH_USER=svcd-ssh'
   )
 }
@@ -106,7 +107,8 @@ async function small(file: FileHandle, name: string, owner: number): Promise<Buf
     const size = stat.isFile() && stat.uid === owner ? await fillBuffer(file, bytes) : bytes.length
     if (size > LONGEST)
       throw new Error(
-        `${name} must be a regular file of 64 KiB at most that belongs to user ${owner}: type chown ${owner} FILE, or remove it`
+        `${name} must be a regular file of 64 KiB at most that belongs to user ${owner}: type chown ` +
+          `${owner} FILE, or remove it`
       )
     return bytes.subarray(0, size)
   } finally {
