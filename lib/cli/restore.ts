@@ -143,7 +143,10 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   await syncDirectory(state.at())
   await finish(state, stamp)
   const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
-  return `${kept.join('')}restored: ${ini}, ${state.path}; next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
+  return (
+    `${kept.join('')}restored: ${ini}, ${state.path}; ` +
+    `next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
+  )
 }
 
 /** Returns the next steps if the objects belong into etcd: only an admin may replace those in etcd. */

@@ -66,7 +66,8 @@ class Bar {
     if (!terminal.shows.err || format !== 'text') return
     const full = Math.round(Math.min(Math.max(progress, 0), 1) * barWidth)
     terminal.err(
-      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ${clean(text).slice(0, textWidth).padEnd(textWidth)}`
+      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ` +
+        `${clean(text).slice(0, textWidth).padEnd(textWidth)}`
     )
     this.#isShown = true
   }

@@ -232,7 +232,9 @@ _svcctl() {
       elif ((\${#plain[@]} == 1)); then
         if [[ $type == completion ]]; then choices=bash
         elif [[ $type == nodes ]]; then _svcctl_nodes
-${plainActions.map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`).join('\n')}
+${plainActions
+  .map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`)
+  .join('\n')}
         elif [[ $type == import ]]; then COMPREPLY=($(compgen -f -- "$current")); return
         else choices=$(_svcctl_words "$type" verbs); fi
       elif ((\${#plain[@]} == 2)); then

@@ -1,6 +1,6 @@
 /**
- * How a piece of work reports, and how it ends. What is absent is not told; without a signal nothing stops it. A program whose
- * lines are told is not read any further until a promise that a report gave has resolved.
+ * How a task reports and how it is stopped. All parts are optional. The output of a program is not read
+ * further until the promise of a report resolves.
  */
 export interface Course {
   readonly signal?: AbortSignal
