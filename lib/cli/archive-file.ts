@@ -8,9 +8,7 @@ export async function refuseDirectory(file: string): Promise<void> {
   if (found?.isDirectory()) throw new Error(`${file} is a directory: name a file in it`)
 }
 
-/**
- * Opens a backup for reading, without waiting for the writer of a pipe. Throws Error if it does not exist.
- */
+/** Opens a backup for reading; a pipe does not block. Throws Error if it does not exist. */
 export const openBackup = (file: string): Promise<FileHandle> =>
   open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'ENOENT' ? new Error(`${file}: there is no such file`) : error

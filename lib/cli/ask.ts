@@ -16,10 +16,7 @@ const control = { c: 0x03, d: 0x04, backspace: 0x08, u: 0x15, delete: 0x7f, newl
 /** Bytes that were typed ahead of the next question. */
 let pending: number[] = []
 
-/**
- * Reads bytes from the terminal without echo, until Enter or Ctrl-D. The question goes to stderr, so that
- * stdout holds only the result. Throws Error on Ctrl-C.
- */
+/** Reads a line without echo. The question goes to stderr, not to the result. Throws Error on Ctrl-C. */
 export async function askHidden(question: string): Promise<Uint8Array> {
   const { stdin, stderr } = process
   stdin.setRawMode(true)

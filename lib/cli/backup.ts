@@ -161,9 +161,7 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/**
- * Adds the state without append-only files: objects come from etcd, a running daemon, or the locked files.
- */
+/** Adds the state without append-only files; objects come from etcd, the daemon or the locked files. */
 async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await holdDirectory(state)

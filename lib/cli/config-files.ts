@@ -6,13 +6,11 @@ import { exists, replaceDurably, unlessMissing } from '../disk/file.js'
 import { FILE } from '../disk/open-directory.js'
 import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
 
-/** The owner of restored files. */
 export interface Owner {
   readonly uid: number
   readonly gid: number
 }
 
-/** A file of a backup. */
 export interface Entry {
   readonly bytes: Buffer
   readonly mode: number

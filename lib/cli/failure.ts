@@ -7,10 +7,7 @@ const reasons: Readonly<Record<string, string>> = {
   EACCES: 'permission denied'
 }
 
-/**
- * Formats an error: `file:line: message` for each of its problems, else one sentence, never a stack trace.
- * Control characters are escaped.
- */
+/** Formats an error as `file:line: message` lines or a sentence, never a stack trace; escapes controls. */
 export function failureLines(error: unknown): string[] {
   return linesOf(error).map(escapeControls)
 }

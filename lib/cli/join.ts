@@ -58,9 +58,7 @@ const SCRIPT =
   `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ` +
   `${UNREADABLE}; echo; done'`
 
-/**
- * Parses `[USER@]HOST[:DIRECTORY]` (default `usual`); the result reads the files by ssh. Throws UsageError.
- */
+/** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
 export function overSsh(source: string, usual: string): () => Promise<Given> {
   const { user, host, directory = usual } = placeIn(source)
   return () => asked(user === undefined ? host : `${user}@${host}`, directory)

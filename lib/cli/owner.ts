@@ -54,9 +54,7 @@ export async function checkOwner({
   return undefined
 }
 
-/**
- * Returns the first unreadable file in a directory. Synchronous, as loading is: there may be 100,000 files.
- */
+/** Returns the first unreadable file. Synchronous, as loading is: there may be 100,000 files. */
 function closedIn(path: string, isDirectory: boolean): string | undefined {
   try {
     return isDirectory
@@ -94,14 +92,10 @@ export interface UnitUser {
   readonly gid: number
   /** All groups of the user and the unit, numbers or names, joined by commas. */
   readonly groups: string
-  /** The file of the unit. */
   readonly unit: string
 }
 
-/**
- * Returns the user of svcd's unit if the unit exists and uses this ini, and the user is not root. Throws
- * Error if that user does not exist.
- */
+/** Returns the unit's user if it uses this ini and is not root. Throws Error if there is no such user. */
 export async function unitUser(ini: string): Promise<UnitUser | undefined> {
   for (const unit of places) {
     const text = await unlessMissing(readFile(unit, 'utf8'), undefined)
@@ -126,9 +120,7 @@ export async function unitUser(ini: string): Promise<UnitUser | undefined> {
 const lastOf = (text: string, key: string) =>
   [...text.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].at(-1)?.[1]?.trim() ?? ''
 
-/**
- * Returns the command by which root moves the object directories to a directory beside the state (`.suffix`).
- */
+/** Returns the command that moves the object directories from the state to `STATE.suffix`. */
 export async function objectsAside(state: string, suffix: string): Promise<string> {
   const names = (await readdir(state)).filter(isStored).sort()
   const to = `${state}.${suffix}`

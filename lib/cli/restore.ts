@@ -35,10 +35,8 @@ import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
-/** The options of `svcd restore`. */
 export interface RestoreOptions {
   readonly file: string
-  /** The path of the ini. */
   readonly ini: string
   readonly set: readonly string[]
   readonly force: boolean
@@ -95,12 +93,10 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
   })
 }
 
-/** The content of a backup, and its destination. */
 interface Job {
   readonly archive: FileHandle
   readonly found: ReadonlyMap<string, Entry>
   readonly tops: ReadonlySet<string>
-  /** Whether it contains images. */
   readonly images: boolean
   readonly config: Config
   readonly owner: UnitUser | undefined
@@ -182,10 +178,7 @@ async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
   return true
 }
 
-/**
- * Runs work in a subdirectory. User svcd can create any name in the state, so this throws Error for a link,
- * for anything but a directory, and for another user's directory.
- */
+/** Runs work in a subdirectory. svcd can create any name there: throws Error for links and foreign owners. */
 async function inOwn<T>(
   parent: OpenDirectory,
   name: string,

@@ -88,10 +88,7 @@ async function clientCommand(program: string): Promise<string> {
 
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
-/**
- * The text of `svcd serve` once it listens: address, warnings, the place of the first password, and next
- * steps. `svcctl`: how to type it here.
- */
+/** The text of `svcd serve` once it listens. `svcctl`: how to type it here. */
 export function banner(
   config: Config,
   listening: { address: string; port: number; tlsPort?: number | undefined },

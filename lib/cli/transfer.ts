@@ -96,7 +96,6 @@ const importPath = '/config/cluster/import'
 const tablePath = '/config/node?format=csv'
 const mostNames = 20
 
-/** The dry run of a table. */
 interface TableDryRun {
   /** Digest of the objects and addresses that would change. */
   readonly mark: string
@@ -128,10 +127,7 @@ function differences({ changes }: DryRun): string[] {
   )
 }
 
-/**
- * Sends a request to the daemon with an admin's token, which it signs with the daemon's key. Throws Error if
- * no daemon answers, or with the daemon's message if it refuses.
- */
+/** Sends a request to the daemon with an admin's token, signed with its key. Throws Error if it fails. */
 export async function askDaemon(
   config: Config,
   method: string,
@@ -163,7 +159,6 @@ export async function askDaemon(
   return answer
 }
 
-/** Returns the `message` of an answer. */
 export const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 

@@ -14,10 +14,7 @@ const longestPauseMs = 1000
 const barWidth = 30
 const textWidth = 40
 
-/**
- * Polls an asynchronous request at `path` until it ends; returns its last answer. `told` gets each answer and
- * returns the text beside the progress bar.
- */
+/** Polls a request at `path` until it ends; returns its last answer. `told` gives the text of the bar. */
 export async function follow(
   session: Session,
   path: string,
@@ -39,9 +36,7 @@ export async function follow(
   return answer
 }
 
-/**
- * Returns the answer of a change or the result of its asynchronous request. Throws Failure 1 if it failed.
- */
+/** Returns the answer of a change or of its asynchronous request. Throws Failure 1 if that failed. */
 async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer
@@ -77,10 +72,7 @@ class Bar {
   }
 }
 
-/**
- * Makes a change, or its dry run, and shows the answer when the change is complete. `done` is shown where the
- * answer has no text.
- */
+/** Makes a change, or its dry run, waits for its end and shows the answer, or `done` if it has no text. */
 export async function changed(
   session: Session,
   path: string,
@@ -187,7 +179,6 @@ function asked({ controller, format }: Session, path: string): Promise<JsonObjec
   return controller.json('GET', path)
 }
 
-/** The secrets of an answer, each with its owner. */
 function secretsIn({ config }: JsonObject) {
   const { secrets } = isObject(config) ? config : {}
   return Object.entries(isObject(secrets) ? secrets : {}).flatMap(([type, owners]) =>

@@ -19,10 +19,7 @@ import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
 
-/**
- * Runs the client with these arguments; returns its exit code (rules 14.3). Errors go to stderr.
- * @throws the error of stdout if its reader is gone
- */
+/** Runs the client; returns its exit code (rules 14.3). Throws the error of stdout if its reader is gone. */
 export async function client(words: readonly string[], terminal: Terminal): Promise<number> {
   try {
     await run(words, terminal)
@@ -132,7 +129,6 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   )
 }
 
-/** Runs a verb of the table `known`. */
 async function act<T extends string>(
   terminal: Terminal,
   options: Options,
@@ -173,7 +169,6 @@ function severalNodes(verb: Pick<Verb, 'operands' | 'count' | 'assigns'>, words:
   return names.length > 1 ? `; several nodes are one word: ${names.join(',')}` : ''
 }
 
-/** Refuses options that a command does not take. */
 function take(command: string, options: Options, taken: readonly (keyof Options)[]): void {
   for (const name of Object.keys(options) as (keyof Options)[])
     if (name !== 'url' && name !== 'cacert' && !taken.includes(name))
@@ -299,7 +294,6 @@ class TokenCache {
     }
   }
 
-  /** Removes the token for a controller. */
   async remove(controller: string): Promise<void> {
     await rm(this.#file(controller), { force: true })
   }

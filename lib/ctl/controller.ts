@@ -171,7 +171,6 @@ function userOf(token = ''): string | undefined {
 /** The controller's message for an invalid token. It names a header that users of svcctl do not know. */
 const isVoid = /^the token in x-access-tokens is /
 
-/** An answer of the controller. */
 export class Answer {
   constructor(
     readonly controller: Controller,
@@ -193,7 +192,6 @@ export class Answer {
     }
   }
 
-  /** Reads the whole body. */
   async text(): Promise<string> {
     const all: string[] = []
     let length = 0

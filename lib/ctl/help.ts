@@ -5,7 +5,6 @@ import { byName, formats } from './session.js'
 import { choices, ofInterface, settable } from './values.js'
 import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
 
-/** Each option with its description. */
 export const optionTexts = [
   ['    --url URL', 'where the controller is; default: SVCD_URL, else http://127.0.0.1:7050'],
   ['    --cacert FILE', 'the CA that signed the certificate of an https URL; default: SVCD_CACERT'],
@@ -39,7 +38,6 @@ const verbLines = (type: TypeName) =>
     )
   )
 
-/** The text of `--help`. */
 export const help = () => `Usage: svcctl login [USER]
        svcctl TYPE VERB [NAME|SET] [FIELD=VALUE]... [OPTION]...
 
@@ -93,7 +91,6 @@ function noteOf(field: Field): string {
   return isPlain ? '' : `: ${type.expected}`
 }
 
-/** The text of `TYPE --help`. */
 export function typeHelp(type: TypeName): string {
   const { title, newName } = objectTypes[type]
   const rows = settable(objectTypes[type]).map(field =>

@@ -63,7 +63,6 @@ export async function removeImage(session: Session, name: string): Promise<void>
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'
 
-/** The verbs for files and tags of OS images. */
 export const imageVerbs: Readonly<Record<string, Verb>> = {
   pack: {
     operands: 'NAME',

@@ -58,7 +58,6 @@ function shownValue(table: Table, key: string, value: JsonValue): string {
     : text
 }
 
-/** Formats a value on one line. */
 function plain(value: JsonValue | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
@@ -68,7 +67,6 @@ function plain(value: JsonValue | undefined): string {
 
 const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
 
-/** A change of a dry run, as it is shown. */
 interface Would {
   readonly type: string
   readonly name: string
@@ -214,7 +212,6 @@ export function* outcomeLines(
   }
 }
 
-/** Formats an entry of the audit log. */
 export function auditLine(line: JsonObject): string {
   const { time, who, from, action, type, name, names, before, after, counts } = line
   const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]
@@ -329,7 +326,6 @@ export function within(value: JsonValue | undefined, ...keys: readonly string[])
 
 type Values = ReadonlyMap<string, JsonValue>
 
-/** The effective values of a node. */
 interface State {
   readonly fields: Values
   readonly interfaces: ReadonlyMap<string, Values>

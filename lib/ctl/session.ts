@@ -4,12 +4,10 @@ import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
 import { yamlLines } from './yaml.js'
 
-/** The values of `-o`. */
 export const formats = ['text', 'json', 'csv', 'yaml'] as const
 /** The format that is requested. YAML is made from JSON here. */
 export type Format = Exclude<(typeof formats)[number], 'yaml'>
 
-/** The options of a command line. */
 export interface Options {
   readonly url?: string
   readonly cacert?: string
@@ -164,7 +162,6 @@ export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): 
   return count ?? [needed.length, operands.endsWith('...') ? Number.POSITIVE_INFINITY : words.length]
 }
 
-/** The options of lists and of changes. */
 export const chosen = ['output', 'fields', 'sort'] as const
 export const change = ['output', 'dryrun'] as const
 

@@ -235,7 +235,6 @@ export const verbs: Readonly<Record<string, Verb>> = {
   ...secretVerbs
 }
 
-/** Returns the verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
   Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
 
@@ -274,7 +273,6 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
   }
 }
 
-/** Actions that boot a machine. */
 const booting = /^power (?:on|boot|cycle|reset)$|^chassis netboot$/
 
 /** Shows which BMCs would be asked, which nodes have none, and whose disks a boot would write to. */
@@ -341,10 +339,8 @@ async function save(session: Session, type: TypeName, name: string, body: JsonOb
   await session.lines(await told())
 }
 
-/** The settable fields of the cluster. */
 export const cluster: Described = { title: 'cluster', fields: clusterFields, newName: [] }
 
-/** Commands without a type. */
 export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   nodes: {
     operands: '[SET]',
@@ -367,7 +363,6 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   }
 }
 
-/** The verbs of `cluster`. */
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   show: {
     operands: '',
@@ -419,7 +414,6 @@ async function showFiles(session: Session, name: string, answer: JsonObject): Pr
   if (bad.length > 0) throw refused(`${bad.length} of ${all.length} files of node ${name} cannot be rendered`)
 }
 
-/** The result of an action on one node. */
 interface Outcome {
   readonly failed: boolean
   readonly message: string

@@ -23,7 +23,6 @@ export type Read<T> = (value: unknown) => T
 const LONGEST_TEXT = 4096
 const MOST_TEXTS = 100_000
 
-/** A text without a NUL character. */
 const text: Read<string> = value => {
   if (typeof value !== 'string' || value.length > LONGEST_TEXT || value.includes('\0'))
     throw new Error('must be a text')
@@ -58,7 +57,6 @@ const flag: Read<boolean> = value => {
   return value
 }
 
-/** One of these words. */
 const oneOf =
   <W extends string>(...words: readonly W[]): Read<W> =>
   value => {
@@ -73,7 +71,6 @@ const optional =
   value =>
     value === undefined || value === null ? undefined : read(value)
 
-/** The arguments of a command, by name. */
 export type Shape = Readonly<Record<string, Read<unknown>>>
 export type Values<S extends Shape> = { readonly [K in keyof S]: ReturnType<S[K]> }
 
@@ -289,10 +286,7 @@ const making = <T>(
 
 const isRoot = () => process.getuid?.() === 0
 
-/**
- * Throws Error if a copy of a tree would lose owners: this process is not root, and a file belongs to another
- * user or group. cp does not report that.
- */
+/** Throws Error if a copy without root would lose owners or groups of files. cp does not report that. */
 async function checkOwners(tree: string, course: Required<Course>): Promise<void> {
   if (isRoot()) return
   const groups = new Set([process.getgid?.(), ...(process.getgroups?.() ?? [])])

@@ -1,7 +1,4 @@
-/**
- * How a task reports and how it is stopped. All parts are optional. The output of a program is not read
- * further until the promise of a report resolves.
- */
+/** How a task reports and is stopped. A program's output is read on when the promise of a report resolves. */
 export interface Course {
   readonly signal?: AbortSignal
   readonly timeLimitMs?: number

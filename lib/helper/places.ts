@@ -17,10 +17,7 @@ export interface Places {
   readonly sshUser?: string | undefined
   /** Name prefix of the transient units that run ssh; undefined: ssh is a child of the helper. */
   readonly sshUnit?: string | undefined
-  /**
-   * Whether root gives the commands. Otherwise the image directory must belong to root, and files for svcd
-   * get the owner of the files directory.
-   */
+  /** Whether root gives the commands. Else images must belong to root, and files to the owner of `files`. */
   readonly byRoot: boolean
   /** The systemd units that may be controlled. */
   readonly units: readonly string[]
@@ -79,10 +76,7 @@ export async function imagesOf({ images, byRoot }: Places): Promise<string> {
 
 const isWithin = (path: string, top: string) => path.startsWith(top === sep ? top : `${top}${sep}`)
 
-/**
- * Opens a directory at or below `[image] directory` (`parent` is relative) and runs work in it. Throws Error
- * for a directory outside.
- */
+/** Runs work in a directory at or below `[image] directory`. Throws Error for a directory outside. */
 export async function inBase<T>(
   places: Places,
   parent: string,
@@ -123,7 +117,6 @@ export async function checkUnmounted({ path, at }: OpenDirectory): Promise<void>
   if (mounted !== undefined) throw new Error(`${path} cannot be copied: something is mounted at ${mounted}`)
 }
 
-/** The owner of new files. */
 export interface Owner {
   readonly uid: number
   readonly gid: number

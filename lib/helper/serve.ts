@@ -16,9 +16,7 @@ const MOST_LINES = 10_000
 const LONGEST_LINE = 4096
 const REST_MS = 10
 
-/**
- * Serves orders until the socket closes, then stops all tasks. Resolves when they have ended; never throws.
- */
+/** Serves orders until the socket closes, then stops all tasks. Resolves when they have ended. */
 export async function serveSocket(socket: Duplex, places: Places): Promise<void> {
   const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
   let draining: Promise<unknown> | undefined
@@ -99,10 +97,7 @@ const explained = ({ message }: Error, { images }: Places): string =>
       `ReadWritePaths=${images}`
     : message
 
-/**
- * Runs the helper process on the socket from systemd or from svcd. Resolves after a minute without a
- * connection, or when svcd's socket has closed. Throws Error without a socket.
- */
+/** Runs the helper until it was idle for a minute, or svcd's socket closes. Throws Error without a socket. */
 export async function serveHelper(
   config: Pick<Config, 'image' | 'paths' | 'ssh'>,
   units: readonly string[]
