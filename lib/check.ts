@@ -144,7 +144,11 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   return {
     problems: [
       ...problems,
-      ...templates.map(({ file, line, reason }) => ({ file, line, message: reason })),
+      ...templates.map(({ file, line, reason }) =>
+        file === config.paths.templates
+          ? placed(`[paths] templates: ${reason}`)
+          : { file: join(config.paths.templates, file), line, message: reason }
+      ),
       ...state
     ],
     warnings: [

@@ -127,6 +127,20 @@ t.test('what the ini names and the machine does not have is told with its line',
 })
 
 // rules 7.7
+t.test('a directory of templates that is none is told by its key, a template by its path', async t => {
+  const state = t.testdir({ 'svcd.ini': '', broken: { boot: { 'a.cfg': '{% if %}' } } })
+  const none = join(state, 'none')
+  const { problems } = await check(state, `paths.templates=${none}`)
+  t.match(problems.join('\n'), `[paths] templates: ENOENT: no such file or directory, scandir '${none}'`)
+  const broken = loadConfig(join(state, 'svcd.ini'), [
+    `paths.state=${join(state, 'var')}`,
+    `paths.templates=${join(state, 'broken')}`
+  ])
+  const [first] = (await checkAll(broken)).problems.filter(({ line }) => line !== undefined)
+  t.equal(first?.file, join(state, 'broken/boot/a.cfg'))
+})
+
+// rules 7.7
 t.test('the address of the controller', async t => {
   const state = t.testdir({ 'svcd.ini': '' })
   const own = Object.values(networkInterfaces()).flatMap(all => all ?? [])

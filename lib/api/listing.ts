@@ -239,7 +239,7 @@ function plainColumns(listing: Listing, format: string): Column[] {
   const properties = propertiesOf(item)
   const isPlain = (name: string) => {
     const { type, $ref } = properties[name] as Schema
-    return $ref === undefined && type !== 'object' && !(type === 'array' && name === 'interfaces')
+    return $ref === undefined && type !== 'object'
   }
   const names = shownNames(item).filter(name => !name.startsWith('_') && isPlain(name))
   return names.map(name => ({ name, field: name }))

@@ -32,8 +32,10 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
     yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
-  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist`, 'unknown-node-set')
-  // With many missing names the set itself is wrong.
+  // The @ of a group is easily forgotten.
+  const group = view.get('group', text) ? ` (did you mean @${text}?)` : ''
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist${group}`)
+  // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
   const [told, more] = yield* toldOf(missing)
   throw notFound(

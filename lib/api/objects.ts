@@ -89,7 +89,7 @@ export function warnings(
         found.set(sentence, [...(found.get(sentence) ?? []), now[i] as string])
     const loose = [...found].map(([sentence, of]) =>
       names.length === 1
-        ? sentence
+        ? sentence.replace(/^it (?=has )/, `${objectTypes[type].title} ${of[0]} `)
         : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
     )
     const [first = ''] = now

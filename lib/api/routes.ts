@@ -41,7 +41,10 @@ export function routes(parts: Parts): ApiRoute[] {
     }),
     ...interfaceRoutes(parts, 'node'),
     ...nodeRoutes(parts),
-    ...objectRoutes(parts, 'file', { members: true }),
+    ...objectRoutes(parts, 'file', {
+      members: true,
+      columns: ['name', 'path', 'kind', 'owner', 'group', 'mode', 'comment']
+    }),
     ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
     ...objectRoutes(parts, 'switch'),
     ...objectRoutes(parts, 'otherdev'),

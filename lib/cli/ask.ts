@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline'
 
-/** Asks on the terminal; no answer, Ctrl-C and Ctrl-D are a no. */
+/** Asks on the terminal. No answer, Ctrl-C and Ctrl-D mean no. */
 export async function confirmed(question: string): Promise<boolean> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
   const answer = await new Promise<string>(resolve => {
@@ -13,13 +13,10 @@ export async function confirmed(question: string): Promise<boolean> {
 
 const control = { c: 0x03, d: 0x04, backspace: 0x08, u: 0x15, delete: 0x7f, newline: 0x0a, return: 0x0d }
 
-/** What was typed before the next question. */
+/** Bytes that were typed ahead of the next question. */
 let pending: number[] = []
 
-/**
- * Asks on the terminal without echo, until Enter or Ctrl-D, and gives the bytes typed. The question goes to stderr,
- * so that stdout holds only the result. Throws an Error on Ctrl-C.
- */
+/** Reads a line without echo. The question goes to stderr, not to the result. Throws Error on Ctrl-C. */
 export async function askHidden(question: string): Promise<Uint8Array> {
   const { stdin, stderr } = process
   stdin.setRawMode(true)
@@ -39,7 +36,7 @@ export async function askHidden(question: string): Promise<Uint8Array> {
   }
 }
 
-/** Moves what is pending to `typed`, as a line editor would; true at the end of the line. */
+/** Moves pending bytes to `typed` and obeys editing keys. Returns true at the end of the line. */
 function take(typed: number[]): boolean {
   for (let byte = pending.shift(); byte !== undefined; byte = pending.shift()) {
     if (byte === control.c) throw new Error('interrupted')
@@ -51,7 +48,7 @@ function take(typed: number[]): boolean {
   return false
 }
 
-/** A character of UTF-8 is its first byte and those that continue it (10xxxxxx). */
+/** Removes a UTF-8 character: its first byte and the continuation bytes (10xxxxxx). */
 function removeCharacter(typed: number[]): void {
   while (typed.length > 0 && ((typed.pop() ?? 0) & 0xc0) === 0x80);
 }

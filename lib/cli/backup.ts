@@ -30,13 +30,12 @@ import { configDirectories, iniName, namedFiles, shippedTemplates } from './conf
 import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'
 
-/** Files that grow: what they hold before the objects are read is what belongs to these (rules 11.12). */
+/** Append-only files. Their content is fixed before the objects are read (rules 11.12). */
 const growing = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$/
 
 /**
- * Writes a backup to a file (0600), or to standard output (`-`): all of it or none. The daemon may run, and change what it
- * likes meanwhile. Gives a line that tells what is in it. Throws Error where there is no state, and where something cannot
- * be read or written.
+ * Writes a whole backup, or none, to a file (0600) or to standard output (`-`); returns a summary line. The
+ * daemon may run and change objects. Throws Error if there is no state, or a file cannot be read or written.
  */
 export async function backup(config: Config, file: string, images: boolean): Promise<string> {
   if (images && process.getuid?.() !== 0)
@@ -58,12 +57,13 @@ export async function backup(config: Config, file: string, images: boolean): Pro
   return told(config, held, 'standard output')
 }
 
-/** The sentence about what was written. Throws Error where no svcd starts with that once it is restored. */
+/** Returns the summary. Throws Error if svcd would not start on the restored backup. */
 async function told({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
   const line = `backed up: ${paths.state}, ${held}, to ${to}\n`
   if (problems.length === 0) return line
   throw new Error(
-    `${line.trim()}; but objects there break rules, and once it is restored no svcd starts before they are put right: ` +
+    `${line.trim()}; but objects there break rules, and once it is restored no svcd starts before ` +
+      'they are put right: ' +
       briefly(problems, 10)
   )
 }
@@ -72,7 +72,7 @@ async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>):
   await refuseDirectory(file)
   const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
   const handle = await open(part, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-    // The system's message names the file that is written first, which nobody asked for.
+    // The system's message would name the temporary file.
     if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
     throw new Error(`there is no directory ${dirname(resolve(file))}`)
   })
@@ -92,12 +92,12 @@ async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>):
 
 type Filled = readonly [held: string, problems: readonly Problem[]]
 
-/** Writes the backup; gives what objects it holds, in words, and which of those in etcd break a rule. */
+/** Writes the backup; returns a summary of its objects, and those in etcd that break a rule. */
 async function fill(archive: Archive, config: Config, images: boolean): Promise<Filled> {
   const { state, templates, files } = config.paths
   await refuseNoState(config)
-  // What was told of a change lies in these files by now. Opened first, they are never ahead of the objects: that is how
-  // a crash leaves them, too.
+  // These files already hold the records of finished changes. Opened before the objects are read, they are
+  // never ahead of them, just as after a crash.
   const open = await OpenFiles.open(state, growing)
   let problems: readonly Problem[]
   try {
@@ -117,7 +117,7 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
     for (const [name, place] of configDirectories(config))
       await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
     await addState(archive, config, etcd)
-    // Those of the state directory are there before the first start with etcd takes them along.
+    // Journals stay in the state directory until the first start with etcd moves them.
     await open.addTo(archive, 'state', new Set(etcd?.journals.keys()))
   } finally {
     await open.close()
@@ -130,11 +130,11 @@ async function fill(archive: Archive, config: Config, images: boolean): Promise<
   return [heldIn(archive), problems]
 }
 
-/** Throws Error where the state directory holds no state: a backup of nothing would be taken for one. */
+/** Throws Error if the state directory holds no state: an empty backup would mislead. */
 async function refuseNoState({ paths: { state }, store }: Config): Promise<void> {
   await refuseHalfRestored(state)
   const names: string[] = await unlessMissing(readdir(state), [])
-  // Where the objects are in etcd, the keys are here all the same.
+  // With objects in etcd, the keys are still in the state directory.
   if (store.medium === 'etcd' && names.includes('secret.key')) return
   if (store.medium !== 'etcd')
     for (const name of names.filter(isStored)) if ((await readdir(join(state, name))).length > 0) return
@@ -146,12 +146,12 @@ function heldIn({ entries }: Archive): string {
   const count = (type: string) => entries.get(`state/${type}`) ?? 0
   const nodes = count('node')
   const others = typeNames.reduce((sum, type) => sum + count(type), 0) - nodes
-  // After a crash it may hold what the next start makes of it.
+  // After a crash the state may hold an intent that the next start completes.
   const more = count(INTENTS) > 0 ? ', and a change that the next start completes' : ''
   return `${nodes} node${nodes === 1 ? '' : 's'} and ${others} other object${others === 1 ? '' : 's'}${more}`
 }
 
-/** Whether a template is not the one that came with this program. */
+/** Whether a template differs from the shipped one. */
 const changedIn =
   (directory: string): Wanted =>
   async (path, isDirectory) => {
@@ -161,7 +161,7 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/** The state but what grows: its objects from etcd, from the daemon if one runs, or from the files, which are held meanwhile. */
+/** Adds the state without append-only files; objects come from etcd, the daemon or the locked files. */
 async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await holdDirectory(state)
@@ -178,7 +178,7 @@ async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promis
 
 type InEtcd = Awaited<ReturnType<typeof inEtcd>>
 
-/** All that is in etcd at one moment, whether a daemon runs or not. Throws Error where that is nothing, LoadError where it is damaged. */
+/** Reads a snapshot of etcd. Throws Error if it is empty, LoadError if it is damaged. */
 async function inEtcd({ store }: Config) {
   const { openEtcd } = await import('../store/etcd/open.js')
   return withOpen(openEtcd(store), async etcd => {
@@ -187,28 +187,29 @@ async function inEtcd({ store }: Config) {
     if (problems.length > 0) throw new LoadError(problems)
     if (stored.isEmpty)
       throw new Error(
-        `${stored.place()} holds no objects: look at [store] prefix; a svcd that still runs on files is backed up with medium = files`
+        `${stored.place()} holds no objects: look at [store] prefix; a svcd that still runs on files ` +
+          'is backed up with medium = files'
       )
     return stored
   })
 }
 
-/** The objects of one moment, as the daemon that runs has them in memory. */
+/** Adds a snapshot of the objects from the running daemon. */
 async function addObjects(archive: Archive, config: Config): Promise<void> {
   const answer = await askDaemon(config, 'GET', '/config/cluster/snapshot')
   const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }
   for (const [path, text] of Object.entries(snapshot)) {
-    // A restore would refuse it.
+    // A restore would refuse such a name.
     if (!isStored(topOf(path)) || /(^|\/)\.{0,2}(\/|$)/.test(path))
       throw new Error(`the daemon names ${JSON.stringify(path)}, which is no object: look who listens there`)
     await archive.add(`state/${path}`, text)
   }
 }
 
-/** The directories of the images, with all that a file system tells of a file, by the system's tar. */
+/** Adds the image directories with all metadata, by the system's tar. */
 async function addTrees(archive: Archive, directory: string): Promise<void> {
   const entries = await unlessMissing(readdir(directory, { withFileTypes: true }), [])
-  // What svcd is making or removing has a hidden name.
+  // Trees that svcd is creating or removing have hidden names.
   const names = entries
     .filter(entry => entry.isDirectory() && !entry.name.startsWith('.'))
     .map(({ name }) => name)
@@ -222,7 +223,7 @@ async function addTrees(archive: Archive, directory: string): Promise<void> {
   ended.catch(() => {})
   await archive.addTar(tar.stdout)
   const [code] = await ended
-  // 1: a file changed while it was read, which tar has named.
+  // Status 1: a file changed while it was read. tar has printed its name.
   if (code !== 0 && code !== 1)
     throw new Error(`tar ended with status ${code}: ${directory} is not in the backup`)
 }

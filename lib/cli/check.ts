@@ -9,10 +9,10 @@ import { nameOf } from '../disk/printable.js'
 import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js'
 
 /**
- * Prints problems, warnings and notes on stderr, and `ok` on stdout when there is no problem. True when there is
- * none. Root may read and write what the daemon may not: where a unit of systemd runs svcd on this ini as another user,
- * the check is done as that user (rules 7.7). `self` is the command that does it. `ofIni`: the problems of the ini; while
- * there are any, warnings and notes are left out, as they may come from what is wrong there.
+ * Prints problems, warnings and notes on stderr, and `ok` on stdout if there is no problem; returns whether
+ * there is none. Root may read more than the daemon: if a systemd unit runs svcd on this ini as another user,
+ * the check runs as that user, by the command `self` (rules 7.7). `ofIni`: the problems of the ini, which
+ * suppress warnings.
  */
 export async function check(
   config: Config,
@@ -65,14 +65,14 @@ async function checkAs({ user, gid, groups }: UnitUser, self: readonly string[])
   return code === 0
 }
 
-/** A path of the ini, how it is used, that in words, and the way out. */
+/** A path of the ini, the needed access, its description, and the way out. */
 type Need = readonly [key: string, path: string, mode: number, what: string, wayOut: string]
 
 const readable = (key: string, path: string): Need => {
   return [key, path, constants.R_OK | constants.X_OK, 'read', `type: chmod a+rX ${path}`]
 }
 
-/** What the user of this process may not do with the directories that svcd reads and writes. */
+/** Checks whether this user may read and write the directories of svcd. */
 async function ownerFindings(config: Config): Promise<{ problems: Problem[]; notes: string[] }> {
   const { paths, ssh, image, boot } = config
   const problems: Problem[] = []
@@ -82,7 +82,7 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   let refuses = false
   const foreign = await checkOwner(config).catch((error: Error) => {
     refuses = true
-    // Where it begins with the directory itself: that is told once. It is a word of the command in the message, too.
+    // The problem already names the directory.
     const { message } = error
     const own = `${paths.state} `
     problems.push({
@@ -107,19 +107,19 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
     const message = `${key}: user ${user} may not ${what} ${refused}; ${wayOut}`
     if (refused) problems.push({ ...placeOf(config, message), message })
   }
-  // Root may try an ini that no unit has yet: nothing is to be handed over for that.
+  // Root may try an ini that no unit uses yet; then nothing has to be handed over.
   const note = `this is what root sees; ${foreign?.path} belongs to user ${foreign?.user}, who may see less`
   return { problems, notes: foreign ? [note] : [] }
 }
 
-/** The path and the reason if the user may not do that; where there is nothing yet, with what it would be made in. */
+/** Returns the path and reason of a missing permission, for a missing path that of its parent. */
 async function refusal(path: string, mode: number): Promise<string | undefined> {
   try {
     await access(path, mode)
     return undefined
   } catch (error) {
     if (!isMissing(error)) return `${path} (${(error as NodeJS.ErrnoException).code})`
-    // What is only read need not be there.
+    // A path that is only read may be missing.
     return mode & constants.W_OK && path !== '/' ? refusal(dirname(path), mode) : undefined
   }
 }

@@ -6,19 +6,17 @@ import { exists, replaceDurably, unlessMissing } from '../disk/file.js'
 import { FILE } from '../disk/open-directory.js'
 import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
 
-/** The user who gets restored files; undefined: they stay this user's. */
 export interface Owner {
   readonly uid: number
   readonly gid: number
 }
 
-/** A file of a backup. */
 export interface Entry {
   readonly bytes: Buffer
   readonly mode: number
 }
 
-/** Puts the files of the configuration in their places; gives where those that they replace are kept. */
+/** Restores the configuration files; returns the copies of the files that it replaced. */
 export async function placeConfig(
   found: ReadonlyMap<string, Entry>,
   config: Config,
@@ -29,7 +27,7 @@ export async function placeConfig(
   for (const [name, entry] of found) {
     const place = name === iniName ? ini : placeOf(config, name)
     if (place === undefined) continue
-    // Like the package: root's, for svcd to read. Keys are svcd's own.
+    // As in the package, files belong to root and svcd may read them. Keys belong to svcd.
     const uid = name.startsWith('config/named/') ? owner?.uid : 0
     kept.push(...(await placeFile(place, entry, owner && { ...owner, uid: uid ?? 0 })))
   }
@@ -37,7 +35,7 @@ export async function placeConfig(
   return kept
 }
 
-/** Templates that a backup does not hold were as they are shipped: those that were edited since are put aside. */
+/** Restores shipped templates that are not in the backup; returns the copies of edited ones. */
 async function shippedAgain(found: ReadonlyMap<string, Entry>, directory: string): Promise<string[]> {
   const kept: string[] = []
   for (const entry of await readdir(shippedTemplates, { recursive: true, withFileTypes: true })) {
@@ -52,10 +50,10 @@ async function shippedAgain(found: ReadonlyMap<string, Entry>, directory: string
   return kept
 }
 
-/** Puts a file in its place; gives where the one that it replaces is kept. An editor's copy: no template is named so. */
+/** Restores a file; returns the copy of the replaced one, whose name (`~`) no template has. */
 async function placeFile(place: string, { bytes, mode }: Entry, owner?: Owner): Promise<string[]> {
   await makeTrusted(dirname(place), 0o755)
-  // Where the place is a link, as certbot makes them, the file that it leads to is replaced.
+  // A link, such as certbot creates, is followed.
   const target = await unlessMissing(trustedPath(place), place)
   const name = basename(target)
   return inTrusted(dirname(target), async ({ at }) => {
@@ -75,17 +73,17 @@ async function placeFile(place: string, { bytes, mode }: Entry, owner?: Owner): 
   })
 }
 
-/** The templates that came with this program. */
+/** The directory of the shipped templates. */
 export const shippedTemplates = fileURLToPath(new URL('../../templates', import.meta.url))
 
-/** Directories of the configuration: name in a backup → place. */
+/** Configuration directories: name in a backup → path. */
 export const configDirectories = ({ paths }: Config): readonly (readonly [string, string])[] => [
   ['config/templates', paths.templates],
   ['config/roles', paths.roles],
   ['config/scripts', paths.scripts]
 ]
 
-/** Files that the ini names, keys above all: name in a backup → place. Those in the state are kept with it. */
+/** Files that the ini names, such as keys: name in a backup → path. Files in the state are part of it. */
 export const namedFiles = ({
   http,
   ssh,
@@ -107,7 +105,7 @@ export const namedFiles = ({
 /** Name of the ini in a backup. */
 export const iniName = 'config/svcd.ini'
 
-/** Where an entry of a backup below `config/` belongs; undefined for one that no key of the ini names. */
+/** Returns the path of an entry below `config/`; undefined if no key of the ini names it. */
 function placeOf(config: Config, entry: string): string | undefined {
   for (const [name, place] of namedFiles(config)) if (entry === name) return place
   for (const [name, place] of configDirectories(config))

@@ -8,10 +8,10 @@ import { client, namedFile } from '../ctl/client.js'
 import { refused, type Terminal } from '../ctl/terminal.js'
 import { askHidden, confirmed } from './ask.js'
 
-/** Runs the client on this process's streams; gives its exit code. A reader of stdout that goes away ends it quietly. */
+/** Runs the client on this process's streams; returns its exit code, 0 if the reader of stdout is gone. */
 export async function ctl(words: readonly string[]): Promise<number> {
   const { stdin, stdout, stderr, env } = process
-  // Each write tells its own error.
+  // Each write reports its own error.
   for (const stream of [stdout, stderr]) stream.on('error', () => {})
   const terminal: Terminal = {
     shows: { out: stdout.isTTY === true, err: stderr.isTTY === true, in: stdin.isTTY === true },
@@ -37,7 +37,7 @@ export async function ctl(words: readonly string[]): Promise<number> {
   }
 }
 
-/** The editor is a command with its arguments, and no line of a shell. A text may hold passwords: its directory is ours alone. */
+/** Runs the editor without a shell. The text may hold passwords, so its directory is private. */
 async function edited(text: string): Promise<string> {
   const editor = process.env.VISUAL || process.env.EDITOR || 'vi'
   const directory = await mkdtemp(join(tmpdir(), 'svcctl-'))

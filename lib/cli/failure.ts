@@ -7,10 +7,7 @@ const reasons: Readonly<Record<string, string>> = {
   EACCES: 'permission denied'
 }
 
-/**
- * An error as lines for a person: `file:line: message` for each problem that it carries, else one sentence;
- * never a stack trace. What a document or a server put into it cannot steer the terminal.
- */
+/** Formats an error as `file:line: message` lines or a sentence, never a stack trace; escapes controls. */
 export function failureLines(error: unknown): string[] {
   return linesOf(error).map(escapeControls)
 }
@@ -22,7 +19,7 @@ function linesOf(error: unknown): string[] {
   return [`svcd: ${sentence(error).replace(/\s*\n\s*/g, '; ')}`]
 }
 
-/** `key`: the one of the ini that says where to listen. */
+/** `key`: the key of the ini for the listening address. */
 function sentence(error: NodeJS.ErrnoException & { address?: string; port?: number; key?: string }): string {
   const reason = reasons[error.code ?? '']
   if (error.syscall !== 'listen' || !reason) return error.message || error.name

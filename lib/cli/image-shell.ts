@@ -4,8 +4,8 @@ import { askDaemon } from './transfer.js'
 import { UsageError } from './usage.js'
 
 /**
- * Opens a shell in the directory of an image, which the running daemon tells; gives its exit status. It is a command of root on
- * the controller, not a request: nobody who has a token gets a shell there. Throws Error where it cannot.
+ * Opens a shell in an image's directory, as the running daemon names it; returns its exit status. Only root
+ * on the controller may do so: a token must not give a shell there. Throws Error if it cannot.
  */
 export async function osimageShell(config: Config, [what, name = '']: readonly string[]): Promise<number> {
   if (what !== 'shell') throw new UsageError(`osimage has no ${what}: type svcd osimage shell NAME`)
@@ -16,9 +16,7 @@ export async function osimageShell(config: Config, [what, name = '']: readonly s
   const answer = await askDaemon(config, 'GET', `/config/osimage/${encodeURIComponent(name)}`)
   const { config: told } = JSON.parse(String(answer)) as Told
   const path = told.osimage[name]?.path ?? `${config.image.directory}/${name}`
-  const line = (text: string) => process.stderr.write(`${text}\n`)
-  line(`OS image ${name}, ${path}: what is installed here stays, and starts no service; exit ends it`)
-  return imageShell(config, name, path, line)
+  return imageShell(config, name, path, text => process.stderr.write(`${text}\n`))
 }
 
 interface Told {

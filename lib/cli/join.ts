@@ -15,9 +15,9 @@ import type { Owner } from './config-files.js'
 import { handOverCommand, objectsAside, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
-/** Without these svcd does not start beside others. */
+/** svcd does not start beside other controllers without these. */
 export const KEYS = ['token.key', 'secret.key'] as const
-/** It is there while the ini names no users. */
+/** It exists while the ini names no users. */
 export const PASSWORD = 'admin-password'
 
 const KEY_BYTES = 32
@@ -26,14 +26,14 @@ const MOST_OUTPUT = 64 * 1024
 
 /** Files of another controller. */
 export interface Given {
-  /** In words, for messages. */
+  /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
-  /** How far its clock is ahead of this one's; undefined where that is not known. */
+  /** By how much the other clock is ahead; undefined: unknown. */
   readonly aheadMs: number | undefined
 }
 
-/** Reads the files from a directory of this machine: a medium that somebody has carried here. Throws Error. */
+/** Reads the files from a local directory, such as a USB stick. Throws Error. */
 export async function fromDirectory(directory: string): Promise<Given> {
   const files = new Map<string, Buffer>()
   for (const name of [...KEYS, PASSWORD]) {
@@ -49,21 +49,22 @@ const LINK = 43
 const SSH_FAILED = 255
 
 /**
- * The command for the other side, in any shell: the directory comes by standard input, so that nothing has to be quoted. The files come as
- * base64: a terminal that is in between cannot spoil them, and no byte of them is in a list of processes.
+ * The remote command, for any shell. The directory comes by standard input, so nothing needs quoting. The
+ * files are sent in base64, so a terminal cannot change them, and they never appear in a process list.
  */
 const SCRIPT =
   `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; ` +
   `for name in ${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; ` +
-  `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
+  `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ` +
+  `${UNREADABLE}; echo; done'`
 
-/** How to read the files of the controller at `[USER@]HOST[:DIRECTORY]`, by ssh; `usual`: where they are there. Throws UsageError. */
+/** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
 export function overSsh(source: string, usual: string): () => Promise<Given> {
   const { user, host, directory = usual } = placeIn(source)
   return () => asked(user === undefined ? host : `${user}@${host}`, directory)
 }
 
-/** Throws UsageError for what is no place: nothing of it can be an option, or mean something to a shell. */
+/** Splits a source. No part can be an option or have a meaning in a shell. Throws UsageError. */
 function placeIn(source: string): { user: string | undefined; host: string; directory: string | undefined } {
   const parts =
     /^(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?))(?::(\/[^\0\n]*))?$/.exec(
@@ -73,7 +74,8 @@ function placeIn(source: string): { user: string | undefined; host: string; dire
   const host = bracketed ?? name
   if (host === undefined || (bracketed !== undefined && !isIPv6(bracketed)))
     throw new UsageError(
-      'join takes [USER@]HOST[:/STATE-DIRECTORY] of a controller, or a directory with its files (svcd join /media/keys)'
+      'join takes [USER@]HOST[:/STATE-DIRECTORY] of a controller, or a directory with its files ' +
+        '(svcd join /media/keys)'
     )
   return { user, host, directory }
 }
@@ -89,7 +91,7 @@ async function asked(host: string, directory: string): Promise<Given> {
     '-o',
     'ClearAllForwardings=yes'
   ]
-  // It asks its questions (a password, whether a host key is right) on the terminal, and prints its own messages.
+  // ssh asks for passwords and host keys on the terminal and prints its own messages.
   const child = spawn('ssh', [...options, '--', host, SCRIPT], { stdio: ['pipe', 'pipe', 'inherit'] })
   const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', ({ message }) => reject(new Error(`ssh cannot be started: ${message}`)))
@@ -100,7 +102,7 @@ async function asked(host: string, directory: string): Promise<Given> {
   let said = ''
   let firstMs: number | undefined
   child.stdout.setEncoding('latin1').on('data', (text: string) => {
-    // The time is told first, and at once: what was typed before it does not count.
+    // The first output is the remote time, sent after all questions were answered.
     firstMs ??= Date.now()
     said += text
     if (said.length > MOST_OUTPUT) child.kill()
@@ -109,7 +111,7 @@ async function asked(host: string, directory: string): Promise<Given> {
   if (code === CLOSED)
     throw new Error(`${where}: there is no such directory, or ${host} may not enter it; ${AS_ROOT}`)
   if (code === UNREADABLE) throw new Error(`${where}: the keys may not be read; ${AS_ROOT}`)
-  // Root would read what a daemon without its rights points at.
+  // Root must not follow a link that the daemon's user made.
   if (code === LINK)
     throw new Error(
       `${where}: one of ${[...KEYS, PASSWORD].join(', ')} is a link, and is not followed. ${BY_HAND}`
@@ -131,7 +133,7 @@ async function asked(host: string, directory: string): Promise<Given> {
 const AS_ROOT = 'name root, or the user that has them: svcd join root@HOST:/STATE-DIRECTORY'
 const BY_HAND = `Or carry ${[...KEYS, PASSWORD].join(', ')} here by hand, and type: svcd join /DIRECTORY`
 
-/** Throws Error for keys that are missing, and for what is none. */
+/** Checks the files. Throws Error for a missing or damaged key. */
 function checked(given: Given): Given {
   const { where, files } = given
   for (const name of KEYS) {
@@ -149,20 +151,22 @@ function checked(given: Given): Given {
   return given
 }
 
-/** The last one is without which svcd does not start beside others. */
+/** The keys come last, since svcd does not start beside others without them. */
 const SHARED = [PASSWORD, ...KEYS]
 
 /**
- * Brings this controller to those that share their objects in etcd: looks whether it may be one of them, and copies what all have alike
- * from `source`: `[USER@]HOST[:DIRECTORY]`, by ssh, or a directory of this machine. What is there stays. Gives what was done and what
- * to do next. Throws UsageError, and Error with the way out; each file is then there whole, or not at all.
+ * Joins this controller to those that share their objects in etcd: checks whether it may, and copies the
+ * shared files from `source`: `[USER@]HOST[:DIRECTORY]` by ssh, or a local directory. Existing files stay.
+ * Returns what was done and what to do next. Throws UsageError, or Error with the way out; no file is then
+ * written in part.
  */
 export async function joinControllers(config: Config, source: string): Promise<string> {
   const { state } = config.paths
   const give = source.startsWith('/') ? () => fromDirectory(source) : overSsh(source, state)
   if (config.store.medium !== 'etcd')
     throw new Error(
-      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; give this controller the ` +
+      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; ` +
+        'give this controller the ' +
         '[store] of the others first, and a [controller] name of its own'
     )
   const owner = await ownerOf(config)
@@ -185,12 +189,14 @@ export async function joinControllers(config: Config, source: string): Promise<s
     const { alike, others: theirs } = compared(given.files)
     if (theirs.length > 0)
       throw new Error(
-        `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ${etcd.place()}; name ` +
+        `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ` +
+          `${etcd.place()}; name ` +
           'another controller'
       )
     if (!KEYS.every(name => alike.includes(name)))
       throw new Error(
-        `${etcd.place()} has no marks by which the keys of ${given.where} could be checked: no svcd has been started on these ` +
+        `${etcd.place()} has no marks by which the keys of ${given.where} could be checked: no svcd ` +
+          'has been started on these ' +
           'objects so far; start it on the controller that they come from, and type this command again'
       )
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
@@ -217,7 +223,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
       if (error.code !== 'EACCES') throw error
       const user = await nameOf(owner.uid)
       throw new Error(
-        `user ${user} may not write in ${state}; type, as root, while svcd is stopped: ${handOverCommand(config, user)}, and this ` +
+        `user ${user} may not write in ${state}; type, as root, while svcd is stopped: ` +
+          `${handOverCommand(config, user)}, and this ` +
           'command again'
       )
     })
@@ -243,7 +250,7 @@ const areNot = (names: readonly string[]) => (names.length > 1 ? 'are not those'
 const isOther = (own: Buffer | undefined, theirs: Buffer | undefined) =>
   own !== undefined && theirs !== undefined && !own.equals(theirs)
 
-/** What to do with what is there and is not that of the others. */
+/** Tells how to move files away that differ from those of the other controllers. */
 const aside = (commands: readonly string[]) =>
   'nothing is changed; where nobody needs what is there, stop svcd on this machine and type ' +
   `${commands.join(' && ')} and this command again`
@@ -252,8 +259,8 @@ const moved = (state: string, names: readonly string[]) =>
   names.map(name => `mv ${join(state, name)} ${join(state, name)}.before-join`)
 
 /**
- * Whose the files in the state directory are to be: the user's who has it. An installation makes it root's: there it is the user as
- * whom the unit runs svcd. Throws Error where there is none, or it is not ours to change.
+ * Returns the owner for files in the state directory: its own, or the unit's user if it belongs to root.
+ * Throws Error if it does not exist or this user may not change it.
  */
 async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
   const stat = await unlessMissing(lstat(state), undefined)
@@ -271,19 +278,20 @@ async function ownerOf({ paths: { state }, file }: Config): Promise<Owner> {
 
 function refuseTakenName({ controller, file }: Config, controllers: readonly Controller[]): void {
   const { name, address } = controller
-  // This one may run already. Machines that were cloned may have one host name.
+  // This controller may be running already. Cloned machines may have the same host name.
   const isThis = (one: Controller) => one.host === hostname() && one.ini === file && one.address === address
   const other = controllers.find(one => one.name === name && !isThis(one))
   if (other)
     throw new Error(
-      `${file}: [controller] name = ${name} is that of the controller on ${other.host} (${other.address} port ${other.port}): give ` +
+      `${file}: [controller] name = ${name} is that of the controller on ${other.host} ` +
+        `(${other.address} port ${other.port}): give ` +
         'this one a name of its own'
     )
 }
 
 /**
- * Refuses a state directory with objects. Gives which files are to be kept aside: the keys of an svcd that has run by itself, whose names
- * are `others`, and the password that came with them. Nothing hangs on them where no object is there, and none in another etcd.
+ * Refuses a state directory with objects. Returns the files to keep aside: the keys of an svcd that ran alone
+ * (`others`) and its password. Without objects, here or in another etcd, nobody needs these.
  */
 async function refuseOwn(
   state: string,
@@ -292,7 +300,7 @@ async function refuseOwn(
   place: string
 ): Promise<string[]> {
   const stored = await new Files({ directory: state }).read()
-  // What a first start makes, the layout and empty directories, is nobody's loss.
+  // The layout and empty directories of a first start do not count.
   const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
   const isDamaged = stored.problems().length > 0
   const reasons: string[] = []
@@ -301,7 +309,8 @@ async function refuseOwn(
     reasons.push(`${state} holds objects of its own, which no other controller has`)
     commands.push(await objectsAside(state, 'before-join'))
   }
-  // The password first: while a key of another svcd is there, a second try knows whose the password is.
+  // The password first: as long as a foreign key remains, a second try knows that the password is foreign
+  // too.
   const keys = others.length > 0 ? [...(hasPassword ? [PASSWORD] : []), ...others] : []
   if (reasons.length === 0 && !(await exists(join(state, 'objects-in-etcd')))) return keys
   if (others.length > 0) {
@@ -312,7 +321,7 @@ async function refuseOwn(
   return keys
 }
 
-/** Gives a file another name, which nothing has; gives its path. */
+/** Renames a file to an unused name; returns the new path. */
 async function keptAside(state: string, name: string): Promise<string> {
   const from = join(state, name)
   const to = `${from}.before-join${(await exists(`${from}.before-join`)) ? `.${Date.now()}` : ''}`
@@ -330,7 +339,7 @@ async function filesIn(state: string): Promise<Map<string, Buffer>> {
   return found
 }
 
-/** Tokens and proofs of controllers go by the clock. */
+/** Tokens and proofs between controllers depend on the clock. */
 function refuseClock({ where, aheadMs = 0 }: Given): void {
   if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
@@ -345,7 +354,7 @@ async function put(
       throw new Error(`another program has made ${join(state, name)} meanwhile; type this command again`)
 }
 
-/** Does work with the rights of a user alone: in a directory of that user, root would follow links to anywhere. */
+/** Runs work with the rights of a user: in that user's directory, root would follow any link. */
 async function as<R>({ uid, gid }: Owner, work: () => Promise<R>): Promise<R> {
   const { setegid, seteuid, geteuid, getegid } = process
   if (!setegid || !seteuid || !geteuid || !getegid || geteuid() === uid) return work()

@@ -11,11 +11,11 @@ import { nameOf } from '../disk/printable.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 
-/** What root types to give the state and the files to a user. */
+/** Returns the command by which root gives the state and the files to a user. */
 export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'>, user: string): string =>
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
-/** Whose state it is, by which path of it that is seen, and the command that gives it to that user as a whole. */
+/** A state of another user: a path that shows it, the user, and the command that hands all of it over. */
 export interface Foreign {
   readonly path: string
   readonly user: string
@@ -23,9 +23,9 @@ export interface Foreign {
 }
 
 /**
- * Throws Error with the command to type when svcd is not root and the state is another user's in whole or in part, as
- * that of a svcd that ran as root: it could read it in parts, and write less (rules 11.10). Root may use any; for root on
- * the state of another user, resolves to who that is, and what to type where svcd is to run as that user.
+ * Throws Error with the command to type if svcd is not root and some of the state belongs to another user, as
+ * after a run as root (rules 11.10). Root may use any state; for root on another user's state, returns that
+ * user.
  */
 export async function checkOwner({
   paths,
@@ -54,17 +54,17 @@ export async function checkOwner({
   return undefined
 }
 
-/** The first file in a directory that this process may not read. Synchronous as loading is: there may be 100,000. */
+/** Returns the first unreadable file. Synchronous, as loading is: there may be 100,000 files. */
 function closedIn(path: string, isDirectory: boolean): string | undefined {
   try {
     return isDirectory
       ? readdirSync(path)
-          // Not join: it would take longer than to ask for the file.
+          // join() would take longer than the access check.
           .map(name => `${path}/${name}`)
           .find(isClosed)
       : undefined
   } catch {
-    // Who loads it says what is wrong with it.
+    // The loader reports the problem.
     return undefined
   }
 }
@@ -78,28 +78,24 @@ function isClosed(path: string): boolean {
   }
 }
 
-/** Where systemd looks for the unit: the admin's, then the one that was installed with this program. */
+/** Where systemd finds the unit: the admin's first, then the installed one. */
 const places = [
   '/etc/systemd/system',
   fileURLToPath(new URL('../../../systemd/system', import.meta.url))
 ].map(directory => join(directory, 'svcd.service'))
 
-/** Whom systemd runs svcd as. */
+/** The user as whom systemd runs svcd. */
 export interface UnitUser {
   readonly user: string
   readonly uid: number
-  /** The number of its first group. */
+  /** The primary group. */
   readonly gid: number
-  /** All its groups, and those that the unit adds: numbers and names, with commas. */
+  /** All groups of the user and the unit, numbers or names, joined by commas. */
   readonly groups: string
-  /** The file of the unit. */
   readonly unit: string
 }
 
-/**
- * The user that the unit of svcd names, if there is a unit, it uses this ini, and the user is not root. Throws Error if
- * there is no such user.
- */
+/** Returns the unit's user if it uses this ini and is not root. Throws Error if there is no such user. */
 export async function unitUser(ini: string): Promise<UnitUser | undefined> {
   for (const unit of places) {
     const text = await unlessMissing(readFile(unit, 'utf8'), undefined)
@@ -124,7 +120,7 @@ export async function unitUser(ini: string): Promise<UnitUser | undefined> {
 const lastOf = (text: string, key: string) =>
   [...text.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].at(-1)?.[1]?.trim() ?? ''
 
-/** What root types to move the directories of objects, and them alone, from a state directory to one beside it; `suffix` ends its name. */
+/** Returns the command that moves the object directories from the state to `STATE.suffix`. */
 export async function objectsAside(state: string, suffix: string): Promise<string> {
   const names = (await readdir(state)).filter(isStored).sort()
   const to = `${state}.${suffix}`

@@ -6,9 +6,9 @@ import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 
 /**
- * The line to paste below `[users]` (rules 5.1). The password is standard input without one line end, or is asked for
- * twice on the terminal. Throws a UsageError for a bad name or role, or when there is no terminal to ask on, and an
- * Error for a password that cannot be used.
+ * Returns the line for `[users]` (rules 5.1). The password comes from standard input without its line end, or
+ * is typed twice. Throws UsageError for a bad name or role or without a terminal, Error for an unusable
+ * password.
  */
 export async function passwd(name: string, role: string, stdin: boolean): Promise<string> {
   if (!nameRule.test(name)) throw new UsageError(`USER must be ${nameRuleText}`)

@@ -35,10 +35,8 @@ import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
-/** What `svcd restore` was told. */
 export interface RestoreOptions {
   readonly file: string
-  /** Where the ini belongs. */
   readonly ini: string
   readonly set: readonly string[]
   readonly force: boolean
@@ -47,14 +45,15 @@ export interface RestoreOptions {
 const program = promisify(execFile)
 
 const mostConfigBytes = 64 * 1024 * 1024
-/** As many bytes as a path that is opened whole may have. */
+/** Bytes of a path that a system call accepts. */
 const MOST_PATH = 4000
 
 /**
- * Puts a backup in its place while svcd is stopped; gives what was done. Nothing is changed before the backup has been read
- * to its end. What it replaces is kept: files of the configuration as `….before-restore~`, the state in its own directory
- * `replaced`. Broken off, it leaves a state on which no daemon starts until it is run again (rules 11.13).
- * @throws Error for a damaged backup, one of a newer svcd, a state that is there or in use
+ * Restores a backup while svcd is stopped; returns what was done. It reads the whole backup before it changes
+ * anything. It keeps replaced configuration files as `….before-restore~`, and the old state in `replaced`
+ * below the state directory. After an interrupted restore no daemon starts until restore ran again (rules
+ * 11.13).
+ * @throws Error for a damaged backup, one of a newer svcd, an existing state or one in use
  */
 export async function restore(options: RestoreOptions): Promise<string> {
   const { file } = options
@@ -62,7 +61,7 @@ export async function restore(options: RestoreOptions): Promise<string> {
   return withOpen(openBackup(file), archive => restoreFrom(archive, options))
 }
 
-/** Restores from a file that is open: another one in its place meanwhile is not looked at. */
+/** Restores from an open file, so that a replaced file has no effect. */
 async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promise<string> {
   const { file } = options
   await refuseUnreadable(archive, file)
@@ -71,13 +70,14 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
   const info = infoIn(file, found)
   if (!tops.has('state'))
     throw new Error(
-      `${file} holds no state: it was made of a state directory on which no svcd had been started; nothing is restored`
+      `${file} holds no state: it was made of a state directory on which no svcd had been started; ` +
+        'nothing is restored'
     )
   if (info.images && process.getuid?.() !== 0)
     throw new UsageError(`${file} holds the directories of images: to restore them needs root`)
   const config = await newConfig(found.get(iniName)?.bytes, options)
   const { state } = config.paths
-  // The user as whom the unit runs svcd, where root restores for it.
+  // Root restores for the user of the unit.
   const owner = process.getuid?.() === 0 ? await unitUser(config.file) : undefined
   await makeState(state, owner)
   return inTrusted(state, async ({ at }) => {
@@ -93,19 +93,17 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
   })
 }
 
-/** What a backup holds, and where it goes. */
 interface Job {
   readonly archive: FileHandle
   readonly found: ReadonlyMap<string, Entry>
   readonly tops: ReadonlySet<string>
-  /** Whether the images are in it. */
   readonly images: boolean
   readonly config: Config
   readonly owner: UnitUser | undefined
   readonly options: RestoreOptions
 }
 
-/** Restores to a state directory that is held and locked. */
+/** Restores to an open and locked state directory. */
 async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   const { archive, found, images, config, owner, options } = job
   const { ini, force } = options
@@ -130,7 +128,7 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
     await inOwn(state, steps.part, place => extractState(archive, place.at(), owner))
     if (images) await unpackImages(job)
   } catch (error) {
-    // Nothing is changed yet: the daemon may start again.
+    // Nothing has changed yet, so the daemon may start again.
     await removeTree(part).catch(() => {})
     throw error
   }
@@ -141,10 +139,13 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   await syncDirectory(state.at())
   await finish(state, stamp)
   const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
-  return `${kept.join('')}restored: ${ini}, ${state.path}; next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
+  return (
+    `${kept.join('')}restored: ${ini}, ${state.path}; ` +
+    `next: ${toEtcd}svcd check, then start svcd (systemctl start svcd)\n`
+  )
 }
 
-/** What has to be done before the start where the objects are in etcd: what etcd holds is not replaced by this, an admin says so. */
+/** Returns the next steps if the objects belong into etcd: only an admin may replace those in etcd. */
 async function toEtcdOf({ config: { store }, owner }: Job): Promise<string> {
   if (store.medium !== 'etcd') return ''
   const { removalFrom } = await import('../store/etcd/open.js')
@@ -154,7 +155,7 @@ async function toEtcdOf({ config: { store }, owner }: Job): Promise<string> {
   )
 }
 
-/** Moves a restored state that is whole into its place; true where there was one. Once begun, it can only go forward. */
+/** Moves a complete restored state into place; returns whether there was one. It can only go forward. */
 async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
   const { ready, clear } = steps
   if (await exists(state.at(ready))) {
@@ -177,10 +178,7 @@ async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
   return true
 }
 
-/**
- * Does work in a directory below another one. User svcd can make any name in the state: throws Error for a link, for what
- * is no directory, and for a directory of another user than this one.
- */
+/** Runs work in a subdirectory. svcd can create any name there: throws Error for links and foreign owners. */
 async function inOwn<T>(
   parent: OpenDirectory,
   name: string,
@@ -193,13 +191,14 @@ async function inOwn<T>(
     const { uid } = await stat(at())
     if (uid !== process.getuid?.())
       throw new Error(
-        `${path} belongs to user ${uid}, who can exchange what is in it: restore as that user, or move it away`
+        `${path} belongs to user ${uid}, who can exchange what is in it: restore as that user, or ` +
+          'move it away'
       )
     return work({ path, at })
   })
 }
 
-/** Does work in the directory where what this restore replaces is kept; makes it where it is not there. */
+/** Runs work in the directory for replaced files of this restore, which it creates if needed. */
 async function inAside<T>(
   state: OpenDirectory,
   stamp: string,
@@ -213,8 +212,8 @@ async function inAside<T>(
 }
 
 /**
- * Whether `svcd backup` writes an entry of this name and type: files alone; below `images`, directories of images, and in them whatever
- * an image holds. What leads elsewhere, and what is hidden there, it never writes.
+ * Whether `svcd backup` writes such an entry: only files, except below `images`, where image directories hold
+ * any type. Paths that lead outside, and hidden images, are never written.
  */
 function isKnown({ path, type }: ArchiveEntry): boolean {
   const names = (type === 'Directory' ? path.replace(/\/$/, '') : path).split('/')
@@ -229,7 +228,7 @@ function isKnown({ path, type }: ArchiveEntry): boolean {
   return top === 'config' || top === 'files' || (top === 'state' && isKept(name))
 }
 
-/** The small files of a backup, those of the configuration; and which directories it holds. Throws Error for what does not belong there. */
+/** Reads the configuration files and the top directories of a backup. Throws Error for a foreign entry. */
 async function entriesIn(archive: FileHandle, file: string): Promise<Pick<Job, 'found' | 'tops'>> {
   const found = new Map<string, Entry>()
   const tops = new Set<string>()
@@ -266,7 +265,8 @@ function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
     const known = migrations('').length
     if (info.version > known)
       throw new Error(
-        `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ${version.service} knows ` +
+        `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ` +
+          `${version.service} knows ` +
           `versions up to ${known}: install svcd ${info.release} or a later one`
       )
     return info
@@ -275,7 +275,7 @@ function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
   }
 }
 
-/** The configuration as it will be: that of the backup, read where it will stand; without one in it, that which is there. */
+/** Loads the configuration of the backup at its future path; without one, the present configuration. */
 async function newConfig(text: Buffer | undefined, { ini, set }: RestoreOptions): Promise<Config> {
   if (!text) return loadConfig(ini, set)
   await makeTrusted(dirname(ini), 0o755)
@@ -292,12 +292,12 @@ async function makeState(state: string, owner: Owner | undefined): Promise<void>
   if (await exists(state)) return
   await makeTrusted(state, 0o700)
   if (!owner) return
-  // As the package makes it: in a sticky directory of root's, svcd cannot put something else in the place of the images.
+  // As in the package: in a sticky directory of root, svcd cannot replace the images.
   await lchown(state, 0, owner.gid)
   await chmod(state, 0o1771)
 }
 
-/** Unpacks the files below one name of a backup into a directory that is new, and that nobody else can enter. */
+/** Unpacks the files below `top` into a new, private directory. */
 async function extractFiles(archive: FileHandle, top: string, into: string): Promise<void> {
   for await (const entry of entriesOf(archive)) {
     if (!isKnown(entry) || !entry.path.startsWith(`${top}/`)) continue
@@ -310,7 +310,7 @@ async function extractFiles(archive: FileHandle, top: string, into: string): Pro
   }
 }
 
-/** Unpacks the state: files (0600) in directories (0700), all of them of the same user. The directory itself stays ours. */
+/** Unpacks the state as files (0600) in directories (0700) of `owner`. The top directory stays ours. */
 async function extractState(archive: FileHandle, part: string, owner: Owner | undefined): Promise<void> {
   await extractFiles(archive, 'state', part)
   const all = await readdir(part, { recursive: true, withFileTypes: true })
@@ -321,10 +321,10 @@ async function extractState(archive: FileHandle, part: string, owner: Owner | un
   }
 }
 
-/** Where images are unpacked. Nobody but root can exchange what is in their directory (imagesOf). */
+/** Where images are unpacked: only root can change names there (imagesOf). */
 const partOfImages = async ({ image }: Config) => join(await trustedPath(image.directory), '.restore.part')
 
-/** Unpacks the packed files and the directories of the images, beside these. */
+/** Unpacks packed files and image directories beside the present images. */
 async function unpackImages({ archive, tops, config, owner, options }: Job): Promise<void> {
   await makeTrusted(config.image.directory, 0o755)
   await imagesOf(placesOf(config, owner === undefined))
@@ -342,7 +342,7 @@ async function unpackImages({ archive, tops, config, owner, options }: Job): Pro
         `${options.file}: tar cannot unpack the images; nothing is restored: ${stderr || message}`
       )
     })
-    // tar has read the archive by itself: what it made counts.
+    // tar read the archive by itself, so its result is checked.
     await inDirectory(part, 'images', async images => {
       for (const entry of await readdir(images.at(), { withFileTypes: true }))
         if (!entry.isDirectory() || entry.name.startsWith('.'))
@@ -356,7 +356,7 @@ async function unpackImages({ archive, tops, config, owner, options }: Job): Pro
   }
 }
 
-/** Gives them their places; images that are there by these names are kept aside. */
+/** Moves unpacked images and files into place, and images of the same names aside. */
 async function placeImages({ config, owner }: Job, state: OpenDirectory, stamp: string): Promise<void> {
   const { files } = config.paths
   const part = await partOfImages(config)
@@ -371,7 +371,7 @@ async function placeImages({ config, owner }: Job, state: OpenDirectory, stamp: 
   await program('sync', ['--file-system', dirname(part), files])
 }
 
-/** Copies packed files to their directory, with the rights of the user whose that is: its names may lead anywhere by then. */
+/** Copies packed files with the rights of the directory's owner, who may have put links there. */
 async function placeFiles(packed: string, files: string, owner: Owner | undefined): Promise<void> {
   if (owner)
     await program('chown', ['--recursive', '--no-dereference', `${owner.uid}:${owner.gid}`, '--', packed])
@@ -380,7 +380,7 @@ async function placeFiles(packed: string, files: string, owner: Owner | undefine
   for (const name of await readdir(packed)) await program('cp', [...words, join(packed, name)], owner)
 }
 
-/** Gives an image its place; one that is there moves aside. */
+/** Moves an image into place, and the present one aside. */
 async function placeImage(from: string, to: string, state: OpenDirectory, stamp: string): Promise<void> {
   if (await exists(to))
     await inAside(state, stamp, async aside => {

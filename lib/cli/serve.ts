@@ -13,14 +13,14 @@ import { locate } from '../program/program.js'
 import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
-// Long: a machine that is busy, as when it starts, takes its time; systemd waits for the word.
+// A machine is busy while it boots, and systemd waits for the notification.
 const notifyTimeoutMs = 60_000
 
 /**
- * Runs the daemon until the first SIGTERM or SIGINT, then lets what is under way finish for up to 10 s. A
- * second signal calls `abort`. `program` is the path that svcd was started by, `helper` the command that starts a helper for root's
- * work. Signals that arrive while the daemon starts are obeyed once it has started.
- * @throws whatever keeps the daemon from starting or from closing in order
+ * Runs the daemon until the first SIGTERM or SIGINT, then gives running work up to 10 s. A second signal
+ * calls `abort`. Signals during the start take effect after it. `program`: the path of svcd, `helper`: the
+ * command that starts a helper.
+ * @throws Error if the daemon cannot start or close in order
  */
 export async function serve(
   config: Config,
@@ -33,7 +33,8 @@ export async function serve(
   if (foreign) {
     const { path, user, wayOut } = foreign
     log.warn(
-      `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ${wayOut}, and start it as that user (systemctl start svcd)`
+      `${path} belongs to user ${user}, who cannot read what svcd makes as root: stop it, type ` +
+        `${wayOut}, and start it as that user (systemctl start svcd)`
     )
   }
   const stopped = new Promise<NodeJS.Signals>(resolve => {
@@ -47,7 +48,7 @@ export async function serve(
     process.on('SIGINT', onSignal)
   })
   const daemon = await startDaemon(config, log, Date.now, startWork(config.image.helper, helper))
-  // Nobody may read it: that ends nothing.
+  // A closed stdout must not end the daemon.
   process.stdout.on('error', () => {})
   process.stdout.write(banner(config, daemon, await clientCommand(program)))
   if (process.env.NOTIFY_SOCKET)
@@ -58,23 +59,23 @@ export async function serve(
   await daemon.close(graceMs)
 }
 
-/** Tells systemd by its own program: the socket takes datagrams, which Node cannot send to a path. */
+/** Notifies systemd by its own program, as Node cannot send datagrams to a path. */
 async function notifyReady(): Promise<void> {
   await promisify(execFile)('systemd-notify', ['--ready'], { timeout: notifyTimeoutMs })
 }
 
-/** The heap is collected again when it has grown by so much, in per cent of what was in use. */
+/** Growth of the heap, in per cent, that starts the next collection. */
 const GROWTH_PERCENT = 50
 
 /**
- * Keeps the heap of this process close to what is used (rules 2.19). By itself V8 lets it grow fourfold between two
- * collections on a machine with much memory, and a storm of requests leaves hundreds of megabytes behind.
+ * Keeps the heap close to what is used (rules 2.19). With much memory, V8 lets it grow fourfold between
+ * collections, and a storm of requests would leave hundreds of megabytes behind.
  */
 function boundHeap(): void {
   setFlagsFromString(`--heap-growing-percent=${GROWTH_PERCENT}`)
 }
 
-/** svcctl as it can be typed here: the one beside `program` by its path, unless the shell finds it by its name. */
+/** Returns how to type svcctl here: by name if the shell finds it, else the path beside `program`. */
 async function clientCommand(program: string): Promise<string> {
   const file = await locate(join(resolve(dirname(program)), 'svcctl'))
   const found = await locate('svcctl', process.env.PATH ?? '')
@@ -87,10 +88,7 @@ async function clientCommand(program: string): Promise<string> {
 
 const quoted = (text: string) => (/^[\w./:-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`)
 
-/**
- * What `svcd serve` prints once it listens: the address, what keeps nodes from it, where the first password is, and what to
- * type next. `svcctl`: as it can be typed here.
- */
+/** The text of `svcd serve` once it listens. `svcctl`: how to type it here. */
 export function banner(
   config: Config,
   listening: { address: string; port: number; tlsPort?: number | undefined },
@@ -115,7 +113,8 @@ export function banner(
     ...(tlsPort === undefined
       ? []
       : [
-          `with TLS it listens on ${isWildcard(address) ? `all addresses, port ${tlsPort}` : `https://${host}:${tlsPort}`}`
+          'with TLS it listens on ' +
+            `${isWildcard(address) ? `all addresses, port ${tlsPort}` : `https://${host}:${tlsPort}`}`
         ]),
     ...[...reachability(config, []), ...frontWarnings(config), ...userWarnings(config)].map(
       warning => `warning: ${warning}`

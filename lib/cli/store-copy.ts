@@ -12,10 +12,10 @@ import { UsageError } from './usage.js'
 
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
 
-/** A medium that the ini describes, whichever is in use. */
+/** A medium that the ini describes. */
 interface Place {
   open(config: Config): Promise<Medium>
-  /** What to do by hand where it holds objects, and must not. */
+  /** Tells how to empty a medium that holds objects. */
   emptied(config: Config): Promise<string>
 }
 
@@ -23,15 +23,18 @@ const places: Readonly<Record<string, Place>> = {
   files: {
     open: async ({ paths }) => new Files({ directory: paths.state }),
     emptied: async ({ paths }) =>
-      `to keep them aside, stop svcd on this machine and type, as root: ${await objectsAside(paths.state, 'before-copy')}`
+      'to keep them aside, stop svcd on this machine and type, as root: ' +
+      `${await objectsAside(paths.state, 'before-copy')}`
   },
   etcd: {
     open: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store),
     emptied: async ({ store }) => {
       const { removalFrom } = await import('../store/etcd/open.js')
       return (
-        'they may be those that were copied before: then nothing is to be done, start svcd. Only where those of the files are to ' +
-        'replace them: svcd backup FILE first; then, to remove them for good, stop svcd on all controllers and type: ' +
+        'they may be those that were copied before: then nothing is to be done, start svcd. Only ' +
+        'where those of the files are to ' +
+        'replace them: svcd backup FILE first; then, to remove them for good, stop svcd on all ' +
+        'controllers and type: ' +
         removalFrom(store)
       )
     }
@@ -39,9 +42,8 @@ const places: Readonly<Record<string, Place>> = {
 }
 
 /**
- * Copies all objects, as they are stored, from one medium into another one that has none, and reads both again to compare
- * them. What nodes report goes along into files. No svcd writes to either meanwhile. Gives what was done. Throws UsageError, and Error for what keeps it from that:
- * then all objects are in the other medium, or none.
+ * Copies all stored objects into an empty medium, with the journals of nodes, and compares both. It holds
+ * both leases. Returns what was done. Throws UsageError, or Error; the target then has all objects or none.
  */
 export async function copyStore(config: Config, words: readonly string[]): Promise<string> {
   const [verb, from = '', to = ''] = words
@@ -49,11 +51,12 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
   if (verb !== 'copy' || !source || !target || from === to)
     throw new UsageError('store takes copy files etcd, or copy etcd files')
   await refuseHalfRestored(config.paths.state)
-  // As root it would follow the links of that user, and what it makes would not be his.
+  // Root would follow that user's links, and own the new files.
   const foreign = await checkOwner(config)
   if (foreign)
     throw new Error(
-      `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd store copy ${from} ${to}`
+      `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd ` +
+        `store copy ${from} ${to}`
     )
   return held(source.open(config), async origin => {
     const stored = await origin.read()
@@ -62,13 +65,14 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
     const objects = types.flatMap(type => [...stored.names(type)].map(name => ({ type, name })))
     if (stored.text(LAYOUT, VERSION) === undefined)
       throw new Error(
-        `${stored.place()} holds no objects, or those of a release before 1.0: start this svcd on it once; nothing is copied`
+        `${stored.place()} holds no objects, or those of a release before 1.0: start this svcd on it ` +
+          'once; nothing is copied'
       )
     const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
     await held(target.open(config), async place => {
       await refuseFull(await place.read(), () => target.emptied(config))
       await place.start(types)
-      // First: who has the objects has these. The way there, the first start takes them along.
+      // Journals come before the objects. A first start with etcd moves them there by itself.
       for (const [name, lines] of stored.journals ?? [])
         if (isShared(name)) await replaceDurably(join(config.paths.state, name), lines)
       await place.commit(writes)
@@ -84,15 +88,17 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
       throw new Error(`${again.place()} holds ${copied} objects, not ${writes.length}: do not use it`)
     return (
       `copied and compared: ${copied} objects from ${stored.place()} to ${again.place()}\n` +
-      `next: medium = ${to} in [store] of ${config.file}, svcd check, then start svcd; what was copied from is left as it is\n` +
+      `next: medium = ${to} in [store] of ${config.file}, svcd check, then start svcd; what was ` +
+      'copied from is left as it is\n' +
       (to === 'etcd'
-        ? `once all is well: svcd backup FILE, then, as root: ${await objectsAside(config.paths.state, 'before-etcd')}\n`
+        ? 'once all is well: svcd backup FILE, then, as root: ' +
+          `${await objectsAside(config.paths.state, 'before-etcd')}\n`
         : 'on all other controllers, before anything is removed from etcd: systemctl disable --now svcd\n')
     )
   })
 }
 
-/** Does work while the right to write is ours. */
+/** Runs work while this process holds the lease. */
 const held = <R>(opened: Promise<Medium>, work: (medium: Medium) => Promise<R>): Promise<R> =>
   withOpen(opened, async medium => {
     await medium.lock().catch((error: Error) => {
@@ -116,6 +122,7 @@ async function refuseFull(stored: Stored, wayOut: () => Promise<string>): Promis
   const [problem] = stored.problems(new Set(types))
   if (full.length > 0 || problem)
     throw new Error(
-      `${stored.place()} holds objects already (${full.join(', ') || problem?.message}): nothing is copied; ${await wayOut()}`
+      `${stored.place()} holds objects already (${full.join(', ') || problem?.message}): nothing is ` +
+        `copied; ${await wayOut()}`
     )
 }

@@ -11,20 +11,20 @@ import { numberOf, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
 import { UsageError } from './usage.js'
 
-/** Prints everything that is configured, as the running daemon exports it. Throws Error when it cannot. */
+/** Prints the export of the running daemon. Throws Error if it cannot. */
 export async function exportTo(config: Config, out: NodeJS.WritableStream): Promise<void> {
   const document = await askDaemon(config, 'GET', '/config/cluster/export')
-  // The program ends after this: what the pipe has not taken by then would be lost.
+  // The program ends after this, so it waits for the pipe to take everything.
   await new Promise<void>((resolve, reject) => {
     out.write(document, error => (error ? reject(error) : resolve()))
   })
 }
 
 /**
- * Imports a document (`-`: standard input) into the running daemon; gives what the daemon says of it. Where something
- * would change and `yes` is false, the difference is shown on the terminal, and asked about. `luna2`: it is the export of
- * luna2's daemon, and standard error tells what of it svcd has no place for.
- * @throws UsageError when there is no terminal to ask on; Error when the answer is no, or the daemon refuses
+ * Imports a document (`-`: standard input) into the running daemon; returns the daemon's message. Without
+ * `yes` it shows the changes and asks. `luna2`: an export of luna2's daemon; left-out parts are listed on
+ * standard error.
+ * @throws UsageError if there is no terminal to ask on; Error if the answer is no or the daemon refuses
  */
 export async function importFrom(config: Config, file: string, yes: boolean, luna2 = false): Promise<string> {
   const given = await contentOf(file)
@@ -35,7 +35,7 @@ export async function importFrom(config: Config, file: string, yes: boolean, lun
       String(await askDaemon(config, 'POST', `${importPath}?dryrun=yes`, document))
     ) as DryRun
     const lines = differences(found)
-    // While it is asked about, a booting machine may change what is stored.
+    // A booting machine may change the stored objects while the question waits.
     path += `?expect=${found.mark}`
     if (!(await wanted(lines))) return 'nothing differs'
   }
@@ -52,10 +52,7 @@ function ofLuna2(file: string, given: Buffer): Buffer {
   }
 }
 
-/**
- * Creates and changes nodes by the lines of a CSV file (`-`: standard input) in the running daemon; asks and throws as
- * `importFrom` does.
- */
+/** Creates and changes nodes from a CSV file (`-`: standard input); asks and throws as `importFrom` does. */
 export async function importTable(config: Config, file: string, yes: boolean): Promise<string> {
   const table = await contentOf(file)
   let path = tablePath
@@ -85,7 +82,7 @@ const contentOf = (file: string): Promise<Buffer> =>
     }
   )
 
-/** Shows what would change and asks; false where nothing would. Throws where it is not wanted. */
+/** Shows the changes and asks; returns false if there are none. Throws Error if the answer is no. */
 async function wanted(lines: readonly string[]): Promise<boolean> {
   if (lines.length === 0) return false
   process.stderr.write(lines.map(line => `${line}\n`).join(''))
@@ -99,9 +96,8 @@ const importPath = '/config/cluster/import'
 const tablePath = '/config/node?format=csv'
 const mostNames = 20
 
-/** What a dry run of a table tells. */
 interface TableDryRun {
-  /** Of what would be replaced, and of the addresses that would be given. */
+  /** Digest of the objects and addresses that would change. */
   readonly mark: string
   readonly changes: readonly {
     readonly type: string
@@ -111,14 +107,14 @@ interface TableDryRun {
   }[]
 }
 
-/** What a dry run tells: by type and by what happens to them, the names of the objects. */
+/** The dry run of an import: object names by type and kind of change. */
 interface DryRun {
-  /** Of what would be replaced. */
+  /** Digest of the objects that would be replaced. */
   readonly mark: string
   readonly changes: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>
 }
 
-/** What a dry run found, a line for each type and what happens to its objects. */
+/** Returns a line for each type and kind of change. */
 function differences({ changes }: DryRun): string[] {
   return Object.entries(changes).flatMap(([type, touched]) =>
     Object.entries(touched).flatMap(([what, names]) => {
@@ -131,10 +127,7 @@ function differences({ changes }: DryRun): string[] {
   )
 }
 
-/**
- * Asks the daemon as an admin: whoever can read the key of its tokens can make an admin's token. Throws Error
- * where none answers, and with its message when it refuses.
- */
+/** Sends a request to the daemon with an admin's token, signed with its key. Throws Error if it fails. */
 export async function askDaemon(
   config: Config,
   method: string,
@@ -143,7 +136,7 @@ export async function askDaemon(
 ): Promise<Buffer> {
   const { address, port } = config.http.listen
   const host = isWildcard(address) ? (address.includes(':') ? '::1' : '127.0.0.1') : address
-  // A missing key is not made here: it would belong to this user, not to the daemon.
+  // A key that was created here would belong to this user, not to the daemon.
   if (!existsSync(join(config.paths.state, 'token.key'))) throw new Error(notStarted(config.paths.state))
   const tokens = await Tokens.open(config.paths.state, {
     now: Date.now,
@@ -166,11 +159,11 @@ export async function askDaemon(
   return answer
 }
 
-/** The `message` of an answer. */
 export const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 
-/** Says that a command was pointed at a state directory without a state, and what is most often the reason. */
+/** The message for a state directory without a state, with the usual reason. */
 export const notStarted = (state: string): string =>
-  `${state}: no svcd has been started on this state directory; one that was started with --config or --set needs the ` +
+  `${state}: no svcd has been started on this state directory; one that was started with --config or ` +
+  '--set needs the ' +
   'same options here'

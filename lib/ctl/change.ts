@@ -14,10 +14,7 @@ const longestPauseMs = 1000
 const barWidth = 30
 const textWidth = 40
 
-/**
- * Follows an asynchronous request from its first answer until it has ended; gives the last answer. `path` is asked again
- * and again, `told` gets each answer and gives what stands behind the bar of a terminal.
- */
+/** Polls a request at `path` until it ends; returns its last answer. `told` gives the text of the bar. */
 export async function follow(
   session: Session,
   path: string,
@@ -39,10 +36,7 @@ export async function follow(
   return answer
 }
 
-/**
- * What a change is answered with: where it goes on as an asynchronous request, its lines when it has ended.
- * @throws Failure 1 with its last line when it has failed
- */
+/** Returns the answer of a change or of its asynchronous request. Throws Failure 1 if that failed. */
 async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer
@@ -56,7 +50,7 @@ async function finished(session: Session, answer: JsonObject): Promise<JsonObjec
   return { request_id: id, state, lines }
 }
 
-/** How far a request is, on one line of a terminal's stderr. */
+/** A progress bar on one line of a terminal's stderr. */
 class Bar {
   #isShown = false
 
@@ -67,7 +61,8 @@ class Bar {
     if (!terminal.shows.err || format !== 'text') return
     const full = Math.round(Math.min(Math.max(progress, 0), 1) * barWidth)
     terminal.err(
-      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ${clean(text).slice(0, textWidth).padEnd(textWidth)}`
+      `\r[${'#'.repeat(full)}${' '.repeat(barWidth - full)}] ` +
+        `${clean(text).slice(0, textWidth).padEnd(textWidth)}`
     )
     this.#isShown = true
   }
@@ -77,10 +72,7 @@ class Bar {
   }
 }
 
-/**
- * Makes a change, or asks what it would change, and shows the answer; where the change takes long, when it is done. `done`
- * is what to say where the answer has no text.
- */
+/** Makes a change, or its dry run, waits for its end and shows the answer, or `done` if it has no text. */
 export async function changed(
   session: Session,
   path: string,
@@ -101,7 +93,7 @@ export async function changed(
   await session.lines(Array.isArray(lines) ? lines.map(String).map(clean) : dryRunLines(answer, paint))
 }
 
-/** Where `@FILE` and `-` are read from. Throws Failure 2 where standard input is needed twice. */
+/** Reads the texts of `@FILE` and `-`. Throws Failure 2 if standard input is needed twice. */
 export function reader({ terminal }: Session): ReadText {
   let isRead = false
   return async (place, { name, secret }) => {
@@ -115,7 +107,7 @@ export function reader({ terminal }: Session): ReadText {
 
 const only = ['node', 'group'] as const
 
-/** The fields of a secret, whose content is given as text. */
+/** The fields of a secret. Its content is typed as text and sent in base64. */
 const described = {
   title: 'secret',
   fields: secretEntry
@@ -187,7 +179,6 @@ function asked({ controller, format }: Session, path: string): Promise<JsonObjec
   return controller.json('GET', path)
 }
 
-/** The secrets of an answer, each with its owner. */
 function secretsIn({ config }: JsonObject) {
   const { secrets } = isObject(config) ? config : {}
   return Object.entries(isObject(secrets) ? secrets : {}).flatMap(([type, owners]) =>

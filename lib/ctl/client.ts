@@ -19,10 +19,7 @@ import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
 
-/**
- * Runs the client with the words behind its name; gives its exit code (rules 14.3). What goes wrong stands on stderr.
- * @throws the error of stdout when its reader is gone
- */
+/** Runs the client; returns its exit code (rules 14.3). Throws the error of stdout if its reader is gone. */
 export async function client(words: readonly string[], terminal: Terminal): Promise<number> {
   try {
     await run(words, terminal)
@@ -30,7 +27,7 @@ export async function client(words: readonly string[], terminal: Terminal): Prom
   } catch (error) {
     if (!(error instanceof Failure)) throw error
     const lead = paintFor(terminal, 'err')('red', 'svcctl:')
-    // Each line of a table that is wrong stands on a line of its own.
+    // Each wrong line of a table gets a line of its own.
     const ends = error.message.startsWith('the table is refused')
       ? /(?<=[:;]) (?=line \d|\d+ lines: )/g
       : /$^/
@@ -48,7 +45,7 @@ function parse(args: readonly string[]) {
       options: optionTypes
     })
   } catch (error) {
-    // Its first sentence; the rest is advice about operands that begin with a hyphen.
+    // The rest of the message is advice about operands that begin with a hyphen.
     throw wrongUsage((error as Error).message.split(/\.\s/, 1)[0] ?? '')
   }
 }
@@ -68,7 +65,7 @@ const optionTypes = {
   help: { type: 'boolean', short: 'h' }
 } as const
 
-/** `--sort -name` as `--sort=-name`: the hyphen there begins no option. `--field=value` is the word `field=value`. */
+/** Turns `--sort -name` into `--sort=-name`, and `--field=value` into the word `field=value`. */
 const joined = (args: readonly string[]) =>
   args.flatMap((word, i) => {
     const next = args[i + 1]
@@ -113,7 +110,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     take(first, options, [])
     if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
-    // Of a login that has ended it is told here, and not by the program that gets the token.
+    // An expired login is reported here rather than by the program that uses the token.
     await controller.json('GET', '/config/cluster')
     return terminal.out(`${controller.token}\n`)
   }
@@ -132,7 +129,6 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   )
 }
 
-/** Runs the verb that is asked for, of those that are known. */
 async function act<T extends string>(
   terminal: Terminal,
   options: Options,
@@ -160,7 +156,7 @@ async function act<T extends string>(
   await verb.run(await session(terminal, options, true), first, operands)
 }
 
-/** What is said of several nodes that are words of their own, where one word names them: a name, or a set. */
+/** Returns a hint where several nodes are separate words although the verb takes one name or set. */
 function severalNodes(verb: Pick<Verb, 'operands' | 'count' | 'assigns'>, words: readonly string[]): string {
   const { operands, assigns } = verb
   const end = words.findIndex(word => word.includes('='))
@@ -173,7 +169,6 @@ function severalNodes(verb: Pick<Verb, 'operands' | 'count' | 'assigns'>, words:
   return names.length > 1 ? `; several nodes are one word: ${names.join(',')}` : ''
 }
 
-/** Refuses options that a command does not take. */
 function take(command: string, options: Options, taken: readonly (keyof Options)[]): void {
   for (const name of Object.keys(options) as (keyof Options)[])
     if (name !== 'url' && name !== 'cacert' && !taken.includes(name))
@@ -215,7 +210,7 @@ async function login({ terminal, controller, options }: Session, user: string): 
   terminal.err(clean(`logged in as ${user} at ${name}`).concat('\n'))
 }
 
-/** All of a file that the command line names. Throws Failure 2. */
+/** Reads a file that the command line names. Throws Failure 2. */
 export async function namedFile(path: string): Promise<Buffer> {
   try {
     return await readFile(path)
@@ -228,9 +223,9 @@ export async function namedFile(path: string): Promise<Buffer> {
 const path = '/config/node'
 
 /**
- * Creates and changes nodes by the lines of a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes`
- * it shows what would change, asks, and does that or nothing.
- * @throws Failure 1 where the answer is no or the controller refuses, 2 where there is no terminal to ask on
+ * Creates and changes nodes from a CSV file (`-`: standard input), all or none (rules 12.8). Without `--yes`
+ * it shows the changes and asks first.
+ * @throws Failure 1 if the answer is no or the controller refuses, 2 if there is no terminal to ask on
  */
 async function importTable(session: Session, file: string): Promise<void> {
   const { terminal, controller, options, paint } = session
@@ -242,29 +237,29 @@ async function importTable(session: Session, file: string): Promise<void> {
   terminal.err([...dryRunLines(told, paint), ''].join('\n'))
   if (!terminal.shows.in) throw wrongUsage('nothing was imported: there is no terminal to ask on, use --yes')
   if (!(await terminal.confirmed('Import this? [y/N] '))) throw refused('nothing was imported')
-  // While it is asked about, a booting machine may change what is stored.
+  // A booting machine may change the stored objects while the question waits.
   const expect = typeof told.mark === 'string' ? told.mark : undefined
   await changed(session, path, table, 'imported', 'POST', { ...query, expect })
 }
 
-/** A token is shorter; a longer file is none of ours. */
+/** Bytes of the largest token file. */
 const longest = 8192
 
-/** The tokens of one person, one file for each controller, which nobody else can read (rules 14.1). */
+/** The tokens of one user: a file for each controller, readable by that user alone (rules 14.1). */
 class TokenCache {
   readonly #directory: string
 
   constructor(env: Readonly<Record<string, string | undefined>>) {
     const given = env.XDG_CACHE_HOME ?? ''
-    // The XDG standard: a relative path is ignored.
+    // The XDG standard ignores relative paths.
     const home = env.HOME === undefined || env.HOME === '' ? homedir() : env.HOME
     this.#directory = join(isAbsolute(given) ? given : join(home, '.cache'), 'svcd')
   }
 
-  /** The token for a controller; undefined where there is none. Throws Failure 1 where others could have read it. */
+  /** Returns the token for a controller, if any. Throws Failure 1 if other users could have read it. */
   async read(controller: string): Promise<string | undefined> {
     const file = this.#file(controller)
-    // Neither a link nor a pipe: what is there was not put there by us.
+    // svcctl never creates links or pipes here.
     const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
     const unreadable = (error: Error) => refused(`the token cannot be read: ${error.message}`)
     const handle = await unlessMissing(open(file, flags), undefined).catch(error => {
@@ -284,7 +279,7 @@ class TokenCache {
     }
   }
 
-  /** Keeps a token. Throws Failure 1 where it cannot be kept to oneself. */
+  /** Stores a token. Throws Failure 1 if other users could read it. */
   async write(controller: string, token: string): Promise<void> {
     const directory = this.#directory
     try {
@@ -299,7 +294,6 @@ class TokenCache {
     }
   }
 
-  /** Forgets the token for a controller. */
   async remove(controller: string): Promise<void> {
     await rm(this.#file(controller), { force: true })
   }

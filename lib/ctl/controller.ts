@@ -5,24 +5,24 @@ import { type JsonObject, jsonObject } from '../json.js'
 import { type Failure, noController, refused, wrongUsage } from './terminal.js'
 
 const connectLimitMs = 10_000
-/** A clone of an image, or a change of all nodes, takes its time. */
+/** Clones of images and changes of all nodes are slow. */
 const answerLimitMs = 600_000
-/** The controller takes a request line and a header of 16 KB together. */
+/** The controller accepts 16 KB for the request line and headers. */
 const longestTarget = 15_000
-/** An answer that is held as a whole: 100,000 nodes in full are less. */
+/** Bytes of the largest buffered answer. 100,000 complete nodes are smaller. */
 const largestAnswer = 512 * 1024 * 1024
 
-/** What to do about a certificate; what is wrong with it, Node's message says. */
+/** Advice for each certificate fault. Node's message names the fault itself. */
 const WAYS_OUT: Readonly<Record<CertificateFault, string>> = {
   name: 'use an https URL with a name that the certificate lists',
   time: 'install a new one on the controller, or set the clock of this machine',
   issuer: 'name the CA that signed its certificate with --cacert FILE'
 }
 
-/** What stands behind the `?`; what is undefined is left out. */
+/** Query parameters; undefined values are omitted. */
 export type Query = Readonly<Record<string, string | undefined>>
 
-/** The URL of a controller: with a path where a proxy has it below one. Throws Failure 2. */
+/** Parses the URL of a controller, which may have a path below a proxy. Throws Failure 2. */
 export function controllerUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (!url || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '')
@@ -32,9 +32,9 @@ export function controllerUrl(text: string): URL {
   return url
 }
 
-/** A controller, asked over its http interface. */
+/** An HTTP client of one controller. */
 export class Controller {
-  /** The warnings of the controller so far. */
+  /** Warnings received and not shown yet. */
   readonly warnings: string[] = []
 
   constructor(
@@ -43,14 +43,14 @@ export class Controller {
     readonly ca: Buffer | undefined
   ) {}
 
-  /** For messages, and for the name of its token: without a slash at the end. */
+  /** The URL without a final slash, for messages and the name of the token file. */
   get name(): string {
     return this.url.href.replace(/\/+$/, '')
   }
 
   /**
-   * Sends a request; gives the answer, which is still to be read. `path` is encoded already; a Buffer is a table.
-   * @throws Failure 1 with the controller's message when it refuses, 3 when there is none
+   * Sends a request; returns the answer with its body unread. `path` is already encoded; a Buffer is a table.
+   * @throws Failure 1 with the controller's message if it refuses, 3 if there is no controller
    */
   async send(
     method: 'GET' | 'POST',
@@ -76,7 +76,7 @@ export class Controller {
     return answer
   }
 
-  /** Sends a request whose answer is a JSON object; an empty one where it has no body. */
+  /** Sends a request and parses the answer as a JSON object; without a body it is empty. */
   async json(
     method: 'GET' | 'POST',
     path: string,
@@ -95,14 +95,14 @@ export class Controller {
     return new Promise((resolve, reject) => {
       const send = url.protocol === 'https:' ? httpsRequest : httpRequest
       const outgoing = send({
-        // An IPv6 address stands in brackets.
+        // The URL has brackets around an IPv6 address.
         host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
         port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
         ...{ method, path, agent: false, timeout: answerLimitMs },
         headers: {
-          // Texts are sent as they are, whatever other clients of this controller need (docs/luna.md).
+          // Other clients of this controller may use the luna dialect (docs/luna.md).
           'x-svcd-dialect': 'none',
-          // What takes long is followed.
+          // The client polls long requests.
           prefer: 'respond-async',
           ...(token === undefined ? {} : { 'x-access-tokens': token }),
           ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': body.length })
@@ -139,18 +139,18 @@ export class Controller {
     return refused(`${why}; type: svcctl login ${userOf(this.token) ?? 'USER'}`)
   }
 
-  /** What answers is something else. */
+  /** The failure for a server that is not svcd. */
   #isNone(why: string): Failure {
     return noController(`no svcd at ${this.name}: what is there ${why}`)
   }
 
-  /** The failure for a connection that did not come about, or broke off. */
+  /** The failure for a connection that could not be opened or broke. */
   unreachable(error: NodeJS.ErrnoException): Failure {
     const { code = '', message } = error
     if (/wrong version number|packet length too long|WRONG_VERSION_NUMBER/.test(message))
       return noController(`no controller at ${this.name}: this port does not speak https; try http://`)
     const fault = certificateFault(code)
-    // A daemon that ends just now hangs up as well.
+    // A daemon that is stopping hangs up as well.
     const mayBeTls = this.url.protocol === 'http:' && message === 'socket hang up'
     const other = mayBeTls ? '; if this port does not speak http, try https://' : ''
     const asleep =
@@ -162,16 +162,15 @@ export class Controller {
   }
 }
 
-/** Whose login a token of svcd is; undefined where it does not say so. */
+/** Returns the user in a token of svcd, if any. */
 function userOf(token = ''): string | undefined {
   const { kind, sub } = jsonObject(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
   return kind === 'user' && typeof sub === 'string' ? sub : undefined
 }
 
-/** What the controller says of a token that is no login any more; nobody who types svcctl knows that header. */
+/** The controller's message for an invalid token. It names a header that users of svcctl do not know. */
 const isVoid = /^the token in x-access-tokens is /
 
-/** What a controller answers. */
 export class Answer {
   constructor(
     readonly controller: Controller,
@@ -182,7 +181,7 @@ export class Answer {
     return this.incoming.statusCode ?? 0
   }
 
-  /** Its content as it comes. Throws Failure 3 where it breaks off. */
+  /** Yields the body as it arrives. Throws Failure 3 if it breaks off. */
   async *pieces(): AsyncGenerator<string> {
     const { incoming, controller } = this
     incoming.setEncoding('utf8')
@@ -193,7 +192,6 @@ export class Answer {
     }
   }
 
-  /** All of its content. */
   async text(): Promise<string> {
     const all: string[] = []
     let length = 0

@@ -10,9 +10,9 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines
 `
 
 /**
- * Has a person edit what an object sets in the editor; gives the body that changes what was edited, once its dry run was shown
- * and agreed to (rules 14.8). A text that is refused can be edited again.
- * @throws Failure 1 where the answer is no or nothing was edited, 2 where there is no terminal to ask on
+ * Opens an object's fields in the editor; returns the body of the change once its dry run was confirmed
+ * (rules 14.8). A refused text can be edited again.
+ * @throws Failure 1 if the answer is no or nothing was edited, 2 if there is no terminal to ask on
  */
 export async function edited(session: Session, type: Described, path: string, object: JsonObject) {
   const { terminal, controller, options, paint } = session
@@ -29,7 +29,7 @@ export async function edited(session: Session, type: Described, path: string, ob
       )
       for (const key of before.keys()) if (!after.has(key)) words.push(`${key}=`)
       if (words.length === 0) throw refused('nothing was edited, and nothing was changed')
-      // A `-` is the text of one hyphen here, and not standard input.
+      // Here `-` is a text, not standard input.
       const body = await bodyOf(type, words, async place => Buffer.from(place))
       if (options.dryrun) return body
       const told = await controller.json('POST', path, { dryrun: 'yes' }, body)
@@ -45,10 +45,10 @@ export async function edited(session: Session, type: Described, path: string, ob
 
 const wordOf = (key: string, value: string) => `${key}=${value.startsWith('@') ? '@' : ''}${value}`
 
-/** The values of a text that was edited. Throws Failure 2 naming the line that is none. */
+/** Parses an edited text. Throws Failure 2 naming the wrong line. */
 function valuesIn(text: string): Map<string, string> {
   const values = new Map<string, string>()
-  // The field that an indented line belongs to.
+  // The field of the indented lines, and the blank lines before the next one.
   let [key, blanks] = ['', '']
   for (const [i, line] of text.split(/\r?\n/).entries()) {
     if (key !== '' && line.startsWith('    ')) {
@@ -67,9 +67,7 @@ function valuesIn(text: string): Map<string, string> {
   return values
 }
 
-/**
- * The fields of an object that may be set, with their values; those of its group or the cluster are comments.
- */
+/** Yields the settable fields with their values; inherited values are comments. */
 function* linesOf(type: Described, object: JsonObject): Generator<string> {
   const told = (field: Field, key: string, value: JsonValue = null, source: JsonValue = null) => {
     const text = shown(field, value)

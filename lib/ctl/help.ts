@@ -5,7 +5,6 @@ import { byName, formats } from './session.js'
 import { choices, ofInterface, settable } from './values.js'
 import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
 
-/** How one option is written, and what it does. */
 export const optionTexts = [
   ['    --url URL', 'where the controller is; default: SVCD_URL, else http://127.0.0.1:7050'],
   ['    --cacert FILE', 'the CA that signed the certificate of an https URL; default: SVCD_CACERT'],
@@ -25,7 +24,7 @@ const column = (left: string, width: number, right: string) =>
   left.length < width ? `  ${left.padEnd(width)} ${right}` : `  ${left}\n  ${' '.repeat(width)} ${right}`
 
 const login = ['login', 'logout', 'token', 'completion', 'import']
-/** The first words of a command line. */
+/** The words that may come first. */
 export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', ...typeNames]
 
 const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
@@ -39,7 +38,6 @@ const verbLines = (type: TypeName) =>
     )
   )
 
-/** What `--help` prints. */
 export const help = () => `Usage: svcctl login [USER]
        svcctl TYPE VERB [NAME|SET] [FIELD=VALUE]... [OPTION]...
 
@@ -81,7 +79,7 @@ Exit codes: 0 done, 1 the controller refuses or what was asked has failed, 2 the
 3 there is no controller. docs/ctl.md tells more.
 `
 
-/** What a field takes, where its meaning does not say so. */
+/** Describes the values of a field where its meaning does not. */
 function noteOf(field: Field): string {
   const { type, refers } = field
   if (refers) return ` [${refers}]`
@@ -93,7 +91,6 @@ function noteOf(field: Field): string {
   return isPlain ? '' : `: ${type.expected}`
 }
 
-/** What `--help` prints behind a type. */
 export function typeHelp(type: TypeName): string {
   const { title, newName } = objectTypes[type]
   const rows = settable(objectTypes[type]).map(field =>
@@ -118,18 +115,18 @@ svcctl --help tells the options and what values look like.
 
 const words = (all: readonly string[]) => `'${all.join(' ')}'`
 
-/** All options as they are typed. */
+/** Option names for completion. */
 const options = optionTexts.flatMap(([left]) => left.match(/-{1,2}[a-z]+/g) ?? [])
 
 function assignable(type: TypeName): string[] {
   const table = objectTypes[type]
   const own = settable(table).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
-  // The names of interfaces are the admin's; these two are known.
+  // Admins name interfaces; only these two names are fixed.
   const known = ofInterface(table).flatMap(({ name }) => [`BOOTIF.${name}=`, `BMC.${name}=`])
   return [...own, ...known, `${table.newName[0]}=`]
 }
 
-/** The completion for bash, made from the tables of types and verbs. */
+/** Generates the bash completion from the tables of types and verbs. */
 export function bashCompletion(): string {
   const all = [
     ...typeNames.map(type => ({
@@ -232,7 +229,9 @@ _svcctl() {
       elif ((\${#plain[@]} == 1)); then
         if [[ $type == completion ]]; then choices=bash
         elif [[ $type == nodes ]]; then _svcctl_nodes
-${plainActions.map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`).join('\n')}
+${plainActions
+  .map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`)
+  .join('\n')}
         elif [[ $type == import ]]; then COMPREPLY=($(compgen -f -- "$current")); return
         else choices=$(_svcctl_words "$type" verbs); fi
       elif ((\${#plain[@]} == 2)); then

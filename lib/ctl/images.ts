@@ -6,10 +6,7 @@ import { clean, refused, wrongUsage } from './terminal.js'
 const tagPath = (image: string, tag: string) =>
   `${pathOf('osimage', image)}/osimagetag/${encodeURIComponent(tag)}`
 
-/**
- * The answer of a pack has no text: what the image lacks for a boot is seen in its fields. It is packed also where they cannot
- * be asked for any more.
- */
+/** Returns the message of a pack and warns if the image cannot boot. A failed query is ignored. */
 async function packed({ controller }: Session, name: string): Promise<string> {
   const { config } = await controller.json('GET', pathOf('osimage', name), {}).catch(() => ({ config: {} }))
   const { osimage } = isObject(config) ? config : {}
@@ -22,7 +19,7 @@ async function packed({ controller }: Session, name: string): Promise<string> {
   if (!initrdfile) return `${done}; warning: it has no initramfs${noBoot} initramfs-tools${again}`
   return done
 }
-/** A tag of an image that is not packed holds nothing. Where that cannot be asked for any more, it is tagged all the same. */
+/** Returns the message of a tag and warns if the image is not packed. A failed query is ignored. */
 async function tagged({ controller }: Session, name: string, tag: string): Promise<string> {
   const done = `OS image ${name} tagged ${tag}`
   const path = `/config/osimagetag/${encodeURIComponent(name)}`
@@ -30,12 +27,15 @@ async function tagged({ controller }: Session, name: string, tag: string): Promi
   const { osimagetag } = isObject(config) ? config : {}
   const held = isObject(osimagetag) ? osimagetag[tag] : undefined
   if (!isObject(held) || held.imagefile) return done
-  return `${done}; warning: it is not packed, so the tag holds no image: type svcctl osimage pack ${name}, and tag it again`
+  return (
+    `${done}; warning: it is not packed, so the tag holds no image: ` +
+    `type svcctl osimage pack ${name}, and tag it again`
+  )
 }
 
 /**
- * Deletes an image. Where the directory that svcd made for it goes too, it asks first, unless `--yes` is given (rules 14.5).
- * @throws Failure 1 where the answer is no, 2 where there is no terminal to ask on
+ * Deletes an image. Without `--yes` it asks first if a directory would be removed too (rules 14.5).
+ * @throws Failure 1 if the answer is no, 2 if there is no terminal to ask on
  */
 export async function removeImage(session: Session, name: string): Promise<void> {
   const { terminal, controller, options } = session
@@ -47,8 +47,10 @@ export async function removeImage(session: Session, name: string): Promise<void>
   const where = Array.isArray(controllers) ? controllers.filter(name => typeof name === 'string') : []
   if (gone.length === 0) return changed(session, path, undefined, done)
   const nothing = 'nothing was deleted'
-  // Where several controllers share the objects, it is removed by the one that has it.
-  const about = `its directory ${gone.join(', ')}${where.length > 0 ? ` on controller ${[...new Set(where)].join(', ')}` : ''}`
+  // With several controllers, the directory's own controller removes it.
+  const about =
+    `its directory ${gone.join(', ')}` +
+    `${where.length > 0 ? ` on controller ${[...new Set(where)].join(', ')}` : ''}`
   if (!options.yes) {
     if (!terminal.shows.in)
       throw wrongUsage(`${nothing}: ${about} would be removed, and there is no terminal to ask on; use --yes`)
@@ -61,7 +63,6 @@ export async function removeImage(session: Session, name: string): Promise<void>
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'
 
-/** What is done with the files of an OS image, and with its tags. */
 export const imageVerbs: Readonly<Record<string, Verb>> = {
   pack: {
     operands: 'NAME',

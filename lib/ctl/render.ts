@@ -7,10 +7,10 @@ import { fold } from '../node-set/fold.js'
 import { pathOf, type Session } from './session.js'
 import { clean, cleanLines, Failure, type Paint } from './terminal.js'
 
-/** A field below each other with its value, and who sets it where that is told. Each line is safe to show. */
+/** Yields a line for each field, with its source where known. The lines are safe to show. */
 export function* objectLines(table: Table, object: JsonObject, paint: Paint): Generator<string> {
   const { interfaces, ...fields } = object
-  // Who sets a field stands behind it.
+  // The source of a field is shown behind its value.
   const shown = Object.entries(fields).filter(([key]) => !key.endsWith('_source'))
   const width = shown.reduce((most, [key]) => Math.max(most, clean(key).length), 0)
   for (const [key, value] of shown) {
@@ -37,7 +37,8 @@ export function* objectLines(table: Table, object: JsonObject, paint: Paint): Ge
   for (const entry of interfaces.filter(isObject)) {
     const { interface: name, ...rest } = entry
     const told = Object.entries(rest).filter(([, value]) => value !== null && value !== '')
-    yield `${paint('bold', clean(plain(name)))}  ${told.map(([key, value]) => `${clean(key)}=${clean(plain(value))}`).join('  ')}`
+    yield `${paint('bold', clean(plain(name)))}  ` +
+      `${told.map(([key, value]) => `${clean(key)}=${clean(plain(value))}`).join('  ')}`
   }
 }
 
@@ -45,7 +46,10 @@ function* indented(text: string): Generator<string> {
   for (const line of text.replace(/\n$/, '').split('\n')) yield `    ${clean(line)}`
 }
 
-/** A script is kept in base64, and a person reads its text. */
+const tableOf = (type: string): Table =>
+  Object.hasOwn(objectTypes, type) ? objectTypes[type as TypeName].fields : []
+
+/** Decodes scripts, which are stored in base64. */
 function shownValue(table: Table, key: string, value: JsonValue): string {
   const isScript = table.some(({ name, type }) => name === key && type === base64)
   const text = plain(value)
@@ -54,7 +58,6 @@ function shownValue(table: Table, key: string, value: JsonValue): string {
     : text
 }
 
-/** A value on one line, as a person reads it. */
 function plain(value: JsonValue | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
@@ -64,7 +67,6 @@ function plain(value: JsonValue | undefined): string {
 
 const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
 
-/** A change of a dry run in words: what happens to whom, and the fields below it. */
 interface Would {
   readonly type: string
   readonly name: string
@@ -75,19 +77,28 @@ interface Would {
 const byField = (change: JsonObject, side: 'before' | 'after') =>
   new Map(objects(change.fields).map(one => [plain(one.field), plain(one[side])]))
 
-/** What would become of one object. Of a new one, and of one that goes, the values that it has. */
+/** Describes the change of one object. A new or deleted object has one value per field. */
 function wouldOf(change: JsonObject): Would {
   const [type, name, action] = [plain(change.type), plain(change.name), plain(change.action)]
   const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
-  const fields = objects(change.fields).map(one =>
-    side === undefined || type === 'cluster'
-      ? `${plain(one.field)}: ${plain(one.before)} -> ${plain(one.after)}`
-      : `${plain(one.field)}: ${plain(one[side])}`
-  )
+  const fields = objects(change.fields).map(one => {
+    const field = plain(one.field)
+    const text = (of: 'before' | 'after') => shownValue(tableOf(type), field, one[of] ?? null)
+    const [before, after] = [text('before'), text('after')]
+    if (/\n/.test(before + after)) return [`${field}:`, ...lineChanges(before, after)].join('\n')
+    return side && type !== 'cluster' ? `${field}: ${text(side)}` : `${field}: ${before} -> ${after}`
+  })
   return { type, name, be: type === 'cluster' ? 'changed' : (participles[action] ?? action), fields }
 }
 
-/** Two changes that are one rename: only what else differs is told of it. */
+/** Lists removed and added lines of a longer text; blank lines are omitted. */
+const lineChanges = (before: string, after: string) =>
+  [['-', before, after] as const, ['+', after, before] as const].flatMap(([sign, text, other]) => {
+    const unchanged = new Set([...other.split('\n'), '-', ''])
+    return text.split('\n').flatMap(line => (unchanged.has(line) ? [] : [`  ${sign} ${line}`]))
+  })
+
+/** Describes a rename, which the controller reports as a delete and a create. */
 function renameOf(gone: JsonObject, made: JsonObject): Would {
   const [before, after] = [byField(gone, 'before'), byField(made, 'after')]
   const fields = [...new Set([...before.keys(), ...after.keys()])]
@@ -96,7 +107,7 @@ function renameOf(gone: JsonObject, made: JsonObject): Would {
   return { type: plain(gone.type), name: plain(gone.name), be: `renamed to ${plain(made.name)}`, fields }
 }
 
-/** The changes of a dry run, each object once: a rename is told as one that goes and one that is made. */
+/** Yields each changed object once, with the two halves of a rename joined. */
 function* woulds(changes: readonly JsonObject[]): Generator<Would> {
   const of = (type: JsonValue | undefined, action: string) =>
     changes.filter(change => change.type === type && change.action === action)
@@ -110,17 +121,17 @@ function* woulds(changes: readonly JsonObject[]): Generator<Would> {
     const renamed = change.action === 'update' ? undefined : types.get(change.type)
     const at = renamed?.made.indexOf(change) ?? -1
     if (!renamed) yield wouldOf(change)
-    // Secrets go with their owner.
+    // Secrets follow their renamed owner.
     else if (at >= 0 && change.type !== 'secrets') yield renameOf(renamed.gone[at] as JsonObject, change)
   }
 }
 
-/** What a dry run tells: each object with what would become of it, nodes that change alike together. */
+/** Yields the lines of a dry run. Nodes with the same change are folded. */
 export function* dryRunLines({ message, changes, files }: JsonObject, paint: Paint): Generator<string> {
   yield clean(plain(message))
   const alike = new Map<string, Would & { readonly names: string[] }>()
   for (const would of woulds(objects(changes))) {
-    // Each node gets an address of its own, so that what is given shows nodes one by one.
+    // A new address differs from node to node, so such nodes are not folded.
     const { type, name, be, fields } = would
     const key = JSON.stringify([type === 'node' ? type : [type, name], be, fields])
     const same = alike.get(key)
@@ -130,7 +141,7 @@ export function* dryRunLines({ message, changes, files }: JsonObject, paint: Pai
   for (const { type, be, fields, names } of alike.values()) {
     const who = names.length > 1 ? `nodes ${fold(names)}` : named(type, names[0] ?? '')
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
-    for (const line of fields) yield `  ${clean(line)}`
+    for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
   for (const { service, path, diff, problem } of objects(files)) {
     if (typeof problem === 'string') {
@@ -145,7 +156,7 @@ export function* dryRunLines({ message, changes, files }: JsonObject, paint: Pai
   }
 }
 
-/** The boots of a node, each with its steps. */
+/** Yields the boots of a node and their steps. */
 export function* bootLines(node: string, told: JsonValue | undefined, paint: Paint): Generator<string> {
   const { boots, elsewhere } = isObject(told) ? told : {}
   const step = (one: JsonObject) => {
@@ -166,17 +177,16 @@ export function* bootLines(node: string, told: JsonValue | undefined, paint: Pai
   for (const one of objects(elsewhere)) yield step(one)
 }
 
-/** A node's own name in what came of it, so that the same outcome of many nodes reads the same. */
+/** Replaces the node's name and addresses, so that equal outcomes of many nodes can be folded. */
 const withoutName = (message: string, node: string) =>
   message
     .replace(/(?:\bnode )?([\w-]+(?:\.[\w-]+)*)/g, (text, word) => (word === node ? 'the node' : text))
-    // In what is to be typed.
+    // Commands to type keep a placeholder.
     .replace('svcctl node set the node ', 'svcctl node set NODE ')
-    // An address differs from node to node as a name does.
     .replace(/\b\d+(?:\.\d+){3}\b|\b[\da-f]*:[\da-f:]*:[\da-f]*\b/gi, 'ADDRESS')
     .replace(/^failed: ADDRESS: /, 'failed: ')
 
-/** What came of each node, those with the same outcome together. A log of several lines stands by itself. */
+/** Yields the outcome of each node, equal ones folded. A log of several lines is not folded. */
 export function* outcomeLines(
   outcomes: ReadonlyMap<string, { readonly failed: boolean; readonly message: string }>,
   paint: Paint
@@ -202,29 +212,29 @@ export function* outcomeLines(
   }
 }
 
-/** A line of the audit log: when, who, from where, what was done to which object, and the fields that differ. */
 export function auditLine(line: JsonObject): string {
   const { time, who, from, action, type, name, names, before, after, counts } = line
   const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]
   const fields = [...new Set([...Object.keys(was), ...Object.keys(is)])].filter(key => key !== 'name')
   const value = (key: string) => {
-    const [first, last] = [plain(was[key]), plain(is[key])].map(text => text.slice(0, mostCharacters))
+    const text = (of: JsonObject) => shownValue(tableOf(String(type)), key, of[key] ?? null)
+    const [first, last] = [text(was), text(is)].map(one => one.slice(0, mostCharacters))
     return `${key}: ${key in was ? `${first} -> ` : ''}${last}`
   }
   const told = [...fields.map(value), ...(counts === undefined ? [] : [JSON.stringify(counts)])].join(', ')
   return clean([time, who, from, action, type, names ?? name, told].filter(Boolean).join('  '))
 }
 
-/** The fields by which nodes boot, or do not. */
+/** The fields that decide how a node boots. */
 const ofBoot: ReadonlySet<string> = new Set([
   ...['group', 'osimage', 'osimagetag', 'netboot', 'provision_interface', 'interfaces'],
   ...['kernelfile', 'initrdfile', 'imagefile']
 ])
 
-/** Whether the answer has to be told of: a program reads what the controller answers, and a dry run tells it all. */
+/** Whether a person sees the answer. A dry run already tells everything. */
 const isTold = ({ format, options }: Session) => format === 'text' && !options.dryrun
 
-/** What is only told beside a change stops nothing: the change itself tells what is wrong. */
+/** Ignores a failed query: it must not stop the change. */
 async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked
@@ -234,14 +244,14 @@ async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** So many nodes of a set are looked at. */
+/** Nodes of a set that are compared. */
 const mostNodes = 20
-/** Characters of a value that is told. */
+/** Characters of a value that is shown. */
 const mostCharacters = 100
 
 /**
- * Looks at the nodes that a change will be told of (rules 14.7), and gives what looks again after the change: it tells what
- * went and came with another group, and which nodes cannot boot. The lines are safe to show. `isNew`: the change creates it.
+ * Reads the affected nodes before a change; the returned function reads them again after it (rules 14.7). It
+ * returns which values another group changed, and which nodes cannot boot. The lines are safe to show.
  */
 export async function watched(
   session: Session,
@@ -252,7 +262,7 @@ export async function watched(
 ): Promise<() => Promise<string[]>> {
   const isOfBoot = (isNew && type === 'node') || Object.keys(fields).some(field => ofBoot.has(field))
   if (!isTold(session) || !isOfBoot) return async () => []
-  // After the change a set may stand for others.
+  // After the change the set may contain other nodes.
   const nodes = await nodesOf(session, type, name)
   const moves = type === 'node' && !isNew && Object.hasOwn(fields, 'group')
   const first = moves ? nodes.slice(0, mostNodes) : []
@@ -270,7 +280,7 @@ export async function watched(
   }
 }
 
-/** The nodes that a change of an object is told of: itself, those of a set, of a group, or with an image. */
+/** Returns the nodes that a change of an object affects. */
 async function nodesOf(session: Session, type: TypeName, name: string): Promise<readonly string[]> {
   if (type === 'node') return isNodeSet(name) ? ((await orNothing(session.nodes(name))) ?? []) : [name]
   if (type !== 'group' && type !== 'osimage') return []
@@ -279,7 +289,7 @@ async function nodesOf(session: Session, type: TypeName, name: string): Promise<
   return Array.isArray(members) ? members.filter(node => typeof node === 'string') : []
 }
 
-/** The lines that say which nodes cannot boot, and why; none where all can. `count`: how many there are beside these. */
+/** Returns a warning for each reason why nodes cannot boot; `nodes` are the first of `count`. */
 async function cannotBoot(
   { controller }: Session,
   nodes: readonly string[],
@@ -299,7 +309,7 @@ async function cannotBoot(
   const looked = count > nodes.length ? ` (of the first ${nodes.length} of ${count})` : ''
   return [...stopped].map(([ofMany, { names, ofOne }]) => {
     const obstacle = names.length === 1 ? ofOne : ofMany
-    // An image that is packed says what it lacks: to pack it once more would not help.
+    // A packed image already warns of what it lacks; packing again would not help.
     const [, image] = /^OS image (\S+) has no /.exec(obstacle) ?? []
     const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
     const who = `${names.length === 1 ? 'node' : 'nodes'} ${fold(names)}${looked}`
@@ -307,7 +317,7 @@ async function cannotBoot(
   })
 }
 
-/** The object in an answer below these keys; an empty one where there is none. */
+/** Returns the object below these keys, or an empty one. */
 export function within(value: JsonValue | undefined, ...keys: readonly string[]): JsonObject {
   let found = value
   for (const key of keys) found = isObject(found) ? found[key] : undefined
@@ -316,17 +326,16 @@ export function within(value: JsonValue | undefined, ...keys: readonly string[])
 
 type Values = ReadonlyMap<string, JsonValue>
 
-/** What is in force for a node. */
 interface State {
   readonly fields: Values
   readonly interfaces: ReadonlyMap<string, Values>
 }
 
-/** The nodes as they are now; none where one of them is not there. */
+/** Reads the nodes; returns none if one of them does not exist. */
 async function statesOf({ controller }: Session, names: readonly string[]): Promise<Map<string, State>> {
   if (names.length === 0) return new Map()
   const nodes = await orNothing(controller.json('GET', '/config/node', { nodes: names.join(',') }))
-  // A node shows its own files alone.
+  // A node's answer lacks the files of its group.
   const groups = await orNothing(controller.json('GET', '/config/group', { fields: 'files' }))
   return new Map(
     Object.entries(within(nodes, 'config', 'node')).flatMap(([name, node]) => {
@@ -339,14 +348,16 @@ async function statesOf({ controller }: Session, names: readonly string[]): Prom
 
 const entries = (value: JsonValue | undefined) => (Array.isArray(value) ? value : [])
 
-/** What changes by itself is left out, and what is told elsewhere: who sets a value, the MAC of an interface. */
+/** Fields that change by themselves, or are shown elsewhere. */
 const untold: ReadonlySet<string> = new Set(['name', 'status', 'macaddr', '_override', '_running', '_stale'])
 
-/** A node, or what is to be set of one. */
+/** Splits a node, or the body of a change, into its values. */
 function stateOf(node: JsonObject): State {
   const { interfaces, variables, ...rest } = node
   const isShown = (key: string) => !untold.has(key) && !key.endsWith('_source')
-  const fields = Object.entries(rest).filter(([key]) => isShown(key))
+  const fields = Object.entries(rest)
+    .filter(([key]) => isShown(key))
+    .map(([key, value]): [string, JsonValue] => [key, shownValue(objectTypes.node.fields, key, value)])
   for (const [key, value] of Object.entries(isObject(variables) ? variables : {}))
     fields.push([`variables.${key}`, value])
   return {
@@ -359,14 +370,14 @@ function stateOf(node: JsonObject): State {
   }
 }
 
-/** What changed on a node beside the fields that were given. `text` is of this node, `ofAll` of all where they differ. */
+/** A side effect of a change of the group. `text` is of this node; `ofAll` is used if nodes differ. */
 interface Along {
   readonly about: string
   readonly text: string
   readonly ofAll: string
 }
 
-/** What went and came with another group, on nodes before and after it; `count`: how many nodes got it. */
+/** Compares nodes before and after a change of their group. `count`: all nodes that changed. */
 function withGroup(
   nodes: readonly (readonly [was: State, is: State])[],
   count: number,
@@ -399,7 +410,7 @@ function alongOf(was: State, is: State, given: State): Along[] {
     if (before && after)
       along.push(...changedValues(before, after, given.interfaces.get(name) ?? new Map(), `${name}.`))
   }
-  // Those that come or go are told as a whole, behind the others.
+  // New and deleted interfaces come last.
   for (const name of names) {
     const [before, after] = [was.interfaces.get(name), is.interfaces.get(name)]
     if (before && after) continue
@@ -412,13 +423,13 @@ function alongOf(was: State, is: State, given: State): Along[] {
   return along
 }
 
-/** The values that differ and were not given; `lead` stands before their names. */
+/** Returns the changed values that were not given; `lead` is put before their names. */
 function changedValues(was: Values, is: Values, given: Values, lead: string): Along[] {
   return [...new Set([...was.keys(), ...is.keys()])].flatMap(key => {
     const [before, after] = [plain(was.get(key)), plain(is.get(key))]
     if (before === after || given.has(key)) return []
     const about = `${lead}${key}`
-    const isLong = Math.max(before.length, after.length) > mostCharacters
+    const isLong = Math.max(before.length, after.length) > mostCharacters || /\n/.test(before + after)
     const text = isLong ? `${about}: another value` : `${about}: ${before} -> ${after}`
     return [{ about, text, ofAll: `${about}: another value on each node` }]
   })

@@ -4,7 +4,7 @@ import { within } from './render.js'
 import { change, type Session, type Verb } from './session.js'
 import { clean, namesNone, refused, wrongUsage } from './terminal.js'
 
-/** Has nodes boot once for a rescue, or not any more (rules 6.15). */
+/** Sets or ends a rescue: a single boot from an image in memory (rules 6.15). */
 export const rescue: Verb = {
   operands: 'SET',
   summary: 'boot nodes once from an image in memory, their disks untouched; --end: not any more',
@@ -25,7 +25,8 @@ export const rescue: Verb = {
     await changed(session, '/config/node/_set', body, `${set} updated`)
     if (session.format !== 'text' || dryrun || end) return
     const lines = [
-      `at its next boot from the network: svcctl node chassis '${set}' netboot, svcctl node power '${set}' boot`,
+      `at its next boot from the network: svcctl node chassis '${set}' netboot, ` +
+        `svcctl node power '${set}' boot`,
       `the way back before that: svcctl node rescue '${set}' --end`
     ]
     if (nodes.some(isInstalled))
@@ -36,15 +37,15 @@ export const rescue: Verb = {
   }
 }
 
-/** The nodes of a set, with these fields and their names. */
+/** Reads these fields and the names of the nodes of a set. */
 export async function nodesWith({ controller }: Session, nodes: string, fields: string) {
   const answer = await controller.json('GET', '/config/node', { nodes, fields: `name,${fields}` })
   return Object.values(within(answer, 'config', 'node')).filter(isObject)
 }
 
-/** The fields by which `isInstalled` goes. */
+/** The fields that `isInstalled` reads. */
 export const installing = 'netboot,partscript,localinstall,rescue'
 
-/** Whether a node is installed onto its disk at its next boot from the network, or the one after its rescue. */
+/** Whether the next boot from the network writes to the disk (after a rescue: the boot after it). */
 export const isInstalled = ({ netboot, partscript, localinstall }: JsonObject) =>
   netboot === true && (localinstall === true || (partscript ?? '') !== '')

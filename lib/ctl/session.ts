@@ -1,16 +1,13 @@
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
-import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'
 import { yamlLines } from './yaml.js'
 
-/** What `-o` may say. */
 export const formats = ['text', 'json', 'csv', 'yaml'] as const
-/** The form that is asked for: a value that is shown as YAML is asked for as JSON. */
+/** The format that is requested. YAML is made from JSON here. */
 export type Format = Exclude<(typeof formats)[number], 'yaml'>
 
-/** The options of a command line, as they were given. */
 export interface Options {
   readonly url?: string
   readonly cacert?: string
@@ -26,7 +23,7 @@ export interface Options {
   readonly help?: boolean
 }
 
-/** One run of the client: the controller that it asks, and the terminal that it shows the answers on. */
+/** One run of the client: its controller, terminal and options. */
 export class Session {
   readonly paint: Paint
 
@@ -39,7 +36,7 @@ export class Session {
     this.paint = paintFor(terminal, 'out')
   }
 
-  /** Shows lines, which are safe to show. */
+  /** Writes lines that are already safe for a terminal. */
   async lines(lines: Iterable<string>): Promise<void> {
     let text = ''
     for (const line of lines) {
@@ -51,7 +48,7 @@ export class Session {
     await this.terminal.out(text)
   }
 
-  /** Shows a value as JSON, or as YAML: laid out for a person, on one line for a program. */
+  /** Writes a value as JSON or YAML: indented on a terminal, else on one line. */
   async json(value: JsonValue): Promise<void> {
     const { out } = this.terminal.shows
     if (this.options.output === 'yaml')
@@ -59,13 +56,13 @@ export class Session {
     return this.terminal.out(`${cleanLines(JSON.stringify(value, null, out ? 2 : undefined))}\n`)
   }
 
-  /** Shows lines of CSV: to a program as they are. */
+  /** Writes lines of CSV; programs get them unchanged. */
   csv(lines: Iterable<string>): Promise<void> {
     const text = [...lines, ''].join('\n')
     return this.terminal.out(this.terminal.shows.out ? cleanLines(text.replaceAll('\r', '')) : text)
   }
 
-  /** Shows what the controller renders, as it comes (rules 14.4). */
+  /** Streams a list that the controller renders (rules 14.4). */
   async rendered(path: string, query: Query): Promise<void> {
     const { terminal, format, options, controller } = this
     const { out } = terminal.shows
@@ -75,7 +72,7 @@ export class Session {
     const pretty = format === 'json' && out ? 'yes' : undefined
     const answer = await controller.send('GET', path, { ...asked, format, pretty })
     checkType(answer, format)
-    // A program reads JSON and CSV as they were sent.
+    // Programs get JSON and CSV unchanged.
     const shown = (piece: string) =>
       format !== 'text' && !out ? piece : cleanLines(piece.replaceAll('\r', ''))
     let isBegun = false
@@ -91,16 +88,15 @@ export class Session {
     if (last !== '\n') await terminal.out('\n')
   }
 
-  /** Shows what a change was answered with; `done` where the answer has no text. */
+  /** Shows the answer of a change, or `done` if it has no text. */
   changed(answer: JsonObject, done: string): Promise<void> {
     const { message } = answer
     const text = typeof message === 'string' ? message : done
     return this.format === 'json' ? this.json({ message: text, ...answer }) : this.lines([clean(text)])
   }
 
-  /** The names of the nodes that a name or a set stands for, each once. */
+  /** Resolves a name or node set to the names of its nodes, each once. */
   async nodes(set: string): Promise<string[]> {
-    if (!isNodeSet(set)) return [set]
     const all = new Set<string>()
     for (const nodes of unions(set)) {
       const { config } = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })
@@ -111,10 +107,10 @@ export class Session {
   }
 }
 
-/** So many characters of a set go into one URL. */
+/** Characters of a node set in one URL. */
 const mostOfSet = 8192
 
-/** A set as several whose union it is, where it is long and joined by commas alone. */
+/** Splits a long set that is joined by commas alone into several sets. */
 function unions(set: string): string[] {
   if (set.length <= mostOfSet || /[!&^]/.test(set)) return [set]
   const all: string[] = []
@@ -132,45 +128,44 @@ const types: Readonly<Record<Format, string>> = {
   json: 'application/json'
 }
 
-/** A web server of another kind would answer with a page. */
+/** Throws Failure 3 for another content type: another web server would answer with a page. */
 function checkType({ incoming, controller }: Answer, format: Format): void {
   const type = String(incoming.headers['content-type'] ?? '')
   if (!type.startsWith(types[format]))
     throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
 }
 
-/** What can be done with the objects of a type. */
+/** A command on the objects of a type. */
 export interface Verb<T extends string = TypeName> {
-  /** What stands behind it, for a person; words in brackets may be left out. */
+  /** The operands in the help; those in brackets are optional. */
   readonly operands: string
-  /** How many words that are at least and at most, where it is not what `operands` says. */
+  /** The least and most operands, where `operands` does not tell. */
   readonly count?: readonly [number, number]
   readonly summary: string
-  /** Another name of it, for those who know it from elsewhere. */
+  /** A second name, familiar from other programs. */
   readonly also?: string
-  /** The options that it takes beside those that all take. */
+  /** Its options besides the common ones. */
   readonly options?: readonly (keyof Options)[]
-  /** The types that have it; all, when absent. */
+  /** The types that have it; absent: all. */
   readonly only?: readonly T[]
-  /** The last word is one of these. */
+  /** The allowed last operands. */
   readonly actions?: readonly string[]
-  /** It is followed by FIELD=VALUE words. */
+  /** Whether it takes FIELD=VALUE words. */
   readonly assigns?: true
   run(session: Session, type: T, operands: readonly string[]): Promise<void>
 }
 
-/** How many words a verb takes at least and at most. */
+/** Returns the least and most operands of a verb. */
 export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): readonly [number, number] {
   const words = operands.split(' ').filter(word => word !== '')
   const needed = words.filter(word => !word.startsWith('['))
   return count ?? [needed.length, operands.endsWith('...') ? Number.POSITIVE_INFINITY : words.length]
 }
 
-/** The options of what lists, and of what changes. */
 export const chosen = ['output', 'fields', 'sort'] as const
 export const change = ['output', 'dryrun'] as const
 
-/** The verbs of a table by both their names. */
+/** Indexes verbs by both their names. */
 export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>>) =>
   new Map(
     Object.entries(table).flatMap(([name, verb]) =>
@@ -178,5 +173,4 @@ export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>
     )
   )
 
-/** The path of an object. */
 export const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`

@@ -1,58 +1,58 @@
 import { escapeControls } from '../log.js'
 
-/** What ends a command; the exit code is its kind (rules 14.3). */
+/** An error that ends a command with an exit code (rules 14.3). */
 export class Failure extends Error {
   constructor(
     readonly code: 1 | 2 | 3,
     message: string,
-    /** The status that the controller refused with. */
+    /** The HTTP status of a refusal. */
     readonly status?: number
   ) {
     super(message)
   }
 }
 
-/** 1: the controller refuses, or what it was asked for has failed. */
+/** 1: the controller refuses, or the request failed. */
 export const refused = (message: string, status?: number) => new Failure(1, message, status)
-/** The refusal of a set without a node. */
+/** The refusal of an empty node set. */
 export const namesNone = (set: string) => refused(`${clean(set)} names no node: nothing was done`)
 /** 2: the command line is wrong. */
 export const wrongUsage = (message: string) => new Failure(2, message)
-/** 3: there is no controller, or what answers is none. */
+/** 3: there is no controller, or another server answers. */
 export const noController = (message: string) => new Failure(3, message)
 
-/** The person who types the commands, and the machine that this runs on. */
+/** The terminal, environment and files of this process. Tests replace them. */
 export interface Terminal {
-  /** Whether a person reads stdout, reads stderr, and types on stdin. */
+  /** Whether stdout, stderr and stdin are terminals. */
   readonly shows: { readonly out: boolean; readonly err: boolean; readonly in: boolean }
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Writes to stdout, and waits while its reader is slow. Rejects when the reader is gone. */
+  /** Writes to stdout and waits for a slow reader. Rejects if the reader is gone. */
   out(text: string): Promise<void>
   err(text: string): void
-  /** A question that is answered by y or n. */
+  /** Asks a question; resolves to whether the answer is yes. */
   confirmed(question: string): Promise<boolean>
-  /** A text that is typed without echo. */
+  /** Asks for a text without echo. */
   hidden(question: string): Promise<string>
-  /** A text as a person leaves it in the editor. Throws Failure 1 where the editor ends in a failure. */
+  /** Opens a text in the editor; returns the result. Throws Failure 1 if the editor fails. */
   edited(text: string): Promise<string>
-  /** All of stdin. */
+  /** Reads all of stdin. */
   input(): Promise<Buffer>
-  /** All of a file. Throws Failure 2 where it cannot be read. */
+  /** Reads a whole file. Throws Failure 2 if it cannot be read. */
   file(path: string): Promise<Buffer>
 }
 
-/** A text on one line that cannot steer a terminal (rules 14.4). */
+/** Escapes control characters, so that a text cannot control the terminal (rules 14.4). */
 export const clean = escapeControls
 
-/** The same of a text of several lines. */
+/** The same for a text of several lines. */
 export const cleanLines = (text: string) => text.split('\n').map(clean).join('\n')
 
 const colours = { bold: 1, dim: 2, red: 31, green: 32 } as const
 
-/** Puts a colour around a text where a person reads it, and does not object (no-color.org). */
+/** Colours a text on a terminal unless NO_COLOR is set (no-color.org). */
 export type Paint = (colour: keyof typeof colours, text: string) => string
 
-/** The colours of stdout or of stderr. */
+/** Returns the painter for stdout or stderr. */
 export const paintFor = ({ shows, env }: Terminal, stream: 'out' | 'err'): Paint => {
   const isPlain = !shows[stream] || (env.NO_COLOR ?? '') !== '' || env.TERM === 'dumb'
   return isPlain ? (_, text) => text : (colour, text) => `\u001b[${colours[colour]}m${text}\u001b[0m`

@@ -6,19 +6,18 @@ import { interfaceEntry } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
 import { wrongUsage } from './terminal.js'
 
-/** Where long texts come from: a file, stdin for `-`, and a person for a secret that is `-` on a terminal. */
+/** Reads a long text: from a file, from stdin for `-`, and a secret without echo from a terminal. */
 export type ReadText = (place: string, field: Field) => Promise<Buffer>
 
-/** What fields stand in a body: those of a type, or of something else that is set in the same way. */
+/** What has settable fields: a type of object, the cluster, or a secret. */
 export type Described = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
   readonly newName: readonly string[]
 }
 
-/** The fields of a type that a request may set. */
 export const settable = ({ fields }: Pick<Described, 'fields'>) =>
   fields.filter(({ derived }) => derived !== true)
 
-/** The fields that a request may set of an interface of this type. */
+/** Returns the interface fields that a request may set for this type. */
 export const ofInterface = ({ interfaces = [] }: Pick<Described, 'interfaces'>) =>
   interfaceEntry.filter(({ name }) =>
     name === 'force'
@@ -26,10 +25,7 @@ export const ofInterface = ({ interfaces = [] }: Pick<Described, 'interfaces'>) 
       : name !== 'interface' && interfaces.some(field => field.name === name)
   )
 
-/**
- * The body that `FIELD=VALUE` words stand for, read by the table of the type (rules 14.2).
- * @throws Failure 2 naming the word that does not fit
- */
+/** Builds a request body from `FIELD=VALUE` words (rules 14.2). Throws Failure 2 naming the wrong word. */
 export async function bodyOf(
   type: Described,
   words: readonly string[],
@@ -42,7 +38,7 @@ export async function bodyOf(
     into[key] = value
   }
   const partOf = (name: string) => {
-    // Whatever it is called, it is a key of its own.
+    // Without a prototype, any name is an own key.
     const part = parts.get(name) ?? (Object.create(null) as JsonObject)
     parts.set(name, part)
     return part
@@ -71,14 +67,14 @@ export async function bodyOf(
   return interfaces.length > 0 ? { ...body, interfaces } : body
 }
 
-/** What may stand before the `=`, for a person to read. */
+/** Lists what may precede the `=`, for messages. */
 const keys = (type: Described) => [
   ...settable(type).map(({ name, merged }) => (merged ? `${name}.NAME` : name)),
   ...ofInterface(type).map(({ name }) => `INTERFACE.${name}`),
   ...type.newName.slice(0, 1)
 ]
 
-/** The words that a field takes, where they are few. */
+/** Returns the values of a field that takes one of a few words. */
 export function choices({ type }: Field): string[] {
   if (type.json === 'boolean') return ['yes', 'no']
   return /^one of (.+)$/.exec(type.expected)?.[1]?.split(', ') ?? []

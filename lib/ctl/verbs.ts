@@ -16,7 +16,7 @@ import { bodyOf, type Described } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
 
-/** The verbs in the order of the help; help, completion and checks are made from this table. */
+/** All verbs in the order of the help. Help, completion and checks use this table. */
 export const verbs: Readonly<Record<string, Verb>> = {
   list: {
     operands: '[SET]',
@@ -56,7 +56,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       if (type === 'node' && isNodeSet(name))
         throw wrongUsage(`add creates one node, ${name} is a node set; ${manyNodes}`)
       const body = await bodyOf(objectTypes[type], words, reader(session))
-      if (await exists(session, type, name))
+      if (!(await missingOf(session, type, name)))
         throw refused(`${objectTypes[type].title} ${name} exists already; type: svcctl ${type} set`)
       await save(session, type, name, body, 'created')
     }
@@ -68,16 +68,16 @@ export const verbs: Readonly<Record<string, Verb>> = {
     assigns: true,
     async run(session, type, [name = '', ...words]) {
       const body = await bodyOf(objectTypes[type], words, reader(session))
-      // A set stands in the body: it may be too long for a path.
+      // A set may be too long for a path, so it is sent in the body.
       if (type === 'node' && isNodeSet(name)) {
         const path = '/config/node/_set'
         const told = await watched(session, type, name, body)
         await changed(session, path, { nodes: name, fields: body }, 'nodes updated')
         return session.lines(await told())
       }
-      // The controller would create it.
-      if (!(await exists(session, type, name)))
-        throw refused(`${objectTypes[type].title} ${name} does not exist; type: svcctl ${type} add`)
+      // The controller would create a missing object.
+      const missing = await missingOf(session, type, name)
+      if (missing) throw refused(`${missing.message}; type: svcctl ${type} add`)
       await save(session, type, name, body, 'updated')
     }
   },
@@ -109,8 +109,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: change,
     async run(session, type, [name = '', now = '']) {
       const body = { [objectTypes[type].newName[0]]: now }
-      if (!(await exists(session, type, name)))
-        throw refused(`${objectTypes[type].title} ${name} does not exist`)
+      const missing = await missingOf(session, type, name)
+      if (missing) throw missing
       await save(session, type, name, body, `renamed to ${now}`)
     }
   },
@@ -187,7 +187,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       ofEach(session, set, '_why', 'why', (node, told) => {
         const { verdict } = isObject(told) ? told : {}
         const text = String(verdict)
-        // Most verdicts begin with the name, which stands before the colon already.
+        // Most verdicts begin with the name, which precedes the colon already.
         const short = text.startsWith(`${node} `) ? text.slice(node.length + 1) : text
         return [`${session.paint('bold', clean(node))}: ${clean(short)}`]
       })
@@ -207,7 +207,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     only: ['node'],
     async run(session, _type, [set = '']) {
       const question = 'Have the next boot write to the disks of'
-      // Whatever had them boot from their disks before: they are not to be installed at each boot from now on.
+      // netboot_once keeps them from installing again at each boot.
       const fields = { netboot: true, netboot_once: true }
       const nodes = await agreed(session, set, question, 'nothing was changed')
       await changed(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
@@ -235,11 +235,10 @@ export const verbs: Readonly<Record<string, Verb>> = {
   ...secretVerbs
 }
 
-/** The verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
   Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
 
-/** A copy from a node to the directory of an image, or back. Of a dry run the lines of the request are what would change. */
+/** The verb for a copy between a node and the directory of an image. */
 function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: string): Verb {
   return {
     operands: 'NAME IMAGE',
@@ -256,7 +255,7 @@ function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: str
   }
 }
 
-/** `asks`: the actions that need a word of the admin for a set, and how the question begins. */
+/** The verb for a part of a machine. `asks`: how the question begins before an action on a set. */
 function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
   const actions: readonly string[] = commands[part]
   return {
@@ -274,13 +273,9 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
   }
 }
 
-/** Actions after which a machine boots. */
 const booting = /^power (?:on|boot|cycle|reset)$|^chassis netboot$/
 
-/**
- * Tells which nodes' BMCs would be asked, which have none, and whose disk is written then; no BMC is asked
- * anything.
- */
+/** Shows which BMCs would be asked, which nodes have none, and whose disks a boot would write to. */
 async function wouldAsk(session: Session, set: string, command: string): Promise<void> {
   const all = await nodesWith(session, set, `BMC.ipaddress,${installing}`)
   const those = (are: (node: JsonObject) => boolean) => all.filter(are).map(({ name }) => String(name))
@@ -298,7 +293,7 @@ async function wouldAsk(session: Session, set: string, command: string): Promise
 
 const countOf = ({ length }: readonly string[]) => (length === 1 ? '1 node' : `${length} nodes`)
 
-/** Asks the same of each node of a set, one after the other. */
+/** Reads the same page of each node of a set, one after the other. */
 async function ofEach(
   session: Session,
   set: string,
@@ -321,12 +316,19 @@ async function ofEach(
   if (session.format === 'json') await session.json({ monitor: { [key]: all } })
 }
 
-async function exists({ controller }: Session, type: TypeName, name: string): Promise<boolean> {
+/** Returns the refusal if an object does not exist. */
+async function missingOf(
+  { controller }: Session,
+  type: TypeName,
+  name: string
+): Promise<Failure | undefined> {
+  // Only the refusal of a node set suggests a missing @.
+  const [path, nodes] = type === 'node' ? ['/config/node', name] : [pathOf(type, name)]
   try {
-    await controller.json('GET', pathOf(type, name), { fields: 'name' })
-    return true
+    await controller.json('GET', path, { fields: 'name', nodes })
+    return undefined
   } catch (error) {
-    if (error instanceof Failure && error.status === 404) return false
+    if (error instanceof Failure && error.status === 404) return error
     throw error
   }
 }
@@ -337,10 +339,8 @@ async function save(session: Session, type: TypeName, name: string, body: JsonOb
   await session.lines(await told())
 }
 
-/** What may be set of the cluster. */
 export const cluster: Described = { title: 'cluster', fields: clusterFields, newName: [] }
 
-/** Commands that have no type before them. */
 export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   nodes: {
     operands: '[SET]',
@@ -363,7 +363,6 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   }
 }
 
-/** What can be done with the cluster's settings. */
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   show: {
     operands: '',
@@ -400,7 +399,7 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   }
 }
 
-/** Shows the files of a node, those first that it cannot get. Throws Failure 1 where there is one. */
+/** Shows the files of a node, failed ones first. Throws Failure 1 if one failed. */
 async function showFiles(session: Session, name: string, answer: JsonObject): Promise<void> {
   if (session.format !== 'text') return session.json(answer)
   const { files } = within(answer, 'config', 'node', name)
@@ -415,23 +414,19 @@ async function showFiles(session: Session, name: string, answer: JsonObject): Pr
   if (bad.length > 0) throw refused(`${bad.length} of ${all.length} files of node ${name} cannot be rendered`)
 }
 
-/** What came of one node. */
 interface Outcome {
   readonly failed: boolean
   readonly message: string
 }
 
-/**
- * Asks the BMCs of a node set, and follows until each has an outcome, with a bar on a terminal.
- * @throws Failure 1 when one has failed
- */
+/** Sends an action to the BMCs of a node set and waits for all outcomes. Throws Failure 1 if one failed. */
 async function act(session: Session, part: Part, set: string, action: string): Promise<void> {
   const { controller, format, paint } = session
   const outcomes = new Map<string, Outcome>()
   const body = { control: { [part]: { [action]: { hostlist: set } } } }
   const asked = controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
   const first = await asked.catch((error: Error) => {
-    // The controller speaks of a field that nobody has typed here.
+    // The controller's message names a field that the user has not typed.
     const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
     throw isEmpty ? namesNone(set) : error
   })
@@ -449,7 +444,7 @@ async function act(session: Session, part: Part, set: string, action: string): P
   if (answer.state === 'failed') throw refused(`${part} ${action} has failed: see /monitor/request/${id}`)
 }
 
-/** Adds what this answer tells: the controller tells each outcome once. */
+/** Adds the outcomes of an answer. The controller reports each outcome once. */
 function gather(outcomes: Map<string, Outcome>, { control }: JsonObject, part: Part): void {
   const { failed, [part]: well } = isObject(control) ? control : {}
   const add = (names: JsonValue | undefined, hasFailed: boolean) => {
@@ -473,10 +468,10 @@ function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
 }
 
 /**
- * Asks before something is done to a node set that cannot be taken back (rules 14.5); gives the nodes to do it to, as a
- * name or a set. A plain name, `--yes` and a dry run need no question. `what` begins it: `Delete`; `nothing` says that it was not
- * done: `nothing was deleted`.
- * @throws Failure 1 where the answer is no or the set is empty, 2 where there is no terminal to ask on
+ * Asks before an irreversible action on a node set (rules 14.5); returns the confirmed nodes as a name or
+ * set. A plain name, `--yes` and a dry run need no question. `what`: `Delete`, `nothing`: `nothing was
+ * deleted`.
+ * @throws Failure 1 if the answer is no or the set is empty, 2 if there is no terminal to ask on
  */
 async function agreed(session: Session, set: string, what: string, nothing: string): Promise<string> {
   const { terminal, options } = session
@@ -484,7 +479,7 @@ async function agreed(session: Session, set: string, what: string, nothing: stri
   const nodes = await session.nodes(set)
   if (nodes.length === 0) throw namesNone(set)
   if (options.yes || options.dryrun) return set
-  // What is asked about is what it is done to, whatever the set stands for by then.
+  // The action gets the confirmed names, since the set may change meanwhile.
   const named = nodes.length === 1 ? (nodes[0] as string) : fold(nodes)
   const many = countOf(nodes)
   if (!terminal.shows.in)

@@ -1,16 +1,16 @@
 import type { JsonValue } from '../json.js'
 
-/** Words that are texts without quotes: none that YAML 1.1 or 1.2 takes for a number, a date, a boolean or a comment. */
+/** Strings that need no quotes in YAML 1.1 or 1.2: never numbers, dates, booleans or comments. */
 const plainWord = /^(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z_/][\w./-]*(?: [\w./-]+)*$/i
-/** Characters that a text in lines cannot have; a line of nothing but blanks would end it elsewhere. */
+/** Texts that fit a block scalar: no control characters, no first line of blanks alone. */
 const inLines = /^(?!\s*$)[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*(?:\n[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]*)+$/u
 
-/** A value as YAML, block by block, so that every parser reads the same from it as from its JSON. */
+/** Yields a value as YAML that every parser reads like its JSON. */
 export function* yamlLines(value: JsonValue, indent = ''): Generator<string> {
   if (Array.isArray(value) && value.length > 0)
     for (const one of value) {
       let lead = `${indent}- `
-      // The rest of an entry stands below its first line.
+      // Further lines of an entry are aligned with its first line.
       for (const line of yamlLines(one, `${indent}  `)) {
         yield line === '' ? line : lead + line.slice(lead.length)
         lead = `${indent}  `
@@ -33,7 +33,7 @@ export function* yamlLines(value: JsonValue, indent = ''): Generator<string> {
   else yield indent + JSON.stringify(value)
 }
 
-/** JSON's quotes are YAML's too, but for characters that YAML takes for the end of a line, or not at all. */
+/** Quotes a string as JSON, and escapes characters that YAML rejects or takes for line ends. */
 const quoted = (text: string) =>
   JSON.stringify(text).replace(
     /[\u007f-\u009f\u2028\u2029\ufeff]/g,

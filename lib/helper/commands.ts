@@ -23,45 +23,40 @@ export type Read<T> = (value: unknown) => T
 const LONGEST_TEXT = 4096
 const MOST_TEXTS = 100_000
 
-/** A text without a NUL character. */
 const text: Read<string> = value => {
   if (typeof value !== 'string' || value.length > LONGEST_TEXT || value.includes('\0'))
     throw new Error('must be a text')
   return value
 }
 
-/** A text of any length, whole lines of a message. */
+/** A text of any length, bounded by the longest message. */
 const longText: Read<string> = value => {
   if (typeof value !== 'string') throw new Error('must be a text')
   return value
 }
 
-/** A node's name. It becomes a word of ssh's command line. */
+/** A node's name, which becomes a word of ssh's command line. */
 const nodeName: Read<string> = value => {
   if (typeof value !== 'string' || !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(value))
     throw new Error('must be the name of a node')
   return value
 }
 
-/** An IP address. */
 const address: Read<string> = value => {
   if (typeof value !== 'string' || isIP(value) === 0) throw new Error('must be an IP address')
   return value
 }
 
-/** A list of texts. */
 const texts: Read<readonly string[]> = value => {
   if (!Array.isArray(value) || value.length > MOST_TEXTS) throw new Error('must be a list of texts')
   return value.map(text)
 }
 
-/** True or false. */
 const flag: Read<boolean> = value => {
   if (typeof value !== 'boolean') throw new Error('must be true or false')
   return value
 }
 
-/** One of these words. */
 const oneOf =
   <W extends string>(...words: readonly W[]): Read<W> =>
   value => {
@@ -70,17 +65,16 @@ const oneOf =
     return word
   }
 
-/** The same, or nothing. */
+/** An argument that may be absent. */
 const optional =
   <T>(read: Read<T>): Read<T | undefined> =>
   value =>
     value === undefined || value === null ? undefined : read(value)
 
-/** The arguments of a command, by name. */
 export type Shape = Readonly<Record<string, Read<unknown>>>
 export type Values<S extends Shape> = { readonly [K in keyof S]: ReturnType<S[K]> }
 
-/** Reads all arguments of a command, none missing and none unknown. Throws Error naming the one that is wrong. */
+/** Reads the arguments of a command. Throws Error naming one that is wrong, missing or unknown. */
 export function readArgs<S extends Shape>(shape: S, given: unknown): Values<S> {
   if (typeof given !== 'object' || given === null) throw new Error('the arguments must be an object')
   const unknown = Object.keys(given).find(name => !Object.hasOwn(shape, name))
@@ -104,7 +98,7 @@ const command = <S extends Shape, R>(shape: S, run: Command<S, R>['run']): Comma
 
 const SYSTEMCTL_MS = 90_000
 
-/** What a grab and a push are told. */
+/** Arguments of grabs and pushes. */
 const transfer = {
   node: nodeName,
   address,
@@ -115,15 +109,15 @@ const transfer = {
 }
 
 /**
- * All that is done as root, and nothing else. Paths are those of the ini (`Places`); a tree is checked to lie below
- * `[image] directory`, and other names are one component. No command runs what it is given.
+ * Everything that svcd does as root. Paths come from the ini (`Places`); a tree must lie below `[image]
+ * directory`, and other names are single components. No command runs its arguments.
  *
- * Names in a tree may change at any time, so that a path that was checked is not used again. What this process does is done
- * by the `at` of a directory that is held open. Programs find that directory at a place of their own, where no link is
- * followed (`apart`). docs/security.md has a table.
+ * Names in a tree may change at any time, so a checked path is never used again. This process works through
+ * the `at` of an open directory; programs see that directory at a separate path without links (`apart`). See
+ * the table in docs/security.md.
  */
 export const commands = {
-  /** Builds the initramfs of a tree with the tree's own tool, where the one of the last build (`record`) is not as good. */
+  /** Builds the initramfs with the tree's own tool, unless that of the last build (`record`) still fits. */
   initramfs: command(
     {
       tree: text,
@@ -142,7 +136,7 @@ export const commands = {
       })
   ),
 
-  /** Makes the archive of a tree, a hidden file of the files directory. */
+  /** Packs a tree into a hidden file of the files directory. */
   pack: command(
     {
       tree: text,
@@ -163,7 +157,7 @@ export const commands = {
     }
   ),
 
-  /** Fails where a tree has no such regular file. */
+  /** Throws Error if a tree has no such regular file. */
   readable: command({ tree: text, path: text }, async (places, { tree, path }): Promise<void> => {
     await inTree(places, tree, async ({ at }) => (await openInside(at(), path, tree)).close())
   }),
@@ -178,7 +172,7 @@ export const commands = {
     }
   ),
 
-  /** Copies a tree to a hidden directory beside its future place. */
+  /** Copies a tree to a hidden directory beside its final path. */
   clone: command({ tree: text, parent: text, work: text }, async (places, args, course): Promise<void> => {
     await inTree(places, args.tree, async tree => {
       await checkUnmounted(tree)
@@ -192,7 +186,7 @@ export const commands = {
     })
   }),
 
-  /** Takes a node's file systems into a hidden directory. */
+  /** Copies a node's file systems into a hidden directory. */
   grab: command(
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
@@ -215,7 +209,7 @@ export const commands = {
     }
   ),
 
-  /** Makes a node like a tree. */
+  /** Makes a node's file systems equal to a tree. */
   push: command({ ...transfer, tree: text }, async (places, args, course) =>
     inTree(places, args.tree, async held => {
       await checkUnmounted(held)
@@ -225,7 +219,7 @@ export const commands = {
     })
   ),
 
-  /** Makes a hidden directory's content durable. */
+  /** Syncs a hidden directory to the disk. */
   sync: command({ parent: text, work: text }, async (places, { parent, work }, course): Promise<void> => {
     await inBase(places, parent, base =>
       inDirectory(base.at(), checkHidden(work), async ({ at }) => {
@@ -234,7 +228,7 @@ export const commands = {
     )
   }),
 
-  /** Gives a directory another name in the same place, durably. */
+  /** Renames a directory in its parent, durably. */
   rename: command(
     { parent: text, from: text, to: text },
     async (places, { parent, from, to }): Promise<void> => {
@@ -252,7 +246,7 @@ export const commands = {
     }
   ),
 
-  /** Changes a server of the system that the ini names. */
+  /** Controls a systemd unit that the ini names. */
   systemctl: command(
     { verb: oneOf('start', 'stop', 'restart', 'reload'), unit: text },
     async ({ units }, { verb, unit }, { signal, timeLimitMs }): Promise<string> => {
@@ -273,7 +267,7 @@ export type Name = keyof typeof commands
 export type Args<N extends Name> = Values<(typeof commands)[N]['shape']>
 export type Result<N extends Name> = Awaited<ReturnType<(typeof commands)[N]['run']>>
 
-/** Makes a hidden directory, which must not be there yet, and has it filled while it is held open. */
+/** Creates a new hidden directory and runs `fill` while it is open. */
 const making = <T>(
   places: Places,
   { parent, work }: { readonly parent: string; readonly work: string },
@@ -284,19 +278,15 @@ const making = <T>(
     try {
       return await inDirectory(at(), work, into => fill({ ...into, path: join(path, work) }))
     } catch (error) {
-      // A directory that holds something is removed by the one that ordered it.
+      // The caller removes a directory that is not empty.
       await rmdir(at(work)).catch(() => {})
       throw error
     }
   })
 
-/** Whether this process can give a file to any user. */
 const isRoot = () => process.getuid?.() === 0
 
-/**
- * Throws Error where a copy of a tree would lose owners: this process is not root, and the tree has a file of another user,
- * or of a group that it is not in. cp says nothing of that.
- */
+/** Throws Error if a copy without root would lose owners or groups of files. cp does not report that. */
 async function checkOwners(tree: string, course: Required<Course>): Promise<void> {
   if (isRoot()) return
   const groups = new Set([process.getgid?.(), ...(process.getgroups?.() ?? [])])
@@ -309,7 +299,7 @@ async function checkOwners(tree: string, course: Required<Course>): Promise<void
     throw new Error(`${stdout.trimEnd()} belongs to another user or group: to keep that is not permitted`)
 }
 
-/** Throws Error where what is taken from a node would lose its owners: this process is not root. */
+/** Throws Error if this process is not root: a grab would lose the owners of files. */
 function checkOwnersOfNode(node: string): void {
   if (!isRoot())
     throw new Error(`the files of node ${node} belong to its users: to keep that is not permitted`)
@@ -319,21 +309,21 @@ function checkOwnersOfNode(node: string): void {
 const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
-/** Directories as a program finds them. */
+/** Open directories as a program sees them. */
 export interface Apart {
-  /** Words to put before the words of the program: it has a mount namespace of its own then. */
+  /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
-  /** The directories for the program, in the order in which they were given. */
+  /** The paths for the program, in the order of the arguments. */
   readonly paths: readonly string[]
-  /** A path for the program where there is nothing. */
+  /** An empty path for the program. */
   readonly nothing: string
 }
 
 /**
- * Has a program find directories that are held open, whatever has their paths meanwhile, without what is mounted in them,
- * and follow no symbolic link there: it walks by paths, and a name may be a link when it comes to it, though it was none when
- * it was checked. Where this machine cannot do that, or this process is not root, the program gets the paths themselves if
- * who orders it has the same rights; otherwise throws Error.
+ * Shows open directories to a program in a mount namespace: without mounts in them, and without following
+ * symbolic links. A program walks by paths, and a name may have become a link since it was checked. If this
+ * machine cannot do that, a caller with the same rights gets plain paths; for others it throws Error. Without
+ * root, paths are plain.
  */
 async function apart(places: Places, ...directories: readonly OpenDirectory[]): Promise<Apart> {
   const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }

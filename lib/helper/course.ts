@@ -1,7 +1,4 @@
-/**
- * How a piece of work reports, and how it ends. What is absent is not told; without a signal nothing stops it. A program whose
- * lines are told is not read any further until a promise that a report gave has resolved.
- */
+/** How a task reports and is stopped. A program's output is read on when the promise of a report resolves. */
 export interface Course {
   readonly signal?: AbortSignal
   readonly timeLimitMs?: number

@@ -6,7 +6,7 @@ import { inDirectory, resolveInside } from '../disk/open-directory.js'
 import { shellInImage } from '../image/packer/sandbox.js'
 import { inTree, placesOf } from './places.js'
 
-/** On these something is mounted in a shell: where the image has no such file, it gets one for as long as the shell is open. */
+/** Mount points of the shell. If the image lacks such a file, it gets one while the shell is open. */
 const MOUNTED = [
   ['usr/sbin', 'policy-rc.d'],
   ['etc', 'resolv.conf']
@@ -15,8 +15,8 @@ const MOUNTED = [
 const NEW = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY
 
 /**
- * A shell for root in the directory of an image (rules 9.13); gives its exit status. No pack of the image begins meanwhile.
- * Throws Error where the directory is none of an image, is packed just now, or has a shell already.
+ * Opens a root shell in the directory of an image (rules 9.13) and locks it against packs; returns the exit
+ * status. Throws Error if it is no image directory, is being packed, or has a shell already.
  */
 export async function imageShell(
   config: Config,
@@ -31,12 +31,17 @@ export async function imageShell(
     try {
       for (const [directory, name] of MOUNTED)
         await inside(at(), directory, at => open(at(name), NEW, 0).then(file => file.close()))
-      return await shellInImage({
-        ...{ tree: at(), byRoot: false, signal: new AbortController().signal, timeLimitMs: 60_000 },
+      const request = {
+        tree: at(),
+        byRoot: false,
+        signal: new AbortController().signal,
+        timeLimitMs: 60_000,
         line
-      })
+      }
+      const about = 'what is installed here stays, and starts no service; exit ends it'
+      return await shellInImage(request, image, `OS image ${image}, ${path}: ${about}`)
     } finally {
-      // One that is empty and may be read by nobody is such a file, of a shell that was killed too.
+      // An empty file without permissions is such a mount point, maybe of a killed shell.
       for (const [directory, name] of MOUNTED)
         await inside(at(), directory, async at => {
           const { mode, size } = await lstat(at(name))
@@ -47,7 +52,7 @@ export async function imageShell(
   })
 }
 
-/** Does something in a directory of an image, if it is there and what it is done to is. */
+/** Runs work in a directory of an image; ignores missing and existing files. */
 async function inside(tree: string, path: string, work: (at: (name: string) => string) => Promise<void>) {
   const found = await resolveInside(tree, path)
   if (found === undefined) return

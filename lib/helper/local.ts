@@ -5,7 +5,7 @@ import { STANDARD } from './messages.js'
 import type { Places } from './places.js'
 import type { Work } from './work.js'
 
-/** Does one command here, its arguments checked first. Throws Error for a command or an argument that there is not. */
+/** Checks the arguments of a command and runs it. Throws Error for an unknown command or argument. */
 export async function perform(
   places: Places,
   name: string,
@@ -32,7 +32,7 @@ export async function perform(
   })
 }
 
-/** Without root's rights, and with no helper that has them: what was not permitted says so. */
+/** Explains a missing permission: this process is not root, and there is no helper. */
 function withoutRoot(error: Error): Error {
   if (process.getuid?.() === 0 || !/\b(EACCES|EPERM)\b|not permitted|permission denied/i.test(error.message))
     return error
@@ -41,7 +41,7 @@ function withoutRoot(error: Error): Error {
   return error
 }
 
-/** Does root's work in this process. */
+/** Runs helper commands in this process. */
 export const localWork = (places: Places): Work => ({
   call: <N extends Name>(command: N, args: Args<N>, course: Course = {}) =>
     perform(places, command, args, course) as Promise<Result<N>>,

@@ -2,16 +2,13 @@ import type { Duplex } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import type { ErrorCode } from '../error-codes.js'
 
-/*
- * What goes over the socket between svcd and its helper: one JSON object a line. Each piece of work has a number that
- * svcd gives it.
- */
+// The protocol between svcd and its helper: one JSON object per line. svcd numbers the tasks.
 
 /** Where svcd-helper.socket listens. */
 export const STANDARD = '/run/svcd/helper.sock'
 /** The descriptor of the socket in the helper. */
 export const SOCKET = 3
-/** In the environment of a helper that svcd itself has started. */
+/** Environment variable of a helper that svcd started itself. */
 export const CHILD = 'SVCD_HELPER'
 
 /** To the helper. */
@@ -19,7 +16,7 @@ export type Order =
   | { readonly id: number; readonly command: string; readonly args: unknown; readonly timeLimitMs?: number }
   | { readonly id: number; readonly stop: true }
 
-/** From the helper: what the work says, and at last its result or its error. */
+/** From the helper: reports of a task, and finally its result or error. */
 export type Report =
   | { readonly id: number; readonly line: string }
   | { readonly id: number; readonly progress: number }
@@ -29,7 +26,7 @@ export type Report =
 
 const LONGEST_LINE = 16 * 1024 * 1024
 
-/** Takes messages from a socket until it closes. One that is no JSON object with a number, or is too long, ends it. */
+/** Receives messages until the socket closes. A malformed or long message destroys the socket. */
 export function receive<M extends { readonly id: number }>(socket: Duplex, take: (message: M) => void): void {
   const decoder = new StringDecoder('utf8')
   let begun = ''
@@ -51,7 +48,7 @@ export function receive<M extends { readonly id: number }>(socket: Duplex, take:
   })
 }
 
-/** Sends a message, where the socket still takes one. */
+/** Sends a message if the socket is still writable. */
 export function send(socket: Duplex, message: Order | Report): void {
   if (socket.writable) socket.write(`${JSON.stringify(message)}\n`)
 }

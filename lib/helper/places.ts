@@ -3,30 +3,26 @@ import { dirname, join, normalize, relative, sep } from 'node:path'
 import type { Config } from '../config/types.js'
 import { DIRECTORY, inDirectory, mountsBelow, type OpenDirectory } from '../disk/open-directory.js'
 
-/** The directories that root's work is done in. They come from the ini, never with a command. */
+/** The directories and settings of the helper. They come from the ini, never with a command. */
 export interface Places {
   /** `[image] directory`. */
   readonly images: string
   /** `[paths] files`. */
   readonly files: string
-  /** `[paths] state`: the ssh key and the known hosts lie there. */
+  /** `[paths] state`, which holds the ssh key and the known hosts. */
   readonly state: string
   readonly sshKey: string
   readonly sshPort: number
-  /** As whom ssh runs, unless it is ordered by root; default svcd-ssh. The unit names the user, and never svcd. */
+  /** The user of ssh, from the unit, unless root gives the orders; default svcd-ssh, never svcd. */
   readonly sshUser?: string | undefined
-  /** The prefix of the services as which systemd runs ssh; undefined: ssh is a child of the helper. */
+  /** Name prefix of the transient units that run ssh; undefined: ssh is a child of the helper. */
   readonly sshUnit?: string | undefined
-  /**
-   * Whether who gives the commands is root anyway. Otherwise the image directory must be root's, and what is made for the
-   * others becomes the files directory's owner's.
-   */
+  /** Whether root gives the commands. Else images must belong to root, and files to the owner of `files`. */
   readonly byRoot: boolean
-  /** The servers that may be started, stopped, restarted and reloaded. */
+  /** The systemd units that may be controlled. */
   readonly units: readonly string[]
 }
 
-/** The places of a configuration. */
 export const placesOf = (
   { image, paths, ssh }: Pick<Config, 'image' | 'paths' | 'ssh'>,
   byRoot: boolean,
@@ -43,7 +39,7 @@ export const placesOf = (
   units
 })
 
-/** The hidden names of what is being made (image/intents.ts). */
+/** Hidden names of unfinished files and trees (image/intents.ts). */
 const hidden = /^\.svcd-[0-9a-f]{16}(\.[a-z]+)?$/
 
 /** Throws Error unless a name is hidden. */
@@ -60,7 +56,7 @@ export function checkPlain(name: string): string {
   return name
 }
 
-/** `[image] directory` with no link left. Throws Error where others than root could put another in its place. */
+/** Resolves `[image] directory`. Throws Error if others than root could replace it. */
 export async function imagesOf({ images, byRoot }: Places): Promise<string> {
   const top = await realpath(images)
   if (byRoot) return top
@@ -80,10 +76,7 @@ export async function imagesOf({ images, byRoot }: Places): Promise<string> {
 
 const isWithin = (path: string, top: string) => path.startsWith(top === sep ? top : `${top}${sep}`)
 
-/**
- * Does work in a directory at or below `[image] directory`; `parent` is relative. It is held open, so that what is done by
- * its `at` is done in it. Throws Error for a directory elsewhere.
- */
+/** Runs work in a directory at or below `[image] directory`. Throws Error for a directory outside. */
 export async function inBase<T>(
   places: Places,
   parent: string,
@@ -96,7 +89,7 @@ export async function inBase<T>(
   return inDirectory(top, relative(top, base), work)
 }
 
-/** The same in the directory of a tree, below `[image] directory` and with no link in its path. */
+/** Opens a tree below `[image] directory`, without links in its path, and runs work in it. */
 export async function inTree<T>(
   places: Places,
   tree: string,
@@ -117,20 +110,19 @@ export async function inTree<T>(
   }
 }
 
-/** Throws Error where something is mounted in a tree: it may be any part of this machine. */
+/** Throws Error if something is mounted in a tree: it may be any part of this machine. */
 export async function checkUnmounted({ path, at }: OpenDirectory): Promise<void> {
   const real = await realpath(at())
   const mounted = (await mountsBelow(real)).find(point => point !== real)
   if (mounted !== undefined) throw new Error(`${path} cannot be copied: something is mounted at ${mounted}`)
 }
 
-/** Who gets what is made. */
 export interface Owner {
   readonly uid: number
   readonly gid: number
 }
 
-/** Who owns the files directory: svcd. Throws Error where that is root, and svcd is not. */
+/** Returns the owner of the files directory, svcd. Throws Error if that is root and svcd is not. */
 export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise<Owner> {
   const directory = await open(places.files, DIRECTORY)
   try {
@@ -140,7 +132,7 @@ export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise
   }
 }
 
-/** Files that are made for svcd must not become root's: svcd could put another directory there. */
+/** Files for svcd must not belong to root, since svcd could replace their directory. */
 async function ownerIn(
   { files, byRoot }: Pick<Places, 'files' | 'byRoot'>,
   directory: FileHandle
@@ -151,10 +143,7 @@ async function ownerIn(
   return { uid, gid }
 }
 
-/**
- * Has a hidden file made in the files directory: `make` is given its path, which stays in that directory whatever is
- * renamed meanwhile, and who is to own it.
- */
+/** Creates a hidden file in the files directory. `make` gets a path that survives renames, and the owner. */
 export async function inFiles<T>(
   places: Places,
   name: string,

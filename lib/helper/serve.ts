@@ -8,22 +8,19 @@ import { perform } from './local.js'
 import { CHILD, type Order, type Report, receive, SOCKET, send } from './messages.js'
 import { type Places, placesOf } from './places.js'
 
-/** As many pieces of work at once; svcd bounds its own far below. */
+/** Concurrent tasks; svcd itself starts far fewer. */
 const MOST_AT_ONCE = 100
 const IDLE_MS = 60_000
-/** So many lines of one piece of work are told, and so much of each: svcd keeps fewer (jobs/transcript.ts). */
+/** Reported lines of a task, and characters of each; svcd stores fewer (jobs/transcript.ts). */
 const MOST_LINES = 10_000
 const LONGEST_LINE = 4096
 const REST_MS = 10
 
-/**
- * Does what is ordered over a socket, until it closes: what is under way is stopped then. Resolves when that has ended.
- * Never throws.
- */
+/** Serves orders until the socket closes, then stops all tasks. Resolves when they have ended. */
 export async function serveSocket(socket: Duplex, places: Places): Promise<void> {
   const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
   let draining: Promise<unknown> | undefined
-  /** Sends what a program says. While the socket is full, the program waits. */
+  /** Sends a report. While the socket is full, the program waits. */
   const tell = (report: Report) => {
     send(socket, report)
     if (!socket.writableNeedDrain) return undefined
@@ -37,7 +34,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
     return draining
   }
   let resting: Promise<unknown> | undefined
-  /** A program whose lines nobody hears any more does not keep this process busy. */
+  /** Slows down a program whose further lines are dropped. */
   const rest = () => {
     resting ??= sleep(REST_MS).finally(() => {
       resting = undefined
@@ -61,7 +58,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
           return tell({ id, line: text })
         },
         progress: progress => {
-          // As exact as svcd keeps it.
+          // svcd stores no more digits.
           if (progress - told < 0.001) return
           told = progress
           return tell({ id, progress })
@@ -92,23 +89,20 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
   await Promise.all([...running.values()].map(({ done }) => done))
 }
 
-/** A file system that is read-only here, and nowhere else, is so by the unit (docs/security.md). */
+/** Explains a file system that only the unit makes read-only (docs/security.md). */
 const explained = ({ message }: Error, { images }: Places): string =>
   /EROFS|Read-only file system/.test(message)
-    ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit svcd-helper.service, and in [Service] ` +
+    ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit ` +
+      'svcd-helper.service, and in [Service] ' +
       `ReadWritePaths=${images}`
     : message
 
-/**
- * The helper's process: root's work for svcd, ordered over the socket that systemd listens at for it, or that svcd has
- * started it with. Resolves when nobody has been connected for a minute, or when svcd's socket has closed. Throws Error
- * when nobody gave it a socket.
- */
+/** Runs the helper until it was idle for a minute, or svcd's socket closes. Throws Error without a socket. */
 export async function serveHelper(
   config: Pick<Config, 'image' | 'paths' | 'ssh'>,
   units: readonly string[]
 ): Promise<void> {
-  // Whoever has started it has the same rights.
+  // The process that started it has the same rights.
   if (process.env[CHILD] !== undefined)
     return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true, units))
   if (Number(process.env.LISTEN_PID) !== process.pid || process.env.LISTEN_FDS !== '1')

@@ -9,15 +9,15 @@ import { KEY, KNOWN, Remote } from '../image/transfer/remote.js'
 import { run } from '../program/program.js'
 import { type Owner, ownerOf, type Places } from './places.js'
 
-/** Bytes of a key, or of the host keys of a node. */
+/** Bytes of a key or of a node's host keys. */
 const LONGEST = 64 * 1024
 const limits = { timeLimitMs: 30_000 }
 
 /**
- * Does the work of a grab or a push with an ssh that svcd cannot touch: ssh runs as a user of its own (`Places.sshUser`),
- * and is handed copies of the key and of the node's host keys, in a directory of root's that is gone afterwards. A host key
- * that it sees for the first time is kept in svcd's state. Where root gives the orders, ssh runs as root. Throws Error where
- * that user is missing, root or svcd, and for a key that cannot be read.
+ * Runs a grab or push with an ssh that svcd cannot influence: as a separate user (`Places.sshUser`), with
+ * copies of the key and the node's host keys in a temporary directory of root. A new host key is stored in
+ * svcd's state. If root gives the orders, ssh runs as root. Throws Error if that user is missing, root or
+ * svcd, or a key is unreadable.
  */
 export async function withRemote<T>(
   places: Places,
@@ -37,7 +37,7 @@ export async function withRemote<T>(
   ]
   const ids = [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups']
   const asChild = () => ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--']
-  // No link in the state is followed: svcd could lead root anywhere by one.
+  // Links in the state are not followed: svcd could lead root anywhere.
   const trusted = await trustedPath(state)
   const inState = (path: string, name: string) => inDirectory(trusted, path, ({ at }) => open(at(name), FILE))
   const copy = (bytes: Buffer, name: string) =>
@@ -60,16 +60,16 @@ export async function withRemote<T>(
     const known = join(remote.knownHosts, node)
     const before = await unlessMissing(inState('ssh/known_hosts', node), undefined)
     await copy(before ? await small(before, known, svcd.uid) : Buffer.alloc(0), KNOWN)
-    // All names in it are root's, so that ssh puts nothing else in their place.
+    // The directory belongs to root, so that ssh cannot replace names in it.
     await chmod(directory, 0o711)
-    // A host key is kept as soon as it was seen, also where the work fails later: the next time, no other one is taken.
+    // A new host key is stored even if the work fails, so that the next try accepts no other key.
     const keep = async () => {
       const after = await small(await open(join(directory, KNOWN), FILE), known, uid)
       if (before || after.length === 0) return
       const fill = (file: FileHandle) => file.writeFile(after)
       await inDirectory(trusted, 'ssh/known_hosts', ({ at }) => fillNew(at(node), fill, svcd)).catch(
         error => {
-          // svcd's own ssh has kept one meanwhile.
+          // Another ssh of svcd has stored one meanwhile.
           if (error.code !== 'EEXIST') throw error
         }
       )
@@ -93,12 +93,13 @@ async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Pro
   const [, , uid = 0, gid = 0] = stdout.split(':').map(Number)
   if (uid !== 0 && uid !== svcd.uid) return { uid, gid }
   throw new Error(
-    `ssh must not run as user ${sshUser}, who is ${uid === 0 ? 'root' : `the owner of [paths] files ${files}`}: give ` +
+    `ssh must not run as user ${sshUser}, who is ` +
+      `${uid === 0 ? 'root' : `the owner of [paths] files ${files}`}: give ` +
       'svcd-helper.service another one: Environment=SVCD_SSH_USER=svcd-ssh'
   )
 }
 
-/** The bytes of an open file, which it closes. Throws Error that calls it `name` for a large one, and one of another owner. */
+/** Reads and closes a file. Throws Error naming `name` if it is large or has another owner. */
 async function small(file: FileHandle, name: string, owner: number): Promise<Buffer> {
   try {
     const bytes = Buffer.alloc(LONGEST + 1)
@@ -106,7 +107,8 @@ async function small(file: FileHandle, name: string, owner: number): Promise<Buf
     const size = stat.isFile() && stat.uid === owner ? await fillBuffer(file, bytes) : bytes.length
     if (size > LONGEST)
       throw new Error(
-        `${name} must be a regular file of 64 KiB at most that belongs to user ${owner}: type chown ${owner} FILE, or remove it`
+        `${name} must be a regular file of 64 KiB at most that belongs to user ${owner}: type chown ` +
+          `${owner} FILE, or remove it`
       )
     return bytes.subarray(0, size)
   } finally {

@@ -10,15 +10,14 @@ import type { Course } from './course.js'
 import { CHILD, type Report, receive, SOCKET, STANDARD, send } from './messages.js'
 import type { Work } from './work.js'
 
-/** A helper of systemd's ends by itself; one of our own ends with its connection. */
+/** A helper of systemd ends by itself; a child ends with its connection. */
 const SOCKET_IDLE_MS = 1000
 const CHILD_IDLE_MS = 60_000
 
 /**
- * Who does root's work for this process: the helper at the socket that the ini names, else a child process where this one
- * is root, started by `command` when it is first needed, else the helper of systemd's, and where its socket is missing, a
- * child again, which has the rights of this process: it does what these suffice for. Where a socket is there, or the ini
- * names one, and nobody listens, each call is unavailable (503) and says what to type.
+ * Chooses the helper: the socket of the ini; else, as root, a child process that `command` starts on first
+ * use; else the socket of systemd; else a child with the rights of this process. If nobody listens on a
+ * socket, calls are refused with 503 and the command to type.
  */
 export function startWork(socket: string, command: readonly string[]): Work {
   if (socket !== '') return new Helper(() => connected(socket), SOCKET_IDLE_MS)
@@ -37,7 +36,7 @@ async function connected(path: string): Promise<Duplex> {
   return socket
 }
 
-/** It ends with its socket, and so with this process. The keyboard's signals are not for it. */
+/** Starts a helper that ends with its socket, and does not get signals of the keyboard. */
 async function child(command: readonly string[]): Promise<Duplex> {
   const [program = '', ...words] = command
   const [file, args] = await boundToUs(program, words)
@@ -54,10 +53,10 @@ interface Pending extends Course {
   reject(error: Error): void
 }
 
-/** A connection to the helper: `connect` gives a socket, or throws an Error with the reason. */
+/** Connects to the helper. Throws Error with the reason. */
 export type Connect = () => Promise<Duplex>
 
-/** Has root's work done by the helper. The connection stands while there is work, and `idleMs` longer. */
+/** A client of the helper. It disconnects `idleMs` after its last task. */
 export class Helper implements Work {
   readonly #pending = new Map<number, Pending>()
   #socket: Promise<Duplex> | undefined

@@ -5,10 +5,7 @@ type Run = (words: readonly string[], signal: AbortSignal) => Promise<string>
 
 const verbs: readonly string[] = ['start', 'stop', 'restart', 'reload'] satisfies readonly Verb[]
 
-/**
- * Runs commands of the ini by `run`. Where this process is not root, `systemctl` is the helper's, with a verb that changes a
- * server that the ini names.
- */
+/** Runs commands of the ini by `run`. Without root, the helper runs `systemctl` for units of the ini. */
 export function systemctlBy(work: Work, run: Run): Run {
   if (process.getuid?.() === 0) return run
   return (words, signal) => {

@@ -1,13 +1,10 @@
 import type { Args, Name, Result } from './commands.js'
 import type { Course } from './course.js'
 
-/** Does what needs root. It knows directories and words, and no object. */
+/** Runs commands that need root. It knows no objects. */
 export interface Work {
-  /**
-   * Does one command. Throws a ServiceError where the work did, unavailable (503) where nobody can do it, else an Error
-   * with the reason in one sentence.
-   */
+  /** Runs one command. Throws ServiceError (503 if there is no helper), or Error with the reason. */
   call<N extends Name>(command: N, args: Args<N>, course?: Course): Promise<Result<N>>
-  /** Ends what is under way. */
+  /** Stops all commands. */
   close(): Promise<void>
 }

@@ -44,9 +44,15 @@ const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute'
 
 /** Yields options that a node silently ignores. */
 function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
-  for (const { interface: name, options: given = '' } of interfaces)
-    for (const word of given.split(/\s+/).filter(one => one !== '')) {
+  for (const { interface: name, options: given = '' } of interfaces) {
+    const words = given.split(/\s+/).filter(one => one !== '')
+    const isFurther = words.some(one => /^on=./.test(one))
+    for (const word of words) {
       const [key = ''] = word.split('=', 1)
+      if (isFurther && key !== 'on' && !/^(?:dhcp|defaultroute)=no$/.test(word)) {
+        yield `interface ${name}: its option ${JSON.stringify(word)} is not used: beside on= there is no other`
+        continue
+      }
       const isNowhere = key === 'on' && !interfaces.some(one => one.interface === word.slice(3))
       if (isNowhere && word !== key)
         yield `interface ${name}: its option ${JSON.stringify(word)} ` +
@@ -55,6 +61,7 @@ function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Gener
       const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
       yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`
     }
+  }
 }
 
 const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>

@@ -1,5 +1,14 @@
+import { networkInterfaces } from 'node:os'
 import { badRequest } from '../errors.js'
-import { type Address, contains, formatAddress, parseAddress, parsePrefix, toAddress } from './address.js'
+import {
+  type Address,
+  contains,
+  formatAddress,
+  type Prefix,
+  parseAddress,
+  parsePrefix,
+  toAddress
+} from './address.js'
 import { isBmc } from './index.js'
 import { looseOf } from './loose-names.js'
 import { type Actor, type Model, write } from './model.js'
@@ -70,9 +79,8 @@ export function renumber(
     for (const [address, who] of new Map([...urls, ...controllers]))
       if (contains(old, address) && !contains(now, address))
         warnings.push(
-          `${who} has ${formatAddress(address)}: give its card an address in ${to} too, ` +
-            `such as ${formatAddress(moved(address))}, then change [controller] address and [http] url, ` +
-            'and restart svcd'
+          `${who} has ${formatAddress(address)}: ${cardOf(now, moved(address), String(to))}change [controller] address ` +
+            'and [http] url, and restart svcd'
         )
     for (const text of cluster.ntp_server.match(ADDRESS) ?? []) {
       const address = parseAddress(text)
@@ -92,7 +100,17 @@ export function renumber(
   })
 }
 
-/** Moves the addresses of objects, one per step. Returns old → new, and how many are of BMCs. */
+/** The step of a controller's card, where no card of this machine has an address in the new prefix yet. */
+function cardOf(prefix: Prefix, such: Address, to: string): string {
+  const own = Object.values(networkInterfaces()).flatMap(
+    all => all?.map(one => parseAddress(one.address)) ?? []
+  )
+  return own.some(one => one !== undefined && contains(prefix, one))
+    ? ''
+    : `give its card an address in ${to} too, such as ${formatAddress(such)}, then `
+}
+
+/** Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for each object. */
 function* moveDevices({ tx }: Changing, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0

@@ -42,6 +42,11 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
       'node n1: interface ib0: its option "vlna=5" is not known (did you mean "vlan"?)'
     ],
     [
+      '/config/node/n1',
+      { interfaces: [{ interface: 'BOOTF', options: 'mtu=9000 dhcp=no on=ib0' }] },
+      'node n1: interface BOOTF: its option "mtu=9000" is not used: beside on= there is no other'
+    ],
+    [
       '/config/group/compute',
       { interfaces: [{ interface: 'BOOTIF', options: 'mode' }] },
       'group compute: interface BOOTIF: its option "mode" has no value'
@@ -62,6 +67,7 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
     t.ok(status < 300, `${path} ${status}`)
     const sentence = warning.replace(/^.*?(?:: | has the role )/, '')
     t.ok(String(headers['x-svcd-warning']).includes(sentence), `${path}: ${headers['x-svcd-warning']}`)
+    t.notMatch(headers['x-svcd-warning'], /^it /, 'the object has its name')
     t.equal((await c.post(path, body)).headers['x-svcd-warning'], undefined, 'it was told')
   }
   const told = table.map(([, , warning]) => warning).sort()

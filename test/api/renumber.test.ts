@@ -85,6 +85,15 @@ t.test('a dry run tells all of it, with what is to be done by hand, and changes 
   t.same(await objects(), before)
 })
 
+// rules 3.19
+t.test('the card is not asked for again where it has an address in the new prefix', async t => {
+  const { headers } = await c.post(`${url}?dryrun=yes`, {
+    network: '127.0.0.0/16',
+    ...{ gateway: null, dhcp: false, dhcp_range_begin: null, dhcp_range_end: null, routes: null }
+  })
+  t.match(headers['x-svcd-warning'], /has 10\.141\.255\.254: change \[controller\] address and \[http\] url/)
+})
+
 // rules 3.19, 14.7
 t.test('svcctl network renumber', async t => {
   const env = svcctlFor(scratch(t), c)

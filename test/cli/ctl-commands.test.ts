@@ -125,6 +125,36 @@ t.test('short tables, interfaces, previews, the audit log', async t => {
 })
 
 // rules 14.8
+t.test('scripts are told as texts, files without theirs, and a table can be imported again', async t => {
+  const script = ['#!/bin/sh', 'echo a', ''].join('\n')
+  const told = await ok(t, 'group', 'set', 'compute', `postscript=${script}`, '--dryrun')
+  t.match(told, /^ {2}postscript:\n {4}\+ #!\/bin\/sh\n {4}\+ echo a$/m)
+  await ok(t, 'group', 'set', 'compute', `postscript=${script}`)
+  t.match(await ok(t, 'audit'), /postscript: #!\/bin\/sh\\u000aecho a/)
+  const change = await ok(t, 'group', 'set', 'compute', `postscript=${script.replace('a', 'b')}`, '--dryrun')
+  t.match(change, /^ {2}postscript:\n {4}- echo a\n {4}\+ echo b$/m)
+  t.equal(
+    await ok(t, 'file', 'ls'),
+    'name   path        kind  owner  group  mode  comment\nmotd   /etc/motd   -     root   root   0640  -\nwrong  /etc/wrong  -     root   root   0644  -\n'
+  )
+  const table = await ok(t, 'node', 'list', '-o', 'csv')
+  t.match(table, /""interface"":""BOOTIF"",""network"":""lab"",""ipaddress"":""10.150.0.1""/)
+  const file = join(directory, 'nodes.csv')
+  writeFileSync(file, table)
+  t.equal(await ok(t, 'import', file, '--dryrun'), 'dry run, nothing was changed: nothing differs\n')
+  writeFileSync(file, table.replace('10.150.0.1', '10.150.0.111'))
+  t.match(await ok(t, 'import', file, '--dryrun'), /BOOTIF.ipaddress: 10.150.0.1 -> 10.150.0.111/)
+  await ok(t, 'group', 'set', 'compute', 'postscript=')
+})
+
+t.test('a group in the place of a set: the @ is asked about', async t => {
+  const meant = /^svcctl: node compute does not exist \(did you mean @compute\?\)/
+  for (const words of ['power compute on', 'set compute comment=x', 'list compute', 'why compute'])
+    t.match(await run(['node', ...words.split(' ')]), { code: 1, stdout: '', stderr: meant }, words)
+  t.match(await run(['node', 'show', 'other']), { stderr: 'svcctl: node other does not exist\n' })
+})
+
+// rules 14.8
 t.test('an object is edited, shown, and changed after a question', async t => {
   const script = '#!/bin/sh\n\n  echo "a"\n'
   await c.post('/config/group/compute', { postscript: Buffer.from(script).toString('base64') })

@@ -200,8 +200,8 @@ t.test('svcd osimage shell', async t => {
     }
   })
 
-  await t.test('at a terminal it has another one', async t => {
-    const { words } = await image(t)
+  await t.test('at a terminal it has another one, whose prompt names the image', async t => {
+    const { words, name } = await image(t)
     const line = words('env')
       .map(word => `'${word}'`)
       .join(' ')
@@ -209,6 +209,7 @@ t.test('svcd osimage shell', async t => {
       input: 'echo "in $((1 + 1))"; exit 4\n'
     }).ended
     t.match(stdout, /in 2/)
+    t.match(stdout, `(${name}) # `)
     t.equal(code, 4)
   })
 

@@ -313,6 +313,20 @@ t.test('options that are not understood are named on the console, once', async t
   t.notOk(done.machine.has('pwned'))
 })
 
+t.test('an option beside on= is named, and the further address is set all the same', async t => {
+  const interfaces = [
+    installInterface(),
+    plainOf('more', '10.151.0.1', 'dhcp=yes on=BOOTIF mtu=9000 defaultroute=no')
+  ]
+  const done = await install(t, { shell: 'ash', data: { interfaces } })
+  completed(t, done)
+  const [named = '', ...others] = done.run.output.split('\n').filter(line => line.includes('not understood'))
+  t.match(named, /options of interface more are not understood: "dhcp=yes mtu=9000"/)
+  t.same(others, [])
+  const file = 'etc/NetworkManager/system-connections/svc-BOOTIF.nmconnection'
+  t.match(done.machine.read(file), /^address\d=10\.151\.0\.1\/24$/m)
+})
+
 t.test('one default route, where it is wanted', async t => {
   const route = async (own: string, other: string): Promise<string[]> => {
     const interfaces = [

@@ -65,20 +65,22 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
   })
 }
 
+/** No history of what was typed stays in the image. Files of the image may set the prompt of bash, so it is set anew. */
+const startShell = `export HISTFILE=/dev/null IMAGE="$1" PS1="($1) # "
+export PROMPT_COMMAND='case $PS1 in *"($IMAGE)"*) ;; *) PS1="($IMAGE) $PS1" ;; esac'
+[ ! -x /bin/bash ] || exec /bin/bash -l
+exec /bin/sh -l`
+
 /**
  * Opens a shell in an image, at this process's terminal or standard input; returns its exit status. It is
  * confined as a build is, but its network has a way out (hold-network.sh), with an `/etc/resolv.conf` for it,
  * and packages start no service: both are mounted over files of the image, if it has them (hold-image.sh).
  * Throws ProgramError.
  */
-export function shellInImage(request: PlaceRequest): Promise<number> {
-  // No history of commands stays in the image.
-  const shell = [
-    '/bin/sh',
-    '-c',
-    'export HISTFILE=/dev/null; [ ! -x /bin/bash ] || exec /bin/bash -l; exec /bin/sh -l'
-  ]
+export function shellInImage(request: PlaceRequest, image: string, banner: string): Promise<number> {
+  const shell = ['/bin/sh', '-c', startShell, 'sh', image]
   return inPlace(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
+    request.line(banner)
     const isTerminal = [0, 1, 2].some(isatty)
     // A program with the admin's terminal could type into the admin's shell: script(1) gives another one.
     const [program, args] = isTerminal

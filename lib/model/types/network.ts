@@ -49,7 +49,11 @@ const fields = [
   { name: 'shared_with', type: objectName, refers: 'network', meaning: 'a network on the same wire' },
   { name: 'type', type: freeText, default: '', meaning: 'such as ethernet, which svcd only keeps' },
   { name: 'zone', type: freeText, default: '', meaning: 'such as internal, which svcd only keeps' },
-  { name: 'routes', type: routes, meaning: 'static routes through gateways in this network' }
+  {
+    name: 'routes',
+    type: routes,
+    meaning: 'static routes, such as 10.9.0.0/16 via 10.141.0.254, with commas between them'
+  }
 ] as const satisfies Table
 
 /** A DNS record in the zone of a network: an address or an alias (rules 10.15). */

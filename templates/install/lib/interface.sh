@@ -74,6 +74,16 @@ interface_options() {
       *) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
     esac
   done
+  # A further address has no options of its own. Those given beside on= are named rather than dropped in silence.
+  if [ -n "$IF_ON" ]; then
+    IF_DHCP='' IF_UNKNOWN=''
+    for option in $IF_OPTIONS; do
+      case $option in
+        "on=$IF_ON" | dhcp=no | defaultroute=no) ;;
+        *) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
+      esac
+    done
+  fi
   set +f
 }
 
