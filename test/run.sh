@@ -11,17 +11,13 @@ for argument; do
   set -- "$@" "$argument"
 done
 if [ -z "$given" ]; then
-  # Those that take longest begin first, so that nothing waits for one of them at the end.
-  for name in sites/faults store/standby store/medium-files image/kill machine/boot; do
-    set -- "$@" ".cache/js/test/$name.test.js"
-  done
-  for file in $(find .cache/js/test -name '*.test.js' ! -path '.cache/js/test/long/*' | sort); do
-    case " $* " in *" $file "*) ;; *) set -- "$@" "$file" ;; esac
+  for file in $(find .cache/js/test -name '*.test.js' ! -path '.cache/js/test/long/*'); do
+    set -- "$@" "$file"
   done
 fi
 log=.cache/test-$$.tap
 node test/all.mjs "$@" >"$log"
 status=$?
-node test/summary.mjs "$log" || status=1
+node test/summary.mjs "$log" "$@" || status=1
 rm -f "$log"
 exit $status
