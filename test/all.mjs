@@ -21,7 +21,7 @@ const env = {
 t.jobs = jobs
 t.setTimeout(0)
 const files = words.filter(word => !word.startsWith('--'))
-for (const file of ordered(files, readTimes(), file => statSync(file).size))
+for (const file of ordered(files, readTimes(), file => statSync(file, { throwIfNoEntry: false })?.size ?? 0))
   t.spawn(process.execPath, ['--enable-source-maps', file], {
     name: file,
     env,
