@@ -13,7 +13,7 @@ import {
   symlinkSync,
   writeFileSync
 } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { buildSync } from 'esbuild'
 
 const checkout = resolve(process.argv[2] ?? join(import.meta.dirname, '..'))
@@ -70,8 +70,32 @@ const { outputFiles } = buildSync({
   write: false
 })
 
+/**
+ * tap as one file: its own two hundred modules take longer to load than most tests run. Its path is one that
+ * tap leaves out of the stacks of failures.
+ */
+const tap = join(checkout, '.cache/node_modules/@tapjs/tap.js')
+const bundled = buildSync({
+  stdin: { contents: `export * from 'tap'; export { default } from 'tap'`, resolveDir: checkout },
+  outfile: tap,
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'es2022',
+  alias: { 'async-hook-domain': join(import.meta.dirname, 'domain.mjs') },
+  banner: {
+    js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url)`
+  },
+  write: false
+})
+
+const withTap = (path, text) =>
+  text.replace(/^(import .* from )"tap";$/m, (_, words) => `${words}"${relative(dirname(path), tap)}";`)
 const compiled = new Map(
-  outputFiles.map(({ path, contents }) => [path.slice(directory.length + 1), contents])
+  [...outputFiles, ...bundled.outputFiles].map(({ path, text }) => [
+    relative(directory, path),
+    Buffer.from(withTap(path, text))
+  ])
 )
 const links = there.filter(name => linked.includes(name))
 const copies = files.filter(name => !isSource(name))
@@ -89,4 +113,4 @@ for (const path of madeBelow(directory))
 for (const name of links) link(name)
 for (const name of copies) copy(name)
 for (const [name, contents] of compiled)
-  put(name, readFileSync, made => writeFileSync(made, contents), Buffer.from(contents))
+  put(name, readFileSync, made => writeFileSync(made, contents), contents)

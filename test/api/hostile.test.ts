@@ -69,15 +69,21 @@ const malformed: readonly (string | Buffer)[] = [
 // rules 1.7
 t.test('malformed JSON: 400 with line and column on every route that takes a body', async t => {
   t.equal(new Set(malformed.map(String)).size >= 30, true)
-  for (const route of posts)
+  const fits = (route: (typeof posts)[number]) => (body: string | Buffer) =>
+    body.length <= (route.maxBody ?? maxBody)
+  // One parser reads the bodies of all: one route gets every text, each of the others one of them.
+  const whole = posts.find(route => malformed.every(fits(route)))
+  t.ok(whole)
+  for (const [i, route] of posts.entries()) {
+    const some = malformed.filter(fits(route))
+    const bodies = route === whole ? some : some.slice(i % some.length, (i % some.length) + 1)
     await refused(
       t,
       c,
       pathOf(route),
-      malformed
-        .filter(body => body.length <= (route.maxBody ?? maxBody))
-        .map(body => [body, /line \d+, column \d+/])
+      bodies.map(body => [body, /line \d+, column \d+/])
     )
+  }
 })
 
 t.test('well-formed JSON that is no such body', async t => {

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { Gate } from '../support/jobs.js'
 import { stored } from '../support/state.js'
+import { until } from '../support/until.js'
 import { type Files, makeTree, small } from './small-tree.js'
 
 export const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
@@ -34,11 +34,12 @@ export async function beginning(t: Test, files: Files = small, ...overrides: str
   }
   /** The newest record of a kind once it has ended. */
   const ended = async (kind: string) => {
-    for (;;) {
-      const [record] = await records(kind)
-      if (record?.ended) return record
-      await sleep(5)
-    }
+    let record: Awaited<ReturnType<typeof records>>[number]
+    await until(async () => {
+      ;[record] = await records(kind)
+      return Boolean(record?.ended)
+    }, `the end of a ${kind}`)
+    return record
   }
   /** Keeps the jobs of a lane from running until the gate is opened. */
   const hold = async (lane: string) => {

@@ -17,11 +17,11 @@ export class Client {
   ) {}
 
   get(path: string): Promise<Read> {
-    return this.#send('GET', path)
+    return this.send('GET', path)
   }
 
   post(path: string, body: object): Promise<Read> {
-    return this.#send('POST', path, JSON.stringify(body))
+    return this.send('POST', path, JSON.stringify(body))
   }
 
   /** The body of a GET that must be 200. */
@@ -35,12 +35,13 @@ export class Client {
     this.#agent.destroy()
   }
 
-  /** Rejects when the connection ends before the answer is whole. */
-  #send(method: string, path: string, body?: string): Promise<Read> {
+  /** Rejects when the connection ends before the answer is whole, or when the signal says so. */
+  send(method: string, path: string, body?: string, signal?: AbortSignal): Promise<Read> {
     const { address: host, port, token } = this
     return new Promise((resolve, reject) => {
       const headers = { 'x-access-tokens': token, 'Content-Length': Buffer.byteLength(body ?? '') }
-      const outgoing = request({ host, port, method, path, headers, agent: this.#agent }, incoming => {
+      const options = { host, port, method, path, headers, agent: this.#agent, ...(signal && { signal }) }
+      const outgoing = request(options, incoming => {
         let text = ''
         incoming.setEncoding('utf8').on('data', (piece: string) => {
           text += piece

@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { builtTree } from './built-tree.js'
 import { type Child, start } from './child.js'
-import { Client } from './client.js'
+import { Client, type Read } from './client.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { output, requirePrograms } from './programs.js'
 import { until } from './until.js'
@@ -98,19 +98,37 @@ export class Daemon {
     return client
   }
 
-  /** One request with the admin's token, by curl, which waits so many seconds. */
+  /** One request with the admin's token, which waits so many seconds. */
   async request(method: 'GET' | 'POST', path: string, body?: unknown, seconds = 120): Promise<Answer> {
+    const sent = body === undefined ? undefined : JSON.stringify(body)
+    const { enter = [] } = this.#options
+    const ask = enter.length === 0 ? this.#ask.bind(this) : this.#askByCurl.bind(this)
+    const { status, text } = await ask(method, path, sent, seconds)
+    return { status, body: text === '' ? undefined : JSON.parse(text) }
+  }
+
+  async #ask(method: string, path: string, body: string | undefined, seconds: number): Promise<Read> {
+    const { hostname, port } = new URL(this.#url)
+    const client = new Client(hostname.replace(/^\[|\]$/g, ''), Number(port), this.#token)
+    try {
+      return await client.send(method, path, body, AbortSignal.timeout(seconds * 1000))
+    } finally {
+      client.close()
+    }
+  }
+
+  /** From another network, which no socket of this process reaches. */
+  async #askByCurl(method: string, path: string, body: string | undefined, seconds: number): Promise<Read> {
     const { enter = [] } = this.#options
     const [program = '', ...args] = [...enter, 'curl', '--silent', '--show-error', '--max-time', `${seconds}`]
     const more = [
       ...['--request', method, '--header', `x-access-tokens: ${this.#token}`, this.#url + path],
-      ...(body === undefined ? [] : ['--data-binary', JSON.stringify(body)]),
+      ...(body === undefined ? [] : ['--data-binary', body]),
       ...['--write-out', '\n%{http_code}']
     ]
     const text = await output(program, [...args, ...more], { timeout: seconds * 1000 })
     const end = text.lastIndexOf('\n')
-    const answer = text.slice(0, end)
-    return { status: Number(text.slice(end + 1)), body: answer === '' ? undefined : JSON.parse(answer) }
+    return { status: Number(text.slice(end + 1)), text: text.slice(0, end) }
   }
 
   /**

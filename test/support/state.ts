@@ -34,11 +34,23 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   return found
 }
 
+/** Returns a function that makes a value of each file of a controller, anew only where the file has changed. */
+function remembered<T>(make: (c: Controller, path: string, bytes: string) => T) {
+  const known = new WeakMap<Controller, Map<string, { bytes: string; value: T }>>()
+  return (c: Controller, path: string, bytes: string): T => {
+    const files = known.get(c) ?? new Map()
+    known.set(c, files)
+    if (files.get(path)?.bytes !== bytes) files.set(path, { bytes, value: make(c, path, bytes) })
+    return files.get(path).value
+  }
+}
+
+const documentOf = remembered((c, path, bytes) => keyed(c).json(path, bytes))
+
 /** What is stored, secret fields of objects in the clear, without the notes of which tokens are void. */
 export async function documents(c: Controller): Promise<Record<string, unknown>> {
   const files = Object.entries(await stored(c)).filter(([path]) => !path.startsWith('revoked/'))
-  const { json } = keyed(c)
-  return Object.fromEntries(files.map(([path, bytes]) => [path, json(path, bytes)]))
+  return Object.fromEntries(files.map(([path, bytes]) => [path, documentOf(c, path, bytes)]))
 }
 
 /** The box of a controller, and its files with secret fields of objects in the clear. */
@@ -82,18 +94,23 @@ export async function objectFiles(c: Controller): Promise<Record<string, string>
  * services, the list of the files that svcd made or fetched, ssh keys and void tokens.
  */
 export async function plainFiles(c: Controller): Promise<Record<string, unknown>> {
-  const { box, json } = keyed(c)
   const found: Record<string, unknown> = {}
   for (const [path, bytes] of Object.entries(await stored(c))) {
     if (/^(revoked|filler|jobs|services|ssh|copies)\b/.test(path)) continue
-    const doc = json(path, bytes)
+    const doc = plainOf(c, path, bytes)
     if (Array.isArray(doc) && doc.length === 0) continue
-    if (path.startsWith('secrets/'))
-      for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
     found[path] = doc
   }
   return found
 }
+
+const plainOf = remembered((c, path, bytes) => {
+  const { box, json } = keyed(c)
+  const doc = json(path, bytes)
+  if (path.startsWith('secrets/'))
+    for (const secret of doc.secrets) secret.content = box.open(secret.content).toString()
+  return doc
+})
 
 /**
  * What differs between two states: path → what the file holds now, null when it is gone; of a journal those
@@ -102,7 +119,7 @@ export async function plainFiles(c: Controller): Promise<Record<string, unknown>
 export function difference(before: Record<string, unknown>, after: Record<string, unknown>) {
   const found: Record<string, unknown> = {}
   for (const path of new Set([...Object.keys(before), ...Object.keys(after)]))
-    if (JSON.stringify(before[path]) !== JSON.stringify(after[path])) {
+    if (before[path] !== after[path] && JSON.stringify(before[path]) !== JSON.stringify(after[path])) {
       const now = after[path]
       found[path] = Array.isArray(now) ? added(before[path] ?? [], now) : (now ?? null)
     }

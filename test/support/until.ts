@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
  * what.
  */
 const limitMs = 180_000
-const stepMs = 5
+/** A question may start a program: one that waits long asks less often, and waits a tenth longer at most. */
+const stepMs = (waitedMs: number) => Math.min(50, Math.max(5, waitedMs / 10))
 
 /**
  * Waits until something holds that nobody tells of; it is asked again and again.
@@ -15,7 +16,10 @@ export async function until(
   holds: () => boolean | Promise<boolean>,
   what: string | (() => unknown) = String(holds)
 ): Promise<void> {
-  for (const end = performance.now() + limitMs; !(await holds()); await sleep(stepMs))
-    if (performance.now() > end)
+  const begin = performance.now()
+  for (let waitedMs = 0; !(await holds()); waitedMs = performance.now() - begin) {
+    if (waitedMs > limitMs)
       throw new Error(`waited in vain for ${typeof what === 'string' ? what : JSON.stringify(what())}`)
+    await sleep(stepMs(waitedMs))
+  }
 }

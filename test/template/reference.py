@@ -32,15 +32,25 @@ def b64decode(value):
     return base64.b64decode(str(value), validate=True).decode("utf-8")
 
 
-def render(request):
+def environment_of(files):
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader(request["files"]),
+        loader=jinja2.DictLoader(files),
         undefined=jinja2.StrictUndefined,
         finalize=printable,
         keep_trailing_newline=True,
     )
     environment.filters.update(quote=quote, b64encode=b64encode, b64decode=b64decode)
-    return environment.get_template(request["name"]).render(request["data"])
+    return environment
+
+
+# Requests with the same files follow each other: an environment compiles each of them once.
+last = {"files": None, "environment": None}
+
+
+def render(request):
+    if request["files"] != last["files"]:
+        last.update(files=request["files"], environment=environment_of(request["files"]))
+    return last["environment"].get_template(request["name"]).render(request["data"])
 
 
 print(json.dumps({"jinja2": jinja2.__version__}), flush=True)
