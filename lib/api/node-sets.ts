@@ -34,7 +34,7 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   if (missing.length === 0) return names
   // The @ of a group is easily forgotten.
   const group = view.get('group', text) ? ` (did you mean @${text}?)` : ''
-  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist${group}`)
+  if (!isNodeSet(text)) throw notFound(`node ${text} does not exist${group}`, 'unknown-node-set')
   // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
   const [told, more] = yield* toldOf(missing)

@@ -25,13 +25,15 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
   if (controllers.others().includes(controller))
     throw unavailable(
       `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl stop svcd on ` +
-        `the others, and systemctl start svcd there once svcctl cluster show lists ${controller} as primary), and ask again`
+        `the others, and systemctl start svcd there once svcctl cluster show lists ${controller} as primary), and ask again`,
+      'image-elsewhere'
     )
   const instead = (await exists(path))
     ? `to use the directory ${path} of controller ${own} from now on, set path again`
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
-    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ${name} path=${path}`
+    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ${name} path=${path}`,
+    'image-elsewhere'
   )
 }
 

@@ -88,7 +88,7 @@ export class Jobs {
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down', 'shutting-down')
     const waiting = this.#waiting.size
-    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`)
+    if (waiting >= MOST_WAITING) throw unavailable(`${waiting} requests are waiting already`, 'busy')
     const { kind, object, by, reads } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
