@@ -63,7 +63,9 @@ cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria
   systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service "$examples"
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs/metrics"
-install -m 0644 README.md SECURITY.md CHANGELOG.md LICENSE "$documents"
+install -m 0644 README.md SECURITY.md LICENSE "$documents"
+# With the changes since the last release.
+node build/changelog.mjs >"$documents/CHANGELOG.md"
 install -m 0644 docs/*.md docs/*.png "$documents/docs"
 install -m 0644 docs/metrics/* "$documents/docs/metrics"
 # These are the beginnings of api.md and templates.md.

@@ -8,6 +8,7 @@ const places = [
   'bench',
   'bin',
   'build',
+  'changelog',
   'docs',
   'dracut',
   'etc',

@@ -18,8 +18,9 @@ documents=$root/usr/share/doc/svcd
 # Debian has the licence in common-licenses.
 rm "$documents/LICENSE"
 install -m 0644 build/package/debian/copyright "$documents"
-printf 'svcd (%s) unstable; urgency=medium\n\n  * CHANGELOG.md tells what has changed.\n\n -- %s  %s\n' \
-  "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" |
+changes=/usr/share/doc/svcd/CHANGELOG.md
+printf 'svcd (%s) unstable; urgency=medium\n\n  * %s has the changes.\n\n -- %s  %s\n' \
+  "$version" "$changes" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" |
   gzip -9n >"$documents/changelog.gz"
 install -D -m 0644 build/package/debian/lintian-overrides "$root/usr/share/lintian/overrides/svcd"
 

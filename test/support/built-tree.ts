@@ -12,7 +12,7 @@ export const compile = (source: string): string =>
 /** What a checkout holds beside its sources that the service, or its installation, needs. */
 const copied = [
   ...['bin', 'build', 'docs', 'dracut', 'etc', 'initramfs-tools', 'libexec', 'page', 'templates', 'systemd'],
-  ...['package.json', 'package-lock.json', 'README.md', 'SECURITY.md', 'CHANGELOG.md', 'LICENSE']
+  ...['package.json', 'package-lock.json', 'README.md', 'SECURITY.md', 'CHANGELOG.md', 'changelog', 'LICENSE']
 ]
 
 /**

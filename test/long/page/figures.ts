@@ -1,4 +1,4 @@
-// The figures of docs/performance.md about the status page:
+// The figures of bench/history.md about the status page:
 // node test/compile.mjs && node .cache/js/test/long/page/figures.js [paint] [streams] [pages] [memory]
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { get, type IncomingMessage } from 'node:http'
