@@ -17,7 +17,7 @@ const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (process.env.SVCD_LONG ? 2
 // The load would take the processors from all other tests.
 const scripts = Number(process.env.SVCD_SITE_SCRIPTS ?? (process.env.SVCD_LONG ? 2000 : 200))
 const NODES = 200
-/** How long a fault lasts; a controller that writes is out until another one writes, and for so long after that. */
+/** How long a fault lasts, of a writer once another one writes. */
 const HOLD_MS = process.env.SVCD_LONG ? 3000 : 1500
 /** A connection that was cut, or a process that was stopped, may fail for so long after it is well again. */
 const AFTER_MS = 4000
