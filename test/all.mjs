@@ -3,13 +3,15 @@
 // modules loaded into each process that we do not use: they take twice as long as a short test. The slowest
 // files of the last run begin first. The last line tells the seconds of CPU of all files.
 import { readFileSync, statSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import t from 'tap'
 import { ordered, readTimes } from './times.mjs'
 
 const words = process.argv.slice(2)
 const values = name =>
   words.filter(word => word.startsWith(`--${name}=`)).map(word => word.slice(name.length + 3))
-const [jobs = 3] = values('jobs').map(Number)
+// Many files wait more than they work.
+const [jobs = Math.min(9, 2 * availableParallelism() + 1)] = values('jobs').map(Number)
 const [seconds = 600] = values('timeout').map(Number)
 const grep = values('grep')
 const env = {

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs the tests, all of them or the files given (test/….test.ts), and closes with "N passed, N failed".
 cd "$(dirname "$0")/.." || exit 1
-# Most tests wait for nothing but the disk: scratch directories are in memory if it has room, in mounts that end
-# with this run. The long proofs need more room, and a TMPDIR is somebody's wish.
+# Most tests wait for nothing but the disk: scratch directories are in memory while it has room, in mounts
+# that end with this run. The long proofs need more room, and a TMPDIR is somebody's wish.
 case $(pwd -P) in /tmp/*) TMPDIR=${TMPDIR:-/tmp} ;; esac
-if [ -z "$SVCD_LONG$TMPDIR$SVCD_TEST_MOUNTS" ] && [ "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)" -gt 6000000 ] &&
+free_kb=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+if [ -z "$SVCD_LONG$TMPDIR$SVCD_TEST_MOUNTS" ] && [ "$free_kb" -gt 6000000 ] &&
   unshare --mount true 2> /dev/null; then
   SVCD_TEST_MOUNTS=yes exec unshare --mount sh test/run.sh "$@"
 fi
@@ -22,7 +23,7 @@ for argument; do
   set -- "$@" "$argument"
 done
 if [ -z "$given" ]; then
-  for file in $(find .cache/js/test -name '*.test.js' ! -path '.cache/js/test/long/*'); do
+  for file in $(find .cache/js/test -name '*.test.js' ! -path '.cache/js/test/long/*' | sort); do
     set -- "$@" "$file"
   done
 fi

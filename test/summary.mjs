@@ -1,5 +1,5 @@
-// node test/summary.mjs LOG [WORD …]: reports a TAP file, whose run had these words: a line for each test file,
-// what failed with its diagnostics, the slowest files, and how many assertions passed.
+// node test/summary.mjs LOG [WORD …]: reports a TAP file, whose run had these words: a line for each test
+// file, what failed with its diagnostics, the slowest files, and how many assertions passed.
 import { readFileSync } from 'node:fs'
 import { keepTimes, slowest, timesIn } from './times.mjs'
 

@@ -1,4 +1,4 @@
-// How long each test file took in the last run, kept in .cache/test-times.json: it gives the order of the next.
+// How long each test file took in its last run: .cache/test-times.json gives the order of the next run.
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 

@@ -5,13 +5,14 @@ import { objects } from '../support/broken-rules.js'
 import type { Child } from '../support/child.js'
 import type { Client } from '../support/client.js'
 import { Daemon } from '../support/daemon.js'
+import { onDisk } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { killRounds } from './kill-rounds.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? 12)
 
 async function started(t: Test): Promise<Daemon> {
-  const daemon = new Daemon({ directory: t.testdir(), set: ['boot.new_nodes=1000000'] })
+  const daemon = new Daemon({ directory: onDisk(t), set: ['boot.new_nodes=1000000'] })
   t.teardown(() => daemon.kill())
   await daemon.start()
   return daemon

@@ -6,6 +6,9 @@ import { completed, failed, install, type Plan } from './install.js'
 import { type InstallingNode, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
+// They wait for programs in turns.
+t.jobs = 3
+
 const busybox = readFileSync('/usr/bin/busybox')
 const partscript = base64(
   'mount -t tmpfs /dev/fake1 /sysroot; mkdir -p /sysroot/boot/efi; mount -t tmpfs /dev/fake2 /sysroot/boot/efi'

@@ -17,7 +17,8 @@ const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (process.env.SVCD_LONG ? 2
 // The load would take the processors from all other tests.
 const scripts = Number(process.env.SVCD_SITE_SCRIPTS ?? (process.env.SVCD_LONG ? 2000 : 200))
 const NODES = 200
-const HOLD_MS = 3000
+/** How long a fault lasts, of a writer once another one writes. */
+const HOLD_MS = process.env.SVCD_LONG ? 3000 : 1500
 /** A connection that was cut, or a process that was stopped, may fail for so long after it is well again. */
 const AFTER_MS = 4000
 
@@ -210,7 +211,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
     JSON.stringify(task)
   ])
   t.teardown(() => load.kill())
-  await sleep(3000)
+  await sleep(HOLD_MS)
 
   const done: Round[] = []
   for (let i = 0; i < rounds; i++) {

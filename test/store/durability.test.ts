@@ -12,6 +12,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
+import { onDisk } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import type { Store } from './file-store.js'
 import {
@@ -38,7 +39,7 @@ const nodesOnDisk = (directory: string) =>
 const intentsOnDisk = (directory: string) => readdirSync(join(directory, 'intents'))
 
 t.test('one object: its file alone; more than one: an intent first, the files behind it', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const replaced: string[] = []
@@ -71,7 +72,7 @@ t.test('one object: its file alone; more than one: an intent first, the files be
 })
 
 t.test('the directory is synced before the answer', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const done: string[] = []
@@ -140,7 +141,7 @@ t.test('a damaged intent stops the start: what it promised is unknown', async t 
 })
 
 t.test('files that cannot be written behind the intents: kept, tried again, nothing lost', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   let broken = true
@@ -162,7 +163,7 @@ t.test('files that cannot be written behind the intents: kept, tried again, noth
 })
 
 t.test('closing while the files fail leaves the intents to the next start', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   files.before = (operation, file) => {
@@ -182,7 +183,7 @@ t.test('closing while the files fail leaves the intents to the next start', asyn
 })
 
 t.test('closing leaves a large change to the next start', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const disk = gate()
@@ -211,7 +212,7 @@ t.test('closing leaves a large change to the next start', async t => {
 })
 
 t.test('what a newer change replaces is not written first', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const disk = gate()
@@ -244,7 +245,7 @@ t.test('the files of large changes are made a few in each turn of the event loop
     made++
     return `${JSON.stringify(doc)}\n`
   }
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const store = await openStore(directory, {
     files,
     kinds: { ...kinds, node: { ...kinds.node, encode } }
@@ -273,7 +274,7 @@ t.test('the files of large changes are made a few in each turn of the event loop
 })
 
 t.test('names that a failed flush did not make durable are synced before the intent goes', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const synced: boolean[] = []
@@ -289,7 +290,7 @@ t.test('names that a failed flush did not make durable are synced before the int
 })
 
 t.test('too many files behind: changes wait for room, or are refused when none is to be had', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files, outstandingFiles: 1024 })
   const disk = gate()
@@ -320,7 +321,7 @@ t.test('too many files behind: changes wait for room, or are refused when none i
 })
 
 t.test('a commit that failed after it reached the disk is taken off it again', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   await put(store, 'kept')
@@ -352,7 +353,7 @@ t.test('a commit that failed after it reached the disk is taken off it again', a
 })
 
 t.test('health tells when the disk is well again, though nobody writes', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   files.before = () => {
@@ -369,7 +370,7 @@ t.test('health tells when the disk is well again, though nobody writes', async t
 
 t.test('a change that comes while the disk is probed has its own try', async t => {
   const files = new TestFiles()
-  const store = await openStore(t.testdir(), { files })
+  const store = await openStore(onDisk(t), { files })
   files.before = () => {
     throw systemError('ENOSPC')
   }
@@ -404,7 +405,7 @@ t.test('what an interrupted write left is removed at start', async t => {
 })
 
 t.test('what is committed while failed files are tried again is written too', async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const files = new TestFiles()
   const logged: string[] = []
   const store = await openStore(directory, {

@@ -4,6 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
 import { Journal } from '../../lib/store/journal.js'
 import { start } from '../support/child.js'
+import { onDisk } from '../support/scratch.js'
 import { openStore } from './fixtures.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 20))
@@ -34,7 +35,7 @@ function halfChanges(found: ReadonlyMap<string, number>): string[] {
 
 // rules 11.1
 t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 }, async t => {
-  const directory = t.testdir()
+  const directory = onDisk(t)
   const acknowledged = new Map<string, number>()
   let unfinished = 0
   // Further rounds until what a kill may leave was seen: with luck none of the first ones leaves it.

@@ -2,14 +2,22 @@ import { chmodSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { output } from './programs.js'
+import { checkout, output } from './programs.js'
 
 /**
  * A directory of its own, removed after the test. Unlike `t.testdir` it lies outside the checkout and has a
  * short path: for sockets, mounts, and programs that other users run.
  */
 export function scratch(t: Pick<Test, 'teardown'>): string {
-  const directory = mkdtempSync(join(tmpdir(), 'svcd-test-'))
+  return removed(t, mkdtempSync(join(tmpdir(), 'svcd-test-')))
+}
+
+/** The same on a disk, for what has to outlive a crash: test/run.sh may keep the others in memory. */
+export function onDisk(t: Pick<Test, 'teardown'>): string {
+  return removed(t, mkdtempSync(join(checkout, '.cache', 'disk-')))
+}
+
+function removed(t: Pick<Test, 'teardown'>, directory: string): string {
   // Servers that run as other users look in.
   chmodSync(directory, 0o711)
   // What is mounted there stays.

@@ -34,7 +34,7 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   return found
 }
 
-/** Returns a function that makes a value of each file of a controller, anew only where the file has changed. */
+/** Returns a function that makes a value of each file of a controller, once for each content. */
 function remembered<T>(make: (c: Controller, path: string, bytes: string) => T) {
   const known = new WeakMap<Controller, Map<string, { bytes: string; value: T }>>()
   return (c: Controller, path: string, bytes: string): T => {
