@@ -51,8 +51,7 @@ const MOST_PATH = 4000
 /**
  * Restores a backup while svcd is stopped; returns what was done. It reads the whole backup before it changes
  * anything. It keeps replaced configuration files as `….before-restore~`, and the old state in `replaced`
- * below the state directory. After an interrupted restore no daemon starts until restore ran again (rules
- * 11.13).
+ * below the state directory. Once interrupted, no daemon starts before the next restore (rules 11.13).
  * @throws Error for a damaged backup, one of a newer svcd, an existing state or one in use
  */
 export async function restore(options: RestoreOptions): Promise<string> {

@@ -159,6 +159,7 @@ export async function askDaemon(
   return answer
 }
 
+/** Returns the `message` of an answer. */
 export const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 

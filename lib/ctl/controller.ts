@@ -171,6 +171,7 @@ function userOf(token = ''): string | undefined {
 /** The controller's message for an invalid token. It names a header that users of svcctl do not know. */
 const isVoid = /^the token in x-access-tokens is /
 
+/** An answer of the controller; its body can be read once. */
 export class Answer {
   constructor(
     readonly controller: Controller,

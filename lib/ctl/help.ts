@@ -38,6 +38,7 @@ const verbLines = (type: TypeName) =>
     )
   )
 
+/** Returns the text of `--help`. */
 export const help = () => `Usage: svcctl login [USER]
        svcctl TYPE VERB [NAME|SET] [FIELD=VALUE]... [OPTION]...
 
@@ -91,6 +92,7 @@ function noteOf(field: Field): string {
   return isPlain ? '' : `: ${type.expected}`
 }
 
+/** Returns the text of `TYPE --help`. */
 export function typeHelp(type: TypeName): string {
   const { title, newName } = objectTypes[type]
   const rows = settable(objectTypes[type]).map(field =>

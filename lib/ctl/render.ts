@@ -212,6 +212,7 @@ export function* outcomeLines(
   }
 }
 
+/** Formats an entry of the audit log on one line. */
 export function auditLine(line: JsonObject): string {
   const { time, who, from, action, type, name, names, before, after, counts } = line
   const [was, is] = [isObject(before) ? before : {}, isObject(after) ? after : {}]

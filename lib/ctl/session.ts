@@ -173,4 +173,5 @@ export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>
     )
   )
 
+/** Returns the encoded path of an object. */
 export const pathOf = (type: TypeName, name: string) => `/config/${type}/${encodeURIComponent(name)}`

@@ -14,6 +14,7 @@ export type Described = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
   readonly newName: readonly string[]
 }
 
+/** Returns the fields that a request may set. */
 export const settable = ({ fields }: Pick<Described, 'fields'>) =>
   fields.filter(({ derived }) => derived !== true)
 

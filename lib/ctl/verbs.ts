@@ -235,6 +235,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   ...secretVerbs
 }
 
+/** Returns the verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
   Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
 

@@ -23,6 +23,7 @@ export interface Places {
   readonly units: readonly string[]
 }
 
+/** Reads the settings of the helper from a configuration. */
 export const placesOf = (
   { image, paths, ssh }: Pick<Config, 'image' | 'paths' | 'ssh'>,
   byRoot: boolean,

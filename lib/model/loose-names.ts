@@ -50,7 +50,8 @@ function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Gener
     for (const word of words) {
       const [key = ''] = word.split('=', 1)
       if (isFurther && key !== 'on' && !/^(?:dhcp|defaultroute)=no$/.test(word)) {
-        yield `interface ${name}: its option ${JSON.stringify(word)} is not used: beside on= there is no other`
+        yield `interface ${name}: its option ${JSON.stringify(word)} is not used: ` +
+          'beside on= there is no other'
         continue
       }
       const isNowhere = key === 'on' && !interfaces.some(one => one.interface === word.slice(3))

@@ -79,8 +79,8 @@ export function renumber(
     for (const [address, who] of new Map([...urls, ...controllers]))
       if (contains(old, address) && !contains(now, address))
         warnings.push(
-          `${who} has ${formatAddress(address)}: ${cardOf(now, moved(address), String(to))}change [controller] address ` +
-            'and [http] url, and restart svcd'
+          `${who} has ${formatAddress(address)}: ${cardOf(now, moved(address), String(to))}` +
+            'change [controller] address and [http] url, and restart svcd'
         )
     for (const text of cluster.ntp_server.match(ADDRESS) ?? []) {
       const address = parseAddress(text)

@@ -135,7 +135,9 @@ t.test('scripts are told as texts, files without theirs, and a table can be impo
   t.match(change, /^ {2}postscript:\n {4}- echo a\n {4}\+ echo b$/m)
   t.equal(
     await ok(t, 'file', 'ls'),
-    'name   path        kind  owner  group  mode  comment\nmotd   /etc/motd   -     root   root   0640  -\nwrong  /etc/wrong  -     root   root   0644  -\n'
+    'name   path        kind  owner  group  mode  comment\n' +
+      'motd   /etc/motd   -     root   root   0640  -\n' +
+      'wrong  /etc/wrong  -     root   root   0644  -\n'
   )
   const table = await ok(t, 'node', 'list', '-o', 'csv')
   t.match(table, /""interface"":""BOOTIF"",""network"":""lab"",""ipaddress"":""10.150.0.1""/)

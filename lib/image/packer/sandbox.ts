@@ -65,9 +65,9 @@ export async function runInImage(request: SandboxRequest, args: readonly string[
   })
 }
 
-/** No history of what was typed stays in the image. Files of the image may set the prompt of bash, so it is set anew. */
-const startShell = `export HISTFILE=/dev/null IMAGE="$1" PS1="($1) # "
-export PROMPT_COMMAND='case $PS1 in *"($IMAGE)"*) ;; *) PS1="($IMAGE) $PS1" ;; esac'
+/** The image keeps no history. Its own files may set the prompt of bash, so the name is added each time. */
+const startShell = `export HISTFILE=/dev/null SVC_IMAGE="$1" PS1="($1) # "
+export PROMPT_COMMAND='case $PS1 in *"($SVC_IMAGE)"*) ;; *) PS1="($SVC_IMAGE) $PS1" ;; esac'
 [ ! -x /bin/bash ] || exec /bin/bash -l
 exec /bin/sh -l`
 

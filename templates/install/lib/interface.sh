@@ -74,7 +74,7 @@ interface_options() {
       *) IF_UNKNOWN="$IF_UNKNOWN $option" ;;
     esac
   done
-  # A further address has no options of its own. Those given beside on= are named rather than dropped in silence.
+  # A further address has no options of its own: those given beside on= are named.
   if [ -n "$IF_ON" ]; then
     IF_DHCP='' IF_UNKNOWN=''
     for option in $IF_OPTIONS; do
