@@ -28,9 +28,9 @@ import type { Controller, SharedMedium } from './store/medium.js'
 import type { StoreOptions } from './store/start.js'
 import { Store } from './store/store.js'
 
-// What the daemon is made of where several controllers share the objects. It is loaded there alone.
+// The parts of the daemon for several controllers. Loaded only with etcd.
 
-/** Objects in etcd; all else of the state stays in its directory, which is held by this daemon as well. */
+/** Opens etcd for the objects, and holds the state directory, which has the rest of the state. */
 export async function openShared(
   local: Files,
   config: Config,
@@ -41,8 +41,8 @@ export async function openShared(
 }
 
 /**
- * The store on this etcd: it writes, or follows the one that does. Where what is stored is damaged, or etcd has no room, it follows until that is
- * mended: machines are booted from what is sound.
+ * Opens the store on this etcd, as the leader or a follower. Where stored data is damaged, or etcd has no
+ * room, it follows until that is repaired: machines boot from what is sound.
  */
 export async function storeOn(
   etcd: Etcd,
@@ -59,7 +59,7 @@ export async function storeOn(
     await etcd.refuseOtherKeys(state, await etcd.keyMarks(), isWritten)
     return Store.follow(options)
   }
-  // Who cannot be asked now is waited for by the one that opens.
+  // If etcd cannot be asked now, `open` waits for it.
   if ((await etcd.holder().catch(() => '')) !== '') return follow(true)
   return Store.open(options).catch(error => {
     if (error instanceof WrittenError) return follow(true)
@@ -69,7 +69,7 @@ export async function storeOn(
   })
 }
 
-/** What controllers on this etcd agree on for DHCP and DNS. */
+/** Opens what the controllers agree on for DHCP and DNS. */
 export function sharedServices(
   etcd: Etcd,
   { controller, http, file }: Config,
@@ -84,10 +84,10 @@ export function sharedServices(
   })
 }
 
-/** Where other controllers reach this one. */
+/** Returns the URL at which other controllers reach this one. */
 const urlOf = ({ http, store }: Config) => store.url || http.url
 
-/** What controllers ask one another: each by a key for that alone. And whose certificates they take. */
+/** The questions between controllers, each with its own key, and the trusted certificates. */
 export const questionsOf = ({ ca }: Etcd, { node }: Config, tokens: Tokens, now: () => number) => ({
   trust: trustIn(node.verify_certificate, ca),
   files: new ControllerQuestions(tokens.keyFor('files that controllers copy'), now),
@@ -95,7 +95,10 @@ export const questionsOf = ({ ca }: Etcd, { node }: Config, tokens: Tokens, now:
 })
 type Questions = ReturnType<typeof questionsOf>
 
-/** The audit logs of all controllers as one, and the route by which the others are asked. `known`: the names of those that were there lately. */
+/**
+ * The audit logs of all controllers as one, and the route for the others. `known`: the names of recent
+ * controllers.
+ */
 export function auditLogs(
   audit: Pick<Audit, 'last'>,
   shared: SharedMedium,
@@ -129,10 +132,7 @@ export function controllersOf(
   }
 }
 
-/**
- * The files of images that this controller fetches from those that share its objects, and the routes by which it gives
- * them its own.
- */
+/** The copies of files of images, and the routes by which this controller gives its own. */
 export async function fileCopies(
   parts: Pick<Parts, 'config' | 'model' | 'images'> &
     Pick<CopiesOptions, 'log' | 'ticks'> & { readonly now: () => number; readonly store: ClusterStore },
@@ -159,7 +159,10 @@ export async function fileCopies(
   }
 }
 
-/** The other controllers, the one that writes first: it has what it has packed. A URL that they share with us is ours. */
+/**
+ * Returns the other controllers, the leader first, as it has what it packed. A URL that they share with us is
+ * ours.
+ */
 function sourcesAmong(others: readonly Controller[], writer: string | undefined, own: string) {
   const known = others.flatMap(({ name, url }) => (url === undefined || url === own ? [] : [{ name, url }]))
   if (writer === undefined || writer === own) return known
@@ -167,13 +170,13 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
   return [first, ...known.filter(other => other !== first)]
 }
 
-/** Whether the ini and the clock of this controller agree with those of the others, and what it tells them for that. */
+/** Compares ini and clock of this controller with those of the others. */
 export function sameIni(shared: SharedMedium, config: Config, tokens: Tokens, log: Log): SameIni {
   const own = digestsOf(config, tokens.keyFor('digests of what the ini has to have everywhere'))
   return new SameIni({ name: config.controller.name, own, others: () => shared.others, log })
 }
 
-/** What this controller does not answer while another one writes, and what another one hands on to it. */
+/** The forwarding of requests to the leader, and the requests that others forward to this one. */
 export function handingOn(
   { store, shared }: { readonly store: ClusterStore; readonly shared: SharedMedium },
   tokens: Tokens,
@@ -189,7 +192,8 @@ export function handingOn(
   )
   if (isPlain(url))
     log.warn(
-      `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... has them encrypted`
+      `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... ` +
+        'has them encrypted'
     )
   const reach = new WriterReach({
     ...{ own: url, ticks, log },

@@ -15,12 +15,15 @@ import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context
 import { get } from './row.js'
 import { bytes, object, string } from './schema.js'
 
-/** What machines read to boot, what a person looks at first, and a token for it. */
-const answered =
-  /^\/(?:(?:boot|kickstart|files|copies|audit|page|version|openapi\.json|metrics|token|monitor\/(?:primary|service|status))(?:\/|$)|$)/
+/** Routes that machines read to boot, that a person opens first, and the token for them. */
+const answered = new RegExp(
+  '^/(?:(?:boot|kickstart|files|copies|audit|page|version|openapi\\.json|metrics|token|' +
+    'monitor/(?:primary|service|status))(?:/|$)|$)'
+)
 
 /**
- * Whether a follower answers a route by itself. Most other routes change something, or show what only the leader has.
+ * Whether a follower answers a route by itself. Most other routes change something, or show what only the
+ * leader has.
  */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
   answered.test(path) && (effect === 'reads' || path === '/token')
@@ -29,13 +32,13 @@ interface StandbyOptions {
   readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>
   readonly requests: ForwardedRequests
   readonly trust: Elsewhere['trust']
-  /** Told why the controller at a URL could not be asked; '' when it answers. */
+  /** Called with the reason why the controller at a URL could not be asked; '' when it answers. */
   readonly told: (url: string, failure: string) => void
 }
 
 /**
- * Who answers a request in the place of this controller while another one writes; undefined where it answers itself. Throws 503
- * where nobody can be asked, or another controller has handed the request on already.
+ * Returns the leader where a follower has to forward a request; undefined where this controller answers
+ * itself. Throws 503 without a leader, and for a request that was forwarded already.
  */
 export function writerFor(
   { store, requests, trust, told }: StandbyOptions,
@@ -59,8 +62,8 @@ export function writerFor(
 }
 
 /**
- * The files of images, for the other controllers that share the objects (rules 11.19). They are loaded only where there may be
- * others, and stand in no document: who asks has to prove to be a controller.
+ * Files of images for other controllers (rules 11.19). Loaded only with etcd and not documented: only a
+ * controller can prove that it asks.
  */
 export function copyRoutes(
   { model, config }: Pick<Parts, 'model' | 'config'>,
@@ -72,11 +75,11 @@ export function copyRoutes(
     const name = param(request, 'file')
     const file = join(config.paths.files, name)
     if (isServed(model.view.index, name)) return { name, file }
-    // The asker has heard of an image that names it; this controller may hear it later.
-    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`, 'image-unusable')
-    throw notFound(`no OS image names the file ${name}`, 'no-file')
+    // The other controller may know an image that this one will hear of later.
+    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`)
+    throw notFound(`no OS image names the file ${name}`)
   }
-  /** Whether svcd made it: such a file gets its name when it is whole. */
+  /** Whether svcd made the file, which got its name when it was whole. */
   const isPacked = (name: string) =>
     model.view.get('pack', packOf(name)) !== undefined || isBootFileOfPacks(model.view, name)
   return [
@@ -107,8 +110,8 @@ export function copyRoutes(
 }
 
 /**
- * The lines of this controller's audit logs, for the one that writes (rules 6.11). The routes are loaded only where there may be other
- * controllers, and stand in no document: who asks has to prove to be a controller.
+ * Lines of this controller's audit logs for the leader (rules 6.11). Loaded only with etcd and not
+ * documented: only a controller can prove that it asks.
  */
 export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: ControllerQuestions): ApiRoute[] {
   return (['users', 'machines'] as const).map(by =>

@@ -35,9 +35,10 @@ export async function bootFiles(
     const elsewhere = await controllers?.whoHas(name, job.signal)
     if (elsewhere === undefined) return false
     throw unavailable(
-      `OS image ${image.name}: field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${elsewhere}): ` +
-        `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; nothing was packed`,
-      'image-unusable'
+      `OS image ${image.name}: field "${field}": the file ${name} is not on controller ` +
+        `${controllers?.own} so far (${elsewhere}): ` +
+        `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; ` +
+        'nothing was packed'
     )
   }
   // A field of the admin stays: the file may come later.
@@ -121,10 +122,10 @@ async function checkVersion(
   if (packed === undefined ? image.kernelfile !== undefined : packed === wanted) return
   const there = all.filter(({ spare }) => !spare).map(({ name }) => name)
   throw unavailable(
-    `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no /boot/vmlinuz-${wanted}; ` +
-      `there are ${there.slice(0, mostTold).join(', ')}${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
-      `set kernelversion to one of these, or install that kernel in the image; nothing was packed`,
-    'image-unusable'
+    `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no ` +
+      `/boot/vmlinuz-${wanted}; there are ${there.slice(0, mostTold).join(', ')}` +
+      `${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
+      'set kernelversion to one of these, or install that kernel in the image; nothing was packed'
   )
 }
 

@@ -26,8 +26,8 @@ export function reachWarning(directory: string): string | undefined {
   const { uid, gid, mode } = statSync(directory)
   if (uid !== 0 || (mode & (gid === process.getgid?.() ? 0o11 : 0o01)) === 0) return undefined
   return (
-    `[image] directory ${directory}: devices and setuid programs of images can be reached there by others than svcd.service; ` +
-    `type, as root: chgrp svcd-images ${directory} && chmod 0710 ${directory}`
+    `[image] directory ${directory}: devices and setuid programs of images can be reached there by ` +
+    `others than svcd.service; type, as root: chgrp svcd-images ${directory} && chmod 0710 ${directory}`
   )
 }
 
@@ -63,7 +63,8 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     // An image without a pack may still be being made; a tag stays as it is until it is set again.
     if (type === 'osimagetag')
       warnings.push(
-        `${title} has no ${lacking}: nodes with it cannot boot from the network; pack the image, and give it the tag again`
+        `${title} has no ${lacking}: nodes with it cannot boot from the network; pack the image, and ` +
+          'give it the tag again'
       )
     else if (files.imagefile !== undefined)
       warnings.push(`${title} is packed, and has no ${lacking}: its nodes cannot boot from the network`)

@@ -16,7 +16,7 @@ import { checkWish } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { reachWarning } from './findings.js'
 import { Installing } from './installing.js'
-import { Intents, type RemovalIntent, type TreeIntent } from './intents.js'
+import { Intents, parentOf } from './intents.js'
 import { type KernelWish, newWish } from './kernel.js'
 import { packImage, storing } from './pack.js'
 import { checkClone, cloneImage, grabImage, placeOf, removeHidden } from './place-tree.js'
@@ -87,7 +87,7 @@ export class Images {
     this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
     this.removals = new Removals({
       ...{ context: this.#context, jobs: o.jobs },
-      lane: name => this.#laneOfTree(name),
+      lane: name => this.#laneOf(join(this.#directory, name)),
       locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
     })
     this.#background = new Background({
@@ -174,7 +174,7 @@ export class Images {
     let failure: unknown
     for (const intent of [...intents.undecided]) {
       try {
-        const lanes = [await this.#laneOfNote(intent)]
+        const lanes = [await this.#laneOf(join(this.#directory, parentOf(intent), intent.target))]
         const goes = await this.#locks.run(lanes, signal, () => decide(this.#context, intent))
         // Not awaited: it may take long, and a note holds the hidden name.
         if (goes)
@@ -224,7 +224,8 @@ export class Images {
     })
     if (from !== undefined)
       this.o.log.info(
-        `OS image ${name}: its directory is the one of controller ${controllers?.own} from now on, and not that of controller ${from}`
+        `OS image ${name}: its directory is the one of controller ${controllers?.own} from now on, and ` +
+          `not that of controller ${from}`
       )
     return saved
   }
@@ -253,8 +254,8 @@ export class Images {
   async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
     await checkHere(this.#context, this.#image(name))
     const image = await checkClone(this.#context, name, given)
-    const place = await realPlace(join(this.#directory, given.newName as string))
-    const lanes = [`osimage ${given.newName}`, `tree ${place}`]
+    const place = join(this.#directory, given.newName as string)
+    const lanes = [`osimage ${given.newName}`, await this.#laneOf(place)]
     return this.#submit('clone', image, actor, lanes, job =>
       cloneImage(this.#context, name, given, actor, job)
     )
@@ -358,7 +359,7 @@ export class Images {
     const { name } = image
     const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
     // Two images may have one directory.
-    const tree = await this.#laneOf(image)
+    const tree = await this.#laneOf(meant(image))
     const own = [`osimage ${name}`, tree]
     return this.o.jobs.submit({
       kind,
@@ -368,11 +369,8 @@ export class Images {
       run: async job => {
         // The lanes are those of the directory that the image had when the request came.
         const now = this.#image(name)
-        if (meant(now) !== meant(image) || (await this.#laneOf(now)) !== tree)
-          throw unavailable(
-            `OS image ${name}: field "path" was changed while the request waited`,
-            'image-changed'
-          )
+        if (meant(now) !== meant(image) || (await this.#laneOf(meant(now))) !== tree)
+          throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
         return this.#locked([...own, ...lanes], job.signal, () => run(job))
       }
     })
@@ -385,18 +383,9 @@ export class Images {
     })
   }
 
-  async #laneOf(image: OsimageDoc): Promise<string> {
-    return `tree ${await realPlace(meantTree(this.#directory, image))}`
-  }
-
-  async #laneOfNote(note: TreeIntent | RemovalIntent): Promise<string> {
-    const parent = note.kind === 'tree' ? note.parent : ''
-    return `tree ${await realPlace(join(this.#directory, parent, note.target))}`
-  }
-
-  /** Returns the lane of a directory right below `[image] directory`. */
-  async #laneOfTree(name: string): Promise<string> {
-    return `tree ${await realPlace(join(this.#directory, name))}`
+  /** Returns the lane of a directory. */
+  async #laneOf(path: string): Promise<string> {
+    return `tree ${await realPlace(path)}`
   }
 
   /** Follows a node's report. A node that was installed again has a new host key. Never throws. */

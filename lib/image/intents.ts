@@ -43,6 +43,9 @@ export type Intent = PackIntent | TreeIntent | RemovalIntent
 /** Returns the hidden name of unfinished work. No served file has such a name. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
+/** Returns the parent of an intent's directory, below `[image] directory`. */
+export const parentOf = (intent: TreeIntent | RemovalIntent) => (intent.kind === 'tree' ? intent.parent : '')
+
 /** Returns a new random id. */
 export const newIntentId = () => randomBytes(8).toString('hex')
 

@@ -30,8 +30,10 @@ const compressed = /\.(?:gz|xz|zst|bz2|lz4|efi|hmac|sig|asc|sha\d+|map|config)$/
 const copy =
   /(?:[._-](?:bak|back|backup|old|orig|saved?|prev|copy|dpkg-\w+|rpm(?:save|new|orig))|~)[._-]?\d*~?$/
 const rescue = /(?:^|-)0?-?rescue(?:-|$)/
-const variants =
-  /(?:^|[+._-])(debug|dbg|rt\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|azure|gcp|oracle|vanilla)(?=[+._-]|$)/
+const variants = new RegExp(
+  '(?:^|[+._-])(debug|dbg|rt\\d*|realtime|lowlatency|preempt|kdump|64kb?|16kb?|cloud|kvm|kvmsmall|virt|aws|' +
+    'azure|gcp|oracle|vanilla)(?=[+._-]|$)'
+)
 
 /** Returns the variant of a kernel, such as `debug`; undefined for the plain one. */
 export const variantOf = (version: string): string | undefined => variants.exec(version)?.[1]
@@ -80,7 +82,7 @@ export async function versionsIn(tree: string): Promise<string[]> {
   return there
 }
 
-/** `vmlinuz-6.1.0` → `6.1.0`; `…/modules/6.1.0/vmlinuz` and `boot/<machine-id>/6.1.0/linux` → `6.1.0`. */
+/** Returns 6.1.0 for `vmlinuz-6.1.0`, `…/modules/6.1.0/vmlinuz` and `boot/<machine-id>/6.1.0/linux`. */
 export function versionOf(path: string): string | undefined {
   const [name = '', directory, above] = path.split('/').reverse()
   const isEntry = name === 'linux' && above !== undefined && above !== 'boot'

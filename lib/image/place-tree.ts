@@ -10,7 +10,7 @@ import type { Given } from '../model/object-type.js'
 import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
 import { FollowingError, StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
-import { newIntentId, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
+import { newIntentId, parentOf, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
 import type { Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
 import { checkUnmounted, here, imageTree, realBelow, treeIfAny } from './trees.js'
@@ -103,14 +103,14 @@ export async function settle(context: ImageContext, intent: TreeIntent): Promise
 
 /** Returns a function that renames in the directory of an intent, durably. */
 export function renaming(context: ImageContext, intent: TreeIntent | RemovalIntent) {
-  const parent = intent.kind === 'tree' ? intent.parent : ''
+  const parent = parentOf(intent)
   return (from: string, to: string) =>
     context.work.call('rename', { parent, from: basename(from), to: basename(to) })
 }
 
 /** Removes the hidden tree of an intent, and the note. */
 export async function removeHidden(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<void> {
-  const parent = intent.kind === 'tree' ? intent.parent : ''
+  const parent = parentOf(intent)
   const { hidden } = await pathsOf(context, intent)
   if (await exists(hidden)) await context.work.call('remove', { parent, name: basename(hidden) })
   await context.intents.drop(intent.id)
@@ -123,7 +123,7 @@ export async function removeHidden(context: ImageContext, intent: TreeIntent | R
 export async function pathsOf({ config }: ImageContext, intent: TreeIntent | RemovalIntent) {
   const { directory } = config.image
   const { id, target } = intent
-  const parent = intent.kind === 'tree' ? intent.parent : ''
+  const parent = parentOf(intent)
   const top = await realpath(directory)
   const base = await realpath(join(top, parent))
   if (base !== top && !base.startsWith(top === sep ? top : `${top}${sep}`))
@@ -148,8 +148,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
     if (above === directory) return { parent: '', target: basename(path), tree: undefined }
     const parent = await realBelow(directory, above).catch(error => {
       throw unavailable(
-        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ${error.message}`,
-        'image-unusable'
+        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ` +
+          `${error.message}`
       )
     })
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }

@@ -120,8 +120,9 @@ async function awaitSecond(
       const lost = `no controller that is there has ${pack.name}, which was packed: pack the image again`
       if (have.length === 0) throw unavailable(lost, 'image-unusable')
       const text =
-        `OS image ${pack.osimage}: of ${all} controllers ${have[0]} alone has its new pack ${pack.name}; without that one, nodes boot the ` +
-        'pack before: look at GET /monitor/service/svcd of the others'
+        `OS image ${pack.osimage}: of ${all} controllers ${have[0]} alone has its new pack ` +
+        `${pack.name}; without that one, nodes boot the pack before: look at GET /monitor/service/svcd ` +
+        'of the others'
       job.line(text)
       return log.warn(text)
     }

@@ -110,7 +110,8 @@ export class Removals {
       const { message } = error as Error
       if (message !== this.#notRemoved)
         log.warn(
-          `directories of deleted OS images are removed ${controllers ? 'later' : 'at the next start'}: ${message}`
+          `directories of deleted OS images are removed ${controllers ? 'later' : 'at the next start'}: ` +
+            `${message}`
         )
       if (controllers) this.#notRemoved = message
     }
@@ -193,8 +194,9 @@ export class Removals {
       if (ticks() - since < AWAY_MS) continue
       this.#away.set(name, Number.POSITIVE_INFINITY)
       log.warn(
-        `OS image ${osimage} is deleted, and its directory ${join(config.image.directory, name)} is on controller ` +
-          `${controller}, which is not there: it is removed once svcd runs there with [controller] name = ${controller}`
+        `OS image ${osimage} is deleted, and its directory ${join(config.image.directory, name)} is on ` +
+          `controller ${controller}, which is not there: it is removed once svcd runs there with ` +
+          `[controller] name = ${controller}`
       )
     }
   }
@@ -381,7 +383,8 @@ async function putBack(context: ImageContext, intent: RemovalIntent): Promise<vo
   const { hidden, place } = await pathsOf(context, intent)
   if (await exists(place))
     throw new Error(
-      `${place} is there anew, and an OS image is in it; what it held before is ${hidden}: remove one of the two`
+      `${place} is there anew, and an OS image is in it; what it held before is ${hidden}: remove one of ` +
+        'the two'
     )
   await renaming(context, intent)(hidden, place)
   await context.intents.drop(intent.id)

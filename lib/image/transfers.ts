@@ -176,7 +176,8 @@ export async function pushImage(
     const names = failed.slice(0, namedFailures).map(({ node }) => node)
     const more = failed.length - names.length
     throw new Error(
-      `${failed.length} of ${to.length} nodes failed: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+      `${failed.length} of ${to.length} nodes failed: ` +
+        `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
     )
   }
 }

@@ -8,13 +8,15 @@ interface Holder {
 }
 
 /**
- * The work on directories that is under way in this process. The lanes of jobs keep jobs apart; these locks also keep
- * them from the removals of a follower, and from `decide` of recovery.ts.
+ * Locks of directories in this process. The lanes of jobs keep jobs apart; these locks also keep them from
+ * the removals of a follower, and from `decide` of recovery.ts.
  */
 export class TreeLocks {
   readonly #holders = new Set<Holder>()
 
-  /** Runs `work` once nothing else runs in one of these lanes. Rejects as `work` does, or with the reason of the signal. */
+  /**
+   * Runs `work` once nothing else runs in these lanes. Rejects as `work` does, or with the signal's reason.
+   */
   async run<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = [...this.#holders].filter(holder => meet(holder.lanes, lanes)).map(({ done }) => done)
     let end = () => {}
@@ -42,8 +44,8 @@ async function ended(before: readonly Promise<void>[], signal: AbortSignal): Pro
 }
 
 /**
- * Holds the directories of these lanes while `work` runs: no shell of root begins there meanwhile. Throws 503 where one is open
- * (rules 9.13).
+ * Holds the directories of these lanes while `work` runs: no shell of root begins there meanwhile. Throws 503
+ * where one is open (rules 9.13).
  */
 export async function heldTrees<R>(lanes: readonly string[], work: () => Promise<R>): Promise<R> {
   const named = (kind: string) =>
@@ -59,8 +61,8 @@ export async function heldTrees<R>(lanes: readonly string[], work: () => Promise
       })
       if (release === undefined)
         throw unavailable(
-          `OS image ${image}: a shell is open in its directory ${tree} (svcd osimage shell ${image}): end it, and ask again; nothing was done`,
-          'image-unusable'
+          `OS image ${image}: a shell is open in its directory ${tree} (svcd osimage shell ${image}): ` +
+            'end it, and ask again; nothing was done'
         )
       releases.push(release)
     }

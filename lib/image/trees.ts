@@ -24,16 +24,16 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
   const there = `OS image ${name}: its directory ${path} is on controller ${controller}`
   if (controllers.others().includes(controller))
     throw unavailable(
-      `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl stop svcd on ` +
-        `the others, and systemctl start svcd there once svcctl cluster show lists ${controller} as primary), and ask again`,
-      'image-elsewhere'
+      `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl ` +
+        'stop svcd on the others, and systemctl start svcd there once svcctl cluster show lists ' +
+        `${controller} as primary), and ask again`
     )
   const instead = (await exists(path))
     ? `to use the directory ${path} of controller ${own} from now on, set path again`
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
-    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ${name} path=${path}`,
-    'image-elsewhere'
+    `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ` +
+      `${name} path=${path}`
   )
 }
 
@@ -102,8 +102,8 @@ export async function realBelow(directory: string, path: string, name = path): P
 export function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   return realBelow(directory, path, 'it').catch(error => {
     throw unavailable(
-      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ${error.message}`,
-      'image-unusable',
+      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ` +
+        `${error.message}`,
       error
     )
   })
@@ -142,9 +142,8 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
       : error
   }
   throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: set path, or make that ` +
-      `directory${whereLooked(shared, image)}`,
-    'image-unusable'
+    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: ` +
+      `set path, or make that directory${whereLooked(shared, image)}`
   )
 }
 
@@ -160,17 +159,17 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   const { geteuid, getegid } = process
   if (!isOurs(uid, geteuid?.()) || !isOurs(gid, getegid?.()) || (bits !== 0o755 && bits !== 0o555))
     throw unavailable(
-      `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ${bits.toString(8)}, which would become ` +
-        `those of the root directory of its nodes: type, as root: chown root:root ${tree} && chmod 00755 ${tree}`,
-      'image-unusable'
+      `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ` +
+        `${bits.toString(8)}, which would become those of the root directory of its nodes: type, as root: ` +
+        `chown root:root ${tree} && chmod 00755 ${tree}`
     )
   const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
   for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])
     if (await resolveInside(tree, path)) return
   throw unavailable(
-    `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start it: install systemd-sysv (Debian, Ubuntu) ` +
-      'or systemd in the image, as docs/node-side.md says',
-    'image-unusable'
+    `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start ` +
+      'it: install systemd-sysv (Debian, Ubuntu) ' +
+      'or systemd in the image, as docs/node-side.md says'
   )
 }
 
@@ -185,8 +184,8 @@ export function whereLooked(
   if (!controllers) return ''
   const { own } = controllers
   return controller === undefined
-    ? `; controller ${own}, which writes, has looked: a directory on another one is known once that one writes (stop svcd on the others for ` +
-        'a moment)'
+    ? `; controller ${own}, which writes, has looked: a directory on another one is known once that one ` +
+        'writes (stop svcd on the others for a moment)'
     : `; controller ${own}, which had the directory, has looked`
 }
 

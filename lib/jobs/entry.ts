@@ -13,24 +13,24 @@ import {
 } from './record.js'
 import { type RecordDisk, RecordFile } from './record-file.js'
 
-/** Why something failed, as one line. */
+/** Returns the message of a failure as one line. */
 export const reasonOf = (error: unknown) => oneLine(error instanceof Error ? error.message : String(error))
 
-/** The most bytes of JSON that a record's results may have. */
+/** Bytes of JSON of all results of a record. */
 export const RESULTS_KEPT = 1024 * 1024
-/** What JSON has around the key and the value of a result: brackets and commas. */
+/** Bytes of JSON around the key and the value of a result: brackets and commas. */
 const AROUND_RESULT = 4
 
-/** What `GET /config/status/{id}` tells one user (rules 2.9). */
+/** The answer of `GET /config/status/{id}` for one user (rules 2.9). */
 export interface Poll {
-  /** The lines that this user was not given yet, joined by `;;`. */
+  /** The undelivered lines for this user, joined by `;;`. */
   readonly message: string
   readonly status: 200 | 500
   readonly state: JobState
   readonly progress: number
 }
 
-/** What `GET /control/status/{id}` tells one user: the results that this user was not given yet. */
+/** The answer of `GET /control/status/{id}` for one user: the undelivered results. */
 export interface ResultsPoll {
   readonly results: readonly (readonly [key: string, value: JsonValue])[]
   readonly state: JobState
@@ -40,43 +40,43 @@ export interface ResultsPoll {
 /** Where records are kept. */
 export interface RecordPlace {
   readonly disk: RecordDisk
-  /** The name of a record's file, as the disk and messages have it. */
+  /** Returns the name of a record's file, for the disk and messages. */
   file(id: string): string
   /** Reads a record; throws Error for one that cannot be read. */
   read(id: string): Promise<Decoded>
-  /** The text of a record's file. */
+  /** Returns the text of a record's file. */
   encode(summary: JobSummary, body: Body, delivered: Delivered): string
   /** As in RecordFile. */
   flow?(summary: JobSummary): number
 }
 
 interface EntryOptions {
-  /** Is told each change of the summary; it must not throw. */
+  /** Called after each change of the summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
-  /** Is told each write of the file, with its bytes; it must not throw. */
+  /** Called after each write of the file, with its bytes; it must not throw. */
   readonly wrote?: (summary: JobSummary, bytes: number) => void
   readonly place: RecordPlace
   readonly log: Log
 }
 
 /**
- * One job's record, in memory and in its file. Of a finished job only the summary stays in memory; the rest is read
- * from the file when somebody asks.
+ * The record of one job, in memory and in its file. Of a finished job only the summary stays in memory; the
+ * rest is read from the file on demand.
  */
 export class Entry {
   readonly #place: RecordPlace
   readonly #told: ((summary: JobSummary) => void) | undefined
-  /** Its file: what is saved, removed or left to another controller. */
+  /** Its file. */
   readonly file: RecordFile
   readonly #delivered: Delivered
   readonly #resultSizes = new Map<string, number>()
   #resultSize = 0
   #summary: JobSummary
   #body: Body | undefined
-  /** How many are reading the body just now. */
+  /** Readers of the body. */
   #readers = 0
 
-  /** `bytes`: of its file, if it has one. */
+  /** `bytes`: the size of its file, if it has one. */
   constructor(stored: Decoded, { place, log, told, wrote }: EntryOptions, bytes = 0) {
     this.#told = told
     this.#place = place
@@ -101,7 +101,7 @@ export class Entry {
     return isFinished(this.#summary)
   }
 
-  /** Adds a line. This and what follows does nothing once the job has finished. */
+  /** Adds a line. This method and the next ones do nothing once the job has finished. */
   line(text: string): void {
     if (this.finished) return
     this.#known().transcript.add(text)
@@ -126,7 +126,7 @@ export class Entry {
     if (kept === undefined) results.delete(key)
     else results.set(key, kept)
     const taken = kept === undefined ? 0 : size + around
-    // What is not kept leaves nothing: another controller may send as many as it likes.
+    // A result that is not kept leaves no key: a job may send any number.
     if (kept === undefined) this.#resultSizes.delete(key)
     else this.#resultSizes.set(key, taken)
     this.#resultSize += taken
@@ -138,7 +138,7 @@ export class Entry {
     this.#change({ state: 'running', started: now, message: 'running' })
   }
 
-  /** The end: without a reason it went well. */
+  /** Ends the job: with success if there is no reason. */
   end(now: number, reason?: string): void {
     const failed = reason !== undefined
     const message = failed ? oneLine(`failed: ${reason}`) : 'done'
@@ -161,7 +161,7 @@ export class Entry {
     }))
   }
 
-  /** Undefined when the user was given the end already. Throws as `record`. */
+  /** Undefined when the user has seen the end. Throws as `record`. */
   poll(user: string): Promise<Poll | undefined> {
     return this.#deliver(
       user,
@@ -174,10 +174,10 @@ export class Entry {
     )
   }
 
-  /** The same for the results, in the order in which they came; a user is given lines and results apart. */
+  /** The same for the results, in their order; lines and results are delivered apart. */
   pollResults(user: string): Promise<ResultsPoll | undefined> {
     return this.#deliver(
-      // No user's name holds a blank.
+      // No name of a user has a blank.
       `${user} results`,
       ({ results }) => results.size,
       ({ results }, from) => {
@@ -187,7 +187,7 @@ export class Entry {
     )
   }
 
-  /** What `give` makes of the body from where `who` was given it last. */
+  /** Returns what `give` makes of the undelivered part of the body for `who`. */
   async #deliver<T>(
     who: string,
     count: (body: Body) => number,
@@ -195,13 +195,13 @@ export class Entry {
   ): Promise<T | undefined> {
     if (this.#delivered.get(who) === ALL) return undefined
     return this.#read(async body => {
-      // While the file was read, the same user may have been given the end.
+      // The same user may have got the end while the file was read.
       const from = this.#delivered.get(who) ?? 0
       if (from === ALL) return undefined
       const given = give(body, from)
       if (this.finished) {
         this.#delivered.set(who, ALL)
-        // When the disk refuses, the end is delivered once more after a restart.
+        // If the disk refuses, the end is delivered again after a restart.
         await this.file.now().catch(() => {})
       } else if (from !== count(body)) {
         this.#delivered.set(who, count(body))
@@ -211,7 +211,7 @@ export class Entry {
     })
   }
 
-  /** Drops the body from memory once nobody needs it and the file has it. */
+  /** Drops the body from memory once the file has it and nobody reads it. */
   release(): void {
     if (this.finished && this.#readers === 0 && !this.file.behind) this.#body = undefined
   }
@@ -242,14 +242,14 @@ export class Entry {
   }
 }
 
-/** The line without `;;`, also where it meets the next line. */
+/** Returns the line without `;;`, also at its join with the next line. */
 const unseparated = (line: string) => line.replace(/;(?=;|$)/g, '; ')
 
-/** As much of a value as fits: the first items of a list, all or nothing of anything else. */
+/** Returns as much of a value as fits: the first items of a list, all or nothing of anything else. */
 function fit(value: JsonValue, room: number): { kept?: JsonValue; size: number; leftOut: number } {
   const text = JSON.stringify(value)
   if (text === undefined) throw new TypeError('a result must be JSON')
-  // A copy: the caller may go on with its own.
+  // A copy: the caller may change its own.
   const whole = Buffer.byteLength(text)
   if (whole <= room) return { kept: JSON.parse(text), size: whole, leftOut: 0 }
   if (!Array.isArray(value) || room < 2) return { size: 0, leftOut: Array.isArray(value) ? value.length : 1 }

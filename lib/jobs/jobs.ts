@@ -30,21 +30,21 @@ interface JobsOptions {
   /** How many run at once. */
   readonly parallel: number
   readonly disk?: RecordDisk
-  /** Where controllers share the records, in the place of the directory: the one that writes runs all jobs. */
+  /** Several controllers share the records in place of the directory: the leader runs all jobs. */
   readonly sharing?: Sharing | undefined
   /** Bytes of all records; absent: 128 MiB. */
   readonly mostBytes?: number
-  /** Is told each new job, and each change of one; it must not throw. */
+  /** Called for each new job and each change of one; it must not throw. */
   readonly told?: (summary: JobSummary) => void
 }
 
-/** Jobs that wait are in memory. */
+/** Waiting jobs are in memory. */
 const MOST_WAITING = 1000
-/** Requests of one user that only read and have not ended. */
+/** Unfinished requests of one user that only read. */
 const MOST_READING = 8
-/** How long an aborted job may take to end: its programs take up to 5 s. */
+/** An aborted job may take so long to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
-/** Why jobs are stopped whose controller does not write any more. */
+/** The reason of jobs whose controller lost the lead. */
 const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
 
 /** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
@@ -52,7 +52,7 @@ export class Jobs {
   /** In the order they came. */
   readonly #waiting = new Set<Work>()
   readonly #running = new Set<Work>()
-  /** Records of beginnings and ends on their way to the disk. */
+  /** Pending writes of beginnings and ends. */
   readonly #writing = new Set<Promise<void>>()
   #closed: Promise<void> | undefined
   #onIdle = () => {}
@@ -60,13 +60,14 @@ export class Jobs {
   private constructor(
     private readonly options: JobsOptions,
     private readonly kept: Records,
-    /** Of what controllers share. */
+    /** Only for shared records. */
     private readonly pace?: ReadingPace
   ) {}
 
   /**
-   * Reads the records. A job that had not ended has failed as interrupted from now on, unless another controller runs it. A file that
-   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
+   * Reads the records. An unfinished job fails as interrupted, unless another controller runs it. A file that
+   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot
+   * be made or read.
    */
   static async open(options: JobsOptions): Promise<Jobs> {
     let overtaken = () => {}
@@ -81,9 +82,9 @@ export class Jobs {
   }
 
   /**
-   * Queues a job; resolves when its record is on disk. Throws 503 after `close`, when 1,000 jobs wait, when 8 of the same
-   * user that only read have not ended, when those have stored too much of what controllers share, and when the record cannot
-   * be written.
+   * Queues a job; resolves when its record is durable. Throws 503 after `close`, when 1,000 jobs wait, when
+   * the user has 8 unfinished jobs that only read, or these have stored too much in etcd, and when the record
+   * cannot be written.
    */
   async submit(spec: JobSpec): Promise<SubmittedJob> {
     if (this.#closed) throw unavailable('the service is shutting down', 'shutting-down')
@@ -93,7 +94,7 @@ export class Jobs {
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
     if (reads) this.pace?.check(by)
-    // 128 bits of chance: whoever knows an id was told it.
+    // 128 random bits: nobody guesses an id.
     const id = randomBytes(16).toString('hex')
     const queued = this.options.now()
     const entry = this.kept.create({
@@ -101,14 +102,14 @@ export class Jobs {
       ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
     const work = new Work(entry, spec)
-    // It has its place in the order before its record is written.
+    // It gets its place in the order before its record is written.
     this.#waiting.add(work)
     try {
       await this.#write(entry.file.now())
     } catch (error) {
       this.#waiting.delete(work)
       this.#dispatch()
-      // Where nobody knows whether it is stored; the answer does not wait for as long again.
+      // It may be stored; the answer does not wait for its removal.
       this.#write(entry.file.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
@@ -120,36 +121,36 @@ export class Jobs {
   }
 
   /**
-   * The lines that a user was not given yet. Undefined: there is no such job, or the user was given its end. Throws
-   * 503 when the record of a finished job cannot be read.
+   * Returns the undelivered lines for a user. Undefined: there is no such job, or the user has seen its end.
+   * Throws 503 when the record of a finished job cannot be read.
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
     return this.kept.get(id)?.poll(user)
   }
 
-  /** The results that a user was not given yet. Undefined and 503 as `poll`. */
+  /** Returns the undelivered results for a user. Undefined and 503 as `poll`. */
   async pollResults(id: string, user: string): Promise<ResultsPoll | undefined> {
     return this.kept.get(id)?.pollResults(user)
   }
 
-  /** The summary of a record, undefined when there is none. */
+  /** Returns the summary of a record, undefined when there is none. */
   summary(id: string): JobSummary | undefined {
     return this.kept.get(id)?.summary
   }
 
-  /** A whole record, undefined when there is none. Throws as `poll`. */
+  /** Returns a whole record, undefined when there is none. Throws as `poll`. */
   async record(id: string): Promise<JobRecord | undefined> {
     return this.kept.get(id)?.record()
   }
 
-  /** The summaries of all records, newest first. */
+  /** Returns the summaries of all records, newest first. */
   records(): JobSummary[] {
     return this.kept.summaries()
   }
 
   /**
-   * Stops a job: one that waits fails at once, one that runs is aborted and fails when its work has ended. False when
-   * the job is unknown or has ended. `by`: who asked, for the record.
+   * Stops a job: a waiting one fails at once, a running one is aborted and fails when its work has ended.
+   * Returns false for an unknown or finished job. `by`: the user, for the record.
    */
   cancel(id: string, by?: string): boolean {
     const work = [...this.#waiting, ...this.#running].find(({ entry }) => entry.summary.id === id)
@@ -160,9 +161,9 @@ export class Jobs {
   }
 
   /**
-   * Takes no more jobs and ends those that wait. Those that run may finish for up to `graceMs` and are aborted then;
-   * they have failed as interrupted. Resolves when all have ended, or were given up 7 s later, and the records are
-   * written as far as the disk takes them. A second call waits for the first.
+   * Takes no more jobs and ends waiting ones. Running ones may finish for up to `graceMs`; then they are
+   * aborted and fail as interrupted. Resolves when all have ended, or were given up 7 s later, and the
+   * records are written as far as possible. A second call waits for the first.
    */
   close(graceMs: number): Promise<void> {
     this.#closed ??= this.#close(graceMs)
@@ -194,10 +195,7 @@ export class Jobs {
     })
   }
 
-  /**
-   * Another controller writes from now on, and reports what ran or waited here as failed: it is stopped, and its records are that
-   * one's.
-   */
+  /** Another controller leads: it reports these jobs as failed, and owns their records. */
   #overtaken(): void {
     for (const work of [...this.#waiting, ...this.#running]) {
       void work.entry.file.abandon()
@@ -219,7 +217,7 @@ export class Jobs {
     this.#waiting.delete(work)
     this.#running.add(work)
     work.entry.begin(this.options.now())
-    // A disk that does not take it is logged by the record file. It keeps no work from being done.
+    // The record file logs a failure, which stops no work.
     this.#write(work.entry.file.now()).catch(() => {})
     work.run().then(
       () => this.#ended(work),
@@ -235,7 +233,7 @@ export class Jobs {
   }
 
   #ended(work: Work, failure?: { error: unknown }): void {
-    // It has been given up.
+    // `close` has given it up.
     if (!this.#running.delete(work)) return
     this.#write(this.#conclude(work, failure))
     this.#dispatch()
@@ -252,7 +250,7 @@ export class Jobs {
       this.options.log.info(`${name}: done`)
     } else {
       const { error } = failure
-      // What the job threw when it was stopped may matter: it may name what could not be cleaned up.
+      // The error of a stopped job may name what could not be cleaned up.
       if (stopped !== undefined && !(error instanceof JobStoppedError)) entry.line(reasonOf(error))
       entry.end(this.options.now(), stopped ?? reasonOf(error))
       this.options.log.warn(`${name}: ${entry.summary.message}`)
@@ -272,21 +270,21 @@ export class Jobs {
   }
 }
 
-/** Bytes that the requests of one user may store at once, and in each second. */
+/** Bytes that requests of one user may store in a burst, and per second. */
 const AT_ONCE = 32 * 1024 * 1024
 const EACH_SECOND = 64 * 1024
-/** What etcd takes for a write beside the record. */
+/** Bytes of a write beside the record. */
 const AROUND_WRITE = 1024
 
 /**
- * How much the requests of each user that only read may store of what controllers share: a viewer could fill etcd otherwise. What a request
- * stores once it runs is stored in any case. If it is too much, the next one waits.
+ * Token bucket per user for the bytes that requests that only read store in etcd: a viewer could fill it
+ * otherwise. A running request stores all of its record; after too much, the next request waits.
  */
 export class ReadingPace {
-  /** How much is left to a user who has stored something (below 0: too much), and since when. */
+  /** What is left to each user who has stored something (below 0: too much), and the time of that. */
   readonly #left = new Map<string, { readonly bytes: number; readonly sinceMs: number }>()
 
-  /** `now`: milliseconds of a clock that only grows. */
+  /** `now`: monotonic milliseconds. */
   constructor(private readonly now = () => performance.now()) {}
 
   /** Throws 503 with Retry-After where requests of this user have stored too much. */
@@ -295,12 +293,13 @@ export class ReadingPace {
     if (left > 0) return
     const seconds = Math.floor(-left / EACH_SECOND) + 1
     throw tryLater(
-      `requests of ${by} that only read have stored too much in etcd: ask less often, or for fewer nodes; try again in ${seconds} s`,
+      `requests of ${by} that only read have stored too much in etcd: ask less often, or for fewer ` +
+        `nodes; try again in ${seconds} s`,
       seconds
     )
   }
 
-  /** Counts a record of a user's request that was stored, with so many bytes. */
+  /** Counts a stored record of a user. */
   took(by: string, bytes: number): void {
     this.#left.set(by, { bytes: this.#leftTo(by) - bytes - AROUND_WRITE, sinceMs: this.now() })
   }

@@ -1,25 +1,25 @@
 /**
- * What runs in lanes. Two jobs with a common lane never run at once, and run in the order they came. A lane includes
+ * Work in lanes. Two jobs with a common lane never overlap, and run in the order they came. A lane includes
  * those whose names continue its own after a slash: `tree /a` includes `tree /a/b`.
  */
 export interface Laned {
   readonly lanes: readonly string[]
-  /** Whether it may begin. Before that it only has its place in the order. */
+  /** Whether it may begin. Until then it only has its place in the order. */
   readonly ready: boolean
-  /** It takes a place among those whose work is elsewhere, and none of this machine's. */
+  /** Its work is on other machines: it takes a slot of its own kind. */
   readonly elsewhere: boolean
-  /** Of those whose work is elsewhere: it changes nothing, and takes a place among such. */
+  /** With `elsewhere`: it changes nothing, and takes a slot for readers. */
   readonly reads?: boolean
 }
 
-/** How many jobs run at once whose work is on other machines, and costs little here. */
+/** Slots for jobs that work on other machines, and cost little here. */
 const MOST_ELSEWHERE = 16
-/** And how many of those that only read. */
+/** Slots for such jobs that only read. */
 const MOST_READING = 16
 
 /**
- * The waiting jobs that may begin now, oldest first, so that at most `parallel` run, those apart whose work is elsewhere:
- * of these 16 run that change something, and 16 that only read.
+ * Returns the waiting jobs that may begin now, oldest first: at most `parallel` on this machine, and beside
+ * them 16 on other machines that change something and 16 that only read.
  */
 export function startable<J extends Laned>(
   waiting: Iterable<J>,
@@ -49,7 +49,7 @@ export function startable<J extends Laned>(
       found.push(job)
       free[place]--
     }
-    // Also the lanes of a job that has to wait: a later job with one of them waits behind it.
+    // Also the lanes of a waiting job: a later job in one of them waits behind it.
     for (const lane of job.lanes) take(lane)
   }
   return found

@@ -3,7 +3,7 @@ import { Background } from '../background.js'
 import { replaceDurably } from '../disk/file.js'
 import type { Log } from '../log.js'
 
-/** How records are written; tests put failing ones here. */
+/** How records are written; tests use failing ones. */
 export interface RecordDisk {
   /** Old content or new, never a part; durable with its name when it resolves. */
   replace(file: string, text: string): Promise<void>
@@ -23,24 +23,24 @@ const RETRY_MS = { first: 1000, longest: 30_000 }
 
 interface RecordFileOptions {
   readonly file: string
-  /** Gives the text of the record at the time of writing. */
+  /** Returns the text of the record at the time of writing. */
   readonly text: () => string
-  /** Bytes that the file has already; absent: it is new. */
+  /** Bytes of an existing file. */
   readonly bytes?: number
   /** Called after each write, with its bytes. */
   readonly wrote?: ((bytes: number) => void) | undefined
   /** Called when the file holds the whole record. */
   readonly onWritten: () => void
   readonly disk: RecordDisk
-  /** So many bytes are written in a second, but for `now`; absent: any number. */
+  /** Bytes per second, but for `now`; absent: no limit. */
   readonly flow?: number | undefined
   readonly log: Log
 }
 
-/** Keeps one file in step with its record. What cannot be written is tried again, ever slower. */
+/** Keeps one file in step with its record. Failed writes are tried again, ever slower. */
 export class RecordFile {
   readonly #writing: Background
-  /** How often the record has changed, and how often it had when it was last written. */
+  /** Changes of the record, and those at the last write. */
   #changes = 0
   #written = 0
   #bytes: number
@@ -56,20 +56,20 @@ export class RecordFile {
     })
   }
 
-  /** Whether the file lacks something of the record. */
+  /** Whether the file lacks a change. */
   get behind(): boolean {
     return this.#changes !== this.#written
   }
 
-  /** Bytes of the file when it was last written. */
+  /** Bytes of the last write. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** Writes a change that may be lost within a second, together with what else changes until then. */
+  /** Writes soon, with further changes within a second; a crash may lose it. */
   soon(): void {
     this.#changes++
-    // A write that fails has pauses of its own.
+    // A failed write has its own backoff.
     if (this.#writing.problem === '') this.#writing.wake(this.#soonMs)
   }
 
@@ -85,12 +85,12 @@ export class RecordFile {
     await this.options.disk.remove(this.options.file)
   }
 
-  /** Writes no more, and leaves what is written: another controller goes on with it. */
+  /** Writes no more and leaves the file: another controller owns it. */
   async abandon(): Promise<void> {
     await this.#writing.close()
   }
 
-  /** Tries once more to write what is not written, and writes no more after that. */
+  /** Flushes pending changes once more, and writes nothing after that. */
   async close(): Promise<void> {
     if (this.behind) await this.#writing.run().catch(() => {})
     await this.#writing.close()

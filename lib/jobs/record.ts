@@ -1,28 +1,28 @@
 import { isObject, type JsonValue } from '../json.js'
 import { oneLine } from '../log.js'
 
-/** How many lines are kept of a job's beginning, and as many of its end. */
+/** Kept lines of a job's beginning, and of its end. */
 const LINES_KEPT = 1000
-/** Characters of a line that are kept. */
+/** Kept characters of a line. */
 const LONGEST_LINE = 4096
 
 /** A transcript as it is stored. */
 interface TranscriptDoc {
   readonly first: readonly string[]
-  /** Lines between the two that were not kept. */
+  /** Number of lines that were left out between the two. */
   readonly left_out: number
   readonly last: readonly string[]
 }
 
-/** What a job said: its first and last lines, and how many were left out between them. */
+/** The output of a job: its first and last lines, and the number of lines left out between them. */
 export class Transcript {
   readonly #first: string[]
   #leftOut: number
   readonly #last: string[]
-  /** Bytes of JSON of the first and of the last lines. */
+  /** Bytes of JSON of the first, and of the last lines. */
   readonly #bytes: { first: number; last: number }
 
-  /** `mostBytes`: of JSON, of the first lines, and as many of the last ones. */
+  /** `mostBytes`: JSON of the first lines, and as much of the last ones. */
   constructor(
     { first, left_out, last }: TranscriptDoc = { first: [], left_out: 0, last: [] },
     private readonly mostBytes = Number.POSITIVE_INFINITY
@@ -40,7 +40,7 @@ export class Transcript {
   }
 
   add(text: string): void {
-    // A copy: a part of a string keeps the whole of it in memory.
+    // A copy: a substring keeps the whole string in memory.
     const line: string = JSON.parse(JSON.stringify(oneLine(text.slice(0, LONGEST_LINE))))
     const size = this.#sizeOf(line)
     const isAmongFirst = this.#first.length < LINES_KEPT && this.#first.length === this.count
@@ -51,14 +51,14 @@ export class Transcript {
     }
     this.#last.push(line)
     this.#bytes.last += size
-    // The last line is kept whatever it is: it says how the job ended.
+    // The last line always stays: it says how the job ended.
     while (this.#last.length > LINES_KEPT || (this.#bytes.last > this.mostBytes && this.#last.length > 1)) {
       this.#bytes.last -= this.#sizeOf(this.#last.shift() ?? '')
       this.#leftOut++
     }
   }
 
-  /** The lines from number `from` (0 is the first) on. A line of its own tells how many of them were not kept. */
+  /** Returns the lines from number `from` (0 is the first) on; one more line tells how many were left out. */
   since(from: number): string[] {
     const lastBegins = this.#first.length + this.#leftOut
     const missing = Math.min(this.#leftOut, Math.max(0, lastBegins - from))
@@ -69,7 +69,7 @@ export class Transcript {
     ]
   }
 
-  /** What a line takes in a record; not reckoned where it does not matter. */
+  /** Returns the bytes of a line in a record; 0 where there is no bound. */
   #sizeOf(line: string): number {
     return this.mostBytes === Number.POSITIVE_INFINITY ? 0 : Buffer.byteLength(JSON.stringify(line)) + 1
   }
@@ -89,7 +89,7 @@ export interface JobSummary {
   readonly by: string
   /** It changes nothing. */
   readonly reads?: true
-  /** The name of the controller that runs it, where several share the records. */
+  /** The controller that runs it, among several. */
   readonly controller?: string
   readonly state: JobState
   /** 0 to 1. */
@@ -101,21 +101,21 @@ export interface JobSummary {
   readonly message: string
 }
 
-/** A whole record; a line tells what did not fit (rules 2.9). */
+/** A whole record; lines name what did not fit (rules 2.9). */
 export interface JobRecord extends JobSummary {
   readonly lines: readonly string[]
   readonly results: Readonly<Record<string, JsonValue>>
 }
 
-/** The long parts of a record, which are in memory only while they are needed. */
+/** The long parts of a record, in memory only while needed. */
 export interface Body {
   readonly transcript: Transcript
   readonly results: Map<string, JsonValue>
 }
 
-/** In place of the number of lines that a user was given: the user was given the end. */
+/** In place of a number of lines: the user has seen the end. */
 export const ALL = 'all'
-/** By user: how many lines were delivered; by `<user> results`: how many results. */
+/** Number of delivered lines by user, and of delivered results by `<user> results`. */
 export type Delivered = Map<string, number | typeof ALL>
 
 /** The body of a new job; `linesBytes` as in Transcript. */
@@ -127,11 +127,11 @@ export const emptyBody = (linesBytes?: number): Body => ({
 /** Whether the job has ended. */
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
 
-/** The text of a record's file. */
+/** Returns the text of a record's file. */
 export const encode = (summary: JobSummary, body: Body, delivered: Delivered) =>
   `${JSON.stringify(docOf(summary, body, delivered), null, 2)}\n`
 
-/** The same without indentation, for what controllers share: it has no more bytes than its parts were counted with. */
+/** The same without indentation, for etcd: it has no more bytes than its parts were counted with. */
 export const encodeShort = (summary: JobSummary, body: Body, delivered: Delivered) =>
   JSON.stringify(docOf(summary, body, delivered))
 
@@ -143,17 +143,17 @@ const docOf = (summary: JobSummary, body: Body, delivered: Delivered) => ({
   lines: body.transcript
 })
 
-/** A whole record, and what was delivered of it. */
+/** A whole record with its deliveries. */
 export interface Decoded {
   readonly summary: JobSummary
   readonly body: Body
   readonly delivered: Delivered
 }
 
-/** Reads a record's file; throws an Error that says what is wrong with it. */
+/** Decodes a record's file; throws an Error that says what is wrong with it. */
 export const decode = (id: string, text: string): Decoded => decoded(id, JSON.parse(text))
 
-/** The same of its JSON; `linesBytes` as in Transcript. */
+/** Decodes its JSON; `linesBytes` as in Transcript. */
 export function decoded(id: string, doc: unknown, linesBytes?: number): Decoded {
   if (!isObject(doc)) throw new Error('not a record')
   const wrong = Object.entries(rules).find(([key, is]) => !is(doc[key]))

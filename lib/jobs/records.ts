@@ -8,25 +8,25 @@ import { decode, decoded, emptyBody, encode, encodeShort, type JobSummary } from
 import type { RecordDisk } from './record-file.js'
 import { type Followed, SharedDisk, type Sharing } from './shared.js'
 
-/** How long a record is kept after its end (rules 2.9). */
+/** A record is kept so long after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
-/** The same of one that only read. */
+/** A record of a job that only read. */
 export const READING_KEPT_MS = 3_600_000
-/** Bytes of all records; a small one counts as SMALLEST, so that their number has a bound too (rules 8.2). */
+/** Bytes of all records. A small one counts as SMALLEST, so that their number is bounded too (rules 8.2). */
 const MOST_BYTES = 128 * 1024 * 1024
 const SMALLEST = 8192
 const SWEEP_MS = 3_600_000
 /**
- * Bytes of the first and of the last lines of a record that controllers share: etcd takes 1.5 MiB in a request, of which results may
- * have 1 MiB.
+ * Bytes of the first, and of the last lines of a shared record: a request of etcd has 1.5 MiB at most, of
+ * which results may have 1 MiB.
  */
 const SHARED_LINES = 64 * 1024
-/** Bytes of such a record a second: etcd keeps each state of it for a while. */
+/** Bytes per second of a shared record: etcd keeps each state of it for a while. */
 const SHARED_FLOW = 64 * 1024
-/** The same of one that only reads: a user may have 8 of them. */
+/** The same for a job that only reads: a user may have 8 of them. */
 const SHARED_READING_FLOW = 8 * 1024
 
-/** Why a job failed that the end of the daemon interrupted. */
+/** The reason of a job that the end of the daemon interrupted. */
 export const INTERRUPTED = 'interrupted'
 
 interface RecordsOptions {
@@ -36,17 +36,17 @@ interface RecordsOptions {
   readonly disk: RecordDisk
   /** Absent: 128 MiB. */
   readonly mostBytes?: number
-  /** Is told each change of a summary; it must not throw. */
+  /** Called after each change of a summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
-  /** Is told each record that is written, with its bytes; it must not throw. */
+  /** Called after each write of a record, with its bytes; it must not throw. */
   readonly wrote?: (summary: JobSummary, bytes: number) => void
-  /** In the place of the directory and the disk. */
+  /** In place of the directory and the disk. */
   readonly sharing?: Sharing | undefined
-  /** Another controller writes from now on: it reports what ran here as failed. */
+  /** Another controller leads: it reports what ran here as failed. */
   readonly overtaken?: () => void
 }
 
-/** The records of a directory, one file each, or those that controllers share. */
+/** The records of a directory, one file each, or those in etcd. */
 export class Records {
   /** Oldest first. */
   readonly #entries = new Map<string, Entry>()
@@ -60,8 +60,9 @@ export class Records {
   }
 
   /**
-   * Reads the records. A job that had not ended has failed as interrupted from now on, unless another controller runs it. A file that
-   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot be made or read.
+   * Reads the records. An unfinished job fails as interrupted, unless another controller runs it. A file that
+   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot
+   * be made or read.
    */
   static async open(options: RecordsOptions): Promise<Records> {
     const { directory, sharing } = options
@@ -99,12 +100,12 @@ export class Records {
     return [...this.#entries.values()].map(({ summary }) => summary).reverse()
   }
 
-  /** Removes the records that were kept long enough, and those for which there is no room, in the background. */
+  /** Removes old records, and those for which there is no room, in the background. */
   sweep(): void {
     this.#sweeping.wake()
   }
 
-  /** Writes what can be written, and nothing after that. */
+  /** Flushes all records, and writes nothing after that. */
   async close(): Promise<void> {
     await this.#sweeping.close()
     await Promise.all([...this.#entries.values()].map(({ file }) => file.close()))
@@ -119,7 +120,7 @@ export class Records {
     return { ...this.options, place: this.#place }
   }
 
-  /** What is told of records that controllers share. */
+  /** Hears the changes of shared records. */
   readonly #followed: Followed = {
     stored: (id, record, bytes) => {
       if (record === undefined) {
@@ -127,7 +128,7 @@ export class Records {
         return
       }
       const entry = new Entry(decoded(id, record, SHARED_LINES), this.#entryOptions, bytes)
-      // Of one that has not ended, all is known here should this controller have to end it.
+      // An unfinished record stays whole in memory: this controller may have to end it.
       entry.release()
       this.#entries.set(id, entry)
     },
@@ -154,7 +155,7 @@ export class Records {
     const entries: Entry[] = []
     for (const name of names) {
       const file = join(directory, name)
-      // What an interrupted atomic write left.
+      // A leftover of an interrupted atomic write.
       if (isLeftover(name)) await rm(file, { force: true, recursive: true })
       const id = /^(.+)\.json$/.exec(name)?.[1]
       if (id === undefined) continue
@@ -173,14 +174,16 @@ export class Records {
     }
   }
 
-  /** Nobody runs it any more. Rejects when that cannot be stored; it is tried again then. */
+  /** Ends a job that nobody runs any more. Rejects when that cannot be stored; it is tried again then. */
   #interrupt(entry: Entry): Promise<void> {
     const { log, now, sharing } = this.options
     const { id, kind, object, controller, state } = entry.summary
     const isOurs = controller === undefined || controller === sharing?.controller
-    const lost = `controller ${controller}, ${state === 'queued' ? 'where it waited' : 'which ran it'}, was lost`
+    const role = state === 'queued' ? 'where it waited' : 'which ran it'
+    const lost = `controller ${controller}, ${role}, was lost`
     log.warn(
-      `request ${id} (${kind} of ${object}) was interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
+      `request ${id} (${kind} of ${object}) was ` +
+        `interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
     )
     entry.end(now(), isOurs ? INTERRUPTED : `${INTERRUPTED}: ${lost}`)
     return entry.file.now()
@@ -214,12 +217,15 @@ export class Records {
     }
   }
 
-  /** Whether one removal that fails ends the sweep. A disk may refuse one file; etcd, or who took the right to write, refuses all. */
+  /**
+   * Whether a failed removal ends the sweep: a disk may refuse one file, but etcd, or a lost lead, refuses
+   * all.
+   */
   get #failsAsWhole(): boolean {
     return this.#shared !== undefined
   }
 
-  /** False when the disk refuses. */
+  /** Returns false when the disk refuses. */
   async #remove(entry: Entry): Promise<boolean> {
     const { id } = entry.summary
     try {

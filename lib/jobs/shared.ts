@@ -1,50 +1,50 @@
 import type { RecordDisk } from './record-file.js'
 
-/** A record as it is stored: the JSON of its file; the id alone stands for one that is to be removed. */
+/** A stored record: the JSON of its file; the id alone stands for a removal. */
 export interface StoredRecord {
   readonly id: string
-  /** Its JSON, of one that is written here. */
+  /** Its JSON, if it is written here. */
   readonly json?: string
 }
 
-/** Records that controllers share, as the one that writes stores them. */
+/** Records in etcd, as the leader stores them. */
 interface SharedRecords {
-  /** Whether another controller writes them, and this one hears of it. */
+  /** Whether another controller writes them. */
   readonly isFollowing: boolean
-  /** Resolves when what `of` gives of it is stored. */
+  /** Resolves when the result of `of` for it is stored. */
   append(record: StoredRecord): Promise<void>
-  /** What is stored of an id. */
+  /** Returns the stored record of an id. */
   read(id: string): Promise<readonly StoredRecord[]>
-  /** Refuses what comes, and finishes what waits. */
+  /** Refuses new writes, and finishes waiting ones. */
   close(): Promise<void>
 }
 
-/** Who is told of records that controllers share. */
+/** Hears of records in etcd. */
 export interface Followed {
-  /** Another controller has stored this, in so many bytes; undefined: it is removed. Throws Error for what is no record. */
+  /** Another controller has stored or (undefined) removed a record. Throws Error for what is no record. */
   stored(id: string, record: StoredRecord | undefined, bytes: number): void
-  /** The ids of all that were told. */
+  /** Returns the ids of all known records. */
   ids(): Iterable<string>
-  /** All is told anew. */
+  /** All records follow anew. */
   reset(): void
   promoted(): void
   overtaken(): void
 }
 
-/** Where requests are recorded if controllers share the objects. */
+/** Where requests are recorded among several controllers. */
 export interface Sharing {
   /** The name of this controller. */
   readonly controller: string
-  /** Opens the records, and hands over those that are there. */
+  /** Opens the records, and hands over the present ones. */
   open(memory: ReturnType<typeof memoryOf>): Promise<SharedRecords>
 }
 
-/** What file names begin with, in messages too. */
+/** The prefix of file names, in messages too. */
 const PLACE = 'etcd: records/jobs/'
 
-/** Records that controllers share in the place of a disk, each as a file of its own. */
+/** Records in etcd in place of a disk, each as a file of its own. */
 export class SharedDisk implements RecordDisk {
-  /** What is being written, or could not be so far. */
+  /** Pending writes. */
   readonly writing = new Map<string, StoredRecord>()
   #records: SharedRecords | undefined
 
@@ -52,12 +52,12 @@ export class SharedDisk implements RecordDisk {
     this.#records = await sharing.open(memoryOf(this.writing, followed))
   }
 
-  /** Whether another controller writes, or nobody. */
+  /** Whether this controller is not the leader. */
   get isFollowing(): boolean {
     return this.#records?.isFollowing ?? true
   }
 
-  /** The name of a record's file. */
+  /** Returns the name of a record's file. */
   file(id: string): string {
     return `${PLACE}${id}`
   }
@@ -76,7 +76,7 @@ export class SharedDisk implements RecordDisk {
     await this.#records?.append({ id })
   }
 
-  /** What a file holds. Throws Error where that is not told, or nothing is there. */
+  /** Reads a file. Throws Error where it cannot, or nothing is there. */
   async read(file: string): Promise<StoredRecord> {
     const [record] = (await this.#records?.read(idOf(file))) ?? []
     if (!record) throw new Error('it is not there')
@@ -90,7 +90,7 @@ export class SharedDisk implements RecordDisk {
 
 const idOf = (file: string) => file.slice(PLACE.length)
 
-/** What those who keep the records know of them. */
+/** The callbacks of the records in etcd. */
 const memoryOf = (writing: Map<string, StoredRecord>, followed: Followed) => ({
   namesIn: ({ id }: StoredRecord): readonly string[] => [id],
   waits: (_record: StoredRecord) => false,

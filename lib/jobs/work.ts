@@ -4,50 +4,52 @@ import { oneLine } from '../log.js'
 import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
 
-/** A job did not end by itself: somebody cancelled it, or the daemon stopped. */
+/** A job was cancelled, or the daemon stopped. */
 export class JobStoppedError extends Error {
   override readonly name = 'JobStoppedError'
 }
 
-/** What a job sees of its record while it runs; calls after its end are ignored. */
+/** The record of a running job, as its work sees it. Calls after the end are ignored. */
 export interface JobContext {
   readonly id: string
   /** Aborted when the job is cancelled or the daemon closes. */
   readonly signal: AbortSignal
-  /** Adds a line to the record. The first 2,000 characters of a line are kept, and the first and last 1,000 lines. */
+  /** Adds a line to the record, which keeps 2,000 characters of it, and the first and last 1,000 lines. */
   line(text: string): void
   /** 0 to 1. */
   progress(fraction: number): void
-  /** Keeps a copy of a value in the record. A list that is too large loses its last items (1 MiB for all results). */
+  /**
+   * Copies a value into the record. A list that is too large loses its last items (1 MiB for all results).
+   */
   result(key: string, value: JsonValue): void
 }
 
-/** A job as it is asked for. */
+/** A job to submit. */
 export interface JobSpec {
   /** `pack`, `kernel`, `clone`, `grab`, `push`, `power on`. */
   readonly kind: string
-  /** What it is about, for messages: `OS image compute`. */
+  /** Its object, for messages: `OS image compute`. */
   readonly object: string
-  /** Who asked: `user admin`. */
+  /** The requester: `user admin`. */
   readonly by: string
   /** Two jobs with a common lane never overlap, and run in the order they came (see Laned). */
   readonly lanes: readonly string[]
   /** Its work is on other machines: it does not wait for a pack to end. */
   readonly elsewhere?: true
-  /** It changes nothing: it keeps no change waiting, and its record goes first (rules 8.2). */
+  /** It only reads: it keeps no change waiting, and its record is removed first (rules 8.2). */
   readonly reads?: true
   run(job: JobContext): Promise<void>
 }
 
-/** A job that has not ended. */
+/** An unfinished job. */
 export class Work implements Laned {
   readonly abort = new AbortController()
   readonly done: Promise<void>
   resolve!: () => void
   reject!: (error: unknown) => void
-  /** Its record is on disk. */
+  /** Its record is durable. */
   ready = false
-  /** Why it was stopped, once it was. */
+  /** The reason of its stop. */
   stopped: string | undefined
 
   constructor(
@@ -58,9 +60,9 @@ export class Work implements Laned {
       this.resolve = resolve
       this.reject = reject
     })
-    // Each program that a job runs at once listens.
+    // Each running program of a job listens.
     setMaxListeners(0, this.abort.signal)
-    // A caller may read the record instead of waiting: then a rejection must not count as unhandled.
+    // A caller may read the record instead of waiting: a rejection must not count as unhandled.
     this.done.catch(() => {})
   }
 
@@ -76,7 +78,7 @@ export class Work implements Laned {
     return this.spec.reads ?? false
   }
 
-  /** As the log names it. */
+  /** Its name in the log. */
   get name(): string {
     const { id, kind, object, by } = this.entry.summary
     return oneLine(`request ${id} (${kind} of ${object}, by ${by})`)

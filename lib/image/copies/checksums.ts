@@ -24,8 +24,8 @@ export class Checksums {
   constructor(private readonly now: () => number) {}
 
   /**
-   * Returns size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be written.
-   * `isWhole`: the file got its name when it was whole.
+   * Returns size and SHA-256 of a file. Throws 404 where there is none, and 503 for one that may still be
+   * written. `isWhole`: the file got its name when it was whole.
    */
   async of(file: string, isWhole: boolean): Promise<Hashed> {
     const version = await this.#versionOf(file, isWhole)

@@ -42,10 +42,10 @@ const MOST_TOLD = 5
 const MOST_REASONS = 20
 
 /**
- * Fetches the files that objects name and this controller lacks from the other controllers, and removes files that svcd
- * made or fetched once no object has named them for `[image] grace` (rules 11.19). A file gets its name when it is
- * whole, checked and durable. Until then its name is hidden and holds the checksum of the whole, so that the next try
- * can use the part, also after a crash.
+ * Fetches the files that objects name and this controller lacks from the other controllers, and removes files
+ * that svcd made or fetched once no object has named them for `[image] grace` (rules 11.19). A file gets its
+ * name when it is whole, checked and durable. Until then its name is hidden and holds the checksum of the
+ * whole, so that the next try can use the part, also after a crash.
  */
 export class Copies {
   readonly #directory: string
@@ -274,7 +274,7 @@ interface UnnamedOptions {
 /** A new file gets its object within seconds, or never. */
 const KEPT_MS = 600_000
 
-/** Removes files that svcd made or fetched once no object has named them for `[image] grace` (rules 11.19). */
+/** Removes files of svcd once no object has named them for `[image] grace` (rules 11.19). */
 class Unnamed {
   /** Owned files that no object names, with the time since. */
   readonly #since = new Map<string, number>()

@@ -91,8 +91,8 @@ export async function checksumAt(
 }
 
 /**
- * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays, whatever happens. Throws
- * SourceError, and the error of the operating system where the part cannot be written.
+ * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays, whatever happens.
+ * Throws SourceError, and the error of the operating system where the part cannot be written.
  */
 export async function download(
   source: Source,

@@ -38,7 +38,8 @@ interface Wanted {
 }
 
 /**
- * `held`: another large file comes first; `ended`: svcd stops. Otherwise the reason of each controller that was asked.
+ * `held`: another large file comes first; `ended`: svcd stops. Otherwise the reason of each controller that
+ * was asked.
  */
 export type Outcome = 'here' | 'held' | 'ended' | readonly Error[]
 
@@ -53,7 +54,10 @@ const partName = /^\.svcd-copy-[\da-f]{16}-(.+)$/
 
 const partOf = ({ name, sha256 }: Wanted) => `${PART}${sha256.slice(0, 16)}-${name}`
 
-/** Fetches a file from the other controllers, and gives it its name when it is whole, checked and durable (rules 11.19). */
+/**
+ * Fetches files from the other controllers. A file gets its name when it is whole, checked and durable (rules
+ * 11.19).
+ */
 export class Fetcher {
   readonly #directory: string
   readonly #room: Room
@@ -69,8 +73,8 @@ export class Fetcher {
   }
 
   /**
-   * Fetches a file from the controllers, from the next one where one fails or is slow. `takesLarge`: whether a large
-   * file may be fetched now.
+   * Fetches a file from the controllers, from the next one where one fails or is slow. `takesLarge`: whether
+   * a large file may be fetched now.
    */
   async fetch(file: NamedFile, takesLarge: () => boolean, signal: AbortSignal): Promise<Outcome> {
     let failures: Error[]
@@ -132,14 +136,14 @@ export class Fetcher {
     const wrong = () =>
       new SourceError(
         'wrong',
-        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its size; ` +
-          'it is asked for it again in a minute, then later and later, every hour at last: put the right file there, ' +
-          'or pack the image again'
+        `what controller ${source.name} (${source.url}) gives is another file, by its checksum or its ` +
+          'size; it is asked for it again in a minute, then later and later, every hour at last: put the ' +
+          'right file there, or pack the image again'
       )
     if (until > this.options.ticks()) throw wrong()
     const part = join(this.#directory, partOf(wanted))
     const isRight = () => this.#isFetched(source, wanted, part, patience, signal)
-    // The part may stem from a power cut or another controller, and bits may flip on the way: try once more from zero.
+    // The part may stem from a power cut or another controller, and bits may flip: try once more from zero.
     if (!(await isRight()) && !(await isRight())) {
       const ms = Math.min(WRONG_MS.first * 2 ** times, WRONG_MS.longest)
       this.#wrong.set(key, { until: this.options.ticks() + ms, times: times + 1 })
@@ -191,7 +195,7 @@ export class Fetcher {
   }
 }
 
-/** Yields the controllers in the order in which they are asked. Where none is brisk, the fastest slow one gets a turn. */
+/** Yields the controllers in their order. Where none is brisk, the fastest slow one gets a turn. */
 function* turns(
   sources: readonly Source[],
   slow: { readonly source: Source; readonly bytes: number }[]
@@ -234,7 +238,7 @@ class Room {
     private readonly kept: number
   ) {}
 
-  /** Runs `fetching`, which brings a part to `bytes`. Throws NoRoomError where there is no room, before or meanwhile. */
+  /** Runs `fetching`, which brings a part to `bytes`. Throws NoRoomError where there is no room. */
   async during<T>(part: string, bytes: number, fetching: () => Promise<T>): Promise<T> {
     try {
       await this.#take(part, bytes)
@@ -261,8 +265,8 @@ class Room {
 
   #none(bytes: number, isFull: boolean): NoRoomError {
     return new NoRoomError(
-      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free keeps and ` +
-        'other files that are fetched need: make room; svcd tries again',
+      `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free ` +
+        'keeps and other files that are fetched need: make room; svcd tries again',
       isFull
     )
   }

@@ -9,7 +9,7 @@ interface Mark {
   readonly mtime: number
 }
 
-/** The files of the files directory that svcd has made or fetched; it removes no others. Kept in the state directory. */
+/** The files of the files directory that svcd made or fetched: it removes no others. */
 export class OwnedFiles {
   private constructor(
     private readonly file: string,
@@ -42,8 +42,8 @@ export class OwnedFiles {
   }
 
   /**
-   * Notes files that svcd made some time ago, unless their size is wrong. An earlier note stays: a file that differs
-   * from it is somebody else's. Durable when it resolves.
+   * Notes files that svcd made some time ago, unless their size is wrong. An earlier note stays: a file that
+   * differs from it is somebody else's. Durable when it resolves.
    */
   find(names: Iterable<string>, bytes: ReadonlyMap<string, number>): Promise<void> {
     return this.#note(names, async name => {

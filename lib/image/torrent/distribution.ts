@@ -260,8 +260,8 @@ class Tracker {
   ) {}
 
   /**
-   * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has not.
-   * @throws Error that names the ini key.
+   * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has
+   * not. Throws an Error that names the ini key.
    */
   async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
     const { whitelist, tracker_reload: reload } = this.settings
@@ -297,8 +297,8 @@ class Tracker {
   }
 
   /**
-   * How many seeders it knows of each torrent, by info hash.
-   * @throws Error that names the ini key when it does not answer.
+   * Returns the number of seeders of each torrent, by info hash. Throws an Error that names the ini key when
+   * it does not answer.
    */
   async seeders(infoHashes: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
     try {

@@ -11,7 +11,7 @@ const TIME_LIMIT_MS = 10_000
 
 /**
  * Asks a server over http, with POST where there is a body, for 10 s at most. Redirects are not followed.
- * @throws Error saying in a few words why there is no answer. The caller adds which server it is.
+ * Throws an Error saying in a few words why there is no answer. The caller adds which server it is.
  */
 export async function ask(
   url: string,

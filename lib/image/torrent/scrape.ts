@@ -17,9 +17,9 @@ const UDP_LIMIT_MS = 2000
 const NOBODY = '0'.repeat(40)
 
 /**
- * How many seeders the tracker knows of each torrent, by info hash; 0 for one that it has not heard of. It is asked with
- * a scrape: BEP 48 over http, where `announce` in the URL becomes `scrape`, or BEP 15 over udp.
- * @throws Error saying in a few words why there is no answer.
+ * Returns the number of seeders that the tracker knows of each torrent, by info hash; 0 for an unknown one.
+ * It is asked with a scrape: BEP 48 over http, where `announce` in the URL becomes `scrape`, or BEP 15 over
+ * udp. Throws an Error saying in a few words why there is no answer.
  */
 export async function scrape(
   announce: string,

@@ -22,7 +22,7 @@ export class Ledger {
 
   constructor(readonly file: string) {}
 
-  /** @throws Error that names the file when it cannot be read. */
+  /** Throws an Error that names the file when it cannot be read. */
   async read(): Promise<ReadonlyMap<string, string>> {
     try {
       this.#given ??= new Map(
@@ -57,9 +57,9 @@ export interface Kept {
 }
 
 /**
- * Makes the seeder offer `torrents` out of `files`. Other torrents of it are taken away only where the ledger says that
- * svcd put them there. `names` are the wanted files, also those that cannot be read now.
- * @throws Error when the seeder does not say what it has, or the ledger cannot be kept.
+ * Makes the seeder offer `torrents` out of `files`. Other torrents of it are taken away only where the ledger
+ * says that svcd put them there. `names` are the wanted files, also those that cannot be read now. Throws an
+ * Error when the seeder does not say what it has, or the ledger cannot be kept.
  */
 export async function keepSeeding(
   seeder: Seeder,

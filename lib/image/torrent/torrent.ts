@@ -22,7 +22,7 @@ export function encode(value: Bencoded): Buffer {
 
 /**
  * Reads one value that fills the bytes. Integers beyond 2^53 and more than 32 levels are refused.
- * @throws Error saying at which byte the value is not valid.
+ * Throws an Error saying at which byte the value is not valid.
  */
 export function decode(bytes: Buffer): Bencoded {
   const reader = new Reader(bytes)
@@ -157,8 +157,8 @@ export async function createTorrent(request: {
 }
 
 /**
- * The info hash of a torrent file.
- * @throws Error that names the file when it cannot be read or is no torrent.
+ * Returns the info hash of a torrent file. Throws an Error that names the file when it cannot be read or is
+ * no torrent.
  */
 export async function readInfoHash(file: string): Promise<string> {
   try {
