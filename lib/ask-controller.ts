@@ -11,14 +11,14 @@ export interface Trust {
 }
 
 /** `verified`: whether certificates are verified; `ca`: authorities in PEM form beside the system's. */
-export const trustIn = (verified: boolean, ca: Buffer | undefined): Trust => ({
+export const trustFor = (verified: boolean, ca: Buffer | undefined): Trust => ({
   rejectUnauthorized: verified,
   // Shared by all connections: Node takes 20 ms to parse all authorities.
   ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
 })
 
 /** A request to another controller. */
-export interface Question {
+export interface ControllerRequest {
   /** Its origin, http or https. */
   readonly url: string
   readonly path: string
@@ -32,7 +32,7 @@ export interface Question {
 }
 
 /** Authenticates requests between controllers and their answers. */
-export interface Proofs {
+export interface RequestAuth {
   /** The headers of a request with this body, or this path and query. */
   headersFor(words: string): Record<string, string>
   /** Whether a controller gave this answer to a request with these headers. */
@@ -63,7 +63,7 @@ export class UnansweredError extends Error {
   }
 }
 
-const FAULTS: Readonly<Record<CertificateFault, string>> = {
+const CERTIFICATE_ADVICE: Readonly<Record<CertificateFault, string>> = {
   name: 'its certificate is for another host; its [store] url has to name a host of its certificate',
   time: 'its certificate has expired, or is not valid yet; renew it there, or set the clocks',
   issuer: 'its certificate is not trusted; name its authority in [store] ca of this controller'
@@ -72,18 +72,22 @@ const FAULTS: Readonly<Record<CertificateFault, string>> = {
 /** Describes a certificate's fault and the way out, by the error's code; undefined for other errors. */
 export function certificateAdvice(code: string | undefined): string | undefined {
   const fault = certificateFault(code)
-  return fault && FAULTS[fault]
+  return fault && CERTIFICATE_ADVICE[fault]
 }
 
 /** A machine that is off does not answer at all. */
 const CONNECT_MS = 5000
 const KEEP_ALIVE_MS = 2000
-const LOOK_MS = 1000
+const REGISTRATION_CHECK_MS = 1000
 /** svcd sends no interim answers (1xx); a proxy may. */
 const MOST_INTERIM = 8
 
 /** Destroys a request that does not connect in time, or gets too many interim answers. */
-export function guard(request: ClientRequest, isTls: boolean, connected: () => void): ClientRequest {
+export function guardConnection(
+  request: ClientRequest,
+  isTls: boolean,
+  connected: () => void
+): ClientRequest {
   const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
   let interim = 0
   return request
@@ -108,7 +112,7 @@ export function guard(request: ClientRequest, isTls: boolean, connected: () => v
  * Sends a request to another controller over its own connection; returns the head of the answer. A break in
  * the body is an error of the answer's stream. Rejects with UnansweredError, or the signal's reason.
  */
-export async function askController(question: Question): Promise<IncomingMessage> {
+export async function requestController(question: ControllerRequest): Promise<IncomingMessage> {
   const { url, path, headers, trust, answerMs, signal, isThere } = question
   signal.throwIfAborted()
   const { protocol, hostname, port, host } = new URL(url)
@@ -130,12 +134,12 @@ export async function askController(question: Question): Promise<IncomingMessage
       isThere &&
       setInterval(() => {
         if (!isThere()) request.destroy(new Error('it is not there any more'))
-      }, LOOK_MS)
+      }, REGISTRATION_CHECK_MS)
     const settled = () => {
       clearTimeout(answering)
       clearInterval(looking)
     }
-    guard(request, isTls, () => {
+    guardConnection(request, isTls, () => {
       isReached = true
     })
       .once('close', () => {

@@ -11,7 +11,7 @@ export interface Clock {
 /** The endpoint in a message changes as endpoints take turns, and does not make the failure a new one. */
 const ENDPOINT = /\bhttps?:\/\/[^\s,;/]+|\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[\da-f:.]+\]:\d+/g
 /** Reasons reported until the next success. */
-const MOST_TOLD = 20
+const MOST_REPORTED = 20
 
 const realClock: Clock = {
   now: () => performance.now(),
@@ -48,12 +48,12 @@ export class Background {
   #holds = false
   #cancelTimer = () => {}
   /** A run was requested and has not begun. */
-  #asked = false
+  #requested = false
   #running = false
   #failures = 0
   #problem = ''
   /** Reasons reported since the last success, without endpoints. */
-  readonly #told = new Set<string>()
+  readonly #reported = new Set<string>()
   #waiting: (() => void)[] = []
 
   constructor(private readonly options: BackgroundOptions) {
@@ -68,20 +68,20 @@ export class Background {
   /** Requests a run within `ms`. */
   wake(ms = 0): void {
     if (this.#closing.signal.aborted) return
-    this.#asked = true
+    this.#requested = true
     if (ms > 0) this.#schedule(ms, true)
     else void this.#run().catch(() => undefined)
   }
 
   /** Runs as soon as no run is under way, with that run's outcome. Does nothing after `close`. */
   run(): Promise<void> {
-    this.#asked = true
+    this.#requested = true
     return this.#run()
   }
 
   /** Resolves when every requested run has ended, successful or not. */
   async settled(): Promise<void> {
-    while ((this.#asked || this.#running) && !this.#closing.signal.aborted)
+    while ((this.#requested || this.#running) && !this.#closing.signal.aborted)
       await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
@@ -90,13 +90,13 @@ export class Background {
     this.#closing.abort()
     this.#unschedule()
     await this.#run().catch(() => undefined)
-    this.#tellSettled()
+    this.#notifySettled()
   }
 
   async #runOnce(): Promise<void> {
     const { signal } = this.#closing
     this.#unschedule()
-    this.#asked = false
+    this.#requested = false
     if (signal.aborted) return
     this.#running = true
     try {
@@ -107,14 +107,14 @@ export class Background {
       throw error
     } finally {
       this.#running = false
-      this.#tellSettled()
+      this.#notifySettled()
     }
   }
 
   #succeeded(): void {
     const wasFailing = this.#problem !== ''
     this.#problem = ''
-    this.#told.clear()
+    this.#reported.clear()
     this.#failures = 0
     if (wasFailing) this.options.recovered?.()
     this.#repeat()
@@ -124,10 +124,10 @@ export class Background {
     const { retryMs, failed } = this.options
     const reason = (error instanceof Error && error.message) || String(error)
     const gist = reason.replace(ENDPOINT, '')
-    const isNews = !this.#told.has(gist) && this.#told.size < MOST_TOLD
+    const isNews = !this.#reported.has(gist) && this.#reported.size < MOST_REPORTED
     this.#problem = reason
     if (isNews) failed?.(reason)
-    if (isNews) this.#told.add(gist)
+    if (isNews) this.#reported.add(gist)
     if (retryMs) this.#schedule(Math.min(retryMs.first * 2 ** this.#failures++, retryMs.longest), false)
     else this.#repeat()
   }
@@ -138,7 +138,7 @@ export class Background {
     if (ms !== undefined) this.#schedule(ms, false)
   }
 
-  #tellSettled(): void {
+  #notifySettled(): void {
     for (const resolve of this.#waiting.splice(0)) resolve()
   }
 

@@ -4,34 +4,34 @@ import { clocksApart, SLACK_MS } from './ask-controller.js'
 import { refuseHalfRestored } from './backup/state-names.js'
 import { fileFindings } from './boot/file-findings.js'
 import { missingRoles } from './boot/roles.js'
-import { inSlices } from './concurrency.js'
+import { runSliced } from './concurrency.js'
 import { keys } from './config/keys.js'
-import { type Problem, placeOf } from './config/problem.js'
+import { locationOf, type Problem } from './config/problem.js'
 import { frontWarnings, reachability, userWarnings } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { isWildcard } from './config/values.js'
 import { hasDirectory, hasFile } from './disk/file.js'
-import { expiry, isFor, lacksRoot, PairError, readPair } from './http/certificate.js'
+import { CertificateError, expiry, isFor, lacksRoot, readPair } from './http/certificate.js'
 import { imageFindings } from './image/findings.js'
-import { ownerText } from './model/index.js'
+import { ownerText } from './model/cluster-index.js'
 import { stateWarnings } from './model/limits.js'
-import { looseNames } from './model/loose-names.js'
 import { Model, storeOptions } from './model/model.js'
 import { controllerAddresses } from './model/networks.js'
 import { SecretBox } from './model/secret-box.js'
 import { missingKey, secretBoxOf, unreadableSecrets } from './model/secrets.js'
-import { iniSettings, settingNames, settingsInForce, sourceOf } from './model/settings.js'
+import { effectiveSettings, iniSettings, settingNames, settingOrigin } from './model/settings.js'
 import type { ClusterSettings, NamedController, View } from './model/stored.js'
 import type { SwitchDoc } from './model/types/switch.js'
+import { nameWarnings } from './model/warnings.js'
 import { locate } from './program/program.js'
 import { capture } from './services/capture.js'
-import { hiding, wholeZones } from './services/dns/hidden.js'
+import { foreignNameWarnings, ownedZones } from './services/dns/hidden.js'
 import { programsOf } from './services/services.js'
 import { LoadError, type Problem as StoredProblem } from './store/errors.js'
-import type { Etcd } from './store/etcd/medium.js'
-import { Files } from './store/files/medium.js'
+import type { EtcdMedium } from './store/etcd/medium.js'
+import { FileMedium } from './store/files/medium.js'
 import { objectFile } from './store/files/stored.js'
-import type { Stored } from './store/medium.js'
+import type { StoredState } from './store/medium.js'
 import { LAYOUT, startOf, VERSION } from './store/start.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -75,14 +75,14 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config, now)
   const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
-  const placed = (message: string): Problem => ({ ...placeOf(config, message), message })
+  const placed = (message: string): Problem => ({ ...locationOf(config, message), message })
   const problems = [...told.map(placed), ...damaged]
   /** Returns the problems of the stored state; none if the files for etcd are unusable. */
   const inspect = async (): Promise<Problem[]> => {
     if (inEtcd.length > 0) return []
     const endpoints = etcd?.silent()
     try {
-      const medium = etcd ?? new Files(options)
+      const medium = etcd ?? new FileMedium(options)
       const log = (_: string, message: string) => warnings.push(message)
       // Like a start, which goes on without damaged objects.
       const start = etcd ? { ...options, damaged: () => undefined } : options
@@ -125,7 +125,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     model = modelOf(view, ini, box, now, () => others)
     const images = imageFindings(config, view, model.cluster)
     problems.push(...images.onMachine.map(placed), ...inState(images.problems))
-    warnings.push(...images.warnings, ...looseNames(view, model.cluster))
+    warnings.push(...images.warnings, ...nameWarnings(view, model.cluster))
     // A network without a prefix is reported as a problem already.
     for (const name of view.names('network')) {
       const cidr = view.get('network', name)?.network
@@ -140,7 +140,9 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   })
   if (model) problems.push(...inState(await fileFindings(model, config.http.url)))
   if (model && config.dns.server !== 'none')
-    warnings.push(...(await hiding(await inSlices(wholeZones(capture(model.view, model.cluster))))))
+    warnings.push(
+      ...(await foreignNameWarnings(await runSliced(ownedZones(capture(model.view, model.cluster)))))
+    )
   return {
     problems: [
       ...problems,
@@ -160,7 +162,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
 }
 
 /** Opens etcd if the ini names it, or returns the faults of its files. */
-async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems: readonly string[] }> {
+async function etcdFindings({ store }: Config): Promise<{ etcd?: EtcdMedium; problems: readonly string[] }> {
   if (store.medium !== 'etcd') return { problems: [] }
   const { EtcdFilesError, openEtcd } = await import('./store/etcd/open.js')
   try {
@@ -172,7 +174,7 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: Etcd; problems:
 }
 
 /** Warns of each silent endpoint; if none answers, that is a problem instead. */
-function endpointWarnings(found?: Awaited<ReturnType<Etcd['silent']>>): string[] {
+function endpointWarnings(found?: Awaited<ReturnType<EtcdMedium['silent']>>): string[] {
   if (!found) return []
   const { silent, of } = found
   const answering = of - silent.length
@@ -187,7 +189,7 @@ function endpointWarnings(found?: Awaited<ReturnType<Etcd['silent']>>): string[]
 }
 
 /** Whether a start would refuse the keys: they have to be those of the other controllers. */
-async function keyFindings(etcd: Etcd, state: string): Promise<Problem[]> {
+async function keyFindings(etcd: EtcdMedium, state: string): Promise<Problem[]> {
   const isWritten = (await etcd.holder()) !== ''
   try {
     await etcd.refuseOtherKeys(state, etcd.stored?.keyMarks, isWritten)
@@ -287,17 +289,17 @@ async function tlsFindings(
     }
     return { problems: end?.over ? [text] : [], warnings }
   } catch (error) {
-    if (!(error instanceof PairError)) throw error
+    if (!(error instanceof CertificateError)) throw error
     const problems = error.reasons.map(({ of, message }) => `[http] tls_${of}: ${message}`)
     return { problems, warnings: [] }
   }
 }
 
 function changedSettings(view: View, ini: ClusterSettings): string[] {
-  const inForce = settingsInForce(view, ini)
+  const inForce = effectiveSettings(view, ini)
   const told = (value: unknown) => JSON.stringify(value)
   return settingNames
-    .filter(name => sourceOf(view, ini, name) === 'changed')
+    .filter(name => settingOrigin(view, ini, name) === 'changed')
     .map(
       name =>
         `[cluster] ${name}: ${told(inForce[name])} is in force, ` +
@@ -308,7 +310,7 @@ function changedSettings(view: View, ini: ClusterSettings): string[] {
 /**
  * Stored objects that break a rule, as a tolerant start finds them. Throws LoadError for an unknown layout.
  */
-export async function brokenObjects(stored: Stored, config: Config): Promise<readonly StoredProblem[]> {
+export async function brokenObjects(stored: StoredState, config: Config): Promise<readonly StoredProblem[]> {
   const { state } = config.paths
   // The backup contains a damaged key as it is.
   const box = await secretBoxOf(state).catch(() => new SecretBox())

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { tryLater } from './errors.js'
-import { neighbours } from './source.js'
+import { addressBlockOf } from './request-source.js'
 
 /** Runs `work` on every item, at most `limit` at once. Waits for all started; throws the first failure. */
 export async function inParallel<V>(
@@ -27,7 +27,7 @@ export async function inParallel<V>(
 const SLICE_MS = 8
 
 /** Runs a generator to its end synchronously. */
-export function atOnce<R>(work: Generator<unknown, R>): R {
+export function runSync<R>(work: Generator<unknown, R>): R {
   for (;;) {
     const step = work.next()
     if (step.done) return step.value
@@ -35,16 +35,16 @@ export function atOnce<R>(work: Generator<unknown, R>): R {
 }
 
 /** Like `atOnce`; throws TooLong after this many steps. */
-export function atOnceWithin<R>(work: Generator<unknown, R>, steps: number): R {
+export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R {
   for (let i = 0; i <= steps; i++) {
     const step = work.next()
     if (step.done) return step.value
   }
-  throw new TooLong('too many steps for one turn of the event loop')
+  throw new TooManySteps('too many steps for one turn of the event loop')
 }
 
 /** Thrown by `atOnceWithin`. */
-export class TooLong extends Error {
+export class TooManySteps extends Error {
   override readonly name = 'TooLong'
 }
 
@@ -61,7 +61,7 @@ function slice<R>(work: Generator<unknown, R>): IteratorResult<unknown, R> {
  * Runs a generator to its end, one slice per turn of the event loop. For svcd's own work, which waits for no
  * other; work that clients request many times uses `inTurns`.
  */
-export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
+export async function runSliced<R>(work: Generator<unknown, R>): Promise<R> {
   for (let step = slice(work); ; step = slice(work)) {
     if (step.done) return step.value
     await nextTurn()
@@ -69,15 +69,15 @@ export async function inSlices<R>(work: Generator<unknown, R>): Promise<R> {
 }
 
 /** Items that one step sorts. */
-const SORTED_AT_ONCE = 512
+const SORT_CHUNK = 512
 
 /** Sorts in short steps, with the result of `toSorted`. */
-export function* sorting<V>(items: readonly V[], compare: (a: V, b: V) => number): Generator<void, V[]> {
-  if (items.length <= SORTED_AT_ONCE) return items.toSorted(compare)
+export function* sortInSteps<V>(items: readonly V[], compare: (a: V, b: V) => number): Generator<void, V[]> {
+  if (items.length <= SORT_CHUNK) return items.toSorted(compare)
   const half = items.length >> 1
   const [left, right] = [
-    yield* sorting(items.slice(0, half), compare),
-    yield* sorting(items.slice(half), compare)
+    yield* sortInSteps(items.slice(0, half), compare),
+    yield* sortInSteps(items.slice(half), compare)
   ]
   yield
   const merged: V[] = []
@@ -98,7 +98,7 @@ let isOpening = false
  * Yields to the event loop. Use between many short steps that never block: the steps of all callers together
  * take one slice per turn.
  */
-export async function turnForStep(): Promise<void> {
+export async function yieldTurn(): Promise<void> {
   // The caller's code runs before the next waiter checks the clock.
   await nextTurn()
   while (performance.now() >= sliceEndsMs) {
@@ -145,8 +145,8 @@ class Queue {
 
   /** Rejects a random task of the longest party in the longest group. */
   refuse(error: Error): void {
-    const group = oneOf(most([...this.#groups], ([, parties]) => [...parties.values()].flat().length))
-    const found = group && oneOf(most([...group[1]], ([, those]) => those.length))
+    const group = oneOf(maximaOf([...this.#groups], ([, parties]) => [...parties.values()].flat().length))
+    const found = group && oneOf(maximaOf([...group[1]], ([, those]) => those.length))
     const one = found && oneOf(found[1])
     if (!one) return
     this.#take(...group, ...found, one)
@@ -179,7 +179,7 @@ class Queue {
 const groupOf = (party: string) => party.replace(/\/.*/, '')
 
 /** The entries with the highest count. */
-const most = <V>(all: readonly V[], count: (one: V) => number): V[] => {
+const maximaOf = <V>(all: readonly V[], count: (one: V) => number): V[] => {
   const counts = all.map(count)
   const largest = Math.max(...counts)
   return all.filter((_, i) => counts[i] === largest)
@@ -225,14 +225,14 @@ export class Semaphore {
 const requests = new Semaphore(1)
 
 /** Bounds of started work, which holds its inputs: in all, and per party. */
-const begun = new Semaphore(64)
-const BEGUN_OF_PARTY = 4
+const started = new Semaphore(64)
+const STARTED_PER_PARTY = 4
 /** Bounds of waiting work, which holds its bodies: in all, and per party. */
 const MOST_WAITING = { all: 512, ofParty: 128 }
 const parties = new Map<string, { readonly begun: Semaphore; count: number }>()
 
 /** The source of a request for work, and a signal that aborts when nobody waits any more. */
-interface Asker {
+interface Requester {
   readonly source: { readonly address: string }
   readonly signal?: AbortSignal
 }
@@ -242,24 +242,24 @@ interface Asker {
  * /24 (IPv6: /64), grouped by /16 (/48). Rejects if the signal aborts first. Throws 503 with Retry-After if
  * too much waits. Without an asker, it is svcd's own work.
  */
-export async function inTurns<R>(work: Generator<unknown, R>, asker?: Asker): Promise<R> {
-  if (!asker) return turns(work, '', undefined)
-  const name = neighbours(asker.source.address)
-  const party = parties.get(name) ?? { begun: new Semaphore(BEGUN_OF_PARTY), count: 0 }
-  if (party.count >= BEGUN_OF_PARTY + MOST_WAITING.ofParty)
+export async function runFairly<R>(work: Generator<unknown, R>, asker?: Requester): Promise<R> {
+  if (!asker) return runFairTurns(work, '', undefined)
+  const name = addressBlockOf(asker.source.address)
+  const party = parties.get(name) ?? { begun: new Semaphore(STARTED_PER_PARTY), count: 0 }
+  if (party.count >= STARTED_PER_PARTY + MOST_WAITING.ofParty)
     throw tryLater(`${party.count} requests of these addresses are being worked out; try again in 5 s`, 5)
-  if (begun.waiting(0) >= MOST_WAITING.all)
+  if (started.waiting(0) >= MOST_WAITING.all)
     throw tryLater(`${MOST_WAITING.all} requests wait to be worked out; try again in 5 s`, 5)
   parties.set(name, party)
   party.count++
   try {
-    return await party.begun.run('', () => begun.run(name, () => turns(work, name, asker.signal)))
+    return await party.begun.run('', () => started.run(name, () => runFairTurns(work, name, asker.signal)))
   } finally {
     if (--party.count === 0) parties.delete(name)
   }
 }
 
-async function turns<R>(
+async function runFairTurns<R>(
   work: Generator<unknown, R>,
   party: string,
   signal: AbortSignal | undefined
@@ -294,7 +294,7 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
 }
 
 /** The shared result of a run, which can be discarded. */
-export interface Shared<T> {
+export interface CachedResult<T> {
   get(): Promise<T>
   /** Discards the result, and that of a run under way: later callers get a new one. */
   forget(): void
@@ -304,7 +304,11 @@ export interface Shared<T> {
  * Like `singleFlight`, but also reuses the result for `ms` milliseconds from its start. `now`: a clock in
  * milliseconds; setting it back extends nothing.
  */
-export function shared<T>(ms: number, work: () => Promise<T>, now = () => performance.now()): Shared<T> {
+export function cachedFor<T>(
+  ms: number,
+  work: () => Promise<T>,
+  now = () => performance.now()
+): CachedResult<T> {
   let made: { readonly result: T; readonly sinceMs: number } | undefined
   let forgotten = 0
   const make = singleFlight(async () => {

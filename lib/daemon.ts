@@ -11,24 +11,24 @@ import { adminPasswordFile, ensureAdminPassword, Logins } from './auth/logins.js
 import { Tokens } from './auth/tokens.js'
 import { Background } from './background.js'
 import { refuseHalfRestored } from './backup/state-names.js'
-import { keepState } from './backup/stored-files.js'
+import { backUpState } from './backup/stored-files.js'
 import { Boot } from './boot/boot.js'
-import { FileCatalog } from './boot/files.js'
+import { FileCatalog } from './boot/file-catalog.js'
 import { Handover } from './boot/handover.js'
 import { Grants, Install } from './boot/install.js'
 import { Library } from './boot/library.js'
 import { NodeFiles } from './boot/node-files.js'
-import { PackBefore } from './boot/pack-before.js'
+import { PreviousPack } from './boot/previous-pack.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
 import { ownFirst } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/steps.js'
-import { localWork } from './helper/local.js'
-import { placesOf } from './helper/places.js'
+import { helperSettingsOf } from './helper/directories.js'
+import { localHelper } from './helper/local.js'
+import type { RootHelper } from './helper/root-helper.js'
 import { systemctlBy } from './helper/systemctl.js'
-import type { Work } from './helper/work.js'
 import { Certificate } from './http/certificate.js'
 import { descriptorShare } from './http/descriptors.js'
 import type { Limits } from './http/limits.js'
@@ -41,7 +41,7 @@ import { ofMachine } from './image/transfers.js'
 import { Jobs } from './jobs/jobs.js'
 import { createLog, type Log } from './log.js'
 import { limitWarnings } from './model/limits.js'
-import { Model, storeOptions, theDaemon } from './model/model.js'
+import { daemonActor, Model, storeOptions } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import type { ClusterStore, View } from './model/stored.js'
@@ -53,12 +53,12 @@ import { Events } from './monitor/events.js'
 import { Health, LoopDelay, queueCondition } from './monitor/health.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
-import { Overview, watch } from './monitor/overview.js'
-import { findingStale } from './monitor/stale.js'
+import { connectEvents, Overview } from './monitor/overview.js'
+import { findStaleSliced } from './monitor/stale.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
-import type { SharedServices } from './services/shared.js'
-import { Files } from './store/files/medium.js'
+import type { SharedServiceState } from './services/shared.js'
+import { FileMedium } from './store/files/medium.js'
 import { journalIn } from './store/journal.js'
 import { Store } from './store/store.js'
 import type { Change } from './store/types.js'
@@ -90,7 +90,7 @@ export async function startDaemon(
   config: Config,
   log: Log = createLog(config.log.level),
   now: () => number = Date.now,
-  work: Work = localWork(placesOf(config, true))
+  work: RootHelper = localHelper(helperSettingsOf(config, true))
 ): Promise<Daemon> {
   const closers: (() => unknown)[] = []
   const close = async () => {
@@ -187,7 +187,7 @@ async function buildParts(
   config: Config,
   log: Log,
   now: () => number,
-  work: Work,
+  work: RootHelper,
   closers: (() => unknown)[]
 ): Promise<
   Parts & { readonly between: BetweenControllers; readonly digests: Readonly<Record<string, string>> }
@@ -209,14 +209,14 @@ async function buildParts(
     ...storeOptions(state, ini, box, version.service),
     log: (level: 'warn' | 'info' | 'error', message: string) => log[level](message)
   }
-  const local = new Files(options)
+  const local = new FileMedium(options)
   const sharing = config.store.medium === 'etcd' ? await import('./other-controllers.js') : undefined
   const etcd = await sharing?.openShared(closed(local), config, options.log)
   let promoted = () => {}
   let roleChanged = () => {}
   const start = {
     ...options,
-    backUp: (from: number) => keepState(state, from, version.service, etcd?.stored?.files()),
+    backUp: (from: number) => backUpState(state, from, version.service, etcd?.stored?.files()),
     opened: async (view: View) => {
       await etcd?.refuseForgotten(state)
       await etcd?.refuseOtherKeys(state, etcd.stored?.keyMarks)
@@ -271,7 +271,7 @@ async function buildParts(
       told: line => events.note('audit', String(told++), () => line)
     })
   )
-  let agreed: SharedServices | undefined
+  let agreed: SharedServiceState | undefined
   let urgent: (changes: readonly Change[]) => void = () => undefined
   const model = new Model({
     store,
@@ -288,7 +288,7 @@ async function buildParts(
   const settle = async () => {
     if (store.isFollowing) return
     await etcd?.keepKeyMarks(state)
-    await model.change(theDaemon, tx => putSettings(tx, ini, new Map()))
+    await model.change(daemonActor, tx => putSettings(tx, ini, new Map()))
   }
   const settling = closed(
     new Background({
@@ -329,7 +329,7 @@ async function buildParts(
   let copied: Copies | undefined
   const mayBeElsewhere = (file: string) =>
     http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !copied?.isNowhere(file)
-  const packBefore = etcd && new PackBefore({ model, hasFile, mayBeElsewhere })
+  const packBefore = etcd && new PreviousPack({ model, hasFile, mayBeElsewhere })
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
     urls: ownFirst(config),
@@ -439,7 +439,7 @@ async function buildParts(
     now,
     nodes: () => model.view.names('node'),
     state: name => status.state(name),
-    stale: () => findingStale(model, boots),
+    stale: () => findStaleSliced(model, boots),
     jobs: () => jobs.records().map(({ state }) => state),
     services: () =>
       Object.entries(health.all()).map(([name, { status }]) => [name, status === 'ok'] as const),
@@ -456,7 +456,7 @@ async function buildParts(
   const overview = new Overview({ model, status, boots }, events)
   // Before the events: their listeners then load the new state.
   store.subscribe(changes => overview.follow(changes))
-  watch(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
+  connectEvents(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
   const known = () => agreed?.controllers.map(({ name }) => name) ?? []
   const audits = etcd && questions && sharing?.auditLogs(audit, etcd, config, questions, known)
   return {

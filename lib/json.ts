@@ -16,10 +16,10 @@ export function jsonObject(text: string): JsonObject | undefined {
 }
 
 /** Parses a JSON object from outside; empty for any other text. */
-export const objectIn = (text: string): JsonObject => jsonObject(text) ?? {}
+export const jsonObjectOrEmpty = (text: string): JsonObject => jsonObject(text) ?? {}
 
 /** Decodes UTF-8 from outside and keeps a byte order mark; undefined for invalid bytes. */
-export function utf8(bytes: Uint8Array): string | undefined {
+export function strictUtf8(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {

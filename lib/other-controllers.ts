@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http'
 import { auditLineRoutes, copyRoutes, writerFor } from './api/between-controllers.js'
 import type { Parts } from './api/context.js'
-import { trustIn } from './ask-controller.js'
+import { trustFor } from './ask-controller.js'
 import type { Caller } from './auth/access.js'
-import { ControllerQuestions, ForwardedRequests } from './auth/controller-proof.js'
+import { ControllerAuth, ForwardAuth } from './auth/controller-proof.js'
 import type { Tokens } from './auth/tokens.js'
 import { digestsOf, isPlain } from './config/reachability.js'
 import type { Config } from './config/types.js'
@@ -12,18 +12,18 @@ import type { Controllers } from './image/context.js'
 import { Checksums } from './image/copies/checksums.js'
 import { Copies, type CopiesOptions } from './image/copies/copies.js'
 import type { Log } from './log.js'
+import type { ClusterIndex } from './model/cluster-index.js'
 import type { Docs } from './model/docs.js'
-import type { ClusterIndex } from './model/index.js'
 import type { ClusterStore } from './model/stored.js'
 import type { Audit } from './monitor/audit.js'
 import { AuditLogs } from './monitor/audit-logs.js'
-import { SameIni, WriterReach } from './monitor/writer-reach.js'
-import { SharedServices } from './services/shared.js'
-import { briefly, type Problem, WrittenError } from './store/errors.js'
+import { ControllerDrift, LeaderReach } from './monitor/controller-checks.js'
+import { SharedServiceState } from './services/shared.js'
+import { LeaderExistsError, type Problem, summaryOf } from './store/errors.js'
 import { NoRoomError } from './store/etcd/client.js'
-import type { Etcd } from './store/etcd/medium.js'
+import type { EtcdMedium } from './store/etcd/medium.js'
 import { openEtcd } from './store/etcd/open.js'
-import type { Files } from './store/files/medium.js'
+import type { FileMedium } from './store/files/medium.js'
 import type { Controller, SharedMedium } from './store/medium.js'
 import type { StoreOptions } from './store/start.js'
 import { Store } from './store/store.js'
@@ -32,10 +32,10 @@ import { Store } from './store/store.js'
 
 /** Opens etcd for the objects, and holds the state directory, which has the rest of the state. */
 export async function openShared(
-  local: Files,
+  local: FileMedium,
   config: Config,
   log: (level: 'warn' | 'info', message: string) => void
-): Promise<Etcd> {
+): Promise<EtcdMedium> {
   await local.lock()
   return openEtcd(config.store, { log, url: urlOf(config) })
 }
@@ -45,14 +45,14 @@ export async function openShared(
  * room, it follows until that is repaired: machines boot from what is sound.
  */
 export async function storeOn(
-  etcd: Etcd,
+  etcd: EtcdMedium,
   more: Omit<StoreOptions<Docs, ClusterIndex>, 'medium'>,
   state: string
 ): Promise<ClusterStore> {
   const damaged = (problems: readonly Problem[]) =>
     more.log?.(
       'error',
-      `machines are booted from what is sound, and nothing is written: ${briefly(problems, 10)}`
+      `machines are booted from what is sound, and nothing is written: ${summaryOf(problems, 10)}`
     )
   const options = { ...more, medium: etcd, damaged }
   const follow = async (isWritten: boolean) => {
@@ -62,7 +62,7 @@ export async function storeOn(
   // If etcd cannot be asked now, `open` waits for it.
   if ((await etcd.holder().catch(() => '')) !== '') return follow(true)
   return Store.open(options).catch(error => {
-    if (error instanceof WrittenError) return follow(true)
+    if (error instanceof LeaderExistsError) return follow(true)
     if (!(error instanceof NoRoomError)) throw error
     more.log?.('warn', `nothing can be written: ${error.message}`)
     return follow(false)
@@ -71,12 +71,12 @@ export async function storeOn(
 
 /** Opens what the controllers agree on for DHCP and DNS. */
 export function sharedServices(
-  etcd: Etcd,
+  etcd: EtcdMedium,
   { controller, http, file }: Config,
   log: Log,
   now: () => number
-): Promise<SharedServices> {
-  return SharedServices.open(memory => etcd.records.open('services', memory), {
+): Promise<SharedServiceState> {
+  return SharedServiceState.open(memory => etcd.records.open('services', memory), {
     self: { ...controller, port: http.listen.port, ini: file },
     others: () => (etcd.isListed ? etcd.others : undefined),
     log,
@@ -88,10 +88,10 @@ export function sharedServices(
 const urlOf = ({ http, store }: Config) => store.url || http.url
 
 /** The questions between controllers, each with its own key, and the trusted certificates. */
-export const questionsOf = ({ ca }: Etcd, { node }: Config, tokens: Tokens, now: () => number) => ({
-  trust: trustIn(node.verify_certificate, ca),
-  files: new ControllerQuestions(tokens.keyFor('files that controllers copy'), now),
-  audit: new ControllerQuestions(tokens.keyFor('lines of audit logs'), now)
+export const questionsOf = ({ ca }: EtcdMedium, { node }: Config, tokens: Tokens, now: () => number) => ({
+  trust: trustFor(node.verify_certificate, ca),
+  files: new ControllerAuth(tokens.keyFor('files that controllers copy'), now),
+  audit: new ControllerAuth(tokens.keyFor('lines of audit logs'), now)
 })
 type Questions = ReturnType<typeof questionsOf>
 
@@ -171,9 +171,9 @@ function sourcesAmong(others: readonly Controller[], writer: string | undefined,
 }
 
 /** Compares ini and clock of this controller with those of the others. */
-export function sameIni(shared: SharedMedium, config: Config, tokens: Tokens, log: Log): SameIni {
+export function sameIni(shared: SharedMedium, config: Config, tokens: Tokens, log: Log): ControllerDrift {
   const own = digestsOf(config, tokens.keyFor('digests of what the ini has to have everywhere'))
-  return new SameIni({ name: config.controller.name, own, others: () => shared.others, log })
+  return new ControllerDrift({ name: config.controller.name, own, others: () => shared.others, log })
 }
 
 /** The forwarding of requests to the leader, and the requests that others forward to this one. */
@@ -185,17 +185,13 @@ export function handingOn(
   { now, ticks, log }: { readonly now: () => number; readonly ticks: () => number; readonly log: Log }
 ) {
   const url = urlOf(config)
-  const requests = new ForwardedRequests(
-    tokens.keyFor('requests that are handed on'),
-    () => shared.right,
-    now
-  )
+  const requests = new ForwardAuth(tokens.keyFor('requests that are handed on'), () => shared.right, now)
   if (isPlain(url))
     log.warn(
       `other controllers hand requests and tokens on to ${url} in the clear: [store] url = https://... ` +
         'has them encrypted'
     )
-  const reach = new WriterReach({
+  const reach = new LeaderReach({
     ...{ own: url, ticks, log },
     others: () => shared.others,
     writer: () => store.writer?.url

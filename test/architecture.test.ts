@@ -11,7 +11,7 @@ const GROUND = [
   'certificate-fault',
   'did-you-mean',
   'json',
-  'source',
+  'request-source',
   'variables',
   'background',
   'concurrency',
@@ -177,7 +177,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   errors: ['error-codes'],
   background: ['concurrency'],
   // The work of requests is shared by network, and refused where too much waits.
-  concurrency: ['errors', 'source'],
+  concurrency: ['errors', 'request-source'],
   log: ['log-output'],
   ...Object.fromEntries(
     GROUND.filter(room => !['disk', 'concurrency', 'background', 'log', 'errors'].includes(room)).map(

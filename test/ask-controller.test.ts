@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { askController, type Trust, trustIn } from '../lib/ask-controller.js'
+import { requestController, type Trust, trustFor } from '../lib/ask-controller.js'
 import { readPair } from '../lib/http/certificate.js'
 import { route, start } from './http/helpers.js'
 import { makeCertificate, makeIssued } from './support/certificate.js'
@@ -10,7 +10,7 @@ import { instead } from './support/instead.js'
 import { scratch } from './support/scratch.js'
 
 const ask = (port: number) =>
-  askController({
+  requestController({
     ...{
       url: `http://127.0.0.1:${port}`,
       path: '/',
@@ -57,7 +57,7 @@ t.test('the authority of [store] ca is trusted; what is wrong with a certificate
     const { context } = await readPair(await makeIssued(directory, name, authority, days))
     const { port } = await server.listenTls('127.0.0.1', 0, () => context)
     return (trust: Trust, host = '127.0.0.1') =>
-      askController({
+      requestController({
         ...{ url: `https://${host}:${port}`, path: '/', headers: {}, trust, answerMs: 60_000 },
         signal: new AbortController().signal
       }).then(answer => {
@@ -66,20 +66,20 @@ t.test('the authority of [store] ca is trusted; what is wrong with a certificate
       })
   }
   const ask = await controller('c1')
-  t.equal(await ask(trustIn(true, ca)), 200)
-  t.equal(await ask(trustIn(false, undefined)), 200, 'it is not checked')
-  t.equal(await ask(trustIn(false, ca), 'localhost'), 200, 'it is not checked')
-  await t.rejects(ask(trustIn(true, undefined)), {
+  t.equal(await ask(trustFor(true, ca)), 200)
+  t.equal(await ask(trustFor(false, undefined)), 200, 'it is not checked')
+  t.equal(await ask(trustFor(false, ca), 'localhost'), 200, 'it is not checked')
+  await t.rejects(ask(trustFor(true, undefined)), {
     message: 'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
     isReached: false,
     certificate: /^its certificate is not trusted; name its authority in \[store\] ca/
   })
-  await t.rejects(ask(trustIn(true, ca), 'localhost'), {
+  await t.rejects(ask(trustFor(true, ca), 'localhost'), {
     message: 'ERR_TLS_CERT_ALTNAME_INVALID',
     certificate: /^its certificate is for another host; its \[store\] url/
   })
   const old = await controller('c2', -1)
-  await t.rejects(old(trustIn(true, ca)), {
+  await t.rejects(old(trustFor(true, ca)), {
     message: 'CERT_HAS_EXPIRED',
     certificate: /^its certificate has expired, or is not valid yet; renew it there/
   })

@@ -1,6 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { inSlices, inTurns, Mutex, Semaphore, shared, singleFlight, sorting } from '../lib/concurrency.js'
+import {
+  cachedFor,
+  Mutex,
+  runFairly,
+  runSliced,
+  Semaphore,
+  singleFlight,
+  sortInSteps
+} from '../lib/concurrency.js'
 import { until } from './support/until.js'
 
 t.test('no more than the limit at once, every task once', async t => {
@@ -97,7 +105,7 @@ t.test('a result is shared for a while, and no longer than it is true', async t 
   let made = 0
   let nowMs = 0
   let release = () => {}
-  const { get, forget } = shared(
+  const { get, forget } = cachedFor(
     1000,
     async () => {
       await new Promise<void>(resolve => {
@@ -164,11 +172,11 @@ t.test('the work of requests takes one slice of each turn, from each party in tu
   }
   turn()
   const gone = new AbortController()
-  const abandoned = inTurns(slices('gone', 2, told), { ...from('a'), signal: gone.signal })
+  const abandoned = runFairly(slices('gone', 2, told), { ...from('a'), signal: gone.signal })
   const all = [
-    inTurns(slices('long', 4, told), from('a')),
-    inTurns(slices('short', 1, told), from('a')),
-    inTurns(slices('other', 2, told), from('b'))
+    runFairly(slices('long', 4, told), from('a')),
+    runFairly(slices('short', 1, told), from('a')),
+    runFairly(slices('other', 2, told), from('b'))
   ]
   gone.abort(new Error('hung up'))
   await t.rejects(abandoned, /hung up/)
@@ -190,7 +198,7 @@ t.test('what has begun is bounded, of one network and in all; what waits is, too
     for (let i = 0; i < 3; i++) yield
     open--
   }
-  const ask = async (address: string) => inTurns(held(), from(address))
+  const ask = async (address: string) => runFairly(held(), from(address))
   const of = (count: number, address: (i: number) => string) =>
     Promise.allSettled(Array.from({ length: count }, (_, i) => ask(address(i))))
   const refused = (all: readonly PromiseSettledResult<unknown>[]) =>
@@ -216,18 +224,22 @@ t.test('what has begun is bounded, of one network and in all; what waits is, too
   t.ok(refused(many).length > 1000)
   t.equal(open, 0)
   t.same(refused(await of(100, i => `10.${i}.0.1`)), [], 'all places are free again')
-  t.same(refused(await Promise.allSettled(Array.from({ length: 300 }, () => inTurns(held())))), [], 'its own')
+  t.same(
+    refused(await Promise.allSettled(Array.from({ length: 300 }, () => runFairly(held())))),
+    [],
+    'its own'
+  )
 })
 
 t.test('the work of svcd itself waits for no request', async t => {
   const told: string[] = []
-  const requests = Array.from({ length: 30 }, () => inTurns(slices('request', 1, told), from('a')))
-  await inSlices(slices('own', 2, told))
+  const requests = Array.from({ length: 30 }, () => runFairly(slices('request', 1, told), from('a')))
+  await runSliced(slices('own', 2, told))
   t.ok(told.length <= 6, told.join(' '))
   await Promise.all(requests)
-  const failing = sorting([...Array(600).keys()], () => {
+  const failing = sortInSteps([...Array(600).keys()], () => {
     throw new Error('no')
   })
-  await t.rejects(inTurns(failing, from('a')), /no/)
-  t.equal(await inTurns(slices('after', 0, told), from('a')), 'after')
+  await t.rejects(runFairly(failing, from('a')), /no/)
+  t.equal(await runFairly(slices('after', 0, told), from('a')), 'after')
 })

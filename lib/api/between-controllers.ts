@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import type { ControllerQuestions, ForwardedRequests } from '../auth/controller-proof.js'
+import type { ControllerAuth, ForwardAuth } from '../auth/controller-proof.js'
 import { exists } from '../disk/file.js'
 import { notFound, unavailable } from '../errors.js'
-import type { Elsewhere, RequestHead } from '../http/route.js'
+import type { RequestHead, Upstream } from '../http/route.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
 import { isServed, packOf } from '../image/publish.js'
@@ -10,7 +10,7 @@ import type { ClusterStore } from '../model/stored.js'
 import { isBootFileOfPacks } from '../model/types/osimage.js'
 import type { Audit } from '../monitor/audit.js'
 import { AUDIT_LINES, answerWithLines } from '../monitor/audit-logs.js'
-import { FollowingError } from '../store/errors.js'
+import { NotLeaderError } from '../store/errors.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { bytes, object, string } from './schema.js'
@@ -30,8 +30,8 @@ const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
 
 interface StandbyOptions {
   readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>
-  readonly requests: ForwardedRequests
-  readonly trust: Elsewhere['trust']
+  readonly requests: ForwardAuth
+  readonly trust: Upstream['trust']
   /** Called with the reason why the controller at a URL could not be asked; '' when it answers. */
   readonly told: (url: string, failure: string) => void
 }
@@ -44,12 +44,12 @@ export function writerFor(
   { store, requests, trust, told }: StandbyOptions,
   route: Pick<ApiRoute, 'path' | 'effect'>,
   { method, headers, source, headOnly, target }: RequestHead
-): Elsewhere | undefined {
+): Upstream | undefined {
   if (!store.isFollowing || isAnswered(route)) return undefined
   const { writer } = store
   if (source.isHandedOn)
-    throw new FollowingError('another controller has handed this on, and this one does not write')
-  if (!writer) throw new FollowingError('no controller that writes is known for the moment')
+    throw new NotLeaderError('another controller has handed this on, and this one does not write')
+  if (!writer) throw new NotLeaderError('no controller that writes is known for the moment')
   const head = { method: headOnly ? 'HEAD' : method, target, headers }
   return {
     ...{
@@ -67,7 +67,7 @@ export function writerFor(
  */
 export function copyRoutes(
   { model, config }: Pick<Parts, 'model' | 'config'>,
-  questions: ControllerQuestions,
+  questions: ControllerAuth,
   checksums: Checksums
 ): ApiRoute[] {
   const asked = async (request: ApiRequest) => {
@@ -113,7 +113,7 @@ export function copyRoutes(
  * Lines of this controller's audit logs for the leader (rules 6.11). Loaded only with etcd and not
  * documented: only a controller can prove that it asks.
  */
-export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: ControllerQuestions): ApiRoute[] {
+export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: ControllerAuth): ApiRoute[] {
   return (['users', 'machines'] as const).map(by =>
     get(`${AUDIT_LINES}/${by}`, {
       access: 'anyone',

@@ -14,7 +14,7 @@ const payloadSchema = object({ target: string(), script: string('base64') }, ['t
 const unchanging = { 'Cache-Control': 'public, max-age=31536000, immutable' }
 
 /** The state of a node whose system is up but not well; undefined if it is well or sends none. */
-function troublesIn(query: URLSearchParams): string | undefined {
+function unhealthyState(query: URLSearchParams): string | undefined {
   const word = query.get('state') ?? ''
   if (!['degraded', 'starting'].includes(word)) return undefined
   const units = (query.get('units') ?? '').split(',').filter(unit => /^[\w@:.\\-]{1,255}$/.test(unit))
@@ -107,7 +107,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const before = status.state(node) ?? ''
         // Scripts of older versions send no state; an unknown one changes nothing.
         const isCured = told === 'running' && before.startsWith('running.')
-        const state = troublesIn(request.query) ?? (isCured ? 'running' : before)
+        const state = unhealthyState(request.query) ?? (isCured ? 'running' : before)
         if (state !== before) await status.report(node, state)
         return done(200, `node ${node} runs ${pack}: noted`)
       }

@@ -1,9 +1,9 @@
 import { contains, parseAddress } from '../model/address.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
 import type { NodeDoc } from '../model/types/node.js'
-import type { Facts } from '../monitor/boot-questions.js'
+import type { Facts } from '../monitor/boot-facts.js'
 import type { Boot, Step } from '../monitor/boot-steps.js'
-import { wouldRun } from '../monitor/stale.js'
+import { packOnRestart } from '../monitor/stale.js'
 import { why } from '../monitor/why.js'
 import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
@@ -116,7 +116,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     failure: parts.status.failure(name),
     obstacle: () => boot.obstacleOf(name),
     running: boots.running(name),
-    would: wouldRun(model, name),
+    would: packOnRestart(model, name),
     netboot: settings.netboot,
     strangers,
     unseen: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,

@@ -1,18 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isAdmin } from '../auth/access.js'
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { badRequest, notFound, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { Model } from '../model/model.js'
 import {
   clusterFields,
-  type GivenSettings,
   putSettings,
   readSettings,
+  type SettingsPatch,
   settingNames
 } from '../model/settings.js'
 import {
-  checkingSecrets,
+  checkSecretsSliced,
   exportText,
   type ImportResult,
   importDocument,
@@ -20,11 +20,11 @@ import {
   snapshot
 } from '../model/transfer.js'
 import { objectTypes } from '../model/types.js'
-import { FollowingError } from '../store/errors.js'
+import { NotLeaderError } from '../store/errors.js'
 import type { Controller } from '../store/medium.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { nothingChanged, onDisks } from './dry-run.js'
-import { type Body, deletion, get, open, post } from './row.js'
+import { diskWarning, dryRunMessage } from './dry-run.js'
+import { type Body, deletion, get, openEnvelope, post } from './row.js'
 import { at, list, map, object, ref, string, word } from './schema.js'
 
 const clusterSchema = at('config.cluster', {
@@ -50,11 +50,12 @@ const touchedNames = object({ created: names, changed: names, deleted: names })
 /** The cluster's settings and controllers, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
-  const settings: Body<GivenSettings> = {
+  const settings: Body<SettingsPatch> = {
     schema: clusterSchema,
-    read: request => readSettings(changeable(open(request, 'config.cluster'), parts), model.cluster)
+    read: request =>
+      readSettings(changedSettings(openEnvelope(request, 'config.cluster'), parts), model.cluster)
   }
-  const document: Body<JsonValue> = { schema: sections, read: request => open(request, 'config') }
+  const document: Body<JsonValue> = { schema: sections, read: request => openEnvelope(request, 'config') }
   return [
     get('/config/cluster', {
       access: 'user',
@@ -118,12 +119,12 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       handler: async (request, given) => {
         if (isDryRun(request)) {
           const { changes, mark, felt } = await previewImport(model, given)
-          const disks = await inTurns(onDisks(await inTurns(felt(), request)), request)
+          const disks = await runFairly(diskWarning(await runFairly(felt(), request)), request)
           return ok({ message: `${wouldChange(changes)}${disks}`, changes, mark })
         }
         const expected = request.query.get('expect') ?? undefined
         const changes = await importDocument(model, given, actorOf(request), expected)
-        return { status: 201, body: { message: `imported: ${told(changes)}` } }
+        return { status: 201, body: { message: `imported: ${summaryOf(changes)}` } }
       }
     })
   ]
@@ -150,7 +151,7 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
 }
 
 /** Counts the changes of an import: `node: 2 created, 1 deleted; switch: 1 changed`. */
-function told(result: ImportResult): string {
+function summaryOf(result: ImportResult): string {
   const sections = Object.entries(result).map(([section, touched]) => {
     const counts = Object.entries(touched).flatMap(([what, names]) =>
       names.length > 0 ? `${names.length} ${what}` : []
@@ -162,7 +163,7 @@ function told(result: ImportResult): string {
 
 /** The same for a dry run. */
 const wouldChange = (result: ImportResult) =>
-  nothingChanged(
+  dryRunMessage(
     Object.entries(result).map(([section, touched]) => [
       section,
       Object.entries(touched).map(([what, names]) => [what, names.length] as const)
@@ -173,7 +174,7 @@ async function exported(model: Model, request: ApiRequest): Promise<Iterable<str
   const masked = !isAdmin(request.caller)
   try {
     // Checked before the head of the answer, which has the status.
-    if (!masked) await inTurns(checkingSecrets(model), request)
+    if (!masked) await runFairly(checkSecretsSliced(model), request)
     return exportText(model, masked)
   } catch (error) {
     // A secret cannot be decrypted (rules 2.4: 404).
@@ -182,7 +183,7 @@ async function exported(model: Model, request: ApiRequest): Promise<Iterable<str
 }
 
 /** Controllers in the form of rules 1.1; `since`: the start of its absence. */
-const shownAs = (
+const controllerEntries = (
   status: 'primary' | 'standby' | 'gone',
   all: readonly (Pick<Controller, 'name' | 'address' | 'port' | 'ini'> & { readonly since?: string })[] = []
 ) =>
@@ -208,10 +209,10 @@ function shown({ config, model, shared, agreed }: Parts): JsonObject {
   const own = { ...config.controller, port: config.http.listen.port, ini: config.file }
   return {
     name: config.cluster.name,
-    ...shownAs('gone', agreed?.gone),
+    ...controllerEntries('gone', agreed?.gone),
     // Only the leader answers this, or a controller in doubt: then no leader is known.
-    ...shownAs(isInDoubt(shared) ? 'standby' : 'primary', [own]),
-    ...shownAs('standby', shared?.others),
+    ...controllerEntries(isInDoubt(shared) ? 'standby' : 'primary', [own]),
+    ...controllerEntries('standby', shared?.others),
     ...settings,
     // Clients take every other object here for a controller.
     ...(Object.keys(variables).length > 0 ? { variables } : {})
@@ -219,7 +220,7 @@ function shown({ config, model, shared, agreed }: Parts): JsonObject {
 }
 
 /** The settings in a posted cluster object; all else must be unchanged (rules 1.8, 2.4). */
-function changeable(given: JsonValue, parts: Parts): JsonObject {
+function changedSettings(given: JsonValue, parts: Parts): JsonObject {
   const now = shown(parts)
   if (!isObject(given)) throw badRequest('cluster: the body must be an object', 'invalid-body')
   const settings: JsonObject = {}
@@ -229,7 +230,7 @@ function changeable(given: JsonValue, parts: Parts): JsonObject {
     if (!fixed) settings[key] = value
     else if (!isDeepStrictEqual(value, now[key])) {
       // A controller in doubt shows itself as a standby: then the values differ for that reason.
-      if (isInDoubt(parts.shared)) throw new FollowingError('no controller is known to write for the moment')
+      if (isInDoubt(parts.shared)) throw new NotLeaderError('no controller is known to write for the moment')
       throw badRequest(`cluster: "${key}" cannot be changed here`)
     }
   }

@@ -22,7 +22,7 @@ import type { NodeStatus } from '../monitor/node-status.js'
 import type { Overview } from '../monitor/overview.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
-import type { SharedServices } from '../services/shared.js'
+import type { SharedServiceState } from '../services/shared.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Schema } from './schema.js'
 
@@ -53,7 +53,7 @@ export interface Parts {
   /** Set if several controllers share the objects. */
   readonly shared?: SharedMedium
   /** Controllers that are gone; set with `shared`. */
-  readonly agreed?: Pick<SharedServices, 'gone' | 'remove'>
+  readonly agreed?: Pick<SharedServiceState, 'gone' | 'remove'>
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }

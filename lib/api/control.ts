@@ -1,4 +1,4 @@
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { allCommands, type Command, commands, isReading, type Part } from '../control/commands.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { badRequest, notFound } from '../errors.js'
@@ -68,7 +68,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       ),
       output: object({ message: string('queued'), ...(outcomes({ [part]: group }).properties as Schema) }),
       handler: async (request, { hostlist }) => {
-        const nodes = await inTurns(nodesIn(parts, hostlist, model.view), request)
+        const nodes = await runFairly(nodesIn(parts, hostlist, model.view), request)
         if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
         if (nodes.length > MOST_NODES)
           throw badRequest(
@@ -80,7 +80,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         job.done.catch(() => {})
         return ok({
           message: 'queued',
-          ...told(job.id, part, command, { state: 'queued', progress: 0, results: [] })
+          ...grouped(job.id, part, command, { state: 'queued', progress: 0, results: [] })
         })
       }
     })
@@ -105,7 +105,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
             `there is no request ${id} about the power of nodes, or you were told its end already`,
             'no-job'
           )
-        return ok(told(id, asked.part, asked.command, poll))
+        return ok(grouped(id, asked.part, asked.command, poll))
       }
     })
   ]
@@ -116,7 +116,7 @@ type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>
 type Names = Record<string, string>
 
 /** Groups the results by outcome. */
-function told(id: string, part: Part, command: Command, { state, progress, results }: Poll) {
+function grouped(id: string, part: Part, command: Command, { state, progress, results }: Poll) {
   const [ok, on, off, failed] = [{}, {}, {}, {}] as [Names, Names, Names, Names]
   const of = ({ state, message }: NodeResult) => {
     if (state === 'failed') return failed

@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream'
 import { type CsvError, parse } from 'csv-parse'
-import { turnForStep } from '../concurrency.js'
+import { yieldTurn } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { visible } from '../log.js'
 import { type Field, ValueError } from '../model/field.js'
-import type { Given, ObjectType } from '../model/object-type.js'
+import type { ObjectPatch, ObjectType } from '../model/object-type.js'
 import { interfaceEntry, readObject } from '../model/request.js'
 import { fieldFor } from '../model/table.js'
 import { unguarded } from './csv-guard.js'
@@ -16,58 +16,58 @@ const PIECE_CHARACTERS = 1024
 /** Maximum number of columns. A node with its interfaces has fewer fields. */
 const MOST_COLUMNS = 512
 /** Maximum number of refusals in an answer. */
-const MOST_TOLD = 20
+const MOST_REPORTED = 20
 
 /** A line of a table: the fields of one object. */
 export interface Line {
   readonly line: number
   readonly name: string
-  readonly given: Given
+  readonly given: ObjectPatch
 }
 
 /** From this many on, lines with the same fault are reported as one. */
-const ALIKE = 3
+const GROUPED_FROM = 3
 /** Values in which they may differ: quoted ones, names of nodes, MACs and addresses. */
-const DIFFERING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
+const VARYING = /"(?:[^"\\]|\\.)*"|\bnode [\w.-]+|\b[\da-f]{1,2}(?:[:-][\da-f]{1,2}){5,}|\d+(?:\.\d+){3}/gi
 
-type Told = readonly [line: number, text: string]
+type LineFault = readonly [line: number, text: string]
 
 /** Collects all faults of a table for one answer. */
 export class Refusals {
-  readonly #kinds = new Map<string, { count: number; readonly lines: Told[]; readonly folded: string }>()
+  readonly #kinds = new Map<string, { count: number; readonly lines: LineFault[]; readonly folded: string }>()
   #more = 0
 
   /** `column`: `column 2 (macaddr)`. */
   add(line: number, why: string, column = ''): void {
     const at = column === '' ? '' : `${column}: `
-    const name = `${at}${why.replace(DIFFERING, '')}`
+    const name = `${at}${why.replace(VARYING, '')}`
     const kind = this.#kinds.get(name) ?? {
       count: 0,
       lines: [],
       folded: `${at}${why}, first in line ${line}`
     }
-    if (kind.count === 0 && this.#kinds.size === MOST_TOLD) {
+    if (kind.count === 0 && this.#kinds.size === MOST_REPORTED) {
       this.#more++
       return
     }
     this.#kinds.set(name, kind)
     kind.count++
-    if (kind.count < ALIKE)
+    if (kind.count < GROUPED_FROM)
       kind.lines.push([line, `line ${line}${column === '' ? '' : ', '}${column}: ${why}`])
   }
 
   /** Throws 400 with the faults, if there are any. */
   check(): void {
     if (this.#kinds.size === 0) return
-    const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }): Told[] =>
-      count < ALIKE ? lines : lines.slice(0, 1).map(([line]) => [line, `${count} lines: ${folded}`])
+    const told = [...this.#kinds.values()].flatMap(({ count, lines, folded }): LineFault[] =>
+      count < GROUPED_FROM ? lines : lines.slice(0, 1).map(([line]) => [line, `${count} lines: ${folded}`])
     )
     // Faults between several objects are found last.
     const texts = told.sort(([one], [other]) => one - other).map(([, text]) => text)
-    const more = this.#more + Math.max(0, told.length - MOST_TOLD)
+    const more = this.#more + Math.max(0, told.length - MOST_REPORTED)
     const rest = more > 0 ? `; and ${more} more` : ''
     throw badRequest(
-      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_TOLD).join('; '))}${rest}`,
+      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_REPORTED).join('; '))}${rest}`,
       'invalid-table'
     )
   }
@@ -134,7 +134,7 @@ async function* records(text: string, delimiter: string) {
 async function* piecesOf(text: string): AsyncGenerator<string> {
   for (let at = 0; at < text.length; at += PIECE_CHARACTERS) {
     // A stream goes on in the same turn when its reader has taken everything.
-    await turnForStep()
+    await yieldTurn()
     yield text.slice(at, at + PIECE_CHARACTERS)
   }
 }
@@ -153,7 +153,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
       'invalid-table'
     )
   const shown = record.map(name => unguarded(name.trim()))
-  const names = shown.map(name => meant(type, name))
+  const names = shown.map(name => columnFor(type, name))
   const refusals = new Refusals()
   const add = (i: number, why: string) => refusals.add(1, why, `column ${i + 1}`)
   for (const [i, name] of names.entries()) {
@@ -174,7 +174,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
 }
 
 /** Usual headings, without blanks, `_` and `-`. */
-const USUAL: Readonly<Record<string, string>> = {
+const HEADINGS: Readonly<Record<string, string>> = {
   ...{ host: 'name', hostname: 'name', node: 'name', nodename: 'name' },
   ...{ mac: 'macaddr', macaddress: 'macaddr' },
   ...{ ip: 'BOOTIF.ipaddress', ipaddr: 'BOOTIF.ipaddress', ipaddress: 'BOOTIF.ipaddress' },
@@ -183,7 +183,7 @@ const USUAL: Readonly<Record<string, string>> = {
 }
 
 /** The column that a heading means, in any case or by a usual name. */
-function meant(type: ObjectType, name: string): string {
+function columnFor(type: ObjectType, name: string): string {
   if (name === 'name' || fieldOf(type, name)) return name
   const lower = name.toLowerCase()
   if (lower.startsWith(VARIABLE)) return VARIABLE + name.slice(VARIABLE.length)
@@ -192,7 +192,7 @@ function meant(type: ObjectType, name: string): string {
   const dot = name.lastIndexOf('.') + 1
   const cased = name.slice(0, dot) + lower.slice(dot)
   if (dot > 0) return fieldOf(type, cased) ? cased : name
-  return (type.interfaces && USUAL[lower.replace(/[\s_-]/g, '')]) || name
+  return (type.interfaces && HEADINGS[lower.replace(/[\s_-]/g, '')]) || name
 }
 
 /** The columns of an object without its single interfaces. */
@@ -298,7 +298,7 @@ function cellValue(text: string, field: Field | undefined): JsonValue {
   if (json === 'boolean') return words[text.trim().toLowerCase()] ?? text
   if (json === 'integer') return /^\d{1,15}$/.test(text.trim()) ? Number(text.trim()) : text
   if (json === 'array') return text.split(',').map(entry => entry.trim())
-  return json === 'object' ? jsonOf(text) : isTaken(text, field) ? text : text.trim()
+  return json === 'object' ? jsonOf(text) : isAccepted(text, field) ? text : text.trim()
 }
 
 function jsonOf(text: string): JsonValue {
@@ -310,7 +310,7 @@ function jsonOf(text: string): JsonValue {
 }
 
 /** Blanks around a cell are the spreadsheet's, unless the field takes them. */
-function isTaken(text: string, field: Field | undefined): boolean {
+function isAccepted(text: string, field: Field | undefined): boolean {
   try {
     field?.type.read(text, false)
     return true

@@ -1,12 +1,12 @@
 import { badRequest, notFound } from '../errors.js'
 import { isObject } from '../json.js'
-import { looseOf } from '../model/loose-names.js'
 import { readFields } from '../model/request.js'
 import type { Tx } from '../model/stored.js'
 import { type DnsRecordDoc, MOST_RECORDS, recordFields } from '../model/types/network.js'
+import { warningsOf } from '../model/warnings.js'
 import { type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
-import { warned } from './objects.js'
-import { type Body, deletion, get, open, post } from './row.js'
+import { withWarnings } from './objects.js'
+import { type Body, deletion, get, openEnvelope, post } from './row.js'
 import { at, list, object, property } from './schema.js'
 
 const base = '/config/dns/{network}'
@@ -18,7 +18,7 @@ const schema = at(place, list(object(fields, ['host'])))
 const body: Body<readonly Partial<DnsRecordDoc>[]> = {
   schema,
   read: request => {
-    const given = open(request, place)
+    const given = openEnvelope(request, place)
     const about = `network ${param(request, 'network')}: DNS record`
     const all = Array.isArray(given) ? given : [given]
     if (all.length === 0 || all.length > MOST_RECORDS)
@@ -71,11 +71,11 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
           put(tx, name, [...records.values()])
           return records.size > had.length
         })
-        const loose = looseOf(model.view, 'network', name, model.cluster)
+        const loose = warningsOf(model.view, 'network', name, model.cluster)
         const warnings = loose.filter(one =>
           given.some(({ host }) => one.startsWith(`its DNS record ${host} `))
         )
-        return warned(done(added ? 201 : 204, `DNS records of network ${name} created`), warnings)
+        return withWarnings(done(added ? 201 : 204, `DNS records of network ${name} created`), warnings)
       }
     }),
     ...deletion(`${base}/{host}`, {

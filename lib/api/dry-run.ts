@@ -1,22 +1,22 @@
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import type { RemovedDirectory } from '../image/removals.js'
+import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
 import type { Docs } from '../model/docs.js'
-import { type Felt, feltBy } from '../model/felt.js'
-import { Mark } from '../model/mark.js'
+import { findImpact, type Impact } from '../model/impact.js'
 import type { Change } from '../model/stored.js'
-import { numberOf, objectTypes, participles } from '../model/types.js'
-import { folding } from '../node-set/fold.js'
+import { countObjects, objectTypes, participles } from '../model/types.js'
+import { foldSliced } from '../node-set/fold.js'
 import { type Captured, capture } from '../services/capture.js'
-import { hiding, wholeZones } from '../services/dns/hidden.js'
+import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
-import { warned } from './objects.js'
+import { withWarnings } from './objects.js'
 import { word } from './schema.js'
 
 /** Changes that a job makes, or that have a dry run of their own. */
-const elsewhere = new Set([
+const withoutDryRun = new Set([
   '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
   '/config/osimage',
@@ -37,7 +37,7 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
   effect === 'changes' &&
   path.startsWith('/config/') &&
   (method === 'POST' || path.endsWith('/_delete')) &&
-  !elsewhere.has(path)
+  !withoutDryRun.has(path)
 
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
 export function withDryRun(
@@ -55,7 +55,7 @@ export function withDryRun(
         new DryRun(
           changes,
           services.differing(changes, view, cluster),
-          feltBy(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
+          findImpact(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
           images.removals.foretold(changes, view),
           config.dns.server !== 'none' && changes.some(touchesZones) ? capture(view, cluster) : undefined
         )
@@ -63,15 +63,18 @@ export function withDryRun(
         await route.handler(replaced(request, { dryRun, warnings }))
       } catch (error) {
         if (!(error instanceof DryRun)) throw error
-        const felt = await inTurns(error.felt(), request)
+        const felt = await runFairly(error.felt(), request)
         if (error.names) {
-          const zones = await inTurns(wholeZones(error.names), request)
-          const before = await inTurns(wholeZones(capture(model.view, model.cluster)), request)
+          const zones = await runFairly(ownedZones(error.names), request)
+          const before = await runFairly(ownedZones(capture(model.view, model.cluster)), request)
           for (const zone of before.keys()) zones.delete(zone)
-          warnings.push(...(await hiding(zones)))
+          warnings.push(...(await foreignNameWarnings(zones)))
         }
         const files = await error.files()
-        return warned(told(error, files, felt, await inTurns(onDisks(felt), request)), warnings)
+        return withWarnings(
+          dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)),
+          warnings
+        )
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }
@@ -83,7 +86,7 @@ class DryRun extends Error {
   constructor(
     readonly changes: readonly Change[],
     readonly files: () => Promise<DifferingFile[]>,
-    readonly felt: () => Generator<void, Felt>,
+    readonly felt: () => Generator<void, Impact>,
     readonly directories: readonly RemovedDirectory[],
     /** The sources of DNS names after the change, if zones may differ. */
     readonly names: Captured | undefined
@@ -96,13 +99,13 @@ const touchesZones = ({ type, before, after }: Change) =>
   type === 'network' || (before as Docs['node'])?.domain !== (after as Docs['node'])?.domain
 
 /** Stored types that are part of the interface. */
-const known = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
+const shownTypes = new Set([...Object.keys(objectTypes), 'osimagetag', 'secrets', 'cluster'])
 
-const on = (controller: string | undefined) =>
+const onController = (controller: string | undefined) =>
   controller === undefined ? '' : ` on controller ${controller}`
 
 /** The last properties of the answer; '' if no directory would be removed. */
-function inJson(directories: readonly RemovedDirectory[]): string {
+function directoriesJson(directories: readonly RemovedDirectory[]): string {
   if (directories.length === 0) return ''
   const named = directories.some(({ controller }) => controller !== undefined)
   const controllers = directories.map(({ controller = null }) => controller)
@@ -112,19 +115,24 @@ function inJson(directories: readonly RemovedDirectory[]): string {
   )
 }
 
-function told({ changes: all, directories }: DryRun, files: DifferingFile[], felt: Felt, disks: string) {
+function dryRunAnswer(
+  { changes: all, directories }: DryRun,
+  files: DifferingFile[],
+  felt: Impact,
+  disks: string
+) {
   const removed = directories
-    .map(({ path, controller }) => `; the directory ${path} would be removed${on(controller)}`)
+    .map(({ path, controller }) => `; the directory ${path} would be removed${onController(controller)}`)
     .join('')
-  const changes = all.filter(({ type }) => known.has(type))
+  const changes = all.filter(({ type }) => shownTypes.has(type))
   function* text(): Generator<string> {
-    const mark = new Mark()
+    const mark = new ChangeDigest()
     for (const change of all) {
       yield ''
       mark.add(change)
     }
     yield `{"message":${JSON.stringify(
-      `${counted(changes)}${others(changes, felt)}${disks}${removed}`
+      `${changeCounts(changes)}${impactText(changes, felt)}${disks}${removed}`
     )},"changes":[`
     const given: object[] = []
     for (const [i, change] of changes.entries()) {
@@ -135,7 +143,7 @@ function told({ changes: all, directories }: DryRun, files: DifferingFile[], fel
     }
     yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},` +
       `"nodes":${JSON.stringify({ count: felt.count, first: felt.first })}` +
-      `${inJson(directories)},"mark":"${mark.text}"}`
+      `${directoriesJson(directories)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
@@ -152,25 +160,25 @@ function addressesIn(type: string, name: string, fields: readonly Difference[]):
 }
 
 /** The number of nodes that a change of other objects affects. */
-function others(changes: readonly Change[], { count }: Felt): string {
+function impactText(changes: readonly Change[], { count }: Impact): string {
   if (count === 0 || changes.some(({ type }) => type === 'node')) return ''
-  return `; ${numberOf('node', count)} would get other values`
+  return `; ${countObjects('node', count)} would get other values`
 }
 
 /** Maximum length of the names of nodes whose disks would be written. */
 const mostOfNames = 500
 
 /** Warns of disks to be written, which nobody expects of a small change (rules 12.7). */
-export function* onDisks({ written }: Pick<Felt, 'written'>): Generator<void, string> {
+export function* diskWarning({ written }: Pick<Impact, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
-  const names = yield* folding(written)
+  const names = yield* foldSliced(written)
   const named = names.length > mostOfNames ? `${names.slice(0, mostOfNames)}…` : names
   const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
   return `; ${whose} would be written at the next boot from the network: ${named}`
 }
 
 /** Counts the changes of a transaction. A rename creates one and deletes one; secrets go with their owner. */
-export function counted(changes: readonly Change[]): string {
+export function changeCounts(changes: readonly Change[]): string {
   const counts = new Map<string, Map<string, number>>()
   for (const change of changes) {
     const { type } = change
@@ -187,16 +195,16 @@ export function counted(changes: readonly Change[]): string {
     of.set('deleted', deleted - renamed)
     if (type !== 'secrets') of.set('renamed', renamed)
   }
-  return nothingChanged([...counts].map(([type, of]) => [type, [...of]]))
+  return dryRunMessage([...counts].map(([type, of]) => [type, [...of]]))
 }
 
 /** `dry run, nothing was changed: 2 nodes would be created, 1 switch would be deleted`. */
-export function nothingChanged(
+export function dryRunMessage(
   counts: Iterable<readonly [type: string, what: Iterable<readonly [participle: string, count: number]>]>
 ): string {
   const told: string[] = []
   for (const [type, what] of counts)
     for (const [participle, count] of what)
-      if (count > 0) told.push(`${numberOf(type, count)} would be ${participle}`)
+      if (count > 0) told.push(`${countObjects(type, count)} would be ${participle}`)
   return `dry run, nothing was changed: ${told.join(', ') || 'nothing differs'}`
 }

@@ -24,7 +24,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         )
         const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
         if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
-          return { ...answer, feed: reader, ...followerOf(request.caller) }
+          return { ...answer, feed: reader, ...subscriberOf(request.caller) }
         let text = ''
         for (let piece = reader.next(); piece !== ''; piece = reader.next()) text += piece
         return { ...answer, text }
@@ -83,5 +83,5 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 }
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */
-const followerOf = (caller: Caller) =>
+const subscriberOf = (caller: Caller) =>
   caller.kind === 'user' ? { follower: { name: caller.user, first: isAdmin(caller) } } : {}

@@ -22,7 +22,7 @@ export const acknowledge = (
  * respond-async` it acknowledges at once. Rethrows the job's refusals, and other failures as a 503 with job
  * and reason. The job goes on when the client hangs up.
  */
-export async function finish(
+export async function answerWhenDone(
   request: Pick<ApiRequest, 'headers' | 'source'>,
   job: SubmittedJob,
   status: number,

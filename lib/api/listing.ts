@@ -1,4 +1,4 @@
-import { sorting } from '../concurrency.js'
+import { sortInSteps } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
@@ -103,10 +103,10 @@ const MOST_COLUMNS = 128
 const WIDEST = 256
 
 /** Finds the entries of a list in steps, such as the nodes of a set. Yields only pauses. */
-export type Finding = () => Generator<'', readonly Entry[]>
+export type EntryFinder = () => Generator<'', readonly Entry[]>
 
 /** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
-export function* pausing<R>(work: Generator<unknown, R>): Generator<'', R> {
+export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
   for (let step = work.next(); ; step = work.next()) {
     if (step.done) return step.value
     yield ''
@@ -120,7 +120,7 @@ interface Column {
   readonly of?: string
 }
 
-interface Wishes {
+interface ListOptions {
   readonly format: string
   readonly pretty: boolean
   readonly columns: readonly Column[] | undefined
@@ -128,26 +128,27 @@ interface Wishes {
 }
 
 /** Whether the caller wants anything but the whole list as JSON. */
-export const isChosen = ({ query }: ApiRequest) => ['fields', 'format', 'sort'].some(key => query.has(key))
+export const isCustomized = ({ query }: ApiRequest) =>
+  ['fields', 'format', 'sort'].some(key => query.has(key))
 
 /**
  * Returns the requested view of the entries (rules 12.4). Throws 400 for an unknown field or value. Long
  * lists pass a function, called once in the list's turn: waiting lists take no memory (rules 2.13).
  */
-export function listed(request: ApiRequest, listing: Listing, given: readonly Entry[] | Finding): Answer {
+export function listed(request: ApiRequest, listing: Listing, given: readonly Entry[] | EntryFinder): Answer {
   let taken = typeof given === 'function' ? undefined : given
-  const wishes = readWishes(request, listing)
+  const wishes = readOptions(request, listing)
   // The list is iterated twice, and sorted once.
   let ordered: readonly Entry[] | undefined
   const entries = function* () {
-    taken ??= yield* (given as Finding)()
+    taken ??= yield* (given as EntryFinder)()
     ordered ??= yield* inOrder(taken, wishes)
     return ordered
   }
   const { format, columns, pretty } = wishes
   // One object is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
-  const textBy = (make: () => Generator<string>) => (isList ? again(make) : joined(make()))
+  const textBy = (make: () => Generator<string>) => (isList ? repeatable(make) : joined(make()))
   if (format === 'json') {
     const steps = listing.place
       .replace(/\{(\w+)\}(?=\.)/g, (_, name: string) => param(request, name))
@@ -171,9 +172,9 @@ function joined(parts: Iterable<string>): string {
 }
 
 /** A text that is generated anew for each iteration. */
-const again = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.iterator]: make })
+const repeatable = (make: () => Generator<string>): Iterable<string> => ({ [Symbol.iterator]: make })
 
-function readWishes({ query }: ApiRequest, listing: Listing): Wishes {
+function readOptions({ query }: ApiRequest, listing: Listing): ListOptions {
   const wanted = (key: string) => {
     const names = query.get(key)?.split(',')
     const most = key === 'sort' ? MOST_SORTED : MOST_COLUMNS
@@ -267,7 +268,7 @@ const sortKey = (value: unknown) => {
 }
 
 /** Sorts the entries. Yields only pauses. */
-function* inOrder(entries: readonly Entry[], { order }: Wishes): Generator<'', readonly Entry[]> {
+function* inOrder(entries: readonly Entry[], { order }: ListOptions): Generator<'', readonly Entry[]> {
   if (order.length === 0) return entries
   const keyed: { entry: Entry; keys: string[] }[] = []
   for (const entry of entries) {
@@ -275,8 +276,8 @@ function* inOrder(entries: readonly Entry[], { order }: Wishes): Generator<'', r
     keyed.push({ entry, keys: order.map(({ column }) => sortKey(read(values, column))) })
     yield ''
   }
-  const sorted = yield* pausing(
-    sorting(keyed, (a, b) => {
+  const sorted = yield* asPauses(
+    sortInSteps(keyed, (a, b) => {
       for (let i = 0; i < order.length; i++) {
         const [x, y] = [a.keys[i] as string, b.keys[i] as string]
         if (x !== y) return x < y !== order[i]?.down ? -1 : 1
@@ -300,7 +301,7 @@ function oneText(steps: readonly string[], name: string, text: string): string {
 }
 
 /** `steps` is the path of the entries; its last step is a parameter if they stand by name. */
-function* jsonText(steps: readonly string[], wishes: Wishes, entries: Finding): Generator<string> {
+function* jsonText(steps: readonly string[], wishes: ListOptions, entries: EntryFinder): Generator<string> {
   const { pretty, columns } = wishes
   const isNamed = steps.at(-1)?.startsWith('{') ?? false
   const [open, close] = isNamed ? '{}' : '[]'
@@ -325,7 +326,7 @@ function* jsonText(steps: readonly string[], wishes: Wishes, entries: Finding): 
 }
 
 /** CSV of RFC 4180 without formulas (rules 12.4); the sender ends the last line. */
-function* csvText(columns: readonly Column[], entries: Finding): Generator<string> {
+function* csvText(columns: readonly Column[], entries: EntryFinder): Generator<string> {
   const quoted = (value: unknown) => {
     const text = typeof value === 'number' ? String(value) : guarded(cell(value))
     return /[",\r\n]|^'/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
@@ -341,7 +342,7 @@ function* csvText(columns: readonly Column[], entries: Finding): Generator<strin
  * Aligned columns, with - for no value. Rows are made as they are sent, after a first pass for `widths`:
  * clients that do not read take no memory for them.
  */
-function* alignedText(columns: readonly Column[], entries: Finding, widths: number[]): Generator<string> {
+function* alignedText(columns: readonly Column[], entries: EntryFinder, widths: number[]): Generator<string> {
   const all = yield* entries()
   const rowOf = (entry: Entry) => {
     const values = entry.values()

@@ -1,10 +1,10 @@
 import type { Answer } from '../http/route.js'
 import type { JobSummary } from '../jobs/jobs.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { answerSourceOf, show } from '../model/answer.js'
 import type { TypeName } from '../model/docs.js'
-import { groupInForce } from '../model/effective.js'
+import { effectiveGroup } from '../model/effective.js'
 import { decoded, flags, listed, withFlags, yesOrNo } from '../model/luna.js'
-import { see, show } from '../model/output.js'
 import { fieldFor } from '../model/table.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import { objectTypes, typeNames } from '../model/types.js'
@@ -19,7 +19,7 @@ const bmcsetup = '/config/bmcsetup/{bmcsetup}'
 const osimage = '/config/osimage/{osimage}'
 
 /** The status to replace by 204, by the path of the change: the client accepts 204 alone. */
-const emptied: Readonly<Record<string, number>> = {
+const emptiedCodes: Readonly<Record<string, number>> = {
   [network]: 200,
   [`${network}/_delete`]: 201,
   [bmcsetup]: 200,
@@ -28,7 +28,7 @@ const emptied: Readonly<Record<string, number>> = {
 }
 
 /** The client waits 5 s for an answer, then polls its request. */
-const atOnce = new Set([`${osimage}/_pack`, `${osimage}/kernel`, `${osimage}/_clone`])
+const acknowledgedPaths = new Set([`${osimage}/_pack`, `${osimage}/kernel`, `${osimage}/_clone`])
 
 /** Converts the fields of a body from the dialect. */
 type Reader = (fields: JsonValue, request: ApiRequest, parts: Parts) => JsonValue
@@ -80,7 +80,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
   const { path, effect } = route
   // Booting machines do not use the dialect.
   if (!/^\/(?:config|monitor|service|control)\//.test(path)) return route
-  const empty = effect === 'changes' ? emptied[path] : undefined
+  const empty = effect === 'changes' ? emptiedCodes[path] : undefined
   const reading = route.method === 'POST' ? readings[path] : undefined
   const show = shows(path)
   return {
@@ -88,7 +88,7 @@ function translated(route: ApiRoute, parts: Parts): ApiRoute {
     codes: empty === undefined ? route.codes : withEmpty(route, empty),
     handler: async request => {
       if (request.headers['x-svcd-dialect'] === 'none') return route.handler(request)
-      const answer = await route.handler(spoken(request, route, parts, reading))
+      const answer = await route.handler(fromDialect(request, route, parts, reading))
       if (answer.status === empty && isMessage(answer.body)) return { status: 204 }
       // An answer in another format is no JSON.
       return show && (answer.body ?? answer.json) !== undefined ? show(answer, request, parts) : answer
@@ -105,7 +105,7 @@ function withEmpty({ codes, query }: ApiRoute, empty: number): number[] {
 }
 
 /** Converts a request. Unknown query keys are dropped, but never `dryrun`. */
-function spoken(
+function fromDialect(
   request: ApiRequest,
   route: ApiRoute,
   parts: Parts,
@@ -114,7 +114,9 @@ function spoken(
   const isKept = ([key]: readonly [string, string]) => key === 'dryrun' || Object.hasOwn(route.query, key)
   return replaced(request, {
     query: new URLSearchParams([...request.query].filter(isKept)),
-    ...(atOnce.has(route.path) ? { headers: { ...request.headers, prefer: 'respond-async' } } : {}),
+    ...(acknowledgedPaths.has(route.path)
+      ? { headers: { ...request.headers, prefer: 'respond-async' } }
+      : {}),
     ...(reading && request.body !== undefined ? { body: readBody(request, reading, parts) } : {})
   })
 }
@@ -191,7 +193,7 @@ function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<R
   if (!doc) return {}
   return show(
     type,
-    see(type, doc, model.view, () => null),
+    answerSourceOf(type, doc, model.view, () => null),
     { cluster: model.cluster, masked: false }
   )
 }
@@ -211,7 +213,7 @@ function readTransfer(fields: JsonValue, inForce: string | null): JsonValue {
 function imageOf(type: 'node' | 'group', name: string, { model }: Parts): string | null {
   if (type === 'group') {
     const group = model.view.get('group', name)
-    return group ? groupInForce(group, model.cluster).settings.osimage : null
+    return group ? effectiveGroup(group, model.cluster).settings.osimage : null
   }
   const node = model.view.get('node', name)
   return node ? model.effective(node).settings.osimage : null
@@ -272,7 +274,7 @@ function showMessages(answer: Answer, { caller }: ApiRequest, { jobs }: Parts): 
   const failed = Object.entries(body.monitor.service).filter(([, { status }]) => status === 'failed')
   const messages = [
     ...failed.map(([name, { reason, since }]) => message('svcd', '', `service ${name}: ${reason}`, since)),
-    ...jobs.records().map(job => message(job.by, job.id, told(job), time(job.ended ?? job.queued)))
+    ...jobs.records().map(job => message(job.by, job.id, jobText(job), isoTime(job.ended ?? job.queued)))
   ]
   const status = caller.kind === 'anonymous' ? [] : messages
   return { ...answer, body: { ...body, monitor: { ...body.monitor, status } } }
@@ -285,8 +287,8 @@ const message = (by: string, id: string, text: string, created: string) => ({
   message: text,
   created
 })
-const told = ({ kind, object, message }: JobSummary) => `${kind} ${object}: ${message}`
-const time = (ms: number) => new Date(ms).toISOString()
+const jobText = ({ kind, object, message }: JobSummary) => `${kind} ${object}: ${message}`
+const isoTime = (ms: number) => new Date(ms).toISOString()
 
 /** The client's queue: the requests that have not ended. */
 const queue = ({ jobs }: Parts): ApiRoute =>
@@ -306,7 +308,7 @@ const queue = ({ jobs }: Parts): ApiRoute =>
             status: state === 'queued' ? 'queued' : 'in progress',
             subsystem: object.split(' ')[0] ?? '',
             task: `${kind} ${object}`,
-            created: time(queued)
+            created: isoTime(queued)
           }))
         }
       })

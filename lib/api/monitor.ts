@@ -9,7 +9,7 @@ import { isRescue } from '../monitor/boot-steps.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type NodeStatus, withoutOutput } from '../monitor/node-status.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { type Entry, type Listing, listed, listQuery, pausing } from './listing.js'
+import { asPauses, type Entry, type Listing, listed, listQuery } from './listing.js'
 import { nodesIn } from './node-sets.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
@@ -90,7 +90,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         await status.report(name, state)
         metrics.reported(before, status.history(name).at(-1))
         await images.reported(name, state)
-        if (/^installer\.completed\b/.test(state)) await installed(model, name, state, actorOf(request))
+        if (/^installer\.completed\b/.test(state)) await endInstallation(model, name, state, actorOf(request))
         return { status: 204 }
       }
     }),
@@ -103,7 +103,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         const wanted = request.query.get('nodes')
         return listed(request, listing, function* () {
           const { view } = model
-          const names = wanted === null ? view.names('node') : yield* pausing(nodesIn(parts, wanted, view))
+          const names = wanted === null ? view.names('node') : yield* asPauses(nodesIn(parts, wanted, view))
           return statesOf(status, names)
         })
       }
@@ -173,7 +173,12 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
 }
 
 /** Ends a rescue with its installation (rules 6.15), and the netboot of a node installed once (6.14). */
-async function installed(model: Parts['model'], name: string, state: string, actor: Actor): Promise<void> {
+async function endInstallation(
+  model: Parts['model'],
+  name: string,
+  state: string,
+  actor: Actor
+): Promise<void> {
   const after = (view: View): NodeDoc | undefined => {
     const node = view.get('node', name)
     if (!node) return undefined

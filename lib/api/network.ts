@@ -4,11 +4,11 @@ import { formatAddress, toAddress } from '../model/address.js'
 import type { Actor } from '../model/model.js'
 import { looksLikeAddress } from '../model/names.js'
 import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
-import type { Given } from '../model/object-type.js'
+import type { ObjectPatch } from '../model/object-type.js'
 import { renumber } from '../model/renumber.js'
 import { type ApiRoute, actorOf, config, done, ok, okTwice, type Parts, param } from './context.js'
-import { isChosen, listed, listQuery } from './listing.js'
-import { objectRoutes, warned } from './objects.js'
+import { isCustomized, listed, listQuery } from './listing.js'
+import { objectRoutes, withWarnings } from './objects.js'
 import { get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice, word } from './schema.js'
 
@@ -38,7 +38,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     }
   })
   /** Adds the way to renumber to the refusal of a prefix that leaves addresses outside. */
-  const save = async (name: string, given: Given, actor: Actor) => {
+  const save = async (name: string, given: ObjectPatch, actor: Actor) => {
     const [before, to] = [model.view.get('network', name)?.network, given.values.get('network')]
     try {
       return await model.save('network', name, given, actor)
@@ -66,7 +66,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         const inUse = takenIn(model.view, name, model.cluster)
         const bare = request.caller.kind === 'anonymous'
         const taken = bare ? inUse.map(({ ipaddress }) => ({ ipaddress })) : inUse
-        if (!isChosen(request)) return okTwice('network', name, { taken })
+        if (!isCustomized(request)) return okTwice('network', name, { taken })
         const listing = { title: 'address in use', place: `${place}.taken`, item: inUseSchema }
         return listed(
           request,
@@ -85,7 +85,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
         const { warnings = [] } = request
         const count = await renumber(model, name, given, actorOf(request), warnings)
         const moved = `${count} address${count === 1 ? '' : 'es'} of nodes and devices moved`
-        return warned(done(200, `network ${name} renumbered: ${moved}`), warnings)
+        return withWarnings(done(200, `network ${name} renumbered: ${moved}`), warnings)
       }
     }),
     get('/config/network/{network}/_nextfreeip', {

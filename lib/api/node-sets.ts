@@ -1,21 +1,21 @@
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, notFound } from '../errors.js'
-import { findingMembers } from '../model/effective.js'
+import { findNodesUsing } from '../model/effective.js'
 import type { View } from '../model/stored.js'
 import { installSteps } from '../monitor/metrics.js'
-import { findingStale } from '../monitor/stale.js'
+import { findStaleSliced } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
-import { cut } from '../node-set/expand.js'
-import { folding } from '../node-set/fold.js'
+import { forMessage } from '../node-set/expand.js'
+import { foldSliced } from '../node-set/fold.js'
 import type { Parts } from './context.js'
 
-type Needed = Pick<Parts, 'status' | 'boots' | 'model'>
+type SetSources = Pick<Parts, 'status' | 'boots' | 'model'>
 
 /** A set may name twice as many nodes as exist, plus this many. */
 const SPARE_NAMES = 20_000
 
 /** Maximum number of unknown names in a message. */
-const MOST_TOLD = 10
+const MOST_NAMED = 10
 /** Maximum number of names that are folded for a message. */
 const MOST_FOLDED = 10_000
 /** Maximum length of a folded set in a message. */
@@ -25,7 +25,12 @@ const LONGEST_FOLDED = 200
  * Finds the nodes of a name or a node set (rules 12.1), in short steps. Throws 400 for any other text, and
  * 404 with the missing names (and, for a set, `wayOut`).
  */
-export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): Generator<unknown, string[]> {
+export function* nodesIn(
+  parts: SetSources,
+  text: string,
+  view: View,
+  wayOut = ''
+): Generator<unknown, string[]> {
   const most = SPARE_NAMES + 2 * view.names('node').length
   const names: string[] = []
   const missing: string[] = []
@@ -37,7 +42,7 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist${group}`, 'unknown-node-set')
   // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
-  const [told, more] = yield* toldOf(missing)
+  const [told, more] = yield* namesForMessage(missing)
   throw notFound(
     `node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`,
     'unknown-node-set'
@@ -45,11 +50,11 @@ export function* nodesIn(parts: Needed, text: string, view: View, wayOut = ''): 
 }
 
 /** Returns names folded if that is short, else the first ones and the number of the others. */
-function* toldOf(names: readonly string[]): Generator<void, [told: string, more: string]> {
-  const folded = names.length > MOST_FOLDED ? '' : yield* folding(names)
+function* namesForMessage(names: readonly string[]): Generator<void, [told: string, more: string]> {
+  const folded = names.length > MOST_FOLDED ? '' : yield* foldSliced(names)
   if (folded !== '' && folded.length <= LONGEST_FOLDED) return [folded, '']
-  const more = names.length > MOST_TOLD ? ` and ${names.length - MOST_TOLD} more` : ''
-  return [names.slice(0, MOST_TOLD).join(', '), more]
+  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : ''
+  return [names.slice(0, MOST_NAMED).join(', '), more]
 }
 
 /** Tells sets from names, and evaluates them. */
@@ -65,7 +70,7 @@ const CREATES_NONE =
   '(on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
-export const nodeSets = (parts: Needed): NodeSets => ({
+export const nodeSets = (parts: SetSources): NodeSets => ({
   isSet: isNodeSet,
   names: (text, view) => nodesIn(parts, text, view),
   changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
@@ -78,7 +83,7 @@ const STALE = '@stale takes yes alone: @stale:yes'
 
 /** Evaluates a term behind an @ (rules 12.2). */
 function* membersOf(
-  { status, boots, model }: Needed,
+  { status, boots, model }: SetSources,
   group: string,
   view: View
 ): Generator<void, Iterable<string>> {
@@ -92,32 +97,32 @@ function* membersOf(
   if (kind === 'status') return yield* inState(status, value, view)
   if (kind === 'stale') {
     if (value !== 'yes') throw badRequest(`node set: ${STALE}`, 'invalid-set')
-    return yield* findingStale({ view, cluster: model.cluster }, boots)
+    return yield* findStaleSliced({ view, cluster: model.cluster }, boots)
   }
   if (kind === 'osimage') {
     if (!view.get('osimage', value))
       throw notFound(
-        `node set: there is no OS image ${cut(value)}${didYouMean(value, view.names('osimage'))}`,
+        `node set: there is no OS image ${forMessage(value)}${didYouMean(value, view.names('osimage'))}`,
         'unknown-node-set'
       )
-    return yield* findingMembers(view, 'osimage', value)
+    return yield* findNodesUsing(view, 'osimage', value)
   }
   if (kind !== undefined)
     throw badRequest(
-      `node set: @${cut(kind)}: is not known; ` +
+      `node set: @${forMessage(kind)}: is not known; ` +
         'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD',
       'invalid-set'
     )
   if (!view.get('group', group)) {
     if (group === 'failed') return yield* failing({ status, boots }, view)
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
-    throw notFound(`node set: there is no group ${cut(group)}${meant}`, 'unknown-node-set')
+    throw notFound(`node set: there is no group ${forMessage(group)}${meant}`, 'unknown-node-set')
   }
   return view.index.members(group)?.all.values ?? []
 }
 
 /** The nodes in this state. Throws 400 for a word that begins no state: an empty set would look healthy. */
-function* inState(status: Needed['status'], word: string, view: View): Generator<void, string[]> {
+function* inState(status: SetSources['status'], word: string, view: View): Generator<void, string[]> {
   const found: string[] = []
   const isStep = installSteps.some(
     step => `installer.${step}`.startsWith(word) || isIn(word, `installer.${step}`)
@@ -138,7 +143,7 @@ function* inState(status: Needed['status'], word: string, view: View): Generator
 
 /** The nodes that the status page shows as failed: in trouble, failed, degraded, or refused last. */
 function* failing(
-  { status, boots }: Pick<Needed, 'status' | 'boots'>,
+  { status, boots }: Pick<SetSources, 'status' | 'boots'>,
   view: View
 ): Generator<void, string[]> {
   const found: string[] = []

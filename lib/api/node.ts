@@ -1,12 +1,12 @@
 import { badRequest } from '../errors.js'
+import { saveEach } from '../model/bulk.js'
 import { boolean, objectName } from '../model/field.js'
-import { saveEach } from '../model/many.js'
-import { numberOf, objectTypes } from '../model/types.js'
+import { countObjects, objectTypes } from '../model/types.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
 import { acknowledge, acknowledgement } from './jobs.js'
-import { MOST_LOOKED_AT, warned, warnings } from './objects.js'
+import { findWarnings, MOST_CHECKED, withWarnings } from './objects.js'
 import { type Body, bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
 
@@ -81,11 +81,14 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
         const expected = request.query.get('expect') ?? undefined
         const refuse = () => refusals.check()
         const names = request.dryRun ? [] : lines.map(({ name }) => name)
-        const fields = lines.slice(0, MOST_LOOKED_AT).flatMap(({ given }) => [...given.values.keys()])
-        const found = warnings(parts, 'node', names, new Set(fields))
+        const fields = lines.slice(0, MOST_CHECKED).flatMap(({ given }) => [...given.values.keys()])
+        const found = findWarnings(parts, 'node', names, new Set(fields))
         const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)
         const { created, changed } = saved
-        return warned(done(200, `${numberOf('node', created)} created, ${changed} changed`), await found())
+        return withWarnings(
+          done(200, `${countObjects('node', created)} created, ${changed} changed`),
+          await found()
+        )
       }
     }),
     ...(['boot', 'install', 'kickstart'] as const).map(what =>

@@ -1,21 +1,28 @@
 import { type Caller, isAdmin } from '../auth/access.js'
 import { missingRoles } from '../boot/roles.js'
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { badRequest, forbidden, notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { ascii, oneLine } from '../log.js'
+import {
+  type AnswerOptions,
+  type AnswerSource,
+  answerSourceOf,
+  show,
+  showInterfaces,
+  showText
+} from '../model/answer.js'
+import { removeAll, saveAll } from '../model/bulk.js'
 import type { Docs, TypeName } from '../model/docs.js'
-import { type EffectiveNode, findingMembers } from '../model/effective.js'
+import { type EffectiveNode, findNodesUsing } from '../model/effective.js'
 import { anObject, array, freeText } from '../model/field.js'
-import { looseOf } from '../model/loose-names.js'
-import { removeAll, saveAll } from '../model/many.js'
 import type { Actor } from '../model/model.js'
-import type { Given } from '../model/object-type.js'
-import { type Reader, type Seen, see, show, showInterfaces, showText } from '../model/output.js'
+import type { ObjectPatch } from '../model/object-type.js'
 import { readInterfaces, readObject } from '../model/request.js'
 import type { View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
-import { whatRuns } from '../monitor/stale.js'
+import { warningsOf } from '../model/warnings.js'
+import { runningAnswer } from '../monitor/stale.js'
 import {
   type ApiRequest,
   type ApiRoute,
@@ -27,14 +34,14 @@ import {
   type Parts,
   param
 } from './context.js'
-import { type Entry, isChosen, type Listing, listed, listQuery, pausing } from './listing.js'
+import { asPauses, type Entry, isCustomized, type Listing, listed, listQuery } from './listing.js'
 import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
 
 /** Options for the routes of one type (rules 2.1, 5.3). */
-interface Particular {
+interface ObjectRouteOptions {
   readonly updated?: 200
   /** `elsewhere`: the type has a route of its own for it. */
   readonly cloned?: 204 | 'elsewhere'
@@ -48,13 +55,13 @@ interface Particular {
   /** Default fields of a list as text. */
   readonly columns?: readonly string[]
   /** Replaces `Model.save` when more than the object changes. */
-  readonly save?: (name: string, given: Given, actor: Actor) => Promise<{ created: boolean }>
+  readonly save?: (name: string, given: ObjectPatch, actor: Actor) => Promise<{ created: boolean }>
   /** Replaces `Model.remove` when more than the object is deleted. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
 
 /** A title with its article: a node, an OS image, another device. */
-const a = (title: string) =>
+const withArticle = (title: string) =>
   `${/^[aeiou]/i.test(title) ? 'an' : 'a'} ${title}`.replace(/^an other/, 'another')
 
 function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string): string[] {
@@ -63,13 +70,13 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
 }
 
 /** Maximum number of objects that are checked for warnings: their slips are alike. */
-export const MOST_LOOKED_AT = 50
+export const MOST_CHECKED = 50
 
 /**
  * Checks objects for possible slips before a change; the returned function returns those that are new after
  * it (rules 3.17). `fields`: those that the change names.
  */
-export function warnings(
+export function findWarnings(
   parts: Parts,
   type: TypeName,
   names: readonly string[],
@@ -78,10 +85,10 @@ export function warnings(
   const { model, nodeFiles } = parts
   // Role files are checked only if the request names roles.
   const looseNow = (name: string) => [
-    ...looseOf(model.view, type, name, model.cluster),
+    ...warningsOf(model.view, type, name, model.cluster),
     ...(fields.has('roles') ? rolesWithoutFile(parts, type, name) : [])
   ]
-  const before = names.slice(0, MOST_LOOKED_AT).map(looseNow)
+  const before = names.slice(0, MOST_CHECKED).map(looseNow)
   return async (now = names) => {
     const found = new Map<string, string[]>()
     for (const [i, told] of before.entries())
@@ -101,7 +108,7 @@ export function warnings(
         ? [first]
         : type === 'group'
           ? (model.view.index.members(first)?.all.values ?? [])
-          : await inTurns(findingMembers(model.view, type, first))
+          : await runFairly(findNodesUsing(model.view, type, first))
     const [node] = members
     // A full queue and unreadable secrets are reported elsewhere.
     const isWanted = (file: string) => type !== 'file' || file === first
@@ -117,14 +124,14 @@ export function warnings(
 const MOST_WARNINGS = 2000
 
 /** Adds warnings as X-Svcd-Warning, as most answers to changes have no body (rules 3.17). */
-export function warned(answer: Answer, warnings: readonly string[]): Answer {
+export function withWarnings(answer: Answer, warnings: readonly string[]): Answer {
   if (warnings.length === 0) return answer
   const text = ascii(oneLine(warnings.join('; '), MOST_WARNINGS))
   return { ...answer, headers: { ...answer.headers, 'X-Svcd-Warning': text } }
 }
 
 /** The routes of every type of object: list, single, members, save, clone, delete. */
-export function objectRoutes(parts: Parts, type: TypeName, particular: Particular = {}): ApiRoute[] {
+export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions = {}): ApiRoute[] {
   const { model } = parts
   const { updated = 204, cloned = 201, deleted = 204 } = particular
   const { save = (...args) => model.save(type, ...args), remove = (...args) => model.remove(type, ...args) } =
@@ -151,7 +158,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
   const listOf = (request: ApiRequest, pick?: (view: View) => Generator<unknown, readonly string[]>) =>
     listed(request, listing, function* () {
       // Sets are evaluated in steps: a node may have been deleted meanwhile.
-      const picked = pick && pausing(pick(model.view))
+      const picked = pick && asPauses(pick(model.view))
       const names = picked
         ? (yield* picked).filter(name => model.view.get(type, name))
         : model.view.names(type)
@@ -184,7 +191,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       access: type === 'node' ? 'node' : 'user',
       ...takesSets,
       answers: sets ? [201, updated, 200] : [201, updated],
-      summary: `Create, change or rename ${a(title)}`,
+      summary: `Create, change or rename ${withArticle(title)}`,
       body,
       handler: async (request, given) => {
         const name = nameOf(request)
@@ -199,10 +206,10 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
           parts.status.changes(request.caller.node)
         }
         const { newName: now = name } = given
-        const found = warnings(parts, type, [name], new Set(given.values.keys()))
+        const found = findWarnings(parts, type, [name], new Set(given.values.keys()))
         const { created } = await save(name, given, actorOf(request))
         const how = now === name ? 'updated' : `renamed to ${now}`
-        return warned(
+        return withWarnings(
           created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
           request.dryRun ? [] : await found([now])
         )
@@ -212,7 +219,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       access: 'user',
       ...takesSets,
       answers: sets ? [deleted, 200] : [deleted],
-      summary: `Delete ${a(title)} that nothing uses`,
+      summary: `Delete ${withArticle(title)} that nothing uses`,
       handler: async request => {
         const pick = picked(request)
         if (pick) {
@@ -229,7 +236,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
       post(`${one}/_clone`, {
         access: 'user',
         answers: [cloned],
-        summary: `Copy ${a(title)} under the name in ${newName[0]}`,
+        summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
         body,
         handler: async (request, given) => {
           await model.clone(type, nameOf(request), given, actorOf(request))
@@ -247,7 +254,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: Particula
         output: membersSchema(type),
         handler: request => {
           const { name } = model.get(type, nameOf(request))
-          return membersAnswer(request, type, findingMembers(model.view, type, name))
+          return membersAnswer(request, type, findNodesUsing(model.view, type, name))
         }
       })
     )
@@ -259,14 +266,14 @@ async function saveSet(
   parts: Parts,
   type: TypeName,
   pick: (view: View) => Generator<unknown, readonly string[]>,
-  given: Given,
+  given: ObjectPatch,
   request: ApiRequest
 ): Promise<Answer> {
   const { model } = parts
-  const names = request.dryRun ? [] : await inTurns(pick(model.view), request)
-  const found = warnings(parts, type, names, new Set(given.values.keys()))
+  const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
+  const found = findWarnings(parts, type, names, new Set(given.values.keys()))
   const count = await saveAll(model, type, pick, given, actorOf(request))
-  return warned(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
+  return withWarnings(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
 }
 
 /** Changes and deletes a set given in the body, for sets that are too long for a path (rules 12.9). */
@@ -319,14 +326,14 @@ export async function membersAnswer(
   finding: Generator<unknown, string[]>
 ): Promise<Answer> {
   const owner = type === 'osimagetag' ? 'osimage' : parameterOf(type)
-  if (!isChosen(request)) {
-    const members = await inTurns(finding, request)
+  if (!isCustomized(request)) {
+    const members = await runFairly(finding, request)
     return ok(config(type, { [param(request, owner)]: { members } }))
   }
   const item = object({ name: string() })
   const listing = { title: 'member', place: `config.${type}.{${owner}}.members`, item }
   return listed(request, listing, function* () {
-    const members = yield* pausing(finding)
+    const members = yield* asPauses(finding)
     return members.map(name => ({ name, values: () => ({ name }) }))
   })
 }
@@ -335,21 +342,21 @@ export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 
 /** The view of this caller. */
-function readerFor(parts: Parts, caller: Caller): Reader {
+function readerFor(parts: Parts, caller: Caller): AnswerOptions {
   return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
 }
 
-const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): Seen<K> =>
-  see(
+const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): AnswerSource<K> =>
+  answerSourceOf(
     type,
     doc,
     model.view,
     node => status.state(node),
-    node => whatRuns(model, boots, node)
+    node => runningAnswer(model, boots, node)
   )
 
 /** Throws 403 unless a node reports only its inventory and its provision address (rules 4.8). */
-function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void {
+function checkOwnReport({ node, provision }: EffectiveNode, given: ObjectPatch): void {
   const refuse = (what: string) =>
     forbidden(`the token of node ${node.name} may not change ${what}`, 'node-not-permitted')
   for (const field of given.values.keys())
@@ -363,10 +370,10 @@ function checkOwnReport({ node, provision }: EffectiveNode, given: Given): void 
 }
 
 /** A snapshot of one object of a list. Those of a waiting list are in memory: they share what they can. */
-class Shown<K extends TypeName> implements Entry {
+class ListedObject<K extends TypeName> implements Entry {
   constructor(
-    private readonly list: { readonly type: K; readonly reader: Reader },
-    private readonly seen: Seen<K>
+    private readonly list: { readonly type: K; readonly reader: AnswerOptions },
+    private readonly seen: AnswerSource<K>
   ) {}
 
   get name(): string {
@@ -389,7 +396,7 @@ function entriesOf(parts: Parts, type: TypeName, names: readonly string[], calle
   const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
     const doc = model.get(type, name)
-    return isAnonymous ? { name, values: () => ({ name }) } : new Shown(list, seen(parts, type, doc))
+    return isAnonymous ? { name, values: () => ({ name }) } : new ListedObject(list, seen(parts, type, doc))
   })
 }
 
@@ -413,7 +420,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
   const nameOf = (request: ApiRequest) => param(request, type)
   const shown = (name: string) => {
     const doc = model.get(type, name)
-    return showInterfaces(table, doc, see(type, doc, model.view, () => null).group)
+    return showInterfaces(table, doc, answerSourceOf(type, doc, model.view, () => null).group)
   }
   return [
     get(base, {
@@ -423,7 +430,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
       output,
       handler: request => {
         const interfaces = shown(nameOf(request))
-        if (!isChosen(request)) return okTwice(type, nameOf(request), { interfaces })
+        if (!isCustomized(request)) return okTwice(type, nameOf(request), { interfaces })
         return listed(
           request,
           listing,

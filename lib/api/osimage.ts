@@ -1,12 +1,12 @@
 import { badRequest } from '../errors.js'
 import type { KernelWish } from '../image/kernel.js'
-import { findingMembers } from '../model/effective.js'
+import { findNodesUsing } from '../model/effective.js'
 import { file, freeText, objectName } from '../model/field.js'
-import { allTags, removeTag, setTag, tagsOf, untagged } from '../model/tags.js'
+import { allTags, defaultTag, removeTag, setTag, tagsOf } from '../model/tags.js'
 import type { OsimagetagDoc } from '../model/types/osimage.js'
 import { runningPacks } from '../monitor/stale.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, ok, type Parts, param } from './context.js'
-import { acknowledgement, finish } from './jobs.js'
+import { acknowledgement, answerWhenDone } from './jobs.js'
 import { type Listing, listed, listQuery } from './listing.js'
 import { membersAnswer, membersSchema, objectRoutes } from './objects.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
@@ -60,7 +60,8 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       answers: [200, 204],
       summary: 'Pack an OS image; with Prefer: respond-async answered at once',
       output: acknowledgement,
-      handler: async request => finish(request, await images.pack(nameOf(request), actorOf(request)), 204)
+      handler: async request =>
+        answerWhenDone(request, await images.pack(nameOf(request), actorOf(request)), 204)
     }),
     post(`${one}/kernel`, {
       access: 'user',
@@ -70,7 +71,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       body: kernel,
       output: acknowledgement,
       handler: async (request, wish) =>
-        finish(request, await images.kernel(nameOf(request), wish, actorOf(request)), 204)
+        answerWhenDone(request, await images.kernel(nameOf(request), wish, actorOf(request)), 204)
     }),
     post(`${one}/_clone`, {
       access: 'user',
@@ -81,7 +82,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       body: objectBody('osimage'),
       handler: async (request, given) => {
         const job = await images.clone(nameOf(request), given, actorOf(request))
-        return finish(request, job, 201, `OS image ${nameOf(request)} cloned to ${given.newName}`)
+        return answerWhenDone(request, job, 201, `OS image ${nameOf(request)} cloned to ${given.newName}`)
       }
     })
   ]
@@ -98,10 +99,10 @@ const tags = at(listing.place, listing.item)
 export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
   const tagged = function* (image: string): Generator<void, string[]> {
     const found: string[] = []
-    for (const name of yield* findingMembers(model.view, 'osimage', image)) {
+    for (const name of yield* findNodesUsing(model.view, 'osimage', image)) {
       yield
       const node = model.view.get('node', name)
-      if (node && model.effective(node).settings.osimagetag !== untagged) found.push(name)
+      if (node && model.effective(node).settings.osimagetag !== defaultTag) found.push(name)
     }
     return found
   }

@@ -31,7 +31,7 @@ const object = (type: TypeName) => {
 }
 
 /** A name that breaks its rule counts as one that does not exist. */
-const sought =
+const existing =
   (what: string, test: (value: string) => boolean): Check =>
   value => {
     if (!test(value)) throw notFound(`there is no ${what} ${JSON.stringify(value)}`, 'no-object')
@@ -72,11 +72,11 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   hostname: [name('host name', nodeNameRule, isNodeName), 400],
   ipaddress: [address, 400],
   macaddress: [parsed('a MAC address', sentMac), 400],
-  file: [sought('file', isFileName), 404],
-  tarball: [sought('file', isFileName), 404],
-  sha256: [sought('library', value => /^[\da-f]{64}$/.test(value)), 404],
-  pagefile: [sought('file of the status page', value => /^[a-z]+\.[a-z]+$/.test(value)), 404],
-  request_id: [sought('request', value => /^[\da-f]{32}$/.test(value)), 404]
+  file: [existing('file', isFileName), 404],
+  tarball: [existing('file', isFileName), 404],
+  sha256: [existing('library', value => /^[\da-f]{64}$/.test(value)), 404],
+  pagefile: [existing('file of the status page', value => /^[a-z]+\.[a-z]+$/.test(value)), 404],
+  request_id: [existing('request', value => /^[\da-f]{32}$/.test(value)), 404]
 }
 
 export const parametersOf = (path: string) =>

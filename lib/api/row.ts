@@ -3,7 +3,7 @@ import { badRequest } from '../errors.js'
 import type { Answer } from '../http/route.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import type { TypeName } from '../model/docs.js'
-import type { Given } from '../model/object-type.js'
+import type { ObjectPatch } from '../model/object-type.js'
 import { type BodyField, readFields, readObject } from '../model/request.js'
 import { objectTypes } from '../model/types.js'
 import { type ApiRequest, type ApiRoute, param } from './context.js'
@@ -121,7 +121,7 @@ export interface Body<Given> {
 }
 
 /** The object and the envelope of a body; `{node}` in either is that path parameter. */
-interface Place {
+interface BodyPlace {
   /** For messages: `OS image {osimage}`. */
   readonly about: string
   /** `config.osimage.{osimage}`; a body without `at` has no envelope. */
@@ -140,7 +140,7 @@ type Values<F extends Fields> = { readonly [N in keyof F]: ValueOf<F[N]> }
 
 /** A body of these fields. `convert` makes the handler's input; its refusals begin with `about`. */
 export function bodyOf<const F extends Fields, Given = Values<F>>(
-  place: Place,
+  place: BodyPlace,
   fields: F,
   convert: (values: Values<F>, about: string) => Given = values => values as unknown as Given
 ): Body<Given> {
@@ -152,7 +152,7 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
     schema: place.at === undefined ? schema : at(place.at, schema),
     read: request => {
       const about = fill(place.about, request)
-      const body = place.at === undefined ? request.body : open(request, place.at, place.besides)
+      const body = place.at === undefined ? request.body : openEnvelope(request, place.at, place.besides)
       if (!isObject(body))
         throw badRequest(
           `${about}: the body must be an object with ${required.map(name => `"${name}"`).join(' and ')}`,
@@ -166,14 +166,15 @@ export function bodyOf<const F extends Fields, Given = Values<F>>(
 }
 
 /** The body of an object of this type, from its field table (rules 1.3, 1.6, 1.8). */
-export function objectBody(type: TypeName): Body<Given> {
+export function objectBody(type: TypeName): Body<ObjectPatch> {
   const parameter = parameterOf(type)
   const place = `config.${type}.{${parameter}}`
   // Answers of interfaces have them beside the envelope too, and may be posted back (rules 1.1).
   const besides = objectTypes[type].interfaces ? ['interfaces'] : []
   return {
     schema: at(place, ref(type)),
-    read: request => readObject(objectTypes[type], param(request, parameter), open(request, place, besides))
+    read: request =>
+      readObject(objectTypes[type], param(request, parameter), openEnvelope(request, place, besides))
   }
 }
 
@@ -184,7 +185,7 @@ const fill = (template: string, request: ApiRequest) =>
  * Returns the content of the envelope `place`, or a body without one as it is (rules 1.3). Throws 400 if a
  * name in the envelope differs from the path's.
  */
-export function open(
+export function openEnvelope(
   request: ApiRequest,
   place: string,
   besides: readonly string[] = [],
@@ -194,16 +195,21 @@ export function open(
   if (body === undefined) throw new TypeError(`route ${request.path} reads no body`)
   if (!isObject(body) || !Object.hasOwn(body, root)) return body
   let where = root
-  let inner = only(body, root, 'the body', besides)
+  let inner = onlyValue(body, root, 'the body', besides)
   for (const step of steps.map(step => fill(step, request))) {
     if (!isObject(inner)) throw badRequest(`"${where}" in the body must be an object`, 'invalid-body')
-    inner = only(inner, step, `"${where}" in the body`)
+    inner = onlyValue(inner, step, `"${where}" in the body`)
     where = `${where}.${step}`
   }
   return inner
 }
 
-function only(value: JsonObject, key: string, where: string, besides: readonly string[] = []): JsonValue {
+function onlyValue(
+  value: JsonObject,
+  key: string,
+  where: string,
+  besides: readonly string[] = []
+): JsonValue {
   for (const other of Object.keys(value))
     if (other !== key && !besides.includes(other))
       throw badRequest(`${where} holds "${other}" where only "${key}" belongs`, 'invalid-body')

@@ -4,17 +4,17 @@ import { badRequest, notFound } from '../errors.js'
 import { isObject, type JsonValue } from '../json.js'
 import {
   cloneSecret,
-  type GivenSecret,
   putSecrets,
   readSecrets,
   removeSecret,
   type Secret,
   type SecretOwner,
+  type SecretPatch,
   secretsKey,
   secretsOf
 } from '../model/secrets.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
-import { type Body, deletion, get, open, post } from './row.js'
+import { type Body, deletion, get, openEnvelope, post } from './row.js'
 import { at, list, map, object, ref } from './schema.js'
 
 type Secrets = Partial<Record<SecretOwner, Readonly<Record<string, readonly Secret[]>>>>
@@ -63,14 +63,14 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   }
   const opened = (request: ApiRequest) => {
     const body = withoutGroup(request.body, groupOf(ownerOf(request), request.caller))
-    return open(request, `config.secrets.${type}.{${type}}`, [], body)
+    return openEnvelope(request, `config.secrets.${type}.{${type}}`, [], body)
   }
-  const many: Body<GivenSecret[]> = {
+  const many: Body<SecretPatch[]> = {
     schema,
     read: request => readSecrets(`${type} ${ownerOf(request)}`, opened(request))
   }
   // The secret in the path: a list of one, an object, or an object without its name.
-  const one: Body<GivenSecret> = {
+  const one: Body<SecretPatch> = {
     schema,
     read: request => {
       const [owner, name] = [`${type} ${ownerOf(request)}`, param(request, 'secret')]
@@ -84,7 +84,7 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
       return given
     }
   }
-  const save = async (request: ApiRequest, given: readonly GivenSecret[]) => {
+  const save = async (request: ApiRequest, given: readonly SecretPatch[]) => {
     const owner = ownerOf(request)
     const added = await model.change(actorOf(request), tx => {
       model.get(type, owner, tx)

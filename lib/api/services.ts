@@ -54,7 +54,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
         output: string('what the control command says')
       }),
       handler: async () => {
-        const { state, words } = await attempted(service(name).status())
+        const { state, words } = await orUnavailable(service(name).status())
         const shown = { ...health.of(name), server: config[name].server, state, output: words }
         return ok({ monitor: { service: { [name]: shown } } })
       }
@@ -75,7 +75,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
         })
       ),
       handler: async () => {
-        const files = await attempted(service(name).preview())
+        const files = await orUnavailable(service(name).preview())
         const server = JSON.stringify(config[name].server)
         return { status: 200, json: `{"config":{"${name}":{"server":${server},"files":${files}}}}` }
       }
@@ -84,7 +84,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
 }
 
 /** Turns a failure that is no fault of the request into a 503 with its reason. */
-async function attempted<T>(work: Promise<T>): Promise<T> {
+async function orUnavailable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {

@@ -21,7 +21,7 @@ export interface NodeCaller {
 }
 
 /** The meaning of an access word: who may call, and the wording of the documents. */
-interface Meaning {
+interface AccessRule {
   /** For the documents: what a caller needs. */
   readonly says: string
   /** `needed`: 401 without one; `optional`: the handler also serves callers without; `unread`: ignored. */
@@ -40,7 +40,7 @@ interface Meaning {
  * Access words (rules 5.7); the check and the documents use this table. If the source address matters too,
  * the handler checks it.
  */
-const meanings = {
+const accessRules = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
   machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
   minimal: { says: 'token; without one names only', token: 'optional' },
@@ -65,26 +65,26 @@ const meanings = {
     node: 'all',
     lenient: true
   }
-} as const satisfies Readonly<Record<string, Meaning>>
+} as const satisfies Readonly<Record<string, AccessRule>>
 
 /** The access word of a route. */
-export type Access = keyof typeof meanings
+export type Access = keyof typeof accessRules
 
 /** The part of a route that decides access. */
-interface Guarded {
+interface RouteAccess {
   readonly path: string
   readonly access: string
   readonly effect: 'reads' | 'changes'
 }
 
-const meaningOf = (access: string): Meaning => meanings[access as Access]
+const accessRuleOf = (access: string): AccessRule => accessRules[access as Access]
 
-const refusesViewers = ({ viewer }: Meaning, { effect }: Guarded) =>
+const refusesViewers = ({ viewer }: AccessRule, { effect }: RouteAccess) =>
   viewer === 'none' || (viewer === undefined && effect === 'changes')
 
 /** Returns what a caller of a route needs, whether a token is read, and the codes of refusals. */
-export function accessOf(route: Guarded) {
-  const meaning = meaningOf(route.access)
+export function accessOf(route: RouteAccess) {
+  const meaning = accessRuleOf(route.access)
   const { says, token, node, browsers } = meaning
   const needsAdmin = refusesViewers(meaning, route)
   const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
@@ -110,8 +110,8 @@ export interface AccessOptions {
 }
 
 /** Returns the caller of a request. Throws 401 if unauthenticated, 403 if forbidden (rules 2.3, 5.2, 5.3). */
-export function authorize(options: AccessOptions, route: Guarded, head: RequestHead): Caller {
-  const meaning = meaningIn(route, head)
+export function authorize(options: AccessOptions, route: RouteAccess, head: RequestHead): Caller {
+  const meaning = accessRuleFor(route, head)
   if (meaning.browsers) refuseBrowsers(head.headers)
   if (meaning.token === 'unread') return anonymous
   const token = head.headers['x-access-tokens']
@@ -164,9 +164,9 @@ export function refuseForeignPage({
     throw forbidden('a page of another site has asked for a token', 'browser-refused')
 }
 
-function meaningIn({ access }: Guarded, head: RequestHead): Meaning {
-  if (access !== 'address') return meaningOf(access)
-  return looksLikeAddress(head.params.network ?? '') ? meanings.minimal : meanings.user
+function accessRuleFor({ access }: RouteAccess, head: RequestHead): AccessRule {
+  if (access !== 'address') return accessRuleOf(access)
+  return looksLikeAddress(head.params.network ?? '') ? accessRules.minimal : accessRules.user
 }
 
 function identify(options: AccessOptions, token: string): Caller | undefined {
@@ -181,7 +181,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
   return { kind: 'node', node, generation, expiresAt }
 }
 
-function checkNode(node: string, meaning: Meaning, head: RequestHead): void {
+function checkNode(node: string, meaning: AccessRule, head: RequestHead): void {
   if (meaning.node === undefined)
     throw forbidden(`the token of node ${node} does not reach this`, 'node-not-permitted')
   const named = head.params.node
@@ -189,7 +189,11 @@ function checkNode(node: string, meaning: Meaning, head: RequestHead): void {
     throw forbidden(`the token of node ${node} is not one for node ${named}`, 'node-not-permitted')
 }
 
-function checkViewer({ user, role }: { user: string; role: Role }, meaning: Meaning, route: Guarded): void {
+function checkViewer(
+  { user, role }: { user: string; role: Role },
+  meaning: AccessRule,
+  route: RouteAccess
+): void {
   if (!refusesViewers(meaning, route)) return
   const what = route.effect === 'changes' ? 'change anything' : 'see this'
   throw forbidden(`user ${user} (${role}) may not ${what}`, 'role-not-permitted')

@@ -1,10 +1,10 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { badRequest, ServiceError, unauthorized } from '../errors.js'
 import { NOT_TAKEN } from '../http/forwards.js'
-import type { HandedOn } from '../http/route.js'
+import type { ForwardedCaller } from '../http/route.js'
 
 /** HMAC of a message, hex. */
 const proofBy = (key: Uint8Array, said: readonly unknown[]): string =>
@@ -17,9 +17,9 @@ function isSameProof(one: string, other: string): boolean {
 }
 
 /** Remembers the nonces of proved messages, so that each counts once. Only controllers can fill it. */
-export class SaidOnce {
+export class NonceCache {
   /** Nonces by the minute in which they expire: whole minutes are dropped, whatever the clock does. */
-  readonly #numbers = new Map<number, Set<string>>()
+  readonly #nonces = new Map<number, Set<string>>()
 
   #lastMs: number
 
@@ -38,11 +38,10 @@ export class SaidOnce {
 
   /** Records a nonce (hex) of a message sent at `saidMs`; false if it is known. */
   take(number: string, saidMs: number, now: number): boolean {
-    for (const minute of this.#numbers.keys())
-      if ((minute + 1) * SLACK_MS <= now) this.#numbers.delete(minute)
+    for (const minute of this.#nonces.keys()) if ((minute + 1) * SLACK_MS <= now) this.#nonces.delete(minute)
     const minute = Math.floor((saidMs + SLACK_MS) / SLACK_MS)
-    const numbers = this.#numbers.get(minute) ?? new Set()
-    this.#numbers.set(minute, numbers)
+    const numbers = this.#nonces.get(minute) ?? new Set()
+    this.#nonces.set(minute, numbers)
     // A copy: a substring would keep the whole header in memory.
     const own = Buffer.from(number, 'hex').toString('latin1')
     if (numbers.has(own)) return false
@@ -52,7 +51,7 @@ export class SaidOnce {
 
   /** The number of nonces kept. */
   get size(): number {
-    return [...this.#numbers.values()].reduce((sum, { size }) => sum + size, 0)
+    return [...this.#nonces.values()].reduce((sum, { size }) => sum + size, 0)
   }
 }
 
@@ -63,15 +62,15 @@ const HEADER = 'x-svcd-controller'
  * Authenticates requests between controllers, and their answers, with a shared key. A request counts once,
  * and an answer belongs to one request.
  */
-export class ControllerQuestions {
-  readonly #taken: SaidOnce
+export class ControllerAuth {
+  readonly #nonces: NonceCache
 
   /** `key`: for this purpose alone. `now`: milliseconds since 1970. */
   constructor(
     private readonly key: Uint8Array,
     private readonly now: () => number
   ) {
-    this.#taken = new SaidOnce(now())
+    this.#nonces = new NonceCache(now())
   }
 
   /** The headers of a request with this body, or this path and query; unique per request. */
@@ -93,13 +92,13 @@ export class ControllerQuestions {
         clocksApart('this controller', 'the controller that asks', aheadMs),
         'unproven-controller'
       )
-    if (this.#taken.isForgotten(Number(time), now))
+    if (this.#nonces.isForgotten(Number(time), now))
       throw unauthorized(
         'this was asked before svcd was started here, by the clock of who asks: ' +
           'it is asked again, or the clocks differ',
         'unproven-controller'
       )
-    if (!this.#taken.take(number, Number(time), now))
+    if (!this.#nonces.take(number, Number(time), now))
       throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
   }
 
@@ -136,8 +135,8 @@ interface Head {
  * Authenticates forwarded requests: a header tells the leader the client's address, proved with the
  * controllers' shared key, for one request with one body and one fencing token.
  */
-export class ForwardedRequests {
-  readonly #taken: SaidOnce
+export class ForwardAuth {
+  readonly #nonces: NonceCache
 
   /** `key`: for this purpose alone. `right`: our fencing token. `now`: milliseconds since 1970. */
   constructor(
@@ -145,7 +144,7 @@ export class ForwardedRequests {
     private readonly right: () => string | undefined,
     private readonly now: () => number
   ) {
-    this.#taken = new SaidOnce(now())
+    this.#nonces = new NonceCache(now())
   }
 
   /** The headers of a request of this address with this body, for the leader with this token; unique. */
@@ -165,7 +164,7 @@ export class ForwardedRequests {
    * repeated header, and 503 if it may be a repetition, was for an earlier leader, or the clocks differ.
    * `own` and `other` name this controller and the forwarding one in messages.
    */
-  handedOn(head: Head, own = 'this controller', other = 'another one'): HandedOn | undefined {
+  handedOn(head: Head, own = 'this controller', other = 'another one'): ForwardedCaller | undefined {
     const { [FORWARDED]: header } = head.headers
     if (header === undefined) return undefined
     const [, said = '', address = '', right, time, number = '', checksum, proof = ''] =
@@ -179,21 +178,21 @@ export class ForwardedRequests {
       )
     // Checked first: a new leader has taken no request that was meant for its predecessor.
     if (right !== this.right())
-      throw again('this was handed on to a controller that writes, and this one does not, or anew', '', {
+      throw retryLater('this was handed on to a controller that writes, and this one does not, or anew', '', {
         [NOT_TAKEN]: 'yes'
       })
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
-      throw again(
+      throw retryLater(
         `${clocksApart(own, other, aheadMs)}${aheadMs < 0 ? '; or it was on its way for so long' : ''}`
       )
-    if (this.#taken.isForgotten(Number(time), now))
-      throw again(
+    if (this.#nonces.isForgotten(Number(time), now))
+      throw retryLater(
         'this was handed on before svcd was started here, by the clock of the other controller',
         ', or set the clocks by time synchronisation'
       )
-    if (!this.#taken.take(number, Number(time), now))
+    if (!this.#nonces.take(number, Number(time), now))
       throw badRequest(`the header ${FORWARDED} came before, and counts once: leave it out`, 'invalid-http')
     const checkBody = async (body: Uint8Array) => {
       if ((await checksumOf(body)) !== checksum)
@@ -210,11 +209,11 @@ export class ForwardedRequests {
   }
 }
 
-const again = (why: string, wayOut = '', headers: Readonly<Record<string, string>> = {}) =>
+const retryLater = (why: string, wayOut = '', headers: Readonly<Record<string, string>> = {}) =>
   new ServiceError(503, `${why}: try again${wayOut}`, { 'Retry-After': '5', ...headers })
 
 /** SHA-256, hex. */
-const checksumOf = (body: Uint8Array): Promise<string> => inTurns(checksumming(body))
+const checksumOf = (body: Uint8Array): Promise<string> => runFairly(checksumming(body))
 
 function* checksumming(body: Uint8Array): Generator<undefined, string> {
   const hash = createHash('sha256')

@@ -5,7 +5,7 @@ import { Background } from '../background.js'
 import { Semaphore } from '../concurrency.js'
 import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
 import { tryLater, unavailable } from '../errors.js'
-import { neighbours, networkOf } from '../source.js'
+import { addressBlockOf, clientNetworkOf } from '../request-source.js'
 import {
   dummyHash,
   hashPassword,
@@ -22,9 +22,9 @@ const mostWaiting = { 1: 500, 2: 100 } as const
 /** Checks of one address that go ahead of unknown addresses. */
 const mostAhead = 20
 /** Remembered addresses of successful logins. */
-const mostProven = 1000
+const mostKnownNetworks = 1000
 /** New addresses are written together after this time. */
-const keptAfterMs = 60_000
+const saveAfterMs = 60_000
 const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
 const longestName = 256
@@ -47,7 +47,7 @@ export interface Login {
   readonly role: Role
 }
 
-interface Remembered {
+interface VerifiedLogin {
   readonly proof: Buffer
   readonly verifiedAt: number
 }
@@ -59,11 +59,11 @@ export class Logins {
   readonly #key = randomBytes(32)
   readonly #checks = new Semaphore(checksAtOnce)
   readonly #failures: Failures
-  readonly #remembered = new Map<string, Remembered>()
+  readonly #remembered = new Map<string, VerifiedLogin>()
   /** Addresses of successful logins, the newest last. */
-  readonly #proven: Set<string>
-  readonly #keeping: Background | undefined
-  readonly #underWay = new Map<string, Promise<boolean>>()
+  readonly #knownNetworks: Set<string>
+  readonly #saving: Background | undefined
+  readonly #pendingChecks = new Map<string, Promise<boolean>>()
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
   constructor(private readonly options: LoginsOptions) {
@@ -71,16 +71,16 @@ export class Logins {
     this.#users = new Map(users.map(user => [user.name, user]))
     this.#dummy = dummyHash(users.map(user => user.hash))
     this.#failures = new Failures(now)
-    this.#proven = new Set(provenFile === undefined ? [] : readProven(provenFile))
+    this.#knownNetworks = new Set(provenFile === undefined ? [] : readKnownNetworks(provenFile))
     if (provenFile === undefined) return
-    const work = () => replaceFile(provenFile, `${JSON.stringify([...this.#proven])}\n`)
-    this.#keeping = new Background({ work, retryMs })
+    const work = () => replaceFile(provenFile, `${JSON.stringify([...this.#knownNetworks])}\n`)
+    this.#saving = new Background({ work, retryMs })
   }
 
   /** Writes pending addresses. Never throws. */
   async close(): Promise<void> {
-    if (this.#proven.size > 0) await this.#keeping?.run().catch(() => undefined)
-    await this.#keeping?.close()
+    if (this.#knownNetworks.size > 0) await this.#saving?.run().catch(() => undefined)
+    await this.#saving?.close()
   }
 
   /**
@@ -109,7 +109,7 @@ export class Logins {
       }
       this.#remembered.set(user.name, { proof, verifiedAt: this.options.now() })
     }
-    this.#prove(address)
+    this.#rememberNetwork(address)
     return { user: user.name, role: user.role }
   }
 
@@ -126,7 +126,7 @@ export class Logins {
     })
     if (password === undefined) return undefined
     if (this.#admin?.password !== password) {
-      const hash = this.#checks.run(neighbours(address), () => hashPassword(password))
+      const hash = this.#checks.run(addressBlockOf(address), () => hashPassword(password))
       this.#admin = { password, user: hash.then(made => ({ name: 'admin', role: 'admin', hash: made })) }
       hash.catch(() => {
         this.#admin = undefined
@@ -158,15 +158,15 @@ export class Logins {
 
   /** Equal logins under way share one computation. */
   #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
-    const known = this.#underWay.get(id)
+    const known = this.#pendingChecks.get(id)
     if (known) return known
     const rank = this.#rankOf(address)
     if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank])
       this.#checks.refuseOne(rank, tryLater('too many logins wait; try again later', 10))
     const verified = this.#checks
-      .run(neighbours(address), () => verifyPassword(password, hash), rank)
-      .finally(() => this.#underWay.delete(id))
-    this.#underWay.set(id, verified)
+      .run(addressBlockOf(address), () => verifyPassword(password, hash), rank)
+      .finally(() => this.#pendingChecks.delete(id))
+    this.#pendingChecks.set(id, verified)
     return verified
   }
 
@@ -177,25 +177,26 @@ export class Logins {
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0
-    return this.#proven.has(networkOf(address)) && this.#checks.waiting(0, neighbours(address)) < mostAhead
+    return this.#knownNetworks.has(clientNetworkOf(address)) &&
+      this.#checks.waiting(0, addressBlockOf(address)) < mostAhead
       ? 0
       : 1
   }
 
-  #prove(address: string): void {
-    const key = networkOf(address)
-    if (!this.#proven.delete(key)) this.#keeping?.wake(keptAfterMs)
-    this.#proven.add(key)
-    const [oldest] = this.#proven
-    if (this.#proven.size > mostProven) this.#proven.delete(oldest as string)
+  #rememberNetwork(address: string): void {
+    const key = clientNetworkOf(address)
+    if (!this.#knownNetworks.delete(key)) this.#saving?.wake(saveAfterMs)
+    this.#knownNetworks.add(key)
+    const [oldest] = this.#knownNetworks
+    if (this.#knownNetworks.size > mostKnownNetworks) this.#knownNetworks.delete(oldest as string)
   }
 }
 
-function readProven(file: string): string[] {
+function readKnownNetworks(file: string): string[] {
   try {
     const kept: unknown[] = JSON.parse(readRegularFileSync(file).toString())
     return kept
-      .slice(-mostProven)
+      .slice(-mostKnownNetworks)
       .filter(one => typeof one === 'string' && /^[\d.:]{1,40}$/.test(one)) as string[]
   } catch {
     return []
@@ -228,7 +229,7 @@ async function readAdminPassword(file: string): Promise<string | undefined> {
 const windowMs = 60_000
 const largestDelayMs = 1000
 /** Free failures in the window: the login after these may be the fifth failure, and waits. */
-const free = 4
+const freeFailures = 4
 const stepMs = 250
 
 /**
@@ -249,18 +250,18 @@ export class Failures {
   delayMs(address: string): number {
     return Math.min(
       largestDelayMs,
-      Math.max(0, (this.#recent(networkOf(address)).length - free + 1) * stepMs)
+      Math.max(0, (this.#recent(clientNetworkOf(address)).length - freeFailures + 1) * stepMs)
     )
   }
 
   /** Whether a login from this address failed in the last minute. */
   has(address: string): boolean {
-    return this.#recent(networkOf(address)).length > 0
+    return this.#recent(clientNetworkOf(address)).length > 0
   }
 
   add(address: string): void {
-    const key = networkOf(address)
-    const kept = this.#recent(key).slice(-(free + largestDelayMs / stepMs))
+    const key = clientNetworkOf(address)
+    const kept = this.#recent(key).slice(-(freeFailures + largestDelayMs / stepMs))
     this.#times.delete(key)
     this.#times.set(key, [...kept, this.now()])
     const [oldest = ''] = this.#times.keys()

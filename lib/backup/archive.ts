@@ -12,7 +12,7 @@ export const CHECKSUM = 'sha256'
 const TRAILER_BYTES = 4 * BLOCK_BYTES
 
 /** Attributes of an entry. */
-interface About {
+interface EntryAttributes {
   /** Permission bits; default 0600. */
   readonly mode?: number
   /** Milliseconds since 1970. */
@@ -33,7 +33,7 @@ export class Archive {
   }
 
   /** Adds an entry with this content. */
-  async add(path: string, content: string | Uint8Array, about: About = {}): Promise<void> {
+  async add(path: string, content: string | Uint8Array, about: EntryAttributes = {}): Promise<void> {
     this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
     await this.#put(headOf(path, bytes.length, about))
@@ -42,7 +42,12 @@ export class Archive {
   }
 
   /** Adds `sizeBytes` bytes of an open file, and no more if it grows. Throws Error if it became shorter. */
-  async addOpen(path: string, file: FileHandle, sizeBytes: number, about: About = {}): Promise<void> {
+  async addOpen(
+    path: string,
+    file: FileHandle,
+    sizeBytes: number,
+    about: EntryAttributes = {}
+  ): Promise<void> {
     this.#count(path)
     await this.#put(headOf(path, sizeBytes, about))
     const shorter = new Error(`${path} became shorter while it was read`)
@@ -104,7 +109,7 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
 const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
 /** Returns a header block, after an extended header if the path is too long for it. */
-function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: About): Buffer {
+function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: EntryAttributes): Buffer {
   const fields = { path, size, mode, mtime: new Date(Math.floor(mtimeMs / 1000) * 1000), uid: 0, gid: 0 }
   const header = new Header({ ...fields, type: 'File' })
   const needsMore = header.encode()

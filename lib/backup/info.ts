@@ -7,7 +7,7 @@ export const INFO = 'backup.json'
 const FORMAT = 1
 
 /** Metadata of a backup. */
-export interface Info {
+export interface BackupInfo {
   /** The layout version of its state. */
   readonly version: number
   /** The release of svcd that made it. */
@@ -17,11 +17,11 @@ export interface Info {
 }
 
 /** Returns the text of the entry. */
-export const infoText = (info: Info): string =>
+export const infoText = (info: BackupInfo): string =>
   `${JSON.stringify({ format: FORMAT, made: new Date().toISOString(), ...info }, null, 2)}\n`
 
 /** Parses the entry. Throws Error for another format, with the release that made it. */
-export function infoOf(text: string): Info {
+export function parseInfo(text: string): BackupInfo {
   const json: unknown = JSON.parse(text)
   const { format, version, release, images } = isObject(json) ? json : {}
   if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')

@@ -9,21 +9,21 @@ const ofObjects = [
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories bound to this machine and time: notes of work on images, and earlier states. */
-const local = ['work', 'initramfs', 'backups']
+const localDirectories = ['work', 'initramfs', 'backups']
 const files =
   /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|status)\.journal\.new)$/
 
 /** Whether this is a directory of the state. */
 export const isDirectoryOfState = (name: string): boolean =>
-  directories.includes(name) || local.includes(name)
+  directories.includes(name) || localDirectories.includes(name)
 
 /** Whether svcd creates an entry of this name in its state directory; it ignores other entries. */
-export const isMade = (name: string): boolean =>
+export const isOwnEntry = (name: string): boolean =>
   isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
 
 /** Whether an entry of the state directory belongs in a backup (rules 11.12). */
-export const isKept = (name: string): boolean => directories.includes(name) || files.test(name)
+export const isBackedUp = (name: string): boolean => directories.includes(name) || files.test(name)
 
 /** Whether a directory of this name belongs to the store's medium: objects, intents, the layout. */
 export const isStored = (name: string): boolean => isOfObjects(name) || name === 'layout'
@@ -40,11 +40,15 @@ export const isOfObjects = (name: string): boolean => ofObjects.includes(name)
  * complete, the old state moves out. `clear`: the old state is out, the new one moves in. Each becomes the
  * next by one rename.
  */
-export const steps = { part: 'restore.part', ready: 'restore.ready', clear: 'restore.clear' } as const
+export const restoreDirectories = {
+  part: 'restore.part',
+  ready: 'restore.ready',
+  clear: 'restore.clear'
+} as const
 
 /** Throws Error with the way out after an interrupted restore, as neither state is whole (rules 11.13). */
 export async function refuseHalfRestored(state: string): Promise<void> {
-  for (const name of Object.values(steps))
+  for (const name of Object.values(restoreDirectories))
     if (await exists(join(state, name)))
       throw new Error(
         `${join(state, name)}: a restore of this state was interrupted: type the same svcd restore again`

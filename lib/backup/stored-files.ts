@@ -6,7 +6,7 @@ import { DIRECTORY } from '../disk/open-directory.js'
 import { trustedPath } from '../disk/trusted-path.js'
 import { Archive } from './archive.js'
 import { infoText } from './info.js'
-import { isKept, isShared, isStored } from './state-names.js'
+import { isBackedUp, isShared, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */
 const MOST_KEPT = 3
@@ -14,7 +14,7 @@ const MOST_KEPT = 3
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
 
 /** Selects an entry by its path below a directory; for a directory, whether to enter it. */
-export type Wanted = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
+export type EntryFilter = (path: string, isDirectory: boolean) => boolean | Promise<boolean>
 
 /**
  * Adds regular files below a directory as `<as>/<path>`, ordered by name. Follows a link to a file only with
@@ -24,7 +24,7 @@ export async function addFiles(
   archive: Archive,
   directory: string,
   as: string,
-  wanted: Wanted = () => true,
+  wanted: EntryFilter = () => true,
   follow = false
 ): Promise<void> {
   const top = await unlessMissing(trustedPath(directory), undefined)
@@ -103,7 +103,7 @@ export async function addNamedFile(archive: Archive, path: string, as: string): 
  * Backs up a state that no daemon writes to its `backups` (0600), like `svcd backup` without the ini; returns
  * the file. Keeps the three newest. `objects`: those outside of files, with their paths as files.
  */
-export async function keepState(
+export async function backUpState(
   state: string,
   version: number,
   release: string,
@@ -124,7 +124,7 @@ export async function keepState(
     const journals = await addTexts(archive, objects ?? [])
     const isElsewhere = (name: string) =>
       journals.has(name) || (objects !== undefined && (isStored(name) || name === 'jobs'))
-    await addFiles(archive, state, 'state', path => isKept(topOf(path)) && !isElsewhere(topOf(path)))
+    await addFiles(archive, state, 'state', path => isBackedUp(topOf(path)) && !isElsewhere(topOf(path)))
     await archive.end()
     await handle.sync()
     await rename(part, file)

@@ -2,31 +2,31 @@ import type { IncomingMessage } from 'node:http'
 import { badRequest, forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { contains, parseAddress } from '../model/address.js'
-import { asBooted, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
+import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
 import type { Tx, View } from '../model/stored.js'
-import { untagged } from '../model/tags.js'
+import { defaultTag } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { VariableMap } from '../model/variables.js'
-import { notRendered, ofTag, packedWithout } from '../monitor/boot-steps.js'
+import { packLacks, renderFailurePrefix, tagReasonPrefix } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import type { Source, Visit } from '../source.js'
+import type { RequestContext, RequestSource } from '../request-source.js'
 import type { Templates } from '../template/templates.js'
 import type { DataOf } from '../variables.js'
-import type { Given, Handover } from './handover.js'
+import type { Handover, HandoverResult } from './handover.js'
 import type { Grants } from './install.js'
-import type { PackBefore } from './pack-before.js'
-import { KeptText, render } from './render.js'
+import type { PreviousPack } from './previous-pack.js'
+import { CachedText, render } from './render.js'
 import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
 
 /** Nodes and groups in the menu, which bounds its size. Other names can be typed. */
-const listed = 250
+const menuEntriesMax = 250
 /** Shared, as thousands of machines ask at once. */
-const nothing = {}
+const noFindings = {}
 /** Delay before the menu looks for the machine, first and in later rounds. */
 const menuMs = 5_000
 const unknownMs = 15_000
@@ -46,7 +46,7 @@ export interface BootOptions {
   /** Whether another controller in `urls` may have a file that is missing here. */
   readonly mayBeElsewhere: (file: string) => boolean
   /** Absent for a single controller. */
-  readonly packBefore: PackBefore | undefined
+  readonly packBefore: PreviousPack | undefined
   /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
@@ -62,7 +62,7 @@ export class Boot {
   /** Nodes that asked from outside their network, and were logged. */
   readonly #misplaced = new WeakSet<NodeDoc>()
   /** Cached, as every machine asks for the same menu first. */
-  readonly #menu = new KeptText()
+  readonly #menu = new CachedText()
 
   constructor(private readonly o: BootOptions) {}
 
@@ -72,8 +72,8 @@ export class Boot {
   menu(unknown = ''): string {
     const { templates, model } = this.o
     const template = 'boot/templ_boot_ipxe.cfg'
-    const names = (type: 'group' | 'node') => model.view.names(type).slice(0, listed)
-    const all = (type: 'group' | 'node') => model.view.names(type).length <= listed
+    const names = (type: 'group' | 'node') => model.view.names(type).slice(0, menuEntriesMax)
+    const all = (type: 'group' | 'node') => model.view.names(type).length <= menuEntriesMax
     const shown = {
       timeout_ms: unknown === '' ? menuMs : unknownMs,
       groups: names('group'),
@@ -103,7 +103,7 @@ export class Boot {
    * unknown machine is searched for on the switches, which only a source within the networks can cause (rules
    * 4.5).
    */
-  search(mac: string, visit: Visit): string | Promise<string> {
+  search(mac: string, visit: RequestContext): string | Promise<string> {
     const { model, detection } = this.o
     const node = this.#machine(mac)
     if (node) return this.#script(node, mac, visit)
@@ -124,7 +124,7 @@ export class Boot {
     return undefined
   }
 
-  async #detect(detection: Detection, mac: string, visit: Visit): Promise<string> {
+  async #detect(detection: Detection, mac: string, visit: RequestContext): Promise<string> {
     const { model, handover, log } = this.o
     const lookUp = await detection.find(mac)
     const seen = lookUp?.(model.view)
@@ -141,14 +141,14 @@ export class Boot {
         if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
         if (found) handover.tell(found.given)
       } catch (error) {
-        return this.#atConsole(error)
+        return this.#refusalAtConsole(error)
       }
     }
     const node = this.#machine(mac)
     return node ? this.#script(node, mac, visit) : this.#unknown(mac, visit)
   }
 
-  #unknown(mac: string, visit: Visit): string {
+  #unknown(mac: string, visit: RequestContext): string {
     this.o.trace.unknown(mac, visit)
     return this.menu(mac)
   }
@@ -158,7 +158,7 @@ export class Boot {
    * (rules 4.4), unless a node has to be released first (rules 4.23). Throws 403 for a source that may not
    * choose a node.
    */
-  async manualHost(name: string, mac: string | undefined, visit: Visit): Promise<string> {
+  async manualHost(name: string, mac: string | undefined, visit: RequestContext): Promise<string> {
     this.#checkManual(visit.source)
     const { model, handover } = this.o
     const named = model.view.get('node', name)
@@ -169,13 +169,13 @@ export class Boot {
         handover.checkUnnamed(named)
         return this.#script(named, '${netX/mac}', visit)
       }
-      const given = await model.change(atConsole(visit.source), tx => {
+      const given = await model.change(consoleActor(visit.source), tx => {
         const node = tx.get('node', name)
         return node && handover.give(tx, node, mac, visit.source.address)
       })
       if (given) await this.#moved(given, mac, name)
     } catch (error) {
-      return this.#atConsole(error)
+      return this.#refusalAtConsole(error)
     }
     const node = model.view.get('node', name)
     return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${name}`, 'boot')
@@ -186,17 +186,17 @@ export class Boot {
    * a new member. Concurrent requests get different nodes (rules 4.3). Throws 403 for a source that may not
    * choose a node.
    */
-  async manualGroup(name: string, mac: string, visit: Visit): Promise<string> {
+  async manualGroup(name: string, mac: string, visit: RequestContext): Promise<string> {
     this.#checkManual(visit.source)
     const { model } = this.o
-    let picked: { node: string; given: Given | undefined } | undefined
+    let picked: { node: string; given: HandoverResult | undefined } | undefined
     try {
-      picked = await model.change(atConsole(visit.source), tx => {
+      picked = await model.change(consoleActor(visit.source), tx => {
         const group = tx.get('group', name)
         return group && this.#pick(tx, group, mac, visit.source)
       })
     } catch (error) {
-      return this.#atConsole(error, status => status < 500)
+      return this.#refusalAtConsole(error, status => status < 500)
     }
     if (!picked) return this.#error('', `there is no group ${name}`, 'boot')
     if (picked.given) await this.#moved(picked.given, mac, picked.node)
@@ -204,7 +204,12 @@ export class Boot {
     return node ? this.#script(node, mac, visit) : this.#error('', `there is no node ${picked.node}`, 'boot')
   }
 
-  #pick(tx: Tx, group: GroupDoc, mac: string, source: Source): { node: string; given: Given | undefined } {
+  #pick(
+    tx: Tx,
+    group: GroupDoc,
+    mac: string,
+    source: RequestSource
+  ): { node: string; given: HandoverResult | undefined } {
     const { model, handover } = this.o
     const owner = model.machineWith(tx, mac)
     if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
@@ -240,7 +245,7 @@ export class Boot {
     }
   }
 
-  async #moved(given: Given, mac: string, to: string): Promise<void> {
+  async #moved(given: HandoverResult, mac: string, to: string): Promise<void> {
     const { handover, log, status } = this.o
     handover.tell(given)
     const { former } = given
@@ -261,19 +266,19 @@ export class Boot {
   }
 
   /** Returns a script with the reason for the person at the console: iPXE would show only the status. */
-  #atConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
+  #refusalAtConsole(error: unknown, isTold: (status: number) => boolean = status => status === 403): string {
     if (error instanceof ServiceError && isTold(error.status)) return this.#error('', error.message, 'boot')
     throw error
   }
 
-  #checkManual(source: Source): void {
+  #checkManual(source: RequestSource): void {
     const { manual } = this.o
     if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
     throw forbidden(`[boot] manual = ${manual} does not let ${source.address} choose a node`)
   }
 
   /** Whether an address lies in a configured network. */
-  isInside(source: Source): boolean {
+  isInside(source: RequestSource): boolean {
     const address = parseAddress(source.address)
     if (address === undefined) return false
     for (const prefix of this.o.model.view.index.networks.values()) if (contains(prefix, address)) return true
@@ -293,15 +298,15 @@ export class Boot {
   }
 
   #effective(name: string): EffectiveNode {
-    return this.#inForce(this.o.model.get('node', name))
+    return this.#effectiveNode(this.o.model.get('node', name))
   }
 
   /**
    * Returns the node as this controller boots it: with the previous pack if the current one is unavailable.
    */
-  #inForce(node: NodeDoc): EffectiveNode {
+  #effectiveNode(node: NodeDoc): EffectiveNode {
     const { model, packBefore } = this.o
-    const target = asBooted(model.view, model.effective(node))
+    const target = atNextBoot(model.view, model.effective(node))
     return packBefore?.inForce(target) ?? target
   }
 
@@ -328,11 +333,11 @@ export class Boot {
     return this.#answer(target, target.provision?.macaddress ?? '${netX/mac}', reason)
   }
 
-  #script(node: NodeDoc, mac: string, visit: Visit): string {
-    const target = this.#inForce(node)
+  #script(node: NodeDoc, mac: string, visit: RequestContext): string {
+    const target = this.#effectiveNode(node)
     const { reason, lacking = this.o.packBefore?.sentence(target) } = this.#findings(target)
     const warning =
-      reason === undefined && target.settings.netboot ? misplaced(target, visit.source) : undefined
+      reason === undefined && target.settings.netboot ? wrongNetworkWarning(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
       if (!visit.headOnly) this.#note(target, said, warning, lacking, visit, isOwn)
     }
@@ -354,7 +359,7 @@ export class Boot {
     reason: string | undefined,
     warning: string | undefined,
     lacking: string | undefined,
-    visit: Visit,
+    visit: RequestContext,
     isOwn: boolean
   ): void {
     const { node, provision, network, image, settings } = target
@@ -378,7 +383,7 @@ export class Boot {
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
     const { hasFile, mayBeElsewhere } = this.o
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
-    if (found === undefined) return nothing
+    if (found === undefined) return noFindings
     const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
     if (reason !== undefined) return { reason }
     // In the past tense: the text stays until the machine asks again, maybe for weeks.
@@ -414,13 +419,13 @@ export class Boot {
       service: node.service ? 1 : 0,
       rescue: node.rescue !== undefined,
       kerneloptions: kernelOptionsOf(target),
-      warning: speakable(warning),
+      warning: safeForEcho(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'
     })
   }
 
   #error(node: string, reason: string, menu: string): string {
-    return this.#render('boot/templ_boot_error.cfg', { node, reason: speakable(reason), menu })
+    return this.#render('boot/templ_boot_error.cfg', { node, reason: safeForEcho(reason), menu })
   }
 
   #render<Name extends keyof typeof bootTemplates>(
@@ -449,16 +454,21 @@ function filesText(image: NonNullable<EffectiveNode['image']>): string {
 }
 
 /** The actor at a console: not a user, but the machine with this address. */
-const atConsole = (source: Source) => ({ who: 'console', from: source.address, takesAddresses: false })
+const consoleActor = (source: RequestSource) => ({
+  who: 'console',
+  from: source.address,
+  takesAddresses: false
+})
 
 /** Makes a text safe for iPXE's echo, which would expand variables and end at comments and separators. */
-const speakable = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
+const safeForEcho = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
 
 /** Characters of a template error, which may quote the value of a variable. */
 const longestFault = 300
 
 /** Reason for a script that cannot be rendered: the error names the template and the place. */
-const unrenderable = ({ message }: ServiceError) => `${notRendered}: ${message.slice(0, longestFault)}`
+const unrenderable = ({ message }: ServiceError) =>
+  `${renderFailurePrefix}: ${message.slice(0, longestFault)}`
 
 /** Returns why a node cannot boot, as one sentence; undefined if it can (rules 4.1). */
 function obstacle(
@@ -472,7 +482,7 @@ function obstacle(
     ['initramfs (initrdfile)', image.initrdfile],
     ['packed image (imagefile)', image.imagefile]
   ] as const) {
-    if (file === undefined) return lacks(image, settings.osimagetag, what)
+    if (file === undefined) return missingFileReason(image, settings.osimagetag, what)
     if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
@@ -488,9 +498,13 @@ function obstacle(
 }
 
 /** Sentence on a file that the image, or the node's tag of it, does not have. */
-function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: string, what: string): string {
-  const whose = tag === untagged ? `OS image ${name}` : `${ofTag}${tag} of OS image ${name}`
-  return `${whose} ${imagefile === undefined ? '' : packedWithout}has no ${what}`
+function missingFileReason(
+  { name, imagefile }: NonNullable<EffectiveNode['image']>,
+  tag: string,
+  what: string
+): string {
+  const whose = tag === defaultTag ? `OS image ${name}` : `${tagReasonPrefix}${tag} of OS image ${name}`
+  return `${whose} ${imagefile === undefined ? '' : packLacks}has no ${what}`
 }
 
 /**
@@ -498,9 +512,9 @@ function lacks({ name, imagefile }: NonNullable<EffectiveNode['image']>, tag: st
  * in its script may be wrong there (rules 4.21). Requests over loopback (a test, a tunnel, a virtual machine)
  * do not show where the machine is.
  */
-function misplaced(
+function wrongNetworkWarning(
   { node, provision, network, prefix }: EffectiveNode,
-  { address, loopback }: Source
+  { address, loopback }: RequestSource
 ): string | undefined {
   const from = parseAddress(address)
   if (loopback || from === undefined || !network || !prefix || contains(prefix, from)) return undefined

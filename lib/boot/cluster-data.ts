@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import type { Model } from '../model/model.js'
 import { nameServersOf } from '../model/networks.js'
 import type { Change } from '../model/stored.js'
@@ -59,21 +59,21 @@ export const clusterVariables = {
 export const seesCluster = (template: string): boolean => /\b(?:nodes|groups|networks)\b/.test(template)
 
 /** Fields of objects that the text contains. */
-const held: Readonly<Record<string, readonly string[]>> = {
+const usedFields: Readonly<Record<string, readonly string[]>> = {
   node: ['name', 'group', 'domain', 'provision_interface', 'interfaces', 'variables'],
   group: ['name', 'domain', 'provision_interface', 'interfaces', 'variables'],
   network: ['name', 'network', 'gateway', 'ns_ip', 'ntp_server']
 }
 
 /** An interface without its MAC, which may be learnt during a boot. */
-const interfaceTold = ({ interface: name, network = '', ipaddress = '' }: InterfaceDoc) => ({
+const clusterInterfaceOf = ({ interface: name, network = '', ipaddress = '' }: InterfaceDoc) => ({
   interface: name,
   network,
   ipaddress
 })
 
-const heldOf = (field: string, value: unknown) =>
-  field === 'interfaces' ? ((value ?? []) as readonly InterfaceDoc[]).map(interfaceTold) : value
+const comparable = (field: string, value: unknown) =>
+  field === 'interfaces' ? ((value ?? []) as readonly InterfaceDoc[]).map(clusterInterfaceOf) : value
 
 /** The cluster as JSON text in parts, with a version that is unique to its content. */
 export interface ClusterText {
@@ -84,7 +84,7 @@ export interface ClusterText {
 /** Caches the cluster as text. It is made on demand, in slices, and again after a change. */
 export class ClusterData {
   #version = 0
-  #kept: Promise<ClusterText> | undefined
+  #cached: Promise<ClusterText> | undefined
 
   constructor(private readonly model: Model) {}
 
@@ -93,12 +93,12 @@ export class ClusterData {
     const isHeld = changes.some(({ type, before = {}, after = {} }) => {
       const [was, is] = [before, after] as readonly Readonly<Record<string, unknown>>[]
       const differs = (field: string) =>
-        !isDeepStrictEqual(heldOf(field, was?.[field]), heldOf(field, is?.[field]))
-      return type === 'cluster' || held[type]?.some(differs)
+        !isDeepStrictEqual(comparable(field, was?.[field]), comparable(field, is?.[field]))
+      return type === 'cluster' || usedFields[type]?.some(differs)
     })
     if (!isHeld) return
     this.#version++
-    this.#kept = undefined
+    this.#cached = undefined
   }
 
   /** Whether a version is current. */
@@ -107,8 +107,8 @@ export class ClusterData {
   /** Returns the current text. Rejects with an Error if the cluster has more than `most` characters. */
   text(most: number): Promise<ClusterText> {
     const version = this.#version
-    this.#kept ??= inTurns(this.#make(most)).then(parts => ({ version, parts }))
-    return this.#kept
+    this.#cached ??= runFairly(this.#make(most)).then(parts => ({ version, parts }))
+    return this.#cached
   }
 
   // In parts: joining one long text would block the event loop.
@@ -122,7 +122,7 @@ export class ClusterData {
       const ipaddress = provision?.ipaddress ?? ''
       return {
         ...{ name, hostname, group: doc.group ?? '', ipaddress },
-        ...{ interfaces: interfaces.map(interfaceTold), variables }
+        ...{ interfaces: interfaces.map(clusterInterfaceOf), variables }
       }
     }
     const group = (name: string) => {

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads'
 import type { ClusterText } from './cluster-data.js'
 
 /** A template of a file and its data, sent to the worker. */
-export interface RenderOrder {
+export interface RenderRequest {
   /** Name of the file, for messages. */
   readonly name: string
   readonly template: string
@@ -12,7 +12,7 @@ export interface RenderOrder {
 }
 
 /** A text, or an error: `motd:3:9: …`. `isShared`: it depends only on the cluster, and on name and path. */
-export type RenderAnswer =
+export type RenderResult =
   | { readonly text: string; readonly isShared?: boolean }
   | { readonly problem: string }
 
@@ -36,24 +36,24 @@ export class FileRenderer {
   constructor(private readonly longest = longestMs) {}
 
   /** Renders one file. Calls must not overlap. Never rejects. */
-  render(order: RenderOrder): Promise<RenderAnswer> {
+  render(order: RenderRequest): Promise<RenderResult> {
     if (this.#isClosed) return Promise.resolve({ problem: 'svcd is stopping' })
     clearTimeout(this.#idle)
     const running = this.#worker
     const worker = running ?? this.#start()
     return new Promise(resolve => {
-      const settle = (answer: RenderAnswer, isWell: boolean) => {
+      const settle = (answer: RenderResult, isWell: boolean) => {
         clearTimeout(timer)
         worker.removeAllListeners('message')
         worker.removeAllListeners('exit')
-        if (isWell) this.#rest()
-        else this.#drop()
+        if (isWell) this.#startIdleTimer()
+        else this.#terminate()
         resolve(answer)
       }
       const fail = (why: string) => settle({ problem: `${order.name}: ${why}` }, false)
       const begin = (ms: number) => setTimeout(() => fail(`it takes longer than ${ms / 1000} s`), ms)
       let timer = begin(worker === running ? this.longest : longestStartMs)
-      worker.on('message', (answer: RenderAnswer | 'ready') => {
+      worker.on('message', (answer: RenderResult | 'ready') => {
         if (answer !== 'ready') return settle(answer, true)
         clearTimeout(timer)
         timer = begin(this.longest)
@@ -86,12 +86,12 @@ export class FileRenderer {
     return worker
   }
 
-  #rest(): void {
-    this.#idle = setTimeout(() => this.#drop(), idleMs)
+  #startIdleTimer(): void {
+    this.#idle = setTimeout(() => this.#terminate(), idleMs)
     this.#idle.unref()
   }
 
-  #drop(): void {
+  #terminate(): void {
     const worker = this.#worker
     this.#worker = undefined
     this.#sent = undefined

@@ -1,7 +1,7 @@
 import { parentPort } from 'node:worker_threads'
 import { compileTemplate } from '../template/compiler.js'
 import type { Template } from '../template/template.js'
-import type { RenderAnswer, RenderOrder } from './file-renderer.js'
+import type { RenderRequest, RenderResult } from './file-renderer.js'
 
 // Worker thread of file-renderer.ts: answers each order, in sequence.
 
@@ -10,11 +10,11 @@ const compiled = new Map<string, Template>()
 const mostCompiled = 256
 
 /** The last cluster received. */
-let kept: object = {}
+let lastCluster: object = {}
 /** Values that a shared text may use. */
 const common = ['name', 'path']
 
-function render({ name, template: text, data, cluster }: RenderOrder): RenderAnswer {
+function render({ name, template: text, data, cluster }: RenderRequest): RenderResult {
   let isShared = cluster !== undefined
   const seen = {}
   // Getters notice whether the template uses a value of the node.
@@ -26,8 +26,8 @@ function render({ name, template: text, data, cluster }: RenderOrder): RenderAns
       }
     })
   try {
-    if (cluster && cluster.parts.length > 0) kept = JSON.parse(cluster.parts.join(''))
-    if (cluster) Object.assign(seen, kept)
+    if (cluster && cluster.parts.length > 0) lastCluster = JSON.parse(cluster.parts.join(''))
+    if (cluster) Object.assign(seen, lastCluster)
     let template = compiled.get(text)
     if (template === undefined) {
       if (compiled.size >= mostCompiled) compiled.clear()
@@ -46,4 +46,4 @@ function render({ name, template: text, data, cluster }: RenderOrder): RenderAns
 
 // The time limit of the first order starts now.
 parentPort?.postMessage('ready')
-parentPort?.on('message', (order: RenderOrder) => parentPort?.postMessage(render(order)))
+parentPort?.on('message', (order: RenderRequest) => parentPort?.postMessage(render(order)))

@@ -1,11 +1,11 @@
 import { forbidden, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Tx } from '../model/stored.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
-import { type Pace, within } from '../monitor/pace.js'
+import { type TokenBucket, takeToken } from '../monitor/token-bucket.js'
 
 const hourMs = 3_600_000
 const minuteMs = 60_000
@@ -26,7 +26,7 @@ export interface HandoverOptions {
 }
 
 /** The result of giving a machine to a node. */
-export interface Given {
+export interface HandoverResult {
   /** The node that had this machine before. */
   readonly former: string | undefined
   /** One entry for each node that changed hands, for the log. */
@@ -43,15 +43,15 @@ const macsOf = ({ interfaces = [] }: NodeDoc) =>
  */
 export class Handover {
   /** Times at which nodes were created, within the last minute. */
-  #made: number[] = []
+  #createdAt: number[] = []
   /** Rate limit of log lines for each node. */
-  readonly #paces = new Map<string, Pace>()
-  #toldOfMany = Number.NEGATIVE_INFINITY
+  readonly #logRates = new Map<string, TokenBucket>()
+  #limitLoggedMs = Number.NEGATIVE_INFINITY
 
   constructor(private readonly o: HandoverOptions) {}
 
   /** Assigns a machine within a transaction. Throws 403 if a node involved has to be released first. */
-  give(tx: Tx, node: NodeDoc, mac: string, from: string): Given {
+  give(tx: Tx, node: NodeDoc, mac: string, from: string): HandoverResult {
     const owner = this.o.model.machineWith(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
     const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
@@ -68,11 +68,11 @@ export class Handover {
   }
 
   /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
-  tell({ told }: Given): void {
+  tell({ told }: HandoverResult): void {
     for (const doc of told) {
-      const pace = within(this.#paces.get(doc.name), this.o.ticks())
+      const pace = takeToken(this.#logRates.get(doc.name), this.o.ticks())
       if (pace === undefined) continue
-      this.#paces.set(doc.name, pace)
+      this.#logRates.set(doc.name, pace)
       this.o.log.warn(sentence(doc))
     }
   }
@@ -125,15 +125,15 @@ export class Handover {
   countNew(): void {
     const { newNodes, ticks, log } = this.o
     const now = ticks()
-    this.#made = this.#made.filter(time => time > now - minuteMs)
-    const [oldest = now] = this.#made
-    if (this.#made.length < newNodes) {
-      this.#made.push(now)
+    this.#createdAt = this.#createdAt.filter(time => time > now - minuteMs)
+    const [oldest = now] = this.#createdAt
+    if (this.#createdAt.length < newNodes) {
+      this.#createdAt.push(now)
       return
     }
     const limit = `[boot] new_nodes = ${newNodes} lets consoles make no more nodes in a minute`
-    if (now - this.#toldOfMany >= minuteMs) {
-      this.#toldOfMany = now
+    if (now - this.#limitLoggedMs >= minuteMs) {
+      this.#limitLoggedMs = now
       log.warn(`${limit}: machines that ask for a new node are told to wait`)
     }
     throw new ServiceError(429, `${limit}. Try again in ${Math.ceil((oldest + minuteMs - now) / 1000)} s`)

@@ -1,19 +1,19 @@
 import { notFound, unauthorized } from '../errors.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
-import { asBooted, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
-import { hidden } from '../model/field.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
+import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
-import type { Visit } from '../source.js'
+import type { RequestContext } from '../request-source.js'
 import type { Templates } from '../template/templates.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
-import type { PackBefore } from './pack-before.js'
+import type { PreviousPack } from './previous-pack.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
@@ -28,7 +28,7 @@ export interface InstallOptions {
   readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
   /** Absent for a single controller. */
-  readonly packBefore: PackBefore | undefined
+  readonly packBefore: PreviousPack | undefined
   /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly tracker: string
@@ -61,13 +61,13 @@ export class Install {
   }
 
   /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
-  script(name: string, visit: Visit): string | Promise<string> {
+  script(name: string, visit: RequestContext): string | Promise<string> {
     const node = this.o.model.get('node', name)
     if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
     return this.#scriptIfGranted(node, visit)
   }
 
-  async #scriptIfGranted(node: NodeDoc, visit: Visit): Promise<string> {
+  async #scriptIfGranted(node: NodeDoc, visit: RequestContext): Promise<string> {
     if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
     const reason =
       `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
@@ -80,7 +80,7 @@ export class Install {
    * Records that the node's system is up and was made from the packed image `pack`. Throws 401 for an address
    * that is not the node's (rules 4.26), and StoreError if it cannot be stored.
    */
-  async runs(name: string, pack: string, visit: Visit): Promise<void> {
+  async runs(name: string, pack: string, visit: RequestContext): Promise<void> {
     const { model, trace } = this.o
     const node = model.get('node', name)
     if (!(await this.#isNode(node, visit)))
@@ -98,7 +98,7 @@ export class Install {
   }
 
   /** Returns the kickstart; secrets are masked unless the node itself asks (rules 4.7). */
-  async kickstart(name: string, visit: Visit): Promise<string> {
+  async kickstart(name: string, visit: RequestContext): Promise<string> {
     const node = this.o.model.get('node', name)
     return (await this.#isNode(node, visit))
       ? this.#handOut('kickstart', node, visit)
@@ -110,7 +110,7 @@ export class Install {
     return this.#render(what, this.#data(this.o.model.get('node', name), true))
   }
 
-  #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: Visit): string {
+  #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: RequestContext): string {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
@@ -130,11 +130,11 @@ export class Install {
   }
 
   /** Whether a request comes from an address of the node; not from its BMC (rules 4.6). */
-  async #isNode(node: NodeDoc, visit: Visit): Promise<boolean> {
+  async #isNode(node: NodeDoc, visit: RequestContext): Promise<boolean> {
     return hasAddress(node, visit) || this.#isGranted(node, visit)
   }
 
-  async #isGranted(node: NodeDoc, visit: Visit): Promise<boolean> {
+  async #isGranted(node: NodeDoc, visit: RequestContext): Promise<boolean> {
     const { provision, network } = this.o.model.effective(node)
     if (provision?.ipaddress !== undefined || !network) return false
     return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
@@ -143,7 +143,7 @@ export class Install {
   #data(node: NodeDoc, masked: boolean): InstallData {
     const { model, urls, tracker, hasFile, library } = this.o
     const [url = ''] = urls
-    const asked = asBooted(model.view, model.effective(node))
+    const asked = atNextBoot(model.view, model.effective(node))
     const target = this.o.packBefore?.inForce(asked) ?? asked
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
@@ -153,7 +153,7 @@ export class Install {
     const who = nodeData(target, url)
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
-    const secrets = secretsInForce(model, node, masked)
+    const secrets = effectiveSecrets(model, node, masked)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -169,7 +169,7 @@ export class Install {
       api_protocol: this.#protocol,
       api_address: this.#address,
       api_port: this.#port,
-      token: masked ? hidden : this.o.issueToken(node.name, 'installing'),
+      token: masked ? secretMask : this.o.issueToken(node.name, 'installing'),
       insecure: this.o.insecure,
       service: node.service ?? false,
       osimage: image.name,
@@ -211,8 +211,8 @@ export class Install {
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
-      files_token: !files ? '' : masked ? hidden : this.o.issueToken(node.name, 'running'),
-      rootpw: masked && this.o.rootpw !== '' ? hidden : this.o.rootpw,
+      files_token: !files ? '' : masked ? secretMask : this.o.issueToken(node.name, 'running'),
+      rootpw: masked && this.o.rootpw !== '' ? secretMask : this.o.rootpw,
       masked
     }
   }
@@ -229,7 +229,7 @@ export class Install {
       netchannel: setup.netchannel ?? 1,
       userid: setup.userid ?? 2,
       username: setup.username ?? '',
-      password: masked && setup.password ? hidden : (setup.password ?? ''),
+      password: masked && setup.password ? secretMask : (setup.password ?? ''),
       unmanaged_bmc_users: (target.settings.unmanaged_bmc_users ?? '') as InstallBmc['unmanaged_bmc_users'],
       ipaddress: addressed ? on.ipaddress : '',
       netmask: addressed ? on.netmask : '',
@@ -241,18 +241,18 @@ export class Install {
 }
 
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
-const overIpv6 = ({ source }: Visit) =>
+const overIpv6 = ({ source }: RequestContext) =>
   source.address.includes(':')
     ? '. Nodes boot over IPv4 alone: turn IPv6 off in the firmware, ' +
       'and give iPXE a URL that leads to an IPv4 address'
     : ''
 
 /** Whether a request comes from a fixed address of the node. */
-const hasAddress = (node: NodeDoc, { source: { address } }: Visit): boolean =>
+const hasAddress = (node: NodeDoc, { source: { address } }: RequestContext): boolean =>
   node.interfaces?.some(entry => entry.ipaddress === address && !isBmc(entry)) === true
 
 /** Returns the secrets of group and node; the node's replace those of the same name (rules 5.5). */
-export function secretsInForce({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {
+export function effectiveSecrets({ view, box }: Model, node: NodeDoc, masked: boolean): Secret[] {
   const ofGroup = node.group === undefined ? [] : secretsOf(view, box, 'group', node.group, masked)
   const own = secretsOf(view, box, 'node', node.name, masked)
   return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
@@ -329,7 +329,12 @@ export class Grants {
   }
 
   /** Whether a request comes from the node's dynamic address. With a DHCP server, its leases decide. */
-  async holds(node: string, mac: string, network: NetworkDoc, { source, headOnly }: Visit): Promise<boolean> {
+  async holds(
+    node: string,
+    mac: string,
+    network: NetworkDoc,
+    { source, headOnly }: RequestContext
+  ): Promise<boolean> {
     const address = dynamicAddress(network, source.address)
     if (address === undefined) return false
     const holds = this.#live(node, mac)?.address === address

@@ -32,7 +32,7 @@ export class Library {
   #text = ''
   #sha256 = ''
   #untilMs = 0
-  #told = ''
+  #loggedReason = ''
 
   constructor(private readonly o: LibraryOptions) {
     this.#now = o.now ?? (() => performance.now())
@@ -82,11 +82,11 @@ export class Library {
     if (!templates.identity(TEMPLATE)) return ''
     try {
       const asked = new Set<string>()
-      const text = templates.render(TEMPLATE, noting(asked))
+      const text = templates.render(TEMPLATE, recordingVariables(asked))
       const [name] = asked
       // Also for a test whether a variable is defined: without a node it never is.
       if (name !== undefined) return this.#notShared(`${TEMPLATE} or one of its parts asks for ${name}`)
-      this.#told = ''
+      this.#loggedReason = ''
       return text
     } catch (error) {
       if (!(error instanceof TemplateError)) throw error
@@ -96,15 +96,15 @@ export class Library {
 
   /** Returns no text, and logs the reason once. */
   #notShared(why: string): '' {
-    if (why !== this.#told)
+    if (why !== this.#loggedReason)
       this.o.log.warn(`each install script holds what they could share: template ${why}`)
-    this.#told = why
+    this.#loggedReason = why
     return ''
   }
 }
 
 /** Returns empty template data that adds each requested name to `asked`. */
-const noting = (asked: Set<string>): Record<string, never> =>
+const recordingVariables = (asked: Set<string>): Record<string, never> =>
   new Proxy(
     {},
     {

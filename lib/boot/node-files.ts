@@ -1,17 +1,17 @@
 import { Header } from 'tar'
 import { Semaphore } from '../concurrency.js'
 import { ServiceError, tryLater, unavailable } from '../errors.js'
-import { utf8 } from '../json.js'
+import { strictUtf8 } from '../json.js'
 import { rolesOf } from '../model/effective.js'
-import { hidden } from '../model/field.js'
+import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import type { Secret } from '../model/secrets.js'
-import { type FileDoc, type FileInForce, filesInForce } from '../model/types/file.js'
+import { type EffectiveFile, effectiveFiles, type FileDoc } from '../model/types/file.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { type DataOf, flag, maps, text, textMap, texts } from '../variables.js'
 import { ClusterData, clusterVariables, seesCluster } from './cluster-data.js'
 import { FileRenderer } from './file-renderer.js'
-import { interfaceData, nodeData, secretsInForce } from './install.js'
+import { effectiveSecrets, interfaceData, nodeData } from './install.js'
 import { installInterface, installVariables, nodeVariables } from './install-data.js'
 
 const { node, hostname, domain, group, comment, vendor, assettag, url } = installVariables
@@ -56,7 +56,7 @@ export interface NodeFilesOptions {
 }
 
 /** A file in a preview: with its text, or with the reason why it has none. */
-export interface ShownFile extends Omit<FileDoc, 'template' | 'comment'> {
+export interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
   readonly source: 'group' | 'node'
   readonly text?: string
   readonly problem?: string
@@ -66,7 +66,7 @@ export interface ShownFile extends Omit<FileDoc, 'template' | 'comment'> {
 export class NodeFiles {
   readonly #renderer = new FileRenderer()
   /** The worker renders for one node at a time. */
-  readonly #turns = new Semaphore(1)
+  readonly #queue = new Semaphore(1)
 
   readonly #cluster: ClusterData
   /** Texts that are the same for all nodes, with the cluster version they were made from. */
@@ -126,8 +126,8 @@ export class NodeFiles {
    * 503 with the file, line and node if any file cannot be rendered or is too large. `check` is called after
    * each wait, before the node is looked up, and throws if the caller has lost access.
    */
-  async preview(name: string): Promise<ShownFile[]> {
-    const shown: ShownFile[] = []
+  async preview(name: string): Promise<FilePreview[]> {
+    const shown: FilePreview[] = []
     await this.#inTurn(name, async render => {
       for (const { file, source } of this.#filesOf(name)) {
         const {
@@ -136,7 +136,7 @@ export class NodeFiles {
           ...about
         } = { owner: 'root', group: 'root', mode: modeOf(file), ...file }
         const isPlain = about.kind !== undefined || about.content !== undefined
-        shown.push({ ...about, source, ...(isPlain ? {} : await shownAs(file, render)) })
+        shown.push({ ...about, source, ...(isPlain ? {} : await previewFile(file, render)) })
       }
     })
     return shown
@@ -160,21 +160,21 @@ export class NodeFiles {
     return found
   }
 
-  #filesOf(name: string): FileInForce[] {
+  #filesOf(name: string): EffectiveFile[] {
     const { model } = this.o
     const { node, group } = model.effective(model.get('node', name))
-    return filesInForce(model.view, node, group)
+    return effectiveFiles(model.view, node, group)
   }
 
   async #inTurn(name: string, work: (render: Render) => Promise<void>): Promise<void> {
     this.o.model.get('node', name)
-    const isOften = this.#turns.waiting(0, name) >= mostWaiting.node
-    if (isOften || this.#turns.waiting(0) >= mostWaiting.all)
+    const isOften = this.#queue.waiting(0, name) >= mostWaiting.node
+    if (isOften || this.#queue.waiting(0) >= mostWaiting.all)
       throw tryLater(
         `the files of ${isOften ? `node ${name}` : 'many nodes'} are asked for; try again in 10 s`,
         10
       )
-    await this.#turns.run(name, () =>
+    await this.#queue.run(name, () =>
       work(async (file, masked) => {
         const { name: fileName, template = '' } = file
         const shared = this.#shared.get(file)
@@ -188,7 +188,7 @@ export class NodeFiles {
         if ('problem' in answer) return { problem: this.#explained(name, answer.problem, data.secret) }
         const bytes = Buffer.byteLength(answer.text)
         if (bytes <= mostFileBytes && cluster && answer.isShared)
-          this.#keep(file, cluster.version, answer.text)
+          this.#cache(file, cluster.version, answer.text)
         if (bytes <= mostFileBytes) return { text: answer.text }
         return { problem: `${fileName}: it has ${bytes} bytes: ${mostFileBytes} at most` }
       })
@@ -196,7 +196,7 @@ export class NodeFiles {
   }
 
   /** Caches a text for all nodes. The cache is cleared when it exceeds the size of a tar. */
-  #keep(file: FileDoc, version: number, text: string): void {
+  #cache(file: FileDoc, version: number, text: string): void {
     const isFull = this.#sharedBytes + text.length > mostTarBytes
     if (isFull) this.#shared = new WeakMap()
     this.#sharedBytes = isFull ? text.length : this.#sharedBytes + text.length
@@ -207,15 +207,15 @@ export class NodeFiles {
   #secrets(node: NodeDoc, masked: boolean): Record<string, string> {
     const texts = (secrets: readonly Secret[]) =>
       secrets.flatMap(({ name, content }) => {
-        const text = utf8(Buffer.from(content, 'base64'))
-        return text === undefined ? [] : [[name, masked ? hidden : text]]
+        const text = strictUtf8(Buffer.from(content, 'base64'))
+        return text === undefined ? [] : [[name, masked ? secretMask : text]]
       })
     const { model } = this.o
     try {
-      return Object.fromEntries(texts(secretsInForce(model, node, false)))
+      return Object.fromEntries(texts(effectiveSecrets(model, node, false)))
     } catch (error) {
       if (!masked || !(error instanceof ServiceError)) throw error
-      return Object.fromEntries(secretsInForce(model, node, true).map(({ name }) => [name, hidden]))
+      return Object.fromEntries(effectiveSecrets(model, node, true).map(({ name }) => [name, secretMask]))
     }
   }
 
@@ -223,7 +223,7 @@ export class NodeFiles {
   #explained(node: string, problem: string, texts: Readonly<Record<string, string>>): string {
     const { model } = this.o
     const wanted = /the map has no item '([^']*)'$/.exec(problem)?.[1] ?? ''
-    const has = secretsInForce(model, model.get('node', node), true).some(({ name }) => name === wanted)
+    const has = effectiveSecrets(model, model.get('node', node), true).some(({ name }) => name === wanted)
     if (!has || Object.hasOwn(texts, wanted)) return problem
     return (
       `${problem}: secret ${wanted} is no text in UTF-8; ` +
@@ -263,7 +263,7 @@ type Render = (
  * Renders a file for a preview, with secrets masked. An error that only the real secrets cause is reported by
  * its position alone, because the message may contain part of a secret.
  */
-async function shownAs(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
+async function previewFile(file: FileDoc, render: Render): Promise<{ text?: string; problem?: string }> {
   const masked = await render(file, true)
   if (!file.template?.includes('secret')) return masked
   const { problem } = await render(file, false).catch((error: Error) => ({ problem: error.message }))

@@ -15,7 +15,7 @@ export function render(templates: Templates, name: string, data: object): string
 const KEPT_MS = 1000
 
 /** Caches a text while its inputs are the same, for a second at most: includes may change (rules 4.11). */
-export class KeptText {
+export class CachedText {
   #from: readonly unknown[] = []
   #text = ''
   #untilMs = 0

@@ -1,14 +1,14 @@
 import { type Address, contains, parseAddress } from '../model/address.js'
-import { asBooted, type EffectiveNode } from '../model/effective.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
+import { atNextBoot, type EffectiveNode } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { isRescue, type Pack, type StepName } from '../monitor/boot-steps.js'
-import type { Boots, Noted } from '../monitor/boots.js'
-import type { Sent, Source, Visit } from '../source.js'
+import type { Boots, ObservedStep } from '../monitor/boots.js'
+import type { FileDelivery, RequestContext, RequestSource } from '../request-source.js'
 
 /** A machine that asked for a boot script with a MAC that no node has. */
-export interface Stranger {
+export interface UnknownMachine {
   readonly mac: string
   readonly from: string
   /** Time of its last request, in milliseconds since 1970. */
@@ -16,7 +16,7 @@ export interface Stranger {
 }
 
 /** A request, with the node whose token it carries, if any. */
-export interface Asking extends Visit {
+export interface BootRequest extends RequestContext {
   readonly caller?: { readonly kind: string; readonly node?: string }
 }
 
@@ -31,7 +31,7 @@ export class Trace {
   /** Address → the node that last asked for its boot script from there, and the reverse. */
   readonly #askedFrom = new Map<string, string>()
   readonly #addressOf = new Map<string, string>()
-  readonly #strangers = new Map<string, Stranger>()
+  readonly #strangers = new Map<string, UnknownMachine>()
 
   constructor(
     readonly model: Pick<Model, 'view' | 'effective'>,
@@ -40,11 +40,16 @@ export class Trace {
   ) {}
 
   /** Records that a machine got a boot script of this node. */
-  script(target: EffectiveNode, step: 'script' | 'no-script' | 'disk', about: string, visit: Visit): void {
+  script(
+    target: EffectiveNode,
+    step: 'script' | 'no-script' | 'disk',
+    about: string,
+    visit: RequestContext
+  ): void {
     const { name } = target.node
     const { address } = visit.source
     const number = parseAddress(address)
-    const place = this.#place(target, visit.source, number)
+    const place = this.#originOf(target, visit.source, number)
     if (place === 'elsewhere' && visit.source.loopback) return
     // Requests from the address of another device belong to that device.
     if (place !== 'elsewhere' || !this.#isTaken(number)) this.#remember(name, address)
@@ -60,7 +65,7 @@ export class Trace {
   }
 
   /** Records a boot script request with a MAC that no node boots with. */
-  unknown(mac: string, { source, headOnly }: Visit): void {
+  unknown(mac: string, { source, headOnly }: RequestContext): void {
     if (headOnly) return
     const from = source.address
     for (const { type, name, interface: on } of this.model.view.index.macOwners(mac))
@@ -73,71 +78,71 @@ export class Trace {
   }
 
   /** Returns the last machines whose MACs no node has yet, newest last. Lost at a restart. */
-  strangers(): readonly Stranger[] {
+  strangers(): readonly UnknownMachine[] {
     const { index } = this.model.view
     return [...this.#strangers.values()].filter(({ mac }) => index.macOwners(mac).length === 0)
   }
 
   /** Records a request for a menu, or for the script that boots from the disk. */
-  asked(step: 'menu' | 'disk', asking: Asking): void {
+  asked(step: 'menu' | 'disk', asking: BootRequest): void {
     if (!asking.headOnly) this.#note(asking, step, '')
   }
 
   /** Records a request for a file below /boot; returns a function that records how it was sent. */
-  bootFile(file: string, isServed: boolean, asking: Asking): ((sent: Sent) => void) | undefined {
+  bootFile(file: string, isServed: boolean, asking: BootRequest): ((sent: FileDelivery) => void) | undefined {
     const node = this.#nodeOf(asking)
     if (!node || asking.headOnly) return undefined
     return this.#noteOf(node, asking, isServed ? this.#kindOf(node, file) : 'no-file', file)
   }
 
   /** Records a request for a packed image or torrent; returns a function that records how it was sent. */
-  packedFile(file: string, asking: Asking): ((sent: Sent) => void) | undefined {
+  packedFile(file: string, asking: BootRequest): ((sent: FileDelivery) => void) | undefined {
     if (asking.headOnly) return undefined
     return this.#note(asking, file.endsWith('.torrent') ? 'torrent' : 'image', file)
   }
 
   /** Records that the node itself got its install script or kickstart. */
-  install(node: NodeDoc, step: 'install' | 'kickstart', pack: Pack, { source }: Visit): void {
+  install(node: NodeDoc, step: 'install' | 'kickstart', pack: Pack, { source }: RequestContext): void {
     const about = `${pack.osimage}:${pack.osimagetag} ${pack.pack}`
     this.boots.note(node.name, { step, about, from: source.address, place: 'node' })
     this.boots.given(node.name, pack)
   }
 
   /** Records a refused install script. The request may have come from the node, or from a stranger. */
-  refused(node: NodeDoc, reason: string, { source, headOnly }: Visit): void {
+  refused(node: NodeDoc, reason: string, { source, headOnly }: RequestContext): void {
     if (headOnly) return
     const isOwn = this.#addressOf.get(node.name) === source.address
-    const place = isOwn ? this.#place(this.model.effective(node), source) : 'elsewhere'
+    const place = isOwn ? this.#originOf(this.model.effective(node), source) : 'elsewhere'
     if (place === 'elsewhere' && source.loopback) return
     this.boots.note(node.name, { step: 'refused', about: reason, from: source.address, place })
   }
 
   /** Records a state that the node reported with its own token. */
-  report(node: string, state: string, { source }: Visit): void {
+  report(node: string, state: string, { source }: RequestContext): void {
     this.boots.note(node, { step: 'report', about: state, from: source.address, place: 'node' })
     if (/^installer\.completed\b/.test(state) && !isRescue(state)) this.boots.completed(node)
   }
 
   /** Records the pack that the node reports to run. Rejects with StoreError if it cannot be stored. */
-  async running(node: string, pack: Pack, { source }: Visit): Promise<void> {
+  async running(node: string, pack: Pack, { source }: RequestContext): Promise<void> {
     const now = await this.boots.runs(node, pack)
     if (now !== undefined)
       this.boots.note(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
   }
 
-  #note(asking: Asking, step: StepName, about: string): ((sent: Sent) => void) | undefined {
+  #note(asking: BootRequest, step: StepName, about: string): ((sent: FileDelivery) => void) | undefined {
     const node = this.#nodeOf(asking)
     return node && this.#noteOf(node, asking, step, about)
   }
 
-  #noteOf(node: NodeDoc, asking: Asking, step: StepName, about: string): (sent: Sent) => void {
+  #noteOf(node: NodeDoc, asking: BootRequest, step: StepName, about: string): (sent: FileDelivery) => void {
     const { source, caller } = asking
-    const place = caller?.kind === 'node' ? 'node' : this.#place(this.model.effective(node), source)
+    const place = caller?.kind === 'node' ? 'node' : this.#originOf(this.model.effective(node), source)
     const noted = this.boots.note(node.name, { step, about, from: source.address, place })
     return sent => this.boots.sent(node.name, noted, sent)
   }
 
-  #nodeOf({ source, caller }: Asking): NodeDoc | undefined {
+  #nodeOf({ source, caller }: BootRequest): NodeDoc | undefined {
     const { view } = this.model
     if (caller?.kind === 'node') return view.get('node', caller.node ?? '')
     const asked = this.#askedFrom.get(source.address)
@@ -151,11 +156,11 @@ export class Trace {
   }
 
   /** Returns how certain it is that an address is the node's (rules 6.7). */
-  #place(
+  #originOf(
     { node, network, prefix }: EffectiveNode,
-    { address: text }: Source,
+    { address: text }: RequestSource,
     address = parseAddress(text)
-  ): Noted['place'] {
+  ): ObservedStep['place'] {
     for (const entry of node.interfaces ?? []) if (entry.ipaddress === text && !isBmc(entry)) return 'node'
     if (address === undefined || !network || !prefix || !contains(prefix, address)) return 'elsewhere'
     return this.#isTaken(address) ? 'elsewhere' : 'near'
@@ -168,7 +173,7 @@ export class Trace {
 
   /** Classifies a file by the node's image, as it is now or was when the node got its script. */
   #kindOf(node: NodeDoc, file: string): 'kernel' | 'initramfs' | 'file' {
-    const { image } = asBooted(this.model.view, this.model.effective(node))
+    const { image } = atNextBoot(this.model.view, this.model.effective(node))
     const [kernel, initramfs] = this.boots.lastStep(node.name, 'script')?.about.split(' ') ?? []
     if (file === image?.kernelfile || file === kernel) return 'kernel'
     return file === image?.initrdfile || file === initramfs ? 'initramfs' : 'file'

@@ -5,22 +5,22 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { Archive } from '../backup/archive.js'
 import { INFO, infoText } from '../backup/info.js'
-import { isKept, isOfObjects, isShared, isStored, refuseHalfRestored } from '../backup/state-names.js'
+import { isBackedUp, isOfObjects, isShared, isStored, refuseHalfRestored } from '../backup/state-names.js'
 import {
   addFiles,
   addNamedFile,
   addTexts,
+  type EntryFilter,
   OpenFiles,
   topOf,
-  treeOptions,
-  type Wanted
+  treeOptions
 } from '../backup/stored-files.js'
 import { brokenObjects } from '../check.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { holdDirectory } from '../disk/lock.js'
+import { tryLockDirectory } from '../disk/lock.js'
 import { typeNames } from '../model/types.js'
-import { briefly, LoadError, type Problem } from '../store/errors.js'
+import { LoadError, type Problem, summaryOf } from '../store/errors.js'
 import { objectFile } from '../store/files/stored.js'
 import { INTENTS } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
@@ -31,7 +31,7 @@ import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'
 
 /** Append-only files. Their content is fixed before the objects are read (rules 11.12). */
-const growing = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$/
+const appendOnly = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$/
 
 /**
  * Writes a whole backup, or none, to a file (0600) or to standard output (`-`); returns a summary line. The
@@ -41,30 +41,30 @@ export async function backup(config: Config, file: string, images: boolean): Pro
   if (images && process.getuid?.() !== 0)
     throw new UsageError('--images needs root: the images hold files of root')
   if (file !== '-') {
-    const held = await toFile(file, archive => fill(archive, config, images))
-    return told(config, held, file)
+    const held = await toFile(file, archive => writeContent(archive, config, images))
+    return backupSummary(config, held, file)
   }
   if (process.stdout.isTTY)
     throw new UsageError('a backup is no text for a terminal: send it to a file or a program')
   const out = process.stdout
-  const held = await fill(
+  const held = await writeContent(
     new Archive(
       bytes => new Promise((done, failed) => out.write(bytes, error => (error ? failed(error) : done(0))))
     ),
     config,
     images
   )
-  return told(config, held, 'standard output')
+  return backupSummary(config, held, 'standard output')
 }
 
 /** Returns the summary. Throws Error if svcd would not start on the restored backup. */
-async function told({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
+async function backupSummary({ paths }: Config, [held, problems]: Filled, to: string): Promise<string> {
   const line = `backed up: ${paths.state}, ${held}, to ${to}\n`
   if (problems.length === 0) return line
   throw new Error(
     `${line.trim()}; but objects there break rules, and once it is restored no svcd starts before ` +
       'they are put right: ' +
-      briefly(problems, 10)
+      summaryOf(problems, 10)
   )
 }
 
@@ -93,12 +93,12 @@ async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>):
 type Filled = readonly [held: string, problems: readonly Problem[]]
 
 /** Writes the backup; returns a summary of its objects, and those in etcd that break a rule. */
-async function fill(archive: Archive, config: Config, images: boolean): Promise<Filled> {
+async function writeContent(archive: Archive, config: Config, images: boolean): Promise<Filled> {
   const { state, templates, files } = config.paths
   await refuseNoState(config)
   // These files already hold the records of finished changes. Opened before the objects are read, they are
   // never ahead of them, just as after a crash.
-  const open = await OpenFiles.open(state, growing)
+  const open = await OpenFiles.open(state, appendOnly)
   let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
@@ -153,7 +153,7 @@ function heldIn({ entries }: Archive): string {
 
 /** Whether a template differs from the shipped one. */
 const changedIn =
-  (directory: string): Wanted =>
+  (directory: string): EntryFilter =>
   async (path, isDirectory) => {
     if (isDirectory) return true
     const contentOf = (at: string) => unlessMissing(readFile(join(at, path)), undefined)
@@ -164,10 +164,10 @@ const changedIn =
 /** Adds the state without append-only files; objects come from etcd, the daemon or the locked files. */
 async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
-  const release = await holdDirectory(state)
+  const release = await tryLockDirectory(state)
   try {
     const isElsewhere = etcd ? isShared : release ? () => false : isOfObjects
-    const belongs = (name: string) => isKept(name) && !growing.test(name) && !isElsewhere(name)
+    const belongs = (name: string) => isBackedUp(name) && !appendOnly.test(name) && !isElsewhere(name)
     await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (etcd) await addTexts(archive, etcd.files())
     else if (!release) await addObjects(archive, config)

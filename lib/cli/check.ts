@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { checkAll } from '../check.js'
-import { type Problem, placeOf, problemText } from '../config/problem.js'
+import { locationOf, type Problem, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/file.js'
 import { nameOf } from '../disk/printable.js'
@@ -105,7 +105,7 @@ async function ownerFindings(config: Config): Promise<{ problems: Problem[]; not
   for (const [key, path, mode, what, wayOut] of needs) {
     const refused = path === '' ? undefined : await refusal(path, mode)
     const message = `${key}: user ${user} may not ${what} ${refused}; ${wayOut}`
-    if (refused) problems.push({ ...placeOf(config, message), message })
+    if (refused) problems.push({ ...locationOf(config, message), message })
   }
   // Root may try an ini that no unit uses yet; then nothing has to be handed over.
   const note = `this is what root sees; ${foreign?.path} belongs to user ${foreign?.user}, who may see less`

@@ -31,12 +31,15 @@ export async function placeConfig(
     const uid = name.startsWith('config/named/') ? owner?.uid : 0
     kept.push(...(await placeFile(place, entry, owner && { ...owner, uid: uid ?? 0 })))
   }
-  if (found.has(iniName)) kept.push(...(await shippedAgain(found, config.paths.templates)))
+  if (found.has(iniName)) kept.push(...(await restoreShippedTemplates(found, config.paths.templates)))
   return kept
 }
 
 /** Restores shipped templates that are not in the backup; returns the copies of edited ones. */
-async function shippedAgain(found: ReadonlyMap<string, Entry>, directory: string): Promise<string[]> {
+async function restoreShippedTemplates(
+  found: ReadonlyMap<string, Entry>,
+  directory: string
+): Promise<string[]> {
   const kept: string[] = []
   for (const entry of await readdir(shippedTemplates, { recursive: true, withFileTypes: true })) {
     const path = relative(shippedTemplates, join(entry.parentPath, entry.name))

@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import type { Config } from '../config/types.js'
 import { createOnce, exists, readRegularFile, unlessMissing } from '../disk/file.js'
-import { holdDirectory } from '../disk/lock.js'
+import { tryLockDirectory } from '../disk/lock.js'
 import { nameOf } from '../disk/printable.js'
 import { kinds } from '../model/types.js'
-import { Files } from '../store/files/medium.js'
+import { FileMedium } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
 import type { Owner } from './config-files.js'
 import { handOverCommand, objectsAside, unitUser } from './owner.js'
@@ -25,7 +25,7 @@ const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
 /** Files of another controller. */
-export interface Given {
+export interface JoinFiles {
   /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
@@ -34,7 +34,7 @@ export interface Given {
 }
 
 /** Reads the files from a local directory, such as a USB stick. Throws Error. */
-export async function fromDirectory(directory: string): Promise<Given> {
+export async function fromDirectory(directory: string): Promise<JoinFiles> {
   const files = new Map<string, Buffer>()
   for (const name of [...KEYS, PASSWORD]) {
     const bytes = await unlessMissing(readRegularFile(join(directory, name)), undefined)
@@ -59,13 +59,17 @@ const SCRIPT =
   `${UNREADABLE}; echo; done'`
 
 /** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
-export function overSsh(source: string, usual: string): () => Promise<Given> {
-  const { user, host, directory = usual } = placeIn(source)
-  return () => asked(user === undefined ? host : `${user}@${host}`, directory)
+export function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
+  const { user, host, directory = usual } = parseSource(source)
+  return () => readBySsh(user === undefined ? host : `${user}@${host}`, directory)
 }
 
 /** Splits a source. No part can be an option or have a meaning in a shell. Throws UsageError. */
-function placeIn(source: string): { user: string | undefined; host: string; directory: string | undefined } {
+function parseSource(source: string): {
+  user: string | undefined
+  host: string
+  directory: string | undefined
+} {
   const parts =
     /^(?:([A-Za-z0-9_][\w.-]*)@)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?))(?::(\/[^\0\n]*))?$/.exec(
       source
@@ -80,7 +84,7 @@ function placeIn(source: string): { user: string | undefined; host: string; dire
   return { user, host, directory }
 }
 
-async function asked(host: string, directory: string): Promise<Given> {
+async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
   const where = `${host}:${directory}`
   const options = [
     '-T',
@@ -134,7 +138,7 @@ const AS_ROOT = 'name root, or the user that has them: svcd join root@HOST:/STAT
 const BY_HAND = `Or carry ${[...KEYS, PASSWORD].join(', ')} here by hand, and type: svcd join /DIRECTORY`
 
 /** Checks the files. Throws Error for a missing or damaged key. */
-function checked(given: Given): Given {
+function checked(given: JoinFiles): JoinFiles {
   const { where, files } = given
   for (const name of KEYS) {
     const key = files.get(name)
@@ -183,7 +187,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
     for (const name of keysOnly) there.delete(name)
     const isComplete = KEYS.every(name => own.alike.includes(name))
     if (isComplete && (there.has(PASSWORD) || config.users.length > 0))
-      return `${state} has all that the other controllers have: nothing is copied\n${next(config)}`
+      return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
     refuseClock(given)
     const { alike, others: theirs } = compared(given.files)
@@ -206,8 +210,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
       )
     const missing = SHARED.filter(name => given.files.has(name) && !there.has(name))
     const kept: string[] = []
-    await as(owner, async () => {
-      const release = keysOnly.length > 0 ? await holdDirectory(state) : async () => {}
+    await asUser(owner, async () => {
+      const release = keysOnly.length > 0 ? await tryLockDirectory(state) : async () => {}
       if (!release)
         throw new Error(
           `svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`
@@ -234,13 +238,13 @@ export async function joinControllers(config: Config, source: string): Promise<s
         ? 'note: the clocks were not compared; they may be 60 s apart at most\n'
         : ''
     const before = kept.map(path => `kept aside: ${path}\n`).join('')
-    return `${before}copied from ${given.where} to ${state}: ${copied}\n${unknown}${next(config)}`
+    return `${before}copied from ${given.where} to ${state}: ${copied}\n${unknown}${nextSteps(config)}`
   } finally {
     await etcd.close()
   }
 }
 
-const next = ({ controller }: Config) =>
+const nextSteps = ({ controller }: Config) =>
   'next: svcd check, then systemctl enable svcd && systemctl restart svcd; svcctl cluster show names ' +
   `${controller.name} then\n`
 
@@ -299,7 +303,7 @@ async function refuseOwn(
   hasPassword: boolean,
   place: string
 ): Promise<string[]> {
-  const stored = await new Files({ directory: state }).read()
+  const stored = await new FileMedium({ directory: state }).read()
   // The layout and empty directories of a first start do not count.
   const holdsObjects = Object.keys(kinds).some(type => [...stored.names(type)].length > 0)
   const isDamaged = stored.problems().length > 0
@@ -340,7 +344,7 @@ async function filesIn(state: string): Promise<Map<string, Buffer>> {
 }
 
 /** Tokens and proofs between controllers depend on the clock. */
-function refuseClock({ where, aheadMs = 0 }: Given): void {
+function refuseClock({ where, aheadMs = 0 }: JoinFiles): void {
   if (Math.abs(aheadMs) > SLACK_MS) throw new Error(clocksApart('this machine', where, aheadMs))
 }
 
@@ -355,7 +359,7 @@ async function put(
 }
 
 /** Runs work with the rights of a user: in that user's directory, root would follow any link. */
-async function as<R>({ uid, gid }: Owner, work: () => Promise<R>): Promise<R> {
+async function asUser<R>({ uid, gid }: Owner, work: () => Promise<R>): Promise<R> {
   const { setegid, seteuid, geteuid, getegid } = process
   if (!setegid || !seteuid || !geteuid || !getegid || geteuid() === uid) return work()
   const before = { uid: geteuid(), gid: getegid() }

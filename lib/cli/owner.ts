@@ -4,7 +4,7 @@ import { lstat, readdir, readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { isDirectoryOfState, isMade, isStored } from '../backup/state-names.js'
+import { isDirectoryOfState, isOwnEntry, isStored } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
 import { isMissing, unlessMissing } from '../disk/file.js'
 import { nameOf } from '../disk/printable.js'
@@ -16,7 +16,7 @@ export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
 /** A state of another user: a path that shows it, the user, and the command that hands all of it over. */
-export interface Foreign {
+export interface ForeignState {
   readonly path: string
   readonly user: string
   readonly wayOut: string
@@ -30,7 +30,7 @@ export interface Foreign {
 export async function checkOwner({
   paths,
   image
-}: Pick<Config, 'paths' | 'image'>): Promise<Foreign | undefined> {
+}: Pick<Config, 'paths' | 'image'>): Promise<ForeignState | undefined> {
   const uid = process.getuid?.() ?? 0
   const ownerOf = async (path: string) => (await unlessMissing(lstat(path), undefined))?.uid ?? uid
   const commandFor = (user: string) => handOverCommand({ paths, image }, user)
@@ -41,7 +41,7 @@ export async function checkOwner({
   const names = await unlessMissing(readdir(paths.state), []).catch(async () => {
     throw await refused(paths.state)
   })
-  for (const name of names.filter(isMade)) {
+  for (const name of names.filter(isOwnEntry)) {
     const path = join(paths.state, name)
     const owner = await ownerOf(path)
     if (owner !== uid && uid === 0) {

@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers'
 import { hashPassword, isRole, longestPassword, roles } from '../auth/passwords.js'
 import { nameRule, nameRuleText } from '../config/values.js'
-import { utf8 } from '../json.js'
+import { strictUtf8 } from '../json.js'
 import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 
@@ -31,7 +31,7 @@ async function askTwice(name: string): Promise<string> {
 }
 
 function decode(bytes: Uint8Array): string {
-  const text = utf8(bytes)
+  const text = strictUtf8(bytes)
   if (text === undefined) throw new Error('the password is not UTF-8')
   return text
 }

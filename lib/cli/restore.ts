@@ -17,17 +17,17 @@ import { basename, dirname, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import { type ArchiveEntry, BLOCK_BYTES, contentOf, entriesOf, verifyArchive } from '../backup/archive.js'
-import { INFO, infoOf } from '../backup/info.js'
-import { isKept, isMade, isStored, steps } from '../backup/state-names.js'
+import { INFO, parseInfo } from '../backup/info.js'
+import { isBackedUp, isOwnEntry, isStored, restoreDirectories } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
 import { exists, fillNew, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { holdDirectory } from '../disk/lock.js'
+import { tryLockDirectory } from '../disk/lock.js'
 import { inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
 import { shown } from '../disk/printable.js'
 import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
-import { imagesOf, placesOf } from '../helper/places.js'
+import { helperSettingsOf, imagesOf } from '../helper/directories.js'
 import { migrations } from '../model/migrations.js'
 import { version } from '../version.js'
 import { openBackup, refuseUnreadable } from './archive-file.js'
@@ -81,7 +81,7 @@ async function restoreFrom(archive: FileHandle, options: RestoreOptions): Promis
   await makeState(state, owner)
   return inTrusted(state, async ({ at }) => {
     const held = { path: state, at }
-    const release = await holdDirectory(at())
+    const release = await tryLockDirectory(at())
     if (!release)
       throw new Error(`svcd is running on ${state}: stop it first (systemctl stop svcd); nothing is changed`)
     try {
@@ -108,23 +108,23 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   const { ini, force } = options
   const stamp = new Date().toISOString().replace(/[-:]/g, '')
   const aside = join(state.path, 'replaced', stamp)
-  if (await exists(state.at('replaced'))) await inOwn(state, 'replaced', async () => {})
+  if (await exists(state.at('replaced'))) await inOwnDirectory(state, 'replaced', async () => {})
   const toEtcd = await toEtcdOf(job)
   if (await finish(state, stamp))
     return (
       `the restore that was interrupted is finished: ${state.path} is whole` +
       `${toEtcd === '' ? '' : `; next: ${toEtcd}svcd check, then start svcd`}\n`
     )
-  const old = (await readdir(state.at())).filter(isMade)
+  const old = (await readdir(state.at())).filter(isOwnEntry)
   if (old.length > 0 && !force)
     throw new Error(
       `${state.path} holds a state already: with --force it is kept aside, in ${aside}; nothing is changed`
     )
-  const part = state.at(steps.part)
-  await removeTree(part, join(state.path, steps.part))
+  const part = state.at(restoreDirectories.part)
+  await removeTree(part, join(state.path, restoreDirectories.part))
   try {
     await mkdir(part, { mode: 0o700 })
-    await inOwn(state, steps.part, place => extractState(archive, place.at(), owner))
+    await inOwnDirectory(state, restoreDirectories.part, place => extractState(archive, place.at(), owner))
     if (images) await unpackImages(job)
   } catch (error) {
     // Nothing has changed yet, so the daemon may start again.
@@ -134,7 +134,7 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
   if (images) await placeImages(job, state, stamp)
   const replaced = await placeConfig(found, config, ini, owner)
   await program('sync', ['--file-system', state.at()])
-  await rename(part, state.at(steps.ready))
+  await rename(part, state.at(restoreDirectories.ready))
   await syncDirectory(state.at())
   await finish(state, stamp)
   const kept = [...(old.length > 0 ? [aside] : []), ...replaced].map(path => `kept aside: ${path}\n`)
@@ -147,7 +147,7 @@ async function restoreTo(state: OpenDirectory, job: Job): Promise<string> {
 /** Returns the next steps if the objects belong into etcd: only an admin may replace those in etcd. */
 async function toEtcdOf({ config: { store }, owner }: Job): Promise<string> {
   if (store.medium !== 'etcd') return ''
-  const { removalFrom } = await import('../store/etcd/open.js')
+  const { removalCommand: removalFrom } = await import('../store/etcd/open.js')
   return (
     `stop svcd on all controllers, then ${removalFrom(store)}, then ` +
     `${owner ? `runuser -u ${owner.user} -- ` : ''}svcd store copy files etcd, then `
@@ -156,19 +156,19 @@ async function toEtcdOf({ config: { store }, owner }: Job): Promise<string> {
 
 /** Moves a complete restored state into place; returns whether there was one. It can only go forward. */
 async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
-  const { ready, clear } = steps
+  const { ready, clear } = restoreDirectories
   if (await exists(state.at(ready))) {
-    await inOwn(state, ready, async () => {})
-    const old = (await readdir(state.at())).filter(isMade)
+    await inOwnDirectory(state, ready, async () => {})
+    const old = (await readdir(state.at())).filter(isOwnEntry)
     if (old.length > 0)
-      await inAside(state, stamp, async aside => {
+      await inReplacedDirectory(state, stamp, async aside => {
         for (const name of old) await rename(state.at(name), aside.at(name))
       })
     await syncDirectory(state.at())
     await rename(state.at(ready), state.at(clear))
   }
   if (!(await exists(state.at(clear)))) return false
-  await inOwn(state, clear, async from => {
+  await inOwnDirectory(state, clear, async from => {
     for (const name of await readdir(from.at())) await rename(from.at(name), state.at(name))
   })
   await syncDirectory(state.at())
@@ -178,7 +178,7 @@ async function finish(state: OpenDirectory, stamp: string): Promise<boolean> {
 }
 
 /** Runs work in a subdirectory. svcd can create any name there: throws Error for links and foreign owners. */
-async function inOwn<T>(
+async function inOwnDirectory<T>(
   parent: OpenDirectory,
   name: string,
   work: (directory: OpenDirectory) => Promise<T>
@@ -198,15 +198,15 @@ async function inOwn<T>(
 }
 
 /** Runs work in the directory for replaced files of this restore, which it creates if needed. */
-async function inAside<T>(
+async function inReplacedDirectory<T>(
   state: OpenDirectory,
   stamp: string,
   work: (directory: OpenDirectory) => Promise<T>
 ): Promise<T> {
   await mkdir(state.at('replaced'), { recursive: true, mode: 0o700 })
-  return inOwn(state, 'replaced', async replaced => {
+  return inOwnDirectory(state, 'replaced', async replaced => {
     await mkdir(replaced.at(stamp), { recursive: true, mode: 0o700 })
-    return inOwn(replaced, stamp, work)
+    return inOwnDirectory(replaced, stamp, work)
   })
 }
 
@@ -224,7 +224,7 @@ function isKnown({ path, type }: ArchiveEntry): boolean {
       : type === 'Directory' && !name?.startsWith('.') && !path.includes('\ufffd')
   if (type !== 'File' || path.length > MOST_PATH) return false
   if (name === undefined) return path === INFO
-  return top === 'config' || top === 'files' || (top === 'state' && isKept(name))
+  return top === 'config' || top === 'files' || (top === 'state' && isBackedUp(name))
 }
 
 /** Reads the configuration files and the top directories of a backup. Throws Error for a foreign entry. */
@@ -260,7 +260,7 @@ async function entriesIn(archive: FileHandle, file: string): Promise<Pick<Job, '
 
 function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
   try {
-    const info = infoOf(String(found.get(INFO)?.bytes))
+    const info = parseInfo(String(found.get(INFO)?.bytes))
     const known = migrations('').length
     if (info.version > known)
       throw new Error(
@@ -326,7 +326,7 @@ const partOfImages = async ({ image }: Config) => join(await trustedPath(image.d
 /** Unpacks packed files and image directories beside the present images. */
 async function unpackImages({ archive, tops, config, owner, options }: Job): Promise<void> {
   await makeTrusted(config.image.directory, 0o755)
-  await imagesOf(placesOf(config, owner === undefined))
+  await imagesOf(helperSettingsOf(config, owner === undefined))
   const part = await partOfImages(config)
   await removeTree(part)
   await mkdir(part, { mode: 0o700 })
@@ -382,7 +382,7 @@ async function placeFiles(packed: string, files: string, owner: Owner | undefine
 /** Moves an image into place, and the present one aside. */
 async function placeImage(from: string, to: string, state: OpenDirectory, stamp: string): Promise<void> {
   if (await exists(to))
-    await inAside(state, stamp, async aside => {
+    await inReplacedDirectory(state, stamp, async aside => {
       await mkdir(aside.at('images'), { recursive: true, mode: 0o700 })
       await rename(to, aside.at(join('images', basename(to)))).catch((error: NodeJS.ErrnoException) => {
         throw error.code === 'EXDEV'

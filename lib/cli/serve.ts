@@ -7,7 +7,7 @@ import { frontWarnings, reachability, userWarnings } from '../config/reachabilit
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { startDaemon } from '../daemon.js'
-import { startWork } from '../helper/start.js'
+import { openHelper } from '../helper/start.js'
 import { createLog } from '../log.js'
 import { locate } from '../program/program.js'
 import { checkOwner } from './owner.js'
@@ -47,7 +47,7 @@ export async function serve(
     process.on('SIGTERM', onSignal)
     process.on('SIGINT', onSignal)
   })
-  const daemon = await startDaemon(config, log, Date.now, startWork(config.image.helper, helper))
+  const daemon = await startDaemon(config, log, Date.now, openHelper(config.image.helper, helper))
   // A closed stdout must not end the daemon.
   process.stdout.on('error', () => {})
   process.stdout.write(banner(config, daemon, await clientCommand(program)))

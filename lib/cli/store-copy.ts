@@ -4,8 +4,8 @@ import type { Config } from '../config/types.js'
 import { replaceDurably, withOpen } from '../disk/file.js'
 import { kinds } from '../model/types.js'
 import { LoadError, LockedError } from '../store/errors.js'
-import { Files } from '../store/files/medium.js'
-import type { Medium, Stored } from '../store/medium.js'
+import { FileMedium } from '../store/files/medium.js'
+import type { Medium, StoredState } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { checkOwner, objectsAside } from './owner.js'
 import { UsageError } from './usage.js'
@@ -13,15 +13,15 @@ import { UsageError } from './usage.js'
 const types: readonly string[] = [...Object.keys(kinds), LAYOUT]
 
 /** A medium that the ini describes. */
-interface Place {
+interface MediumChoice {
   open(config: Config): Promise<Medium>
   /** Tells how to empty a medium that holds objects. */
   emptied(config: Config): Promise<string>
 }
 
-const places: Readonly<Record<string, Place>> = {
+const places: Readonly<Record<string, MediumChoice>> = {
   files: {
-    open: async ({ paths }) => new Files({ directory: paths.state }),
+    open: async ({ paths }) => new FileMedium({ directory: paths.state }),
     emptied: async ({ paths }) =>
       'to keep them aside, stop svcd on this machine and type, as root: ' +
       `${await objectsAside(paths.state, 'before-copy')}`
@@ -29,7 +29,7 @@ const places: Readonly<Record<string, Place>> = {
   etcd: {
     open: async ({ store }) => (await import('../store/etcd/open.js')).openEtcd(store),
     emptied: async ({ store }) => {
-      const { removalFrom } = await import('../store/etcd/open.js')
+      const { removalCommand: removalFrom } = await import('../store/etcd/open.js')
       return (
         'they may be those that were copied before: then nothing is to be done, start svcd. Only ' +
         'where those of the files are to ' +
@@ -58,7 +58,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
       `${foreign.path} belongs to user ${foreign.user}: type runuser -u ${foreign.user} -- svcd ` +
         `store copy ${from} ${to}`
     )
-  return held(source.open(config), async origin => {
+  return withLease(source.open(config), async origin => {
     const stored = await origin.read()
     const problems = stored.problems(new Set(types))
     if (problems.length > 0) throw new LoadError(problems)
@@ -69,7 +69,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
           'once; nothing is copied'
       )
     const writes = objects.map(object => ({ ...object, text: textOf(stored, object), textBefore: undefined }))
-    await held(target.open(config), async place => {
+    await withLease(target.open(config), async place => {
       await refuseFull(await place.read(), () => target.emptied(config))
       await place.start(types)
       // Journals come before the objects. A first start with etcd moves them there by itself.
@@ -99,7 +99,7 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
 }
 
 /** Runs work while this process holds the lease. */
-const held = <R>(opened: Promise<Medium>, work: (medium: Medium) => Promise<R>): Promise<R> =>
+const withLease = <R>(opened: Promise<Medium>, work: (medium: Medium) => Promise<R>): Promise<R> =>
   withOpen(opened, async medium => {
     await medium.lock().catch((error: Error) => {
       throw error instanceof LockedError
@@ -109,7 +109,7 @@ const held = <R>(opened: Promise<Medium>, work: (medium: Medium) => Promise<R>):
     return work(medium)
   })
 
-function textOf(stored: Stored, { type, name }: { type: string; name: string }): string | undefined {
+function textOf(stored: StoredState, { type, name }: { type: string; name: string }): string | undefined {
   try {
     return stored.text(type, name)
   } catch (error) {
@@ -117,7 +117,7 @@ function textOf(stored: Stored, { type, name }: { type: string; name: string }):
   }
 }
 
-async function refuseFull(stored: Stored, wayOut: () => Promise<string>): Promise<void> {
+async function refuseFull(stored: StoredState, wayOut: () => Promise<string>): Promise<void> {
   const full = types.filter(type => [...stored.names(type)].length > 0)
   const [problem] = stored.problems(new Set(types))
   if (full.length > 0 || problem)

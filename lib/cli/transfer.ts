@@ -7,7 +7,7 @@ import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { escapeControls } from '../log.js'
 import { fromLuna2 } from '../model/luna2.js'
-import { numberOf, participles } from '../model/types.js'
+import { countObjects, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
 import { UsageError } from './usage.js'
 
@@ -37,7 +37,7 @@ export async function importFrom(config: Config, file: string, yes: boolean, lun
     const lines = differences(found)
     // A booting machine may change the stored objects while the question waits.
     path += `?expect=${found.mark}`
-    if (!(await wanted(lines))) return 'nothing differs'
+    if (!(await confirmImport(lines))) return 'nothing differs'
   }
   return messageOf(await askDaemon(config, 'POST', path, document))
 }
@@ -66,7 +66,7 @@ export async function importTable(config: Config, file: string, yes: boolean): P
     })
     path += `&expect=${found.mark}`
     if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
-    if (!(await wanted(lines))) return 'nothing differs'
+    if (!(await confirmImport(lines))) return 'nothing differs'
   }
   return messageOf(await askDaemon(config, 'POST', path, table))
 }
@@ -83,7 +83,7 @@ const contentOf = (file: string): Promise<Buffer> =>
   )
 
 /** Shows the changes and asks; returns false if there are none. Throws Error if the answer is no. */
-async function wanted(lines: readonly string[]): Promise<boolean> {
+async function confirmImport(lines: readonly string[]): Promise<boolean> {
   if (lines.length === 0) return false
   process.stderr.write(lines.map(line => `${line}\n`).join(''))
   if (!process.stdin.isTTY)
@@ -121,7 +121,7 @@ function differences({ changes }: DryRun): string[] {
       if (names.length === 0) return []
       const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : ''
       return [
-        `${numberOf(type, names.length)} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`
+        `${countObjects(type, names.length)} would be ${what}: ${names.slice(0, mostNames).join(', ')}${more}`
       ]
     })
   )

@@ -8,14 +8,14 @@ import type { Config, Values } from './types.js'
 import { isWildcard, nameRule, nameRuleText, ValueError } from './values.js'
 
 /** The location of a value in a problem. */
-type Place = Pick<Problem, 'file' | 'line'>
-interface Given {
+type SourceLocation = Pick<Problem, 'file' | 'line'>
+interface RawValue {
   readonly key: string
   readonly value: string | undefined
-  readonly place: Place
+  readonly place: SourceLocation
 }
 /** Section → key → the given value. */
-type Sections = Map<string, Map<string, Given>>
+type Sections = Map<string, Map<string, RawValue>>
 
 /**
  * Reads and validates the whole ini (rules 7.3). `overrides` are `section.key=value`, taken literally; the
@@ -45,9 +45,9 @@ export function readConfig(
   checkTogether(values, (section, key, message) =>
     problems.push({ ...placeOf(path, given, section, key), message })
   )
-  const isKnown = problems.every(({ message }) => isElsewhere.test(message))
+  const isKnown = problems.every(({ message }) => isUnrelated.test(message))
   const config = isKnown ? configOf(path, overrides, given, withDefaults(path, values), users) : undefined
-  return { config, problems: inOrder(path, problems) }
+  return { config, problems: sortByLine(path, problems) }
 }
 
 /** Checks keys that belong together; reports the section and key that is given. */
@@ -85,7 +85,7 @@ function checkTogether(
 }
 
 /** Matches problems of single keys that affect neither directories nor the location of objects. */
-const isElsewhere = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
+const isUnrelated = /^(?:unknown key .* in )?\[(?!(?:paths|image|store)\])\w+\]/
 
 /** Replaces invalid values with defaults. */
 function withDefaults(file: string, values: Values): Values {
@@ -135,7 +135,7 @@ const host = (address: string) => (address.includes(':') ? `[${address}]` : addr
 /** Collects the known keys of the ini and the command line; the rest are problems. */
 function collect(file: string, overrides: readonly string[], problems: Problem[]): Sections {
   const given: Sections = new Map([...Object.keys(table), 'users'].map(section => [section, new Map()]))
-  const add = (section: string, key: string, value: string | undefined, place: Place) => {
+  const add = (section: string, key: string, value: string | undefined, place: SourceLocation) => {
     const known = given.get(section)
     if (!known) return
     if (section !== 'users' && !Object.hasOwn(table[section] ?? {}, key)) {
@@ -148,7 +148,7 @@ function collect(file: string, overrides: readonly string[], problems: Problem[]
       })
     } else known.set(key, { key, value, place })
   }
-  const unknownSection = (section: string, place: Place) => {
+  const unknownSection = (section: string, place: SourceLocation) => {
     if (given.has(section)) return
     problems.push({
       ...place,
@@ -210,7 +210,7 @@ function readValue(
   id: string,
   key: Key<unknown>,
   value: string,
-  place: Place,
+  place: SourceLocation,
   problems: Problem[]
 ): unknown {
   if (/[\u0000-\u001f\u007f]/.test(value)) {
@@ -227,7 +227,7 @@ function readValue(
   }
 }
 
-function readUsers(given: ReadonlyMap<string, Given> = new Map(), problems: Problem[]): User[] {
+function readUsers(given: ReadonlyMap<string, RawValue> = new Map(), problems: Problem[]): User[] {
   const users: User[] = []
   for (const { key: name, value, place } of given.values()) {
     const problem = (message: string) =>
@@ -243,11 +243,11 @@ function readUsers(given: ReadonlyMap<string, Given> = new Map(), problems: Prob
   return users
 }
 
-const placeOf = (file: string, given: Sections, section: string, key: string): Place =>
+const placeOf = (file: string, given: Sections, section: string, key: string): SourceLocation =>
   given.get(section)?.get(key)?.place ?? { file }
 
 /** Sorts problems by line; those of the command line come last. */
-function inOrder(file: string, problems: readonly Problem[]): Problem[] {
+function sortByLine(file: string, problems: readonly Problem[]): Problem[] {
   const rank = (problem: Problem) => (problem.file === file ? (problem.line ?? 0) : Number.POSITIVE_INFINITY)
   return problems
     .map((problem, index) => ({ problem, index }))

@@ -30,7 +30,7 @@ export function shown(text: string): string {
  * Returns the location of the first key in a message that was given: the command line or the ini. The message
  * may begin with a key that is missing but needed by the next.
  */
-export function placeOf(
+export function locationOf(
   { file, set, lines }: Pick<Config, 'file' | 'set' | 'lines'>,
   message: string
 ): Omit<Problem, 'message'> {

@@ -32,7 +32,7 @@ export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
 export function reachability(config: Config, networks: readonly string[]): string[] {
   const remote = networks.filter(network => !touchesLoopback(network))
   if (networks.length > remote.length && remote.length === 0) return []
-  const nodes = `${remote.length === 0 ? 'other machines' : `nodes in ${some(remote)}`} cannot reach`
+  const nodes = `${remote.length === 0 ? 'other machines' : `nodes in ${listSome(remote)}`} cannot reach`
   const warnings: string[] = []
   const { listen, trusted_proxies, urls } = config.http
   if (isLoopback(listen.address) && trusted_proxies.length === 0)
@@ -72,7 +72,7 @@ function touchesLoopback(network: string): boolean {
   return address.match(loopback) || loopback[0].match(address, prefix)
 }
 
-function some(networks: readonly string[]): string {
+function listSome(networks: readonly string[]): string {
   const shown = networks.slice(0, 3).join(', ')
   return networks.length > 3 ? `${shown} and ${networks.length - 3} more networks` : shown
 }
@@ -87,7 +87,7 @@ export function ownFirst({ http, controller }: Pick<Config, 'http' | 'controller
 }
 
 /** Settings that controllers of a site must share, by section or key of the ini. */
-function sameEverywhere(config: Config): Record<string, unknown> {
+function sharedSettings(config: Config): Record<string, unknown> {
   const { http, store, users, cluster, dhcp, dns, kickstart, image } = config
   // A directory may differ on each machine.
   const { ipxe_directory: _, ...boot } = config.boot
@@ -122,7 +122,7 @@ export function digestsOf(config: Config, key: Uint8Array): Record<string, strin
   const digest = (value: unknown) =>
     createHmac('sha256', key).update(JSON.stringify(value, withSortedKeys)).digest('hex').slice(0, 16)
   return Object.fromEntries(
-    Object.entries(sameEverywhere(config)).map(([words, value]) => [words, digest([words, value])])
+    Object.entries(sharedSettings(config)).map(([words, value]) => [words, digest([words, value])])
   )
 }
 

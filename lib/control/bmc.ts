@@ -1,5 +1,5 @@
 import { notFound } from '../errors.js'
-import { isBmc } from '../model/index.js'
+import { isBmc } from '../model/cluster-index.js'
 import type { Model } from '../model/model.js'
 
 /** The BMC of a node with its access settings. */
@@ -67,7 +67,7 @@ export function bmcOf(model: Model, name: string): Bmc {
 }
 
 /** Limits of one exchange with one BMC. */
-export interface Visit {
+export interface CallLimits {
   readonly port: number
   readonly timeLimitMs: number
   readonly signal: AbortSignal

@@ -1,18 +1,18 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { inParallel, inTurns, Semaphore, turnForStep } from '../concurrency.js'
+import { inParallel, runFairly, Semaphore, yieldTurn } from '../concurrency.js'
 import type { Config } from '../config/types.js'
 import { tryLater, unavailable } from '../errors.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
 import type { Log } from '../log.js'
 import type { Actor, Model } from '../model/model.js'
-import { folding } from '../node-set/fold.js'
+import { foldSliced } from '../node-set/fold.js'
 import { type Bmc, bmcOf } from './bmc.js'
+import { shortenTo } from './bmc-text.js'
 import { type Command, isReading, type Part, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
 import { Programs } from './programs.js'
 import { redfish } from './redfish/redfish.js'
-import { fitted } from './words.js'
 
 interface ControlOptions {
   readonly model: Model
@@ -26,7 +26,7 @@ interface ControlOptions {
 }
 
 /** A changing batch, and the promise of its end. */
-interface Changing {
+interface ActiveBatch {
   readonly nodes: ReadonlySet<string>
   readonly ended: Promise<unknown>
 }
@@ -44,21 +44,21 @@ const LONGEST_SET = 200
 export class Control {
   readonly #o: ControlOptions
   /** Separate, so that a long job does not delay requests for one node. */
-  readonly #single: Places
-  readonly #many: Places
-  readonly #pace: Pace
-  readonly #changing = new Set<Changing>()
+  readonly #single: Slots
+  readonly #many: Slots
+  readonly #pace: RateLimiter
+  readonly #activeBatches = new Set<ActiveBatch>()
   readonly #closing = new AbortController()
   readonly #programs = new Programs()
 
   constructor(options: ControlOptions) {
     const { parallel, delay } = options.config
     this.#o = options
-    this.#single = placesFor(parallel)
-    this.#many = placesFor(parallel)
+    this.#single = slotsFor(parallel)
+    this.#many = slotsFor(parallel)
     // Each running program adds a listener.
     setMaxListeners(0, this.#closing.signal)
-    this.#pace = new Pace(parallel, delay, options.ticks)
+    this.#pace = new RateLimiter(parallel, delay, options.ticks)
   }
 
   /**
@@ -80,7 +80,7 @@ export class Control {
       // Nothing is awaited between the check and the queue, so that concurrent requests cannot exceed the
       // limit.
       const text = await places.run(who, async () => {
-        await this.#acted(actor, [node], command)
+        await this.#recordAction(actor, [node], command)
         return this.#ask(bmc, command, signal)
       })
       if (command === 'power soft')
@@ -98,17 +98,17 @@ export class Control {
   async submit(nodes: readonly string[], command: Command, actor: Actor): Promise<SubmittedJob> {
     return this.#o.jobs.submit({
       kind: command,
-      object: await inTurns(named(nodes), { source: { address: actor.from } }),
+      object: await runFairly(describeNodes(nodes), { source: { address: actor.from } }),
       by: actor.who,
       lanes: [],
       elsewhere: true,
       ...(isReading(command) ? { reads: true } : {}),
       run: job =>
-        isReading(command) ? this.#all(job, nodes, command) : this.#inTurn(job, nodes, command, actor)
+        isReading(command) ? this.#all(job, nodes, command) : this.#runAfterOthers(job, nodes, command, actor)
     })
   }
 
-  async #acted(actor: Actor, nodes: readonly string[], command: Command): Promise<void> {
+  async #recordAction(actor: Actor, nodes: readonly string[], command: Command): Promise<void> {
     const [part, action] = command.split(' ') as [Part, string]
     if (!isReading(command)) await this.#o.acted(actor, nodes, part, action)
   }
@@ -120,17 +120,22 @@ export class Control {
   }
 
   /** Runs a batch after earlier batches that change one of its nodes. */
-  async #inTurn(job: JobContext, nodes: readonly string[], command: Command, actor: Actor): Promise<void> {
-    const before = [...this.#changing].filter(other => nodes.some(node => other.nodes.has(node)))
+  async #runAfterOthers(
+    job: JobContext,
+    nodes: readonly string[],
+    command: Command,
+    actor: Actor
+  ): Promise<void> {
+    const before = [...this.#activeBatches].filter(other => nodes.some(node => other.nodes.has(node)))
     const stopped = new Promise<never>((_, reject) => {
       job.signal.addEventListener('abort', () => reject(job.signal.reason))
     })
     const ended = Promise.race([stopped, Promise.all(before.map(other => other.ended))])
-      .then(() => this.#acted(actor, nodes, command))
+      .then(() => this.#recordAction(actor, nodes, command))
       .then(() => this.#all(job, nodes, command))
-      .finally(() => this.#changing.delete(mine))
+      .finally(() => this.#activeBatches.delete(mine))
     const mine = { nodes: new Set(nodes), ended: ended.catch(() => {}) }
-    this.#changing.add(mine)
+    this.#activeBatches.add(mine)
     await ended
   }
 
@@ -193,11 +198,11 @@ export class Control {
 
 type Use = 'reading' | 'changing'
 /** Reading has slots of its own, so that it never delays a power-off. */
-type Places = Readonly<Record<Use, Semaphore>>
+type Slots = Readonly<Record<Use, Semaphore>>
 
 const useOf = (command: Command): Use => (isReading(command) ? 'reading' : 'changing')
 
-const placesFor = (parallel: number): Places => ({
+const slotsFor = (parallel: number): Slots => ({
   reading: new Semaphore(parallel),
   changing: new Semaphore(parallel)
 })
@@ -206,9 +211,9 @@ const tooMany = (which: string) =>
   tryLater(`${which} to BMCs wait already: ask for many nodes in one request, or try again in 10 s`, 10)
 
 /** Describes nodes for a record and the log: a name, or a node set, cut if it is long. */
-function* named(nodes: readonly string[]): Generator<void, string> {
+function* describeNodes(nodes: readonly string[]): Generator<void, string> {
   if (nodes.length === 1) return `node ${nodes[0]}`
-  const set = yield* folding(nodes)
+  const set = yield* foldSliced(nodes)
   return `${nodes.length} nodes (${set.length > LONGEST_SET ? `${set.slice(0, LONGEST_SET)}…` : set})`
 }
 
@@ -241,7 +246,7 @@ export async function batch(
   const room = Math.floor(RESULTS_KEPT / nodes.length)
   const note = (node: string, state: NodeResult['state'], text: string) => {
     const most = Math.max(20, room > 1000 ? room / 2 : room - node.length - AROUND_RESULT)
-    const message = fitted(text, Math.floor(most))
+    const message = shortenTo(text, Math.floor(most))
     job.result(node, { state, message })
     const [first = ''] = message.split('\n', 1)
     job.line(`${node}: ${state === 'failed' ? `failed: ${first}` : first}`)
@@ -249,7 +254,7 @@ export async function batch(
   }
   await inParallel(nodes, parallel, async node => {
     // A node may fail without any wait, for example for lack of a BMC.
-    await turnForStep()
+    await yieldTurn()
     job.signal.throwIfAborted()
     try {
       note(node, 'done', await act(node))
@@ -266,7 +271,7 @@ export async function batch(
 }
 
 /** Rate limiter: at most `size` turns begin in any `delayMs`, so that machines are switched on in batches. */
-export class Pace {
+export class RateLimiter {
   /** Start times of the last `size` turns; may be in the future. */
   readonly #begun: number[] = []
 

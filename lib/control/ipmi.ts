@@ -1,8 +1,8 @@
 import { searchPath } from '../program/program.js'
-import type { Bmc, Visit } from './bmc.js'
+import type { Bmc, CallLimits } from './bmc.js'
+import { cleanLine, cleanText } from './bmc-text.js'
 import { type Command, IS_OFF } from './commands.js'
 import type { Outcome, Programs } from './programs.js'
-import { cleanLine, cleanText } from './words.js'
 
 /** A full log of a BMC has a few thousand lines. */
 const MOST_OUTPUT = 1024 * 1024
@@ -28,7 +28,7 @@ const words: Readonly<Record<Call, readonly string[]>> = {
  * Sends a command by IPMI over lanplus, with ipmitool. Returns the power state (`on`, `off`), the log, or ''.
  * The password is passed in the environment, not as an argument. Throws an Error with the reason.
  */
-export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: Visit): Promise<string> {
+export async function ipmi(programs: Programs, bmc: Bmc, asked: Command, visit: CallLimits): Promise<string> {
   let command = asked
   const tell = (...told: readonly string[]) => ipmitool(programs, bmc, told, visit)
   if (command === 'sel list') return cleanText(await tell(...words[command]))
@@ -56,7 +56,7 @@ async function ipmitool(
   programs: Programs,
   bmc: Bmc,
   command: readonly string[],
-  { port, timeLimitMs, signal }: Visit
+  { port, timeLimitMs, signal }: CallLimits
 ): Promise<string> {
   const { address, cipher, username, password, privilege } = bmc
   const args = [

@@ -1,10 +1,10 @@
 import { ProgramError, run } from '../program/program.js'
-import type { Outcome, Told } from './programs.js'
+import type { Outcome, ProcessMessage } from './programs.js'
 
 // The process that programs.ts starts. When the connection closes, it ends its programs and then itself.
 const running = new Map<number, AbortController>()
 
-process.on('message', (told: Told) => {
+process.on('message', (told: ProcessMessage) => {
   if ('stop' in told) running.get(told.id)?.abort()
   else void perform(told)
 })
@@ -12,7 +12,12 @@ process.on('disconnect', () => {
   for (const controller of running.values()) controller.abort()
 })
 
-async function perform({ id, program, args, options }: Exclude<Told, { stop: true }>): Promise<void> {
+async function perform({
+  id,
+  program,
+  args,
+  options
+}: Exclude<ProcessMessage, { stop: true }>): Promise<void> {
   const controller = new AbortController()
   running.set(id, controller)
   const outcome = await run(program, args, { ...options, signal: controller.signal }).then(

@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { type Why, withoutInherited } from '../program/program.js'
+import { type FailureKind, stdioWithoutInherited } from '../program/program.js'
 
 /** Options as in `run` of program.ts. */
 export interface ProgramOptions {
@@ -12,10 +12,10 @@ export interface ProgramOptions {
 /** Output of a program, or why it failed, as in ProgramError. */
 export type Outcome =
   | { readonly stdout: string }
-  | { readonly why: Why; readonly stderr: string; readonly message: string }
+  | { readonly why: FailureKind; readonly stderr: string; readonly message: string }
 
 /** Messages to the child process. */
-export type Told =
+export type ProcessMessage =
   | {
       readonly id: number
       readonly program: string
@@ -47,11 +47,11 @@ export class Programs {
     if (signal.aborted) return Promise.resolve(failed('aborted', `${program} was stopped before it began`))
     const id = ++this.#last
     clearTimeout(this.#idle)
-    const stop = () => this.#tell({ id, stop: true })
+    const stop = () => this.#send({ id, stop: true })
     return new Promise<Outcome>(resolve => {
       this.#pending.set(id, resolve)
       signal.addEventListener('abort', stop)
-      this.#tell({ id, program, args, options })
+      this.#send({ id, program, args, options })
     }).finally(() => {
       signal.removeEventListener('abort', stop)
       this.#pending.delete(id)
@@ -67,7 +67,7 @@ export class Programs {
     for (const resolve of this.#pending.values()) resolve(failed('aborted', 'was stopped'))
   }
 
-  #tell(told: Told): void {
+  #send(told: ProcessMessage): void {
     this.#process ??= this.#start()
     const child = this.#process
     child.send(told, error => {
@@ -78,7 +78,7 @@ export class Programs {
 
   #start(): ChildProcess {
     const { PATH, HOME } = process.env
-    const stdio = withoutInherited(['ignore', 'ignore', 'inherit', 'ipc'])
+    const stdio = stdioWithoutInherited(['ignore', 'ignore', 'inherit', 'ipc'])
     const child = fork(FILE, [], { env: { PATH, HOME }, detached: true, stdio })
     child.on('message', ({ id, outcome }: { id: number; outcome: Outcome }) =>
       this.#pending.get(id)?.(outcome)
@@ -95,4 +95,4 @@ export class Programs {
   }
 }
 
-const failed = (why: Why, message: string): Outcome => ({ why, stderr: '', message })
+const failed = (why: FailureKind, message: string): Outcome => ({ why, stderr: '', message })

@@ -1,11 +1,11 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, type JsonObject, utf8 } from '../json.js'
+import { isObject, type JsonObject, strictUtf8 } from '../json.js'
 import type { TypeName } from '../model/docs.js'
-import { base64, hidden } from '../model/field.js'
+import { base64, secretMask } from '../model/field.js'
 import { secretEntry } from '../model/secrets.js'
 import type { Query } from './controller.js'
 import { dryRunLines } from './render.js'
-import { change, type Session, type Verb } from './session.js'
+import { changeOptions, type Session, type Verb } from './session.js'
 import { clean, cleanLines, refused, wrongUsage } from './terminal.js'
 import { bodyOf, type ReadText } from './values.js'
 
@@ -15,13 +15,13 @@ const barWidth = 30
 const textWidth = 40
 
 /** Polls a request at `path` until it ends; returns its last answer. `told` gives the text of the bar. */
-export async function follow(
+export async function pollRequest(
   session: Session,
   path: string,
   first: JsonObject,
   told: (answer: JsonObject) => string
 ): Promise<JsonObject> {
-  const bar = new Bar(session)
+  const bar = new ProgressBar(session)
   let answer = first
   let pause = shortestPauseMs
   for (;;) {
@@ -37,12 +37,12 @@ export async function follow(
 }
 
 /** Returns the answer of a change or of its asynchronous request. Throws Failure 1 if that failed. */
-async function finished(session: Session, answer: JsonObject): Promise<JsonObject> {
+async function awaitResult(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer
   const lines: string[] = []
   const path = `/config/status/${encodeURIComponent(id)}`
-  const { state = null } = await follow(session, path, answer, ({ message }) => {
+  const { state = null } = await pollRequest(session, path, answer, ({ message }) => {
     if (typeof message === 'string' && message !== '') lines.push(...message.split(';;'))
     return lines.at(-1) ?? ''
   })
@@ -51,7 +51,7 @@ async function finished(session: Session, answer: JsonObject): Promise<JsonObjec
 }
 
 /** A progress bar on one line of a terminal's stderr. */
-class Bar {
+class ProgressBar {
   #isShown = false
 
   constructor(readonly session: Session) {}
@@ -73,7 +73,7 @@ class Bar {
 }
 
 /** Makes a change, or its dry run, waits for its end and shows the answer, or `done` if it has no text. */
-export async function changed(
+export async function makeChange(
   session: Session,
   path: string,
   body: JsonObject | Buffer | undefined,
@@ -84,7 +84,7 @@ export async function changed(
   const { controller, options, format, paint } = session
   if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
   const query = options.dryrun ? { ...more, dryrun: 'yes' } : more
-  const answer = await finished(session, await controller.json(method, path, query, body))
+  const answer = await awaitResult(session, await controller.json(method, path, query, body))
   for (const warning of new Set(controller.warnings.splice(0)))
     session.terminal.err(`warning: ${clean(warning)}\n`)
   if (!options.dryrun || format === 'json')
@@ -141,9 +141,9 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     async run(session, type, [owner = '', wanted = '']) {
       const answer = await asked(session, pathOf(type, owner, wanted))
       if (session.format === 'json') return session.json(answer)
-      const [{ content } = { content: hidden }] = secretsIn(answer)
-      if (content === hidden) throw refused(`only an admin may read secret ${wanted}`)
-      const text = utf8(Buffer.from(content, 'base64'))
+      const [{ content } = { content: secretMask }] = secretsIn(answer)
+      if (content === secretMask) throw refused(`only an admin may read secret ${wanted}`)
+      const text = strictUtf8(Buffer.from(content, 'base64'))
       if (text === undefined) throw refused(`secret ${wanted} is no text: -o json shows it in base64`)
       await session.terminal.out(session.terminal.shows.out ? cleanLines(text) : text)
     }
@@ -152,20 +152,25 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME SECRET [content=@FILE|-] [path=PATH]',
     count: [3, Number.POSITIVE_INFINITY],
     summary: 'add, change or rename (newsecretname=) a secret',
-    options: change,
+    options: changeOptions,
     only,
     async run(session, type, [owner = '', secret = '', ...words]) {
       const body = await bodyOf(described, words, reader(session))
-      await changed(session, pathOf(type, owner, secret), body, `secret ${secret} of ${type} ${owner} stored`)
+      await makeChange(
+        session,
+        pathOf(type, owner, secret),
+        body,
+        `secret ${secret} of ${type} ${owner} stored`
+      )
     }
   },
   rmsecret: {
     operands: 'NAME SECRET',
     summary: 'delete a secret',
-    options: change,
+    options: changeOptions,
     only,
     run: (session, type, [owner = '', secret = '']) =>
-      changed(
+      makeChange(
         session,
         `${pathOf(type, owner, secret)}/_delete`,
         undefined,

@@ -5,11 +5,11 @@ import { isAbsolute, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../did-you-mean.js'
 import { replaceFile, unlessMissing } from '../disk/file.js'
-import { utf8 } from '../json.js'
+import { strictUtf8 } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
-import { changed } from './change.js'
+import { makeChange } from './change.js'
 import { Controller, controllerUrl } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
@@ -40,7 +40,7 @@ export async function client(words: readonly string[], terminal: Terminal): Prom
 function parse(args: readonly string[]) {
   try {
     return parseArgs({
-      args: joined(args),
+      args: normalizedArguments(args),
       allowPositionals: true,
       options: optionTypes
     })
@@ -66,7 +66,7 @@ const optionTypes = {
 } as const
 
 /** Turns `--sort -name` into `--sort=-name`, and `--field=value` into the word `field=value`. */
-const joined = (args: readonly string[]) =>
+const normalizedArguments = (args: readonly string[]) =>
   args.flatMap((word, i) => {
     const next = args[i + 1]
     const [, field] = /^--([^=]+)=/.exec(word) ?? []
@@ -90,24 +90,24 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     return terminal.out(versionLine)
   }
   if (first === 'completion') {
-    take('completion bash', options, [])
+    refuseOtherOptions('completion bash', options, [])
     if (rest.length !== 1 || rest[0] !== 'bash')
       throw wrongUsage('there is completion for bash: type completion bash')
     return terminal.out(bashCompletion())
   }
   if (first === 'login') {
-    take(first, options, ['stdin'])
+    refuseOtherOptions(first, options, ['stdin'])
     if (rest.length > 1) throw wrongUsage('login takes one USER')
     return login(await session(terminal, options, false), rest[0] ?? 'admin')
   }
   if (first === 'logout') {
-    take(first, options, [])
+    refuseOtherOptions(first, options, [])
     if (rest.length > 0) throw wrongUsage('logout takes no operand')
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
   if (first === 'token') {
-    take(first, options, [])
+    refuseOtherOptions(first, options, [])
     if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
@@ -115,13 +115,13 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     return terminal.out(`${controller.token}\n`)
   }
   if (first === 'import') {
-    take(first, options, ['output', 'dryrun', 'yes'])
+    refuseOtherOptions(first, options, ['output', 'dryrun', 'yes'])
     if (rest.length !== 1 || rest[0] === '') throw wrongUsage('usage: svcctl import FILE')
     return importTable(await session(terminal, options, true), rest[0] as string)
   }
-  if (Object.hasOwn(plainVerbs, first)) return act(terminal, options, '', plainVerbs, [first, ...rest])
-  if (first === 'cluster') return act(terminal, options, first, clusterVerbs, rest)
-  if (isType(first)) return act(terminal, options, first, verbsOf(first), rest)
+  if (Object.hasOwn(plainVerbs, first)) return runVerb(terminal, options, '', plainVerbs, [first, ...rest])
+  if (first === 'cluster') return runVerb(terminal, options, first, clusterVerbs, rest)
+  if (isType(first)) return runVerb(terminal, options, first, verbsOf(first), rest)
   throw wrongUsage(
     first === ''
       ? 'which command?'
@@ -129,7 +129,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   )
 }
 
-async function act<T extends string>(
+async function runVerb<T extends string>(
   terminal: Terminal,
   options: Options,
   first: T,
@@ -145,7 +145,7 @@ async function act<T extends string>(
     )
   }
   const command = `${first} ${word}`.trim()
-  take(command, options, verb.options ?? [])
+  refuseOtherOptions(command, options, verb.options ?? [])
   const [least, most] = countOf(verb)
   const several = first === 'node' ? severalNodes(verb, operands) : ''
   if (operands.length < least || operands.length > most || operands.includes('') || several !== '')
@@ -169,7 +169,7 @@ function severalNodes(verb: Pick<Verb, 'operands' | 'count' | 'assigns'>, words:
   return names.length > 1 ? `; several nodes are one word: ${names.join(',')}` : ''
 }
 
-function take(command: string, options: Options, taken: readonly (keyof Options)[]): void {
+function refuseOtherOptions(command: string, options: Options, taken: readonly (keyof Options)[]): void {
   for (const name of Object.keys(options) as (keyof Options)[])
     if (name !== 'url' && name !== 'cacert' && !taken.includes(name))
       throw wrongUsage(`${command} takes no --${name}`)
@@ -200,7 +200,7 @@ async function login({ terminal, controller, options }: Session, user: string): 
   if (!options.stdin && !terminal.shows.in)
     throw wrongUsage('there is no terminal to ask for the password on: use --stdin')
   const password = options.stdin
-    ? utf8(await terminal.input())?.replace(/\r?\n$/, '')
+    ? strictUtf8(await terminal.input())?.replace(/\r?\n$/, '')
     : await terminal.hidden(clean(`Password of ${user} at ${name}: `))
   if (password === undefined) throw wrongUsage('the password is not UTF-8')
   const { token } = await controller.json('POST', '/token', {}, { username: user, password })
@@ -231,7 +231,7 @@ async function importTable(session: Session, file: string): Promise<void> {
   const { terminal, controller, options, paint } = session
   const table = file === '-' ? await terminal.input() : await terminal.file(file)
   const query = { format: 'csv' }
-  if (options.dryrun || options.yes) return changed(session, path, table, 'imported', 'POST', query)
+  if (options.dryrun || options.yes) return makeChange(session, path, table, 'imported', 'POST', query)
   const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
   if (Array.isArray(told.changes) && told.changes.length === 0) return session.changed({}, 'nothing differs')
   terminal.err([...dryRunLines(told, paint), ''].join('\n'))
@@ -239,7 +239,7 @@ async function importTable(session: Session, file: string): Promise<void> {
   if (!(await terminal.confirmed('Import this? [y/N] '))) throw refused('nothing was imported')
   // A booting machine may change the stored objects while the question waits.
   const expect = typeof told.mark === 'string' ? told.mark : undefined
-  await changed(session, path, table, 'imported', 'POST', { ...query, expect })
+  await makeChange(session, path, table, 'imported', 'POST', { ...query, expect })
 }
 
 /** Bytes of the largest token file. */

@@ -1,9 +1,9 @@
-import { isObject, type JsonObject, type JsonValue, utf8 } from '../json.js'
+import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../json.js'
 import { base64, type Field } from '../model/field.js'
 import { dryRunLines } from './render.js'
 import type { Session } from './session.js'
 import { clean, Failure, refused, wrongUsage } from './terminal.js'
-import { bodyOf, type Described, ofInterface, settable } from './values.js'
+import { bodyOf, ofInterface, type Settable, settable } from './values.js'
 
 const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines of a longer text stand below it, indented by 4 blanks.
 # Lines that begin with # do not count; those with values of the group or the cluster show what another value would replace.
@@ -14,7 +14,7 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines
  * (rules 14.8). A refused text can be edited again.
  * @throws Failure 1 if the answer is no or nothing was edited, 2 if there is no terminal to ask on
  */
-export async function edited(session: Session, type: Described, path: string, object: JsonObject) {
+export async function edited(session: Session, type: Settable, path: string, object: JsonObject) {
   const { terminal, controller, options, paint } = session
   const first = head + [...linesOf(type, object), ''].join('\n')
   const before = valuesIn(first)
@@ -68,7 +68,7 @@ function valuesIn(text: string): Map<string, string> {
 }
 
 /** Yields the settable fields with their values; inherited values are comments. */
-function* linesOf(type: Described, object: JsonObject): Generator<string> {
+function* linesOf(type: Settable, object: JsonObject): Generator<string> {
   const told = (field: Field, key: string, value: JsonValue = null, source: JsonValue = null) => {
     const text = shown(field, value)
     if (text === undefined) return `# ${key} holds no text`
@@ -92,7 +92,7 @@ function* linesOf(type: Described, object: JsonObject): Generator<string> {
 }
 
 function shown({ type }: Field, value: JsonValue): string | undefined {
-  if (type === base64 && typeof value === 'string') return utf8(Buffer.from(value, 'base64'))
+  if (type === base64 && typeof value === 'string') return strictUtf8(Buffer.from(value, 'base64'))
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',')
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '')

@@ -1,6 +1,6 @@
 import { isObject } from '../json.js'
-import { changed } from './change.js'
-import { change, chosen, pathOf, type Session, type Verb } from './session.js'
+import { makeChange } from './change.js'
+import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
 const tagPath = (image: string, tag: string) =>
@@ -41,11 +41,11 @@ export async function removeImage(session: Session, name: string): Promise<void>
   const { terminal, controller, options } = session
   const path = `${pathOf('osimage', name)}/_delete`
   const done = `osimage ${name} deleted`
-  if (options.dryrun) return changed(session, path, undefined, done)
+  if (options.dryrun) return makeChange(session, path, undefined, done)
   const { directories, controllers } = await controller.json('GET', path, { dryrun: 'yes' })
   const gone = Array.isArray(directories) ? directories.map(String) : []
   const where = Array.isArray(controllers) ? controllers.filter(name => typeof name === 'string') : []
-  if (gone.length === 0) return changed(session, path, undefined, done)
+  if (gone.length === 0) return makeChange(session, path, undefined, done)
   const nothing = 'nothing was deleted'
   // With several controllers, the directory's own controller removes it.
   const about =
@@ -57,7 +57,7 @@ export async function removeImage(session: Session, name: string): Promise<void>
     if (!(await terminal.confirmed(clean(`Delete OS image ${name} and ${about}? [y/N] `))))
       throw refused(nothing)
   }
-  await changed(session, path, undefined, `${done}; ${about} is removed`)
+  await makeChange(session, path, undefined, `${done}; ${about} is removed`)
 }
 
 const noBoot = ': its nodes cannot boot from the network; install'
@@ -70,12 +70,12 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     only: ['osimage'],
     run: (session, type, [name = '']) =>
-      changed(session, `${pathOf(type, name)}/_pack`, undefined, () => packed(session, name), 'GET')
+      makeChange(session, `${pathOf(type, name)}/_pack`, undefined, () => packed(session, name), 'GET')
   },
   tags: {
     operands: 'NAME',
     summary: 'the tags of an image, and their files',
-    options: chosen,
+    options: listOptions,
     only: ['osimage'],
     run: (session, _type, [name = '']) =>
       session.rendered(`/config/osimagetag/${encodeURIComponent(name)}`, {})
@@ -83,17 +83,22 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
   tag: {
     operands: 'NAME TAG',
     summary: 'give what is packed now a tag, or move the tag to it',
-    options: change,
+    options: changeOptions,
     only: ['osimage'],
     run: (session, type, [name = '', tag = '']) =>
-      changed(session, `${pathOf(type, name)}/tag`, { tag }, () => tagged(session, name, tag))
+      makeChange(session, `${pathOf(type, name)}/tag`, { tag }, () => tagged(session, name, tag))
   },
   untag: {
     operands: 'NAME TAG',
     summary: 'delete a tag that nothing uses',
-    options: change,
+    options: changeOptions,
     only: ['osimage'],
     run: (session, _type, [name = '', tag = '']) =>
-      changed(session, `${tagPath(name, tag)}/_delete`, undefined, `tag ${tag} of OS image ${name} deleted`)
+      makeChange(
+        session,
+        `${tagPath(name, tag)}/_delete`,
+        undefined,
+        `tag ${tag} of OS image ${name} deleted`
+      )
   }
 }

@@ -1,7 +1,7 @@
-import { isObject, type JsonObject, type JsonValue, utf8 } from '../json.js'
+import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, type Table } from '../model/field.js'
-import { named, objectTypes, participles } from '../model/types.js'
+import { describeObject, objectTypes, participles } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { pathOf, type Session } from './session.js'
@@ -29,7 +29,7 @@ export function* objectLines(table: Table, object: JsonObject, paint: Paint): Ge
       for (const [name, one] of Object.entries(value)) {
         const who = sources[name]
         const told = typeof who === 'string' ? ` ${paint('dim', `(${clean(who)})`)}` : ''
-        yield `    ${clean(name)} = ${clean(plain(one))}${told}`
+        yield `    ${clean(name)} = ${clean(formatted(one))}${told}`
       }
     } else yield `${lead}${clean(text)}${from}`
   }
@@ -37,8 +37,8 @@ export function* objectLines(table: Table, object: JsonObject, paint: Paint): Ge
   for (const entry of interfaces.filter(isObject)) {
     const { interface: name, ...rest } = entry
     const told = Object.entries(rest).filter(([, value]) => value !== null && value !== '')
-    yield `${paint('bold', clean(plain(name)))}  ` +
-      `${told.map(([key, value]) => `${clean(key)}=${clean(plain(value))}`).join('  ')}`
+    yield `${paint('bold', clean(formatted(name)))}  ` +
+      `${told.map(([key, value]) => `${clean(key)}=${clean(formatted(value))}`).join('  ')}`
   }
 }
 
@@ -52,13 +52,13 @@ const tableOf = (type: string): Table =>
 /** Decodes scripts, which are stored in base64. */
 function shownValue(table: Table, key: string, value: JsonValue): string {
   const isScript = table.some(({ name, type }) => name === key && type === base64)
-  const text = plain(value)
+  const text = formatted(value)
   return isScript && typeof value === 'string' && value !== ''
-    ? (utf8(Buffer.from(value, 'base64')) ?? text)
+    ? (strictUtf8(Buffer.from(value, 'base64')) ?? text)
     : text
 }
 
-function plain(value: JsonValue | undefined): string {
+function formatted(value: JsonValue | undefined): string {
   if (value === null || value === undefined || value === '') return '-'
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',') || '-'
@@ -67,7 +67,7 @@ function plain(value: JsonValue | undefined): string {
 
 const objects = (value: JsonValue | undefined) => (Array.isArray(value) ? value.filter(isObject) : [])
 
-interface Would {
+interface PlannedChange {
   readonly type: string
   readonly name: string
   readonly be: string
@@ -75,14 +75,14 @@ interface Would {
 }
 
 const byField = (change: JsonObject, side: 'before' | 'after') =>
-  new Map(objects(change.fields).map(one => [plain(one.field), plain(one[side])]))
+  new Map(objects(change.fields).map(one => [formatted(one.field), formatted(one[side])]))
 
 /** Describes the change of one object. A new or deleted object has one value per field. */
-function wouldOf(change: JsonObject): Would {
-  const [type, name, action] = [plain(change.type), plain(change.name), plain(change.action)]
+function plannedChangeOf(change: JsonObject): PlannedChange {
+  const [type, name, action] = [formatted(change.type), formatted(change.name), formatted(change.action)]
   const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
   const fields = objects(change.fields).map(one => {
-    const field = plain(one.field)
+    const field = formatted(one.field)
     const text = (of: 'before' | 'after') => shownValue(tableOf(type), field, one[of] ?? null)
     const [before, after] = [text('before'), text('after')]
     if (/\n/.test(before + after)) return [`${field}:`, ...lineChanges(before, after)].join('\n')
@@ -99,16 +99,21 @@ const lineChanges = (before: string, after: string) =>
   })
 
 /** Describes a rename, which the controller reports as a delete and a create. */
-function renameOf(gone: JsonObject, made: JsonObject): Would {
+function renameOf(gone: JsonObject, made: JsonObject): PlannedChange {
   const [before, after] = [byField(gone, 'before'), byField(made, 'after')]
   const fields = [...new Set([...before.keys(), ...after.keys()])]
     .filter(field => before.get(field) !== after.get(field))
     .map(field => `${field}: ${before.get(field) ?? '-'} -> ${after.get(field) ?? '-'}`)
-  return { type: plain(gone.type), name: plain(gone.name), be: `renamed to ${plain(made.name)}`, fields }
+  return {
+    type: formatted(gone.type),
+    name: formatted(gone.name),
+    be: `renamed to ${formatted(made.name)}`,
+    fields
+  }
 }
 
 /** Yields each changed object once, with the two halves of a rename joined. */
-function* woulds(changes: readonly JsonObject[]): Generator<Would> {
+function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChange> {
   const of = (type: JsonValue | undefined, action: string) =>
     changes.filter(change => change.type === type && change.action === action)
   const types = new Map(
@@ -120,7 +125,7 @@ function* woulds(changes: readonly JsonObject[]): Generator<Would> {
   for (const change of changes) {
     const renamed = change.action === 'update' ? undefined : types.get(change.type)
     const at = renamed?.made.indexOf(change) ?? -1
-    if (!renamed) yield wouldOf(change)
+    if (!renamed) yield plannedChangeOf(change)
     // Secrets follow their renamed owner.
     else if (at >= 0 && change.type !== 'secrets') yield renameOf(renamed.gone[at] as JsonObject, change)
   }
@@ -128,9 +133,9 @@ function* woulds(changes: readonly JsonObject[]): Generator<Would> {
 
 /** Yields the lines of a dry run. Nodes with the same change are folded. */
 export function* dryRunLines({ message, changes, files }: JsonObject, paint: Paint): Generator<string> {
-  yield clean(plain(message))
-  const alike = new Map<string, Would & { readonly names: string[] }>()
-  for (const would of woulds(objects(changes))) {
+  yield clean(formatted(message))
+  const alike = new Map<string, PlannedChange & { readonly names: string[] }>()
+  for (const would of plannedChanges(objects(changes))) {
     // A new address differs from node to node, so such nodes are not folded.
     const { type, name, be, fields } = would
     const key = JSON.stringify([type === 'node' ? type : [type, name], be, fields])
@@ -139,17 +144,17 @@ export function* dryRunLines({ message, changes, files }: JsonObject, paint: Pai
     else alike.set(key, { ...would, names: [name] })
   }
   for (const { type, be, fields, names } of alike.values()) {
-    const who = names.length > 1 ? `nodes ${fold(names)}` : named(type, names[0] ?? '')
+    const who = names.length > 1 ? `nodes ${fold(names)}` : describeObject(type, names[0] ?? '')
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
   for (const { service, path, diff, problem } of objects(files)) {
     if (typeof problem === 'string') {
-      yield paint('bold', clean(`${plain(service)}: its files could not be made: ${problem}`))
+      yield paint('bold', clean(`${formatted(service)}: its files could not be made: ${problem}`))
       continue
     }
-    yield paint('bold', clean(`${plain(service)}: the file ${plain(path)} would change:`))
-    for (const line of plain(diff).replace(/\n$/, '').split('\n')) {
+    yield paint('bold', clean(`${formatted(service)}: the file ${formatted(path)} would change:`))
+    for (const line of formatted(diff).replace(/\n$/, '').split('\n')) {
       const colour = line.startsWith('+') ? 'green' : line.startsWith('-') ? 'red' : undefined
       yield `  ${colour ? paint(colour, clean(line)) : clean(line)}`
     }
@@ -163,12 +168,12 @@ export function* bootLines(node: string, told: JsonValue | undefined, paint: Pai
     const { step: what, about, from, time, count, end, bytes } = one
     const parts = [time, what, about, end, typeof bytes === 'number' ? `${bytes} bytes` : null]
     const often = typeof count === 'number' && count > 1 ? [`${count} times`] : []
-    const words = [...parts.filter(part => (part ?? '') !== '').map(plain), ...often]
-    return clean(`  ${words.join('  ')}${(from ?? '') === '' ? '' : `  from ${plain(from)}`}`)
+    const words = [...parts.filter(part => (part ?? '') !== '').map(formatted), ...often]
+    return clean(`  ${words.join('  ')}${(from ?? '') === '' ? '' : `  from ${formatted(from)}`}`)
   }
   if (objects(boots).length === 0) yield `node ${clean(node)}: no boot was seen`
   for (const { began, from, steps, omitted } of objects(boots)) {
-    yield paint('bold', clean(`node ${node}: boot of ${plain(began)} from ${plain(from)}`))
+    yield paint('bold', clean(`node ${node}: boot of ${formatted(began)} from ${formatted(from)}`))
     for (const one of objects(steps)) yield step(one)
     if (typeof omitted === 'number' && omitted > 0) yield `  and ${omitted} more steps`
   }
@@ -236,7 +241,7 @@ const ofBoot: ReadonlySet<string> = new Set([
 const isTold = ({ format, options }: Session) => format === 'text' && !options.dryrun
 
 /** Ignores a failed query: it must not stop the change. */
-async function orNothing<T>(asked: Promise<T>): Promise<T | undefined> {
+async function ignoringFailure<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked
   } catch (error) {
@@ -254,7 +259,7 @@ const mostCharacters = 100
  * Reads the affected nodes before a change; the returned function reads them again after it (rules 14.7). It
  * returns which values another group changed, and which nodes cannot boot. The lines are safe to show.
  */
-export async function watched(
+export async function watchNodes(
   session: Session,
   type: TypeName,
   name: string,
@@ -277,15 +282,15 @@ export async function watched(
       return was && is ? [[was, is] as const] : []
     })
     const lines = await cannotBoot(session, nodes.slice(0, mostNodes).map(now), nodes.length)
-    return [...withGroup(pairs, nodes.length, fields), ...lines]
+    return [...sideEffectLines(pairs, nodes.length, fields), ...lines]
   }
 }
 
 /** Returns the nodes that a change of an object affects. */
 async function nodesOf(session: Session, type: TypeName, name: string): Promise<readonly string[]> {
-  if (type === 'node') return isNodeSet(name) ? ((await orNothing(session.nodes(name))) ?? []) : [name]
+  if (type === 'node') return isNodeSet(name) ? ((await ignoringFailure(session.nodes(name))) ?? []) : [name]
   if (type !== 'group' && type !== 'osimage') return []
-  const answer = await orNothing(session.controller.json('GET', `${pathOf(type, name)}/_member`))
+  const answer = await ignoringFailure(session.controller.json('GET', `${pathOf(type, name)}/_member`))
   const { members } = within(answer, 'config', type, name)
   return Array.isArray(members) ? members.filter(node => typeof node === 'string') : []
 }
@@ -299,7 +304,7 @@ async function cannotBoot(
   const stopped = new Map<string, { readonly names: string[]; readonly ofOne: string }>()
   for (const node of nodes) {
     const path = `/monitor/node/${encodeURIComponent(node)}/_why`
-    const answer = await orNothing(controller.json('GET', path))
+    const answer = await ignoringFailure(controller.json('GET', path))
     const { obstacle } = within(answer, 'monitor', 'why', node)
     if (typeof obstacle !== 'string') continue
     const ofMany = obstacle.replace(`node ${node} has `, 'they have ')
@@ -335,13 +340,13 @@ interface State {
 /** Reads the nodes; returns none if one of them does not exist. */
 async function statesOf({ controller }: Session, names: readonly string[]): Promise<Map<string, State>> {
   if (names.length === 0) return new Map()
-  const nodes = await orNothing(controller.json('GET', '/config/node', { nodes: names.join(',') }))
+  const nodes = await ignoringFailure(controller.json('GET', '/config/node', { nodes: names.join(',') }))
   // A node's answer lacks the files of its group.
-  const groups = await orNothing(controller.json('GET', '/config/group', { fields: 'files' }))
+  const groups = await ignoringFailure(controller.json('GET', '/config/group', { fields: 'files' }))
   return new Map(
     Object.entries(within(nodes, 'config', 'node')).flatMap(([name, node]) => {
       if (!isObject(node)) return []
-      const ofGroup = within(groups, 'config', 'group', plain(node.group)).files
+      const ofGroup = within(groups, 'config', 'group', formatted(node.group)).files
       return [[name, stateOf({ ...node, files: [...entries(ofGroup), ...entries(node.files)] })]]
     })
   )
@@ -350,12 +355,19 @@ async function statesOf({ controller }: Session, names: readonly string[]): Prom
 const entries = (value: JsonValue | undefined) => (Array.isArray(value) ? value : [])
 
 /** Fields that change by themselves, or are shown elsewhere. */
-const untold: ReadonlySet<string> = new Set(['name', 'status', 'macaddr', '_override', '_running', '_stale'])
+const ignoredFields: ReadonlySet<string> = new Set([
+  'name',
+  'status',
+  'macaddr',
+  '_override',
+  '_running',
+  '_stale'
+])
 
 /** Splits a node, or the body of a change, into its values. */
 function stateOf(node: JsonObject): State {
   const { interfaces, variables, ...rest } = node
-  const isShown = (key: string) => !untold.has(key) && !key.endsWith('_source')
+  const isShown = (key: string) => !ignoredFields.has(key) && !key.endsWith('_source')
   const fields = Object.entries(rest)
     .filter(([key]) => isShown(key))
     .map(([key, value]): [string, JsonValue] => [key, shownValue(objectTypes.node.fields, key, value)])
@@ -366,26 +378,26 @@ function stateOf(node: JsonObject): State {
     interfaces: new Map(
       entries(interfaces)
         .filter(isObject)
-        .map(({ interface: name, ...values }) => [plain(name), new Map(Object.entries(values))])
+        .map(({ interface: name, ...values }) => [formatted(name), new Map(Object.entries(values))])
     )
   }
 }
 
 /** A side effect of a change of the group. `text` is of this node; `ofAll` is used if nodes differ. */
-interface Along {
+interface SideEffect {
   readonly about: string
   readonly text: string
   readonly ofAll: string
 }
 
 /** Compares nodes before and after a change of their group. `count`: all nodes that changed. */
-function withGroup(
+function sideEffectLines(
   nodes: readonly (readonly [was: State, is: State])[],
   count: number,
   given: JsonObject
 ): string[] {
-  const texts = new Map<string, { readonly along: Along; readonly texts: Set<string>; nodes: number }>()
-  for (const along of nodes.flatMap(([was, is]) => alongOf(was, is, stateOf(given)))) {
+  const texts = new Map<string, { readonly along: SideEffect; readonly texts: Set<string>; nodes: number }>()
+  for (const along of nodes.flatMap(([was, is]) => sideEffectsOf(was, is, stateOf(given)))) {
     const same = texts.get(along.about) ?? { along, texts: new Set(), nodes: 0 }
     same.texts.add(along.text)
     same.nodes++
@@ -393,7 +405,7 @@ function withGroup(
   }
   if (texts.size === 0) return []
   const some = count > nodes.length ? ` (on the first ${nodes.length} of ${count} nodes)` : ''
-  const lead = given.group === null ? 'Without a group' : `With group ${plain(given.group)}`
+  const lead = given.group === null ? 'Without a group' : `With group ${formatted(given.group)}`
   return [
     clean(`${lead}, these changed too${some}:`),
     ...[...texts.values()].map(({ along, texts, nodes: on }) => {
@@ -403,7 +415,7 @@ function withGroup(
   ]
 }
 
-function alongOf(was: State, is: State, given: State): Along[] {
+function sideEffectsOf(was: State, is: State, given: State): SideEffect[] {
   const along = changedValues(was.fields, is.fields, given.fields, '')
   const names = new Set([...was.interfaces.keys(), ...is.interfaces.keys()])
   for (const name of names) {
@@ -417,7 +429,7 @@ function alongOf(was: State, is: State, given: State): Along[] {
     if (before && after) continue
     const ofAll = `interface ${name} is ${after ? 'new' : 'gone'}`
     const values = [...(after ?? before ?? [])].flatMap(([key, value]) =>
-      plain(value) === '-' ? [] : [`${key} ${plain(value)}`]
+      formatted(value) === '-' ? [] : [`${key} ${formatted(value)}`]
     )
     along.push({ about: ofAll, text: `${ofAll}: ${values.join(', ')}`, ofAll })
   }
@@ -425,9 +437,9 @@ function alongOf(was: State, is: State, given: State): Along[] {
 }
 
 /** Returns the changed values that were not given; `lead` is put before their names. */
-function changedValues(was: Values, is: Values, given: Values, lead: string): Along[] {
+function changedValues(was: Values, is: Values, given: Values, lead: string): SideEffect[] {
   return [...new Set([...was.keys(), ...is.keys()])].flatMap(key => {
-    const [before, after] = [plain(was.get(key)), plain(is.get(key))]
+    const [before, after] = [formatted(was.get(key)), formatted(is.get(key))]
     if (before === after || given.has(key)) return []
     const about = `${lead}${key}`
     const isLong = Math.max(before.length, after.length) > mostCharacters || /\n/.test(before + after)

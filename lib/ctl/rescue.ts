@@ -1,19 +1,19 @@
 import { isObject, type JsonObject } from '../json.js'
-import { changed } from './change.js'
+import { makeChange } from './change.js'
 import { within } from './render.js'
-import { change, type Session, type Verb } from './session.js'
+import { changeOptions, type Session, type Verb } from './session.js'
 import { clean, namesNone, refused, wrongUsage } from './terminal.js'
 
 /** Sets or ends a rescue: a single boot from an image in memory (rules 6.15). */
 export const rescue: Verb = {
   operands: 'SET',
   summary: 'boot nodes once from an image in memory, their disks untouched; --end: not any more',
-  options: [...change, 'image', 'end'],
+  options: [...changeOptions, 'image', 'end'],
   only: ['node'],
   async run(session, _type, [set = '']) {
     const { end, image, dryrun } = session.options
     if (end && image !== undefined) throw wrongUsage('--end takes no --image')
-    const nodes = await nodesWith(session, set, `osimage,${installing}`)
+    const nodes = await nodesWith(session, set, `osimage,${installFields}`)
     if (nodes.length === 0) throw namesNone(set)
     const images = [...new Set(nodes.map(({ osimage }) => osimage).filter(name => typeof name === 'string'))]
     if (!end && image === undefined && images.length !== 1) {
@@ -22,14 +22,14 @@ export const rescue: Verb = {
     }
     const wanted = end ? null : (image ?? images[0] ?? null)
     const body = { nodes: set, fields: { rescue: wanted } }
-    await changed(session, '/config/node/_set', body, `${set} updated`)
+    await makeChange(session, '/config/node/_set', body, `${set} updated`)
     if (session.format !== 'text' || dryrun || end) return
     const lines = [
       `at its next boot from the network: svcctl node chassis '${set}' netboot, ` +
         `svcctl node power '${set}' boot`,
       `the way back before that: svcctl node rescue '${set}' --end`
     ]
-    if (nodes.some(isInstalled))
+    if (nodes.some(willInstall))
       lines.push(
         `the boot after that one writes to the disk; if it must not: svcctl node set '${set}' netboot=no`
       )
@@ -44,8 +44,8 @@ export async function nodesWith({ controller }: Session, nodes: string, fields: 
 }
 
 /** The fields that `isInstalled` reads. */
-export const installing = 'netboot,partscript,localinstall,rescue'
+export const installFields = 'netboot,partscript,localinstall,rescue'
 
 /** Whether the next boot from the network writes to the disk (after a rescue: the boot after it). */
-export const isInstalled = ({ netboot, partscript, localinstall }: JsonObject) =>
+export const willInstall = ({ netboot, partscript, localinstall }: JsonObject) =>
   netboot === true && (localinstall === true || (partscript ?? '') !== '')

@@ -98,7 +98,7 @@ export class Session {
   /** Resolves a name or node set to the names of its nodes, each once. */
   async nodes(set: string): Promise<string[]> {
     const all = new Set<string>()
-    for (const nodes of unions(set)) {
+    for (const nodes of splitUnion(set)) {
       const { config } = await this.controller.json('GET', '/config/node', { nodes, fields: 'name' })
       const { node } = isObject(config) ? config : {}
       for (const name of Object.keys(isObject(node) ? node : {})) all.add(name)
@@ -111,7 +111,7 @@ export class Session {
 const mostOfSet = 8192
 
 /** Splits a long set that is joined by commas alone into several sets. */
-function unions(set: string): string[] {
+function splitUnion(set: string): string[] {
   if (set.length <= mostOfSet || /[!&^]/.test(set)) return [set]
   const all: string[] = []
   for (const one of set.match(/(?:\[[^\]]*\]?|[^,[])+/g) ?? []) {
@@ -162,8 +162,8 @@ export function countOf({ operands, count }: Pick<Verb, 'operands' | 'count'>): 
   return count ?? [needed.length, operands.endsWith('...') ? Number.POSITIVE_INFINITY : words.length]
 }
 
-export const chosen = ['output', 'fields', 'sort'] as const
-export const change = ['output', 'dryrun'] as const
+export const listOptions = ['output', 'fields', 'sort'] as const
+export const changeOptions = ['output', 'dryrun'] as const
 
 /** Indexes verbs by both their names. */
 export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>>) =>

@@ -1,5 +1,5 @@
 import { didYouMean } from '../did-you-mean.js'
-import { type JsonObject, type JsonValue, jsonObject, utf8 } from '../json.js'
+import { type JsonObject, type JsonValue, jsonObject, strictUtf8 } from '../json.js'
 import { base64, type Field, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { interfaceEntry } from '../model/request.js'
@@ -10,16 +10,16 @@ import { wrongUsage } from './terminal.js'
 export type ReadText = (place: string, field: Field) => Promise<Buffer>
 
 /** What has settable fields: a type of object, the cluster, or a secret. */
-export type Described = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
+export type Settable = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
   readonly newName: readonly string[]
 }
 
 /** Returns the fields that a request may set. */
-export const settable = ({ fields }: Pick<Described, 'fields'>) =>
+export const settable = ({ fields }: Pick<Settable, 'fields'>) =>
   fields.filter(({ derived }) => derived !== true)
 
 /** Returns the interface fields that a request may set for this type. */
-export const ofInterface = ({ interfaces = [] }: Pick<Described, 'interfaces'>) =>
+export const ofInterface = ({ interfaces = [] }: Pick<Settable, 'interfaces'>) =>
   interfaceEntry.filter(({ name }) =>
     name === 'force'
       ? interfaces.some(field => field.name === 'ipaddress')
@@ -28,7 +28,7 @@ export const ofInterface = ({ interfaces = [] }: Pick<Described, 'interfaces'>) 
 
 /** Builds a request body from `FIELD=VALUE` words (rules 14.2). Throws Failure 2 naming the wrong word. */
 export async function bodyOf(
-  type: Described,
+  type: Settable,
   words: readonly string[],
   readText: ReadText
 ): Promise<JsonObject> {
@@ -69,7 +69,7 @@ export async function bodyOf(
 }
 
 /** Lists what may precede the `=`, for messages. */
-const keys = (type: Described) => [
+const keys = (type: Settable) => [
   ...settable(type).map(({ name, merged }) => (merged ? `${name}.NAME` : name)),
   ...ofInterface(type).map(({ name }) => `INTERFACE.${name}`),
   ...type.newName.slice(0, 1)
@@ -101,7 +101,7 @@ async function readValue(field: Field, key: string, text: string, readText: Read
   if (isEmpty && (text === '-' || field.secret))
     throw wrongUsage(`${key}: ${text} gives no text; ${key}= unsets it`)
   if (type === base64) return bytes.toString('base64')
-  const long = utf8(bytes)
+  const long = strictUtf8(bytes)
   if (long === undefined) throw wrongUsage(`${key}: ${text} does not hold text in UTF-8`)
   if (type.json === 'array') return long.split(text === long ? ',' : /[,\r\n]+/).filter(entry => entry !== '')
   if (type.json === 'object') return jsonObject(long) ?? Promise.reject(wrong(type.expected))

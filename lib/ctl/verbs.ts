@@ -5,14 +5,14 @@ import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
-import { changed, follow, reader, secretVerbs } from './change.js'
+import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
-import { auditLine, bootLines, objectLines, outcomeLines, watched, within } from './render.js'
-import { installing, isInstalled, nodesWith, rescue } from './rescue.js'
-import { change, chosen, pathOf, type Session, type Verb } from './session.js'
+import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
+import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
+import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, cleanLines, Failure, namesNone, noController, refused, wrongUsage } from './terminal.js'
-import { bodyOf, type Described } from './values.js'
+import { bodyOf, type Settable } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
 
@@ -22,7 +22,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: '[SET]',
     also: 'ls',
     summary: 'a line for each; of nodes those of a set',
-    options: chosen,
+    options: listOptions,
     async run(session, type, [set]) {
       if (set !== undefined && type !== 'node') throw wrongUsage(`${type} list takes no name: type show`)
       await session.rendered(`/config/${type}`, { nodes: set })
@@ -32,7 +32,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME',
     also: 'get',
     summary: 'all fields of one, and who sets them',
-    options: chosen,
+    options: listOptions,
     async run(session, type, [name = '']) {
       if (session.format !== 'text') return session.rendered(pathOf(type, name), {})
       const { fields, sort } = session.options
@@ -50,7 +50,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME [FIELD=VALUE]...',
     also: 'create',
     summary: 'create one',
-    options: change,
+    options: changeOptions,
     assigns: true,
     async run(session, type, [name = '', ...words]) {
       if (type === 'node' && isNodeSet(name))
@@ -64,15 +64,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
   set: {
     operands: 'NAME FIELD=VALUE...',
     summary: 'change one that exists; of nodes also those of a set',
-    options: change,
+    options: changeOptions,
     assigns: true,
     async run(session, type, [name = '', ...words]) {
       const body = await bodyOf(objectTypes[type], words, reader(session))
       // A set may be too long for a path, so it is sent in the body.
       if (type === 'node' && isNodeSet(name)) {
         const path = '/config/node/_set'
-        const told = await watched(session, type, name, body)
-        await changed(session, path, { nodes: name, fields: body }, 'nodes updated')
+        const told = await watchNodes(session, type, name, body)
+        await makeChange(session, path, { nodes: name, fields: body }, 'nodes updated')
         return session.lines(await told())
       }
       // The controller would create a missing object.
@@ -84,29 +84,29 @@ export const verbs: Readonly<Record<string, Verb>> = {
   clone: {
     operands: 'NAME NEW [FIELD=VALUE]...',
     summary: 'copy one under another name',
-    options: change,
+    options: changeOptions,
     assigns: true,
     async run(session, type, [name = '', copy = '', ...words]) {
       const { newName } = objectTypes[type]
       const body = await bodyOf(objectTypes[type], [`${newName[0]}=${copy}`, ...words], reader(session))
-      await changed(session, `${pathOf(type, name)}/_clone`, body, `${type} ${name} cloned to ${copy}`)
+      await makeChange(session, `${pathOf(type, name)}/_clone`, body, `${type} ${name} cloned to ${copy}`)
     }
   },
   renumber: {
     operands: 'NAME PREFIX [FIELD=VALUE]...',
     summary: 'give a network another prefix; all addresses keep their host part',
-    options: change,
+    options: changeOptions,
     assigns: true,
     only: ['network'],
     async run(session, type, [name = '', prefix = '', ...words]) {
       const body = await bodyOf(objectTypes[type], [`network=${prefix}`, ...words], reader(session))
-      await changed(session, `${pathOf(type, name)}/_renumber`, body, `network ${name} renumbered`)
+      await makeChange(session, `${pathOf(type, name)}/_renumber`, body, `network ${name} renumbered`)
     }
   },
   rename: {
     operands: 'NAME NEW',
     summary: 'give one another name',
-    options: change,
+    options: changeOptions,
     async run(session, type, [name = '', now = '']) {
       const body = { [objectTypes[type].newName[0]]: now }
       const missing = await missingOf(session, type, name)
@@ -119,20 +119,21 @@ export const verbs: Readonly<Record<string, Verb>> = {
     also: 'delete',
     summary:
       'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
-    options: [...change, 'yes'],
+    options: [...changeOptions, 'yes'],
     async run(session, type, [name = '']) {
-      const wanted = type === 'node' ? await agreed(session, name, 'Delete', 'nothing was deleted') : name
+      const wanted =
+        type === 'node' ? await confirmNodes(session, name, 'Delete', 'nothing was deleted') : name
       if (type === 'osimage') return removeImage(session, name)
       const done = `${type} ${wanted} deleted`
       if (type === 'node' && isNodeSet(wanted))
-        await changed(session, '/config/node/_delete', { nodes: wanted }, done)
-      else await changed(session, `${pathOf(type, wanted)}/_delete`, undefined, done)
+        await makeChange(session, '/config/node/_delete', { nodes: wanted }, done)
+      else await makeChange(session, `${pathOf(type, wanted)}/_delete`, undefined, done)
     }
   },
   edit: {
     operands: 'NAME',
     summary: 'change one in $EDITOR; shows what would change, and asks',
-    options: [...change, 'yes'],
+    options: [...changeOptions, 'yes'],
     async run(session, type, [name = '']) {
       if (type === 'node' && isNodeSet(name)) throw wrongUsage(`edit takes one node, ${name} is a node set`)
       const path = pathOf(type, name)
@@ -144,11 +145,11 @@ export const verbs: Readonly<Record<string, Verb>> = {
   rminterface: {
     operands: 'NAME INTERFACE',
     summary: 'delete an interface',
-    options: change,
+    options: changeOptions,
     only: ['node', 'group'],
     async run(session, type, [name = '', on = '']) {
       const path = `${pathOf(type, name)}/interfaces/${encodeURIComponent(on)}/_delete`
-      await changed(session, path, undefined, `interface ${on} of ${type} ${name} deleted`)
+      await makeChange(session, path, undefined, `interface ${on} of ${type} ${name} deleted`)
     }
   },
   preview: {
@@ -174,7 +175,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   status: {
     operands: '[SET]',
     summary: 'the last state of nodes, and since when',
-    options: chosen,
+    options: listOptions,
     only: ['node'],
     run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
   },
@@ -184,7 +185,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     only: ['node'],
     run: (session, _type, [set = '']) =>
-      ofEach(session, set, '_why', 'why', (node, told) => {
+      showForEach(session, set, '_why', 'why', (node, told) => {
         const { verdict } = isObject(told) ? told : {}
         const text = String(verdict)
         // Most verdicts begin with the name, which precedes the colon already.
@@ -198,19 +199,19 @@ export const verbs: Readonly<Record<string, Verb>> = {
     options: ['output'],
     only: ['node'],
     run: (session, _type, [set = '']) =>
-      ofEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
+      showForEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
   },
   reinstall: {
     operands: 'SET',
     summary: 'have nodes boot from the network, to be installed again; asks before it is a set',
-    options: [...change, 'yes'],
+    options: [...changeOptions, 'yes'],
     only: ['node'],
     async run(session, _type, [set = '']) {
       const question = 'Have the next boot write to the disks of'
       // netboot_once keeps them from installing again at each boot.
       const fields = { netboot: true, netboot_once: true }
-      const nodes = await agreed(session, set, question, 'nothing was changed')
-      await changed(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
+      const nodes = await confirmNodes(session, set, question, 'nothing was changed')
+      await makeChange(session, '/config/node/_set', { nodes, fields }, `${nodes} updated`)
       if (session.format !== 'text') return
       await session.lines([
         session.options.dryrun
@@ -220,15 +221,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   rescue,
-  power: ofMachine('power', 'switch nodes on and off; asks before a set loses its power', {
+  power: bmcVerb('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
     soft: 'Shut down',
     cycle: 'Switch off and on again',
     reset: 'Reset',
     boot: 'Switch on, or off and on again,'
   }),
-  chassis: ofMachine('chassis', 'the light that tells where a node is, and from where it boots next'),
-  sel: ofMachine('sel', 'the system event log of nodes; asks before it clears those of a set', {
+  chassis: bmcVerb('chassis', 'the light that tells where a node is, and from where it boots next'),
+  sel: bmcVerb('sel', 'the system event log of nodes; asks before it clears those of a set', {
     clear: 'Clear the event logs of'
   }),
   ...imageVerbs,
@@ -243,33 +244,35 @@ export const verbsOf = (type: TypeName): Record<string, Verb> =>
 function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: string): Verb {
   return {
     operands: 'NAME IMAGE',
-    ...{ summary, only, options: [...change, 'yes'] },
+    ...{ summary, only, options: [...changeOptions, 'yes'] },
     async run(session, type, [name = '', osimage = '']) {
       const question = `Make the same as OS image ${osimage}, and delete what it does not hold, on`
       const set = `@${name}`
-      const agreedTo = type === 'group' ? await agreed(session, set, question, 'nothing was pushed') : set
+      const agreedTo =
+        type === 'group' ? await confirmNodes(session, set, question, 'nothing was pushed') : set
       if (agreedTo !== set && agreedTo !== fold(await session.nodes(set)))
         throw refused(`group ${name} has other nodes than those of the question: nothing was pushed`)
       const done = `${verb} of ${type} ${name}: done`
-      await changed(session, `${pathOf(type, name)}/_os${verb}`, { osimage }, done)
+      await makeChange(session, `${pathOf(type, name)}/_os${verb}`, { osimage }, done)
     }
   }
 }
 
 /** The verb for a part of a machine. `asks`: how the question begins before an action on a set. */
-function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
+function bmcVerb(part: Part, summary: string, asks: Readonly<Record<string, string>> = {}): Verb {
   const actions: readonly string[] = commands[part]
   return {
     operands: `SET ${actions.join('|')}`,
     summary,
-    options: [...change, ...(Object.keys(asks).length > 0 ? (['yes'] as const) : [])],
+    options: [...changeOptions, ...(Object.keys(asks).length > 0 ? (['yes'] as const) : [])],
     only: ['node'],
     actions,
     async run(session, _type, [set = '', action = '']) {
-      if (session.options.dryrun) return wouldAsk(session, set, `${part} ${action}`)
+      if (session.options.dryrun) return bmcDryRun(session, set, `${part} ${action}`)
       const question = asks[action]
-      const wanted = question === undefined ? set : await agreed(session, set, question, 'nothing was done')
-      await act(session, part, wanted, action)
+      const wanted =
+        question === undefined ? set : await confirmNodes(session, set, question, 'nothing was done')
+      await runBmcAction(session, part, wanted, action)
     }
   }
 }
@@ -277,15 +280,15 @@ function ofMachine(part: Part, summary: string, asks: Readonly<Record<string, st
 const booting = /^power (?:on|boot|cycle|reset)$|^chassis netboot$/
 
 /** Shows which BMCs would be asked, which nodes have none, and whose disks a boot would write to. */
-async function wouldAsk(session: Session, set: string, command: string): Promise<void> {
-  const all = await nodesWith(session, set, `BMC.ipaddress,${installing}`)
+async function bmcDryRun(session: Session, set: string, command: string): Promise<void> {
+  const all = await nodesWith(session, set, `BMC.ipaddress,${installFields}`)
   const those = (are: (node: JsonObject) => boolean) => all.filter(are).map(({ name }) => String(name))
   const hasBmc = (node: JsonObject) => node['BMC.ipaddress'] !== null
   const [nodes, without] = [those(hasBmc), those(node => !hasBmc(node))]
   const told = (names: string[]) => `${countOf(names)}${names.length > 0 ? `: ${fold(names)}` : ''}`
   const more = without.length > 0 ? `; no address of a BMC, so that it would fail: ${told(without)}` : ''
   const written = booting.test(command)
-    ? those(node => hasBmc(node) && node.rescue === null && isInstalled(node))
+    ? those(node => hasBmc(node) && node.rescue === null && willInstall(node))
     : []
   const disks = written.length > 0 ? `; a boot from the network writes to the disk of ${told(written)}` : ''
   const message = `dry run, nothing was done: ${command} of ${told(nodes)}${more}${disks}`
@@ -295,7 +298,7 @@ async function wouldAsk(session: Session, set: string, command: string): Promise
 const countOf = ({ length }: readonly string[]) => (length === 1 ? '1 node' : `${length} nodes`)
 
 /** Reads the same page of each node of a set, one after the other. */
-async function ofEach(
+async function showForEach(
   session: Session,
   set: string,
   path: string,
@@ -335,18 +338,18 @@ async function missingOf(
 }
 
 async function save(session: Session, type: TypeName, name: string, body: JsonObject, done: string) {
-  const told = await watched(session, type, name, body, done === 'created')
-  await changed(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
+  const told = await watchNodes(session, type, name, body, done === 'created')
+  await makeChange(session, pathOf(type, name), body, `${objectTypes[type].title} ${name} ${done}`)
   await session.lines(await told())
 }
 
-export const cluster: Described = { title: 'cluster', fields: clusterFields, newName: [] }
+export const cluster: Settable = { title: 'cluster', fields: clusterFields, newName: [] }
 
 export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
   nodes: {
     operands: '[SET]',
     summary: 'a short line for each node, or for those of a set',
-    options: chosen,
+    options: listOptions,
     run: (session, _type, [nodes]) =>
       session.rendered('/config/node', { nodes, fields: 'name,status,group,osimage,BOOTIF.ipaddress' })
   },
@@ -382,11 +385,11 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
   set: {
     operands: 'FIELD=VALUE...',
     summary: 'change settings and variables; FIELD= goes back to the ini',
-    options: change,
+    options: changeOptions,
     assigns: true,
     async run(session, _type, words) {
       const body = await bodyOf(cluster, words, reader(session))
-      await changed(session, '/config/cluster', body, 'cluster updated')
+      await makeChange(session, '/config/cluster', body, 'cluster updated')
     }
   },
   rm: {
@@ -395,7 +398,7 @@ export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {
     options: ['output'],
     async run(session, _type, [name = '']) {
       const path = `/config/cluster/${encodeURIComponent(name)}/_delete`
-      await changed(session, path, undefined, `controller ${name} is forgotten`)
+      await makeChange(session, path, undefined, `controller ${name} is forgotten`)
     }
   }
 }
@@ -421,7 +424,7 @@ interface Outcome {
 }
 
 /** Sends an action to the BMCs of a node set and waits for all outcomes. Throws Failure 1 if one failed. */
-async function act(session: Session, part: Part, set: string, action: string): Promise<void> {
+async function runBmcAction(session: Session, part: Part, set: string, action: string): Promise<void> {
   const { controller, format, paint } = session
   const outcomes = new Map<string, Outcome>()
   const body = { control: { [part]: { [action]: { hostlist: set } } } }
@@ -433,7 +436,7 @@ async function act(session: Session, part: Part, set: string, action: string): P
   })
   const { request_id: id } = first
   if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
-  const answer = await follow(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
+  const answer = await pollRequest(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
     gather(outcomes, told, part)
     return `${outcomes.size} nodes`
   })
@@ -474,7 +477,7 @@ function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
  * deleted`.
  * @throws Failure 1 if the answer is no or the set is empty, 2 if there is no terminal to ask on
  */
-async function agreed(session: Session, set: string, what: string, nothing: string): Promise<string> {
+async function confirmNodes(session: Session, set: string, what: string, nothing: string): Promise<string> {
   const { terminal, options } = session
   if (!isNodeSet(set)) return set
   const nodes = await session.nodes(set)

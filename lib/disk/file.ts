@@ -140,13 +140,13 @@ export const syncFile = (file: string, mode: number): Promise<void> =>
 // O_NONBLOCK: opening a pipe would wait for its writer.
 const FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY
 
-const refused = (file = '') =>
+const notRegular = (file = '') =>
   new Error(`${file}it is not a regular file; move it away, or put the file of a backup in its place`)
 
 /** Reads a regular file. Throws the system's error, or Error for a pipe or device; both name the file. */
 export const readRegularFile = (file: string): Promise<Buffer> =>
   withOpen(open(file, FLAGS), async handle => {
-    if (!(await handle.stat()).isFile()) throw refused(`${file}: `)
+    if (!(await handle.stat()).isFile()) throw notRegular(`${file}: `)
     return handle.readFile()
   })
 
@@ -154,7 +154,7 @@ export const readRegularFile = (file: string): Promise<Buffer> =>
 export const readRegularFileSync = (file: string): Buffer =>
   withDescriptor(openSync(file, FLAGS), descriptor => {
     const stat = fstatSync(descriptor)
-    if (!stat.isFile()) throw refused()
+    if (!stat.isFile()) throw notRegular()
     // readFileSync would ask for the size again; a start may read 100,000 files.
     const bytes = Buffer.allocUnsafe(stat.size)
     let size = 0
@@ -183,8 +183,8 @@ export async function readKey(file: string, loss: string): Promise<Buffer> {
     throw new Error(`${file} is damaged (${key.length} bytes, not ${keyBytes}): ${restore}`)
   if (key.every(byte => byte === key[0]))
     throw new Error(`${file} is damaged (all bytes are alike): ${restore}`)
-  await refuseOthers(file, 0o077, '0600', 'others than its owner may read it')
-  await refuseOthers(dirname(file), 0o022, '0700', 'others than its owner may replace the key in it')
+  await refuseLooseMode(file, 0o077, '0600', 'others than its owner may read it')
+  await refuseLooseMode(dirname(file), 0o022, '0700', 'others than its owner may replace the key in it')
   return key
 }
 
@@ -193,7 +193,12 @@ const STICKY = 0o1000
 const GROUP = 0o070
 
 /** Throws Error with path and mode if the mode has one of these bits; `why` explains. */
-export async function refuseOthers(path: string, bits: number, wanted: string, why: string): Promise<void> {
+export async function refuseLooseMode(
+  path: string,
+  bits: number,
+  wanted: string,
+  why: string
+): Promise<void> {
   const mode = (await stat(path)).mode & 0o7777
   if (mode & bits & ~(mode & STICKY ? GROUP : 0))
     throw new Error(
@@ -220,7 +225,7 @@ export async function replaceFile(file: string, content: Content, mode = 0o600):
     await rename(temporary, file)
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => {})
-    throw namedAs(file, temporary, error as Error)
+    throw withFileName(file, temporary, error as Error)
   }
 }
 
@@ -229,7 +234,7 @@ export const temporaryOf = (file: string) =>
   join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
 
 /** Replaces the temporary file's name in a system call's error with the file's. */
-export function namedAs(file: string, temporary: string, error: Error): Error {
+export function withFileName(file: string, temporary: string, error: Error): Error {
   error.message = error.message.replace(`${temporary}' -> '`, '').replaceAll(temporary, file)
   return error
 }

@@ -189,7 +189,7 @@ export async function removeTree(path: string, name = path): Promise<void> {
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
     if (code === 'ENOENT' && syscall === 'open') return
-    throw mended(
+    throw withRemedy(
       code === undefined ? error : new Error(`${name} is not removed: ${code}`, { cause: error }),
       name
     )
@@ -197,7 +197,7 @@ export async function removeTree(path: string, name = path): Promise<void> {
 }
 
 /** Adds the way out to an error of root at an immutable file (`chattr +i`, `+a`) at or below a path. */
-export function mended(error: unknown, path: string): unknown {
+export function withRemedy(error: unknown, path: string): unknown {
   if (process.getuid?.() === 0 && error instanceof Error && /\bEPERM\b|not permitted/.test(error.message))
     error.message += `: it, or its directory, is immutable: type, as root: chattr -R -i -a ${path}`
   return error
@@ -216,7 +216,7 @@ async function empty(
     const entry = entryPath(directory, name)
     const inner = `${path}/${shown(name)}`
     try {
-      if (await isGone(entry)) continue
+      if (await unlinkUnlessDirectory(entry)) continue
       await withOpen(open(entry, DIRECTORY), async child => {
         if ((await child.stat()).dev !== device)
           throw new Error(`${inner} is not removed: something is mounted there`)
@@ -231,7 +231,7 @@ async function empty(
 }
 
 /** Removes a name that is no directory; false for a directory. */
-async function isGone(entry: Buffer): Promise<boolean> {
+async function unlinkUnlessDirectory(entry: Buffer): Promise<boolean> {
   try {
     await unlink(entry)
     return true

@@ -27,7 +27,7 @@ export async function nameOf(uid: number): Promise<string> {
 }
 
 /** Returns the prefix with which root runs a command as the owner of a directory; '' if root owns it. */
-export async function asOwnerOf(directory: string): Promise<string> {
+export async function runuserPrefix(directory: string): Promise<string> {
   const { uid } = await stat(directory)
   return uid === 0 ? '' : `runuser -u ${await nameOf(uid)} -- `
 }

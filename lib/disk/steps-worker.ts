@@ -1,6 +1,6 @@
 // The thread of DiskThread, which runs disk steps (steps.ts).
 import { parentPort } from 'node:worker_threads'
-import { carryOut, type DiskStep, StepError } from './steps.js'
+import { type DiskStep, runSteps, StepError } from './steps.js'
 
 parentPort?.on('message', (steps: readonly DiskStep[]) => {
   parentPort?.postMessage(failureOf(steps))
@@ -9,7 +9,7 @@ parentPort?.on('message', (steps: readonly DiskStep[]) => {
 /** Sent as an object, because an error loses its fields between threads. */
 function failureOf(steps: readonly DiskStep[]) {
   try {
-    carryOut(steps)
+    runSteps(steps)
     return undefined
   } catch (error) {
     if (!(error instanceof StepError)) throw error

@@ -14,13 +14,13 @@ import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import {
-  namedAs,
   refuseForeignLink,
   replaceFile,
   syncDirectory,
   temporaryOf,
   unlessMissing,
-  withDescriptor
+  withDescriptor,
+  withFileName
 } from './file.js'
 
 /** A step of disk I/O as plain data, for another thread. */
@@ -62,18 +62,18 @@ export class StepError extends Error {
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
 /** Runs steps in order, synchronously. Throws StepError, whose `step` tells what was done. */
-export function carryOut(steps: readonly DiskStep[]): void {
+export function runSteps(steps: readonly DiskStep[]): void {
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []
     for (let step = steps[i]; step && 'replace' in step; step = steps[i + files.length])
       files.push({ file: step.replace, text: step.text, temporary: temporaryOf(step.replace) })
     if (files.length > 0) replaceAll(files, i)
-    else carryOutOne(steps[i] as DiskStep, i)
+    else runStep(steps[i] as DiskStep, i)
     i += files.length || 1
   }
 }
 
-function carryOutOne(step: DiskStep, number: number): void {
+function runStep(step: DiskStep, number: number): void {
   try {
     if ('remove' in step) {
       refuseForeignLink(dirname(step.remove))
@@ -99,7 +99,7 @@ function carryOutOne(step: DiskStep, number: number): void {
 export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOFOLLOW
 
 /** Explains the error of opening a link. */
-function namedLink(file: string, error: NodeJS.ErrnoException): Error {
+function explainLink(file: string, error: NodeJS.ErrnoException): Error {
   const { code, errno } = error
   if (code !== 'ELOOP') return error
   const message = `${file} is a link, and svcd follows none here: put the file itself in its place`
@@ -111,7 +111,7 @@ function openToAppend(file: string): number {
     return openSync(file, APPENDING)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
-      throw namedLink(file, error as NodeJS.ErrnoException)
+      throw explainLink(file, error as NodeJS.ErrnoException)
     return openSync(file, APPENDING | constants.O_CREAT, 0o600)
   }
 }
@@ -136,7 +136,7 @@ function replaceAll(files: readonly Replacement[], firstStep: number): void {
       fchmodSync(file.descriptor, 0o600)
     },
     file => fsyncSync(file.descriptor as number),
-    closed,
+    closeDescriptor,
     file => renameSync(file.temporary, file.file)
   ]
   for (const round of rounds) {
@@ -145,13 +145,13 @@ function replaceAll(files: readonly Replacement[], firstStep: number): void {
         round(file)
       } catch (error) {
         for (const left of files) discard(left)
-        throw StepError.of(namedAs(file.file, file.temporary, error as Error), firstStep + i)
+        throw StepError.of(withFileName(file.file, file.temporary, error as Error), firstStep + i)
       }
     }
   }
 }
 
-function closed(file: Replacement): void {
+function closeDescriptor(file: Replacement): void {
   const { descriptor } = file
   delete file.descriptor
   if (descriptor !== undefined) closeSync(descriptor)
@@ -159,14 +159,14 @@ function closed(file: Replacement): void {
 
 /** Closes and removes a failed replacement's temporary file. If that fails, the next start does it. */
 function discard(file: Replacement): void {
-  for (const work of [() => closed(file), () => rmSync(file.temporary, { force: true })]) {
+  for (const work of [() => closeDescriptor(file), () => rmSync(file.temporary, { force: true })]) {
     try {
       work()
     } catch {}
   }
 }
 
-interface Asked {
+interface PendingRequest {
   done(): void
   failed(error: Error): void
 }
@@ -178,7 +178,7 @@ interface Asked {
 export class DiskThread {
   #worker: Worker | undefined
   /** In the order of requests, which is that of the answers. */
-  #asked: Asked[] = []
+  #pending: PendingRequest[] = []
 
   /**
    * Resolves when all steps are done. Rejects with a StepError for the first failure; later steps are not
@@ -188,7 +188,7 @@ export class DiskThread {
     return new Promise((done, failed) => {
       this.#worker ??= this.#start()
       this.#worker.postMessage(steps)
-      if (this.#asked.push({ done, failed }) === 1) this.#worker.ref()
+      if (this.#pending.push({ done, failed }) === 1) this.#worker.ref()
     })
   }
 
@@ -197,8 +197,8 @@ export class DiskThread {
     worker.on('message', (failure?: StepError) => {
       // Answers of a dead thread may arrive after its error.
       if (this.#worker !== worker) return
-      const asked = this.#asked.shift()
-      if (this.#asked.length === 0) worker.unref()
+      const asked = this.#pending.shift()
+      if (this.#pending.length === 0) worker.unref()
       if (failure) asked?.failed(new StepError(failure.message, failure.step, failure.code, failure.errno))
       else asked?.done()
     })
@@ -213,7 +213,7 @@ export class DiskThread {
   #ended(worker: Worker, error: Error): void {
     if (this.#worker !== worker) return
     this.#worker = undefined
-    for (const { failed } of this.#asked.splice(0)) failed(error)
+    for (const { failed } of this.#pending.splice(0)) failed(error)
   }
 }
 
@@ -251,7 +251,7 @@ export const realFiles: FileLayer = {
 
   async openLog(file, empty) {
     const found = await unlessMissing(open(file, APPENDING), undefined).catch(error => {
-      throw namedLink(file, error)
+      throw explainLink(file, error)
     })
     const handle = found ?? (await open(file, APPENDING | constants.O_CREAT, 0o600))
     if (empty) await handle.truncate(0)

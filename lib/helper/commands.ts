@@ -4,18 +4,32 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { timeLimited } from '../concurrency.js'
 import { copyTo, syncDirectory } from '../disk/file.js'
-import { inDirectory, mended, type OpenDirectory, openInside, removeTree } from '../disk/open-directory.js'
+import {
+  inDirectory,
+  type OpenDirectory,
+  openInside,
+  removeTree,
+  withRemedy
+} from '../disk/open-directory.js'
 import { builtinPacker } from '../image/packer/builtin-packer.js'
 import { buildInitramfs } from '../image/packer/initramfs.js'
 import { type CachedInitramfs, initramfsOf } from '../image/packer/initramfs-cache.js'
-import type { Packed } from '../image/packer/packer.js'
+import type { PackResult } from '../image/packer/packer.js'
 import { systemPacker } from '../image/packer/system-packer.js'
 import { copyFromNode } from '../image/transfer/from-node.js'
 import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
-import type { Course } from './course.js'
-import { checkHidden, checkPlain, checkUnmounted, inBase, inFiles, inTree, type Places } from './places.js'
+import {
+  checkComponent,
+  checkHidden,
+  checkUnmounted,
+  createInFiles,
+  type HelperSettings,
+  inImageDirectory,
+  inTree
+} from './directories.js'
 import { withRemote } from './ssh.js'
+import type { TaskHooks } from './task-hooks.js'
 
 /** Reads one argument of a command. Throws Error for another type. */
 export type Read<T> = (value: unknown) => T
@@ -91,7 +105,7 @@ export function readArgs<S extends Shape>(shape: S, given: unknown): Values<S> {
 
 interface Command<S extends Shape, R> {
   readonly shape: S
-  run(places: Places, args: Values<S>, course: Required<Course>): Promise<R>
+  run(places: HelperSettings, args: Values<S>, course: Required<TaskHooks>): Promise<R>
 }
 
 const command = <S extends Shape, R>(shape: S, run: Command<S, R>['run']): Command<S, R> => ({ shape, run })
@@ -131,7 +145,7 @@ export const commands = {
         const { byRoot } = places
         const build = () => buildInitramfs({ ...course, ...args, tree: at(), byRoot })
         return initramfsOf({ ...course, ...args, path, tree: at(), record, build }).catch(error => {
-          throw mended(error, join(path, 'boot'))
+          throw withRemedy(error, join(path, 'boot'))
         })
       })
   ),
@@ -145,12 +159,12 @@ export const commands = {
       compressor: oneOf('zstd', 'pigz', 'none'),
       output: text
     },
-    async (places, { packer, compressor, excludes, ...args }, course): Promise<Packed> => {
+    async (places, { packer, compressor, excludes, ...args }, course): Promise<PackResult> => {
       const chosen = packer === 'system' ? systemPacker(compressor) : builtinPacker
       return inTree(places, args.tree, async tree => {
-        const { through, paths } = await apart(places, tree)
+        const { through, paths } = await isolatePaths(places, tree)
         const [path] = through.length === 0 ? [] : paths
-        return inFiles(places, args.output, (output, owner) =>
+        return createInFiles(places, args.output, (output, owner) =>
           chosen.pack({ ...course, tree: tree.at(), path, through, excludes, output, owner })
         )
       })
@@ -168,7 +182,7 @@ export const commands = {
     async (places, { tree, path, output }, course): Promise<void> => {
       const limited = timeLimited(course)
       const open = () => inTree(places, tree, ({ at }) => openInside(at(), path, tree))
-      await inFiles(places, output, async (to, owner) => copyTo(await open(), to, limited, owner))
+      await createInFiles(places, output, async (to, owner) => copyTo(await open(), to, limited, owner))
     }
   ),
 
@@ -177,8 +191,8 @@ export const commands = {
     await inTree(places, args.tree, async tree => {
       await checkUnmounted(tree)
       await checkOwners(args.tree, course)
-      await making(places, args, async into => {
-        const { through, paths } = await apart(places, tree, into)
+      await withNewDirectory(places, args, async into => {
+        const { through, paths } = await isolatePaths(places, tree, into)
         const [from, to = ''] = paths
         const words = ['-a', '-x', '--reflink=auto', '-T', '--', `${from}/.`, to]
         await run('cp', words, { ...course, through })
@@ -193,14 +207,16 @@ export const commands = {
       checkOwnersOfNode(args.node)
       const grab = async (tree?: OpenDirectory, into?: OpenDirectory) => {
         const given = [...(tree ? [tree] : []), ...(into ? [into] : [])]
-        const { through, paths, nothing } = await apart(places, ...given)
+        const { through, paths, nothing } = await isolatePaths(places, ...given)
         const seen = { tree: tree && paths[0], work: (into && paths.at(-1)) ?? nothing }
         const work = into?.path ?? nothing
         const request = { ...course, ...args, work, at: into?.at(), seen, through }
         return withRemote(places, args.node, remote => copyFromNode({ ...request, remote }))
       }
       const filled = (tree?: OpenDirectory) =>
-        args.dryrun ? grab(tree) : making(places, { parent, work: args.work }, into => grab(tree, into))
+        args.dryrun
+          ? grab(tree)
+          : withNewDirectory(places, { parent, work: args.work }, into => grab(tree, into))
       if (args.tree === undefined) return filled()
       return inTree(places, args.tree, async tree => {
         await checkUnmounted(tree)
@@ -213,7 +229,7 @@ export const commands = {
   push: command({ ...transfer, tree: text }, async (places, args, course) =>
     inTree(places, args.tree, async held => {
       await checkUnmounted(held)
-      const { through, paths } = await apart(places, held)
+      const { through, paths } = await isolatePaths(places, held)
       const request = { ...course, ...args, at: held.at(), seen: paths[0], through }
       return withRemote(places, args.node, remote => copyToNode({ ...request, remote }))
     })
@@ -221,7 +237,7 @@ export const commands = {
 
   /** Syncs a hidden directory to the disk. */
   sync: command({ parent: text, work: text }, async (places, { parent, work }, course): Promise<void> => {
-    await inBase(places, parent, base =>
+    await inImageDirectory(places, parent, base =>
       inDirectory(base.at(), checkHidden(work), async ({ at }) => {
         await run('sync', ['-f', '--', at()], course)
       })
@@ -232,11 +248,11 @@ export const commands = {
   rename: command(
     { parent: text, from: text, to: text },
     async (places, { parent, from, to }): Promise<void> => {
-      await inBase(places, parent, async ({ path, at }) => {
-        const old = at(checkPlain(from))
+      await inImageDirectory(places, parent, async ({ path, at }) => {
+        const old = at(checkComponent(from))
         if (!(await lstat(old)).isDirectory()) throw new Error(`${join(path, from)} is no directory`)
-        await rename(old, at(checkPlain(to))).catch(error => {
-          throw mended(
+        await rename(old, at(checkComponent(to))).catch(error => {
+          throw withRemedy(
             new Error(`${join(path, from)} keeps its name: ${error.code}`, { cause: error }),
             join(path, from)
           )
@@ -258,7 +274,9 @@ export const commands = {
 
   /** Removes a hidden directory. */
   remove: command({ parent: text, name: text }, async (places, { parent, name }): Promise<void> => {
-    await inBase(places, parent, ({ path, at }) => removeTree(at(checkHidden(name)), join(path, name)))
+    await inImageDirectory(places, parent, ({ path, at }) =>
+      removeTree(at(checkHidden(name)), join(path, name))
+    )
   })
 }
 
@@ -268,12 +286,12 @@ export type Args<N extends Name> = Values<(typeof commands)[N]['shape']>
 export type Result<N extends Name> = Awaited<ReturnType<(typeof commands)[N]['run']>>
 
 /** Creates a new hidden directory and runs `fill` while it is open. */
-const making = <T>(
-  places: Places,
+const withNewDirectory = <T>(
+  places: HelperSettings,
   { parent, work }: { readonly parent: string; readonly work: string },
   fill: (into: OpenDirectory) => Promise<T>
 ): Promise<T> =>
-  inBase(places, parent, async ({ path, at }) => {
+  inImageDirectory(places, parent, async ({ path, at }) => {
     await mkdir(at(checkHidden(work)), 0o700)
     try {
       return await inDirectory(at(), work, into => fill({ ...into, path: join(path, work) }))
@@ -287,7 +305,7 @@ const making = <T>(
 const isRoot = () => process.getuid?.() === 0
 
 /** Throws Error if a copy without root would lose owners or groups of files. cp does not report that. */
-async function checkOwners(tree: string, course: Required<Course>): Promise<void> {
+async function checkOwners(tree: string, course: Required<TaskHooks>): Promise<void> {
   if (isRoot()) return
   const groups = new Set([process.getgid?.(), ...(process.getgroups?.() ?? [])])
   const ours = [...groups].flatMap(group => ['!', '-gid', `${group}`])
@@ -310,7 +328,7 @@ const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
 /** Open directories as a program sees them. */
-export interface Apart {
+export interface IsolatedPaths {
   /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
   /** The paths for the program, in the order of the arguments. */
@@ -325,7 +343,10 @@ export interface Apart {
  * machine cannot do that, a caller with the same rights gets plain paths; for others it throws Error. Without
  * root, paths are plain.
  */
-async function apart(places: Places, ...directories: readonly OpenDirectory[]): Promise<Apart> {
+async function isolatePaths(
+  places: HelperSettings,
+  ...directories: readonly OpenDirectory[]
+): Promise<IsolatedPaths> {
   const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }
   if (process.getuid?.() !== 0) return plain
   const words = ['--mount', '--propagation', 'private', 'sh', `${libexec}/without-links.sh`]

@@ -1,10 +1,10 @@
 import { constants } from 'node:fs'
 import { lstat, open, realpath, unlink } from 'node:fs/promises'
 import type { Config } from '../config/types.js'
-import { holdDirectory } from '../disk/lock.js'
+import { tryLockDirectory } from '../disk/lock.js'
 import { inDirectory, resolveInside } from '../disk/open-directory.js'
 import { shellInImage } from '../image/packer/sandbox.js'
-import { inTree, placesOf } from './places.js'
+import { helperSettingsOf, inTree } from './directories.js'
 
 /** Mount points of the shell. If the image lacks such a file, it gets one while the shell is open. */
 const MOUNTED = [
@@ -24,8 +24,8 @@ export async function imageShell(
   path: string,
   line: (text: string) => unknown
 ): Promise<number> {
-  return inTree(placesOf(config, false), await realpath(path), async ({ at }) => {
-    const release = await holdDirectory(at())
+  return inTree(helperSettingsOf(config, false), await realpath(path), async ({ at }) => {
+    const release = await tryLockDirectory(at())
     if (release === undefined)
       throw new Error(`OS image ${image} is being packed, or has a shell open: wait until that has ended`)
     try {

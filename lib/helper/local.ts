@@ -1,20 +1,20 @@
 import { LONGEST_MS } from '../concurrency.js'
 import { type Args, commands, type Name, type Result, readArgs, type Shape, type Values } from './commands.js'
-import type { Course } from './course.js'
-import { STANDARD } from './messages.js'
-import type { Places } from './places.js'
-import type { Work } from './work.js'
+import type { HelperSettings } from './directories.js'
+import { HELPER_SOCKET_PATH } from './messages.js'
+import type { RootHelper } from './root-helper.js'
+import type { TaskHooks } from './task-hooks.js'
 
 /** Checks the arguments of a command and runs it. Throws Error for an unknown command or argument. */
-export async function perform(
-  places: Places,
+export async function runCommand(
+  places: HelperSettings,
   name: string,
   given: unknown,
-  course: Course
+  course: TaskHooks
 ): Promise<unknown> {
   const command = Object.hasOwn(commands, name) ? commands[name as Name] : undefined
   if (command === undefined) throw new Error(`there is no command ${JSON.stringify(name)}`)
-  const whole: Required<Course> = {
+  const whole: Required<TaskHooks> = {
     signal: course.signal ?? new AbortController().signal,
     timeLimitMs: course.timeLimitMs ?? LONGEST_MS,
     line: text => course.line?.(text),
@@ -22,9 +22,9 @@ export async function perform(
     change: text => course.change?.(text)
   }
   const run = command.run as (
-    places: Places,
+    places: HelperSettings,
     args: Values<Shape>,
-    course: Required<Course>
+    course: Required<TaskHooks>
   ) => Promise<unknown>
   const args = readArgs(command.shape as Shape, given)
   return run(places, args, whole).catch(error => {
@@ -36,14 +36,14 @@ export async function perform(
 function withoutRoot(error: Error): Error {
   if (process.getuid?.() === 0 || !/\b(EACCES|EPERM)\b|not permitted|permission denied/i.test(error.message))
     return error
-  const lacking = `this needs root, and svcd is user ${process.getuid?.()} with no helper at ${STANDARD}`
+  const lacking = `this needs root, and svcd is user ${process.getuid?.()} with no helper at ${HELPER_SOCKET_PATH}`
   error.message += `; ${lacking}: start svcd as root, or as the installed svcd.service`
   return error
 }
 
 /** Runs helper commands in this process. */
-export const localWork = (places: Places): Work => ({
-  call: <N extends Name>(command: N, args: Args<N>, course: Course = {}) =>
-    perform(places, command, args, course) as Promise<Result<N>>,
+export const localHelper = (places: HelperSettings): RootHelper => ({
+  call: <N extends Name>(command: N, args: Args<N>, course: TaskHooks = {}) =>
+    runCommand(places, command, args, course) as Promise<Result<N>>,
   close: async () => {}
 })

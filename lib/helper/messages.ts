@@ -5,19 +5,19 @@ import type { ErrorCode } from '../error-codes.js'
 // The protocol between svcd and its helper: one JSON object per line. svcd numbers the tasks.
 
 /** Where svcd-helper.socket listens. */
-export const STANDARD = '/run/svcd/helper.sock'
+export const HELPER_SOCKET_PATH = '/run/svcd/helper.sock'
 /** The descriptor of the socket in the helper. */
-export const SOCKET = 3
+export const SOCKET_FD = 3
 /** Environment variable of a helper that svcd started itself. */
-export const CHILD = 'SVCD_HELPER'
+export const CHILD_VARIABLE = 'SVCD_HELPER'
 
 /** To the helper. */
-export type Order =
+export type HelperRequest =
   | { readonly id: number; readonly command: string; readonly args: unknown; readonly timeLimitMs?: number }
   | { readonly id: number; readonly stop: true }
 
 /** From the helper: reports of a task, and finally its result or error. */
-export type Report =
+export type HelperReport =
   | { readonly id: number; readonly line: string }
   | { readonly id: number; readonly progress: number }
   | { readonly id: number; readonly change: string }
@@ -49,6 +49,6 @@ export function receive<M extends { readonly id: number }>(socket: Duplex, take:
 }
 
 /** Sends a message if the socket is still writable. */
-export function send(socket: Duplex, message: Order | Report): void {
+export function send(socket: Duplex, message: HelperRequest | HelperReport): void {
   if (socket.writable) socket.write(`${JSON.stringify(message)}\n`)
 }

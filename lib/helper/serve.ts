@@ -4,9 +4,16 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config/types.js'
 import { ServiceError } from '../errors.js'
-import { perform } from './local.js'
-import { CHILD, type Order, type Report, receive, SOCKET, send } from './messages.js'
-import { type Places, placesOf } from './places.js'
+import { type HelperSettings, helperSettingsOf } from './directories.js'
+import { runCommand } from './local.js'
+import {
+  CHILD_VARIABLE,
+  type HelperReport,
+  type HelperRequest,
+  receive,
+  SOCKET_FD,
+  send
+} from './messages.js'
 
 /** Concurrent tasks; svcd itself starts far fewer. */
 const MOST_AT_ONCE = 100
@@ -17,11 +24,11 @@ const LONGEST_LINE = 4096
 const REST_MS = 10
 
 /** Serves orders until the socket closes, then stops all tasks. Resolves when they have ended. */
-export async function serveSocket(socket: Duplex, places: Places): Promise<void> {
+export async function serveSocket(socket: Duplex, places: HelperSettings): Promise<void> {
   const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
   let draining: Promise<unknown> | undefined
   /** Sends a report. While the socket is full, the program waits. */
-  const tell = (report: Report) => {
+  const tell = (report: HelperReport) => {
     send(socket, report)
     if (!socket.writableNeedDrain) return undefined
     const over = new AbortController()
@@ -41,14 +48,17 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
     })
     return resting
   }
-  const performed = async (order: Extract<Order, { command: string }>, { signal }: AbortController) => {
+  const performed = async (
+    order: Extract<HelperRequest, { command: string }>,
+    { signal }: AbortController
+  ) => {
     const { id, command, args, timeLimitMs } = order
     let lines = 0
     let told = 0
     try {
       if (timeLimitMs !== undefined && !(Number.isInteger(timeLimitMs) && timeLimitMs > 0))
         throw new Error('the time limit must be a positive number of milliseconds')
-      const result = await perform(places, command, args, {
+      const result = await runCommand(places, command, args, {
         signal,
         ...(timeLimitMs === undefined ? {} : { timeLimitMs }),
         line: line => {
@@ -74,7 +84,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
     }
   }
   socket.on('error', () => {})
-  receive<Order>(socket, order => {
+  receive<HelperRequest>(socket, order => {
     const { id } = order
     if ('stop' in order) running.get(id)?.stop.abort()
     else if (running.has(id) || running.size >= MOST_AT_ONCE)
@@ -90,7 +100,7 @@ export async function serveSocket(socket: Duplex, places: Places): Promise<void>
 }
 
 /** Explains a file system that only the unit makes read-only (docs/security.md). */
-const explained = ({ message }: Error, { images }: Places): string =>
+const explained = ({ message }: Error, { images }: HelperSettings): string =>
   /EROFS|Read-only file system/.test(message)
     ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit ` +
       'svcd-helper.service, and in [Service] ' +
@@ -103,17 +113,17 @@ export async function serveHelper(
   units: readonly string[]
 ): Promise<void> {
   // The process that started it has the same rights.
-  if (process.env[CHILD] !== undefined)
-    return serveSocket(new Socket({ fd: SOCKET }), placesOf(config, true, units))
+  if (process.env[CHILD_VARIABLE] !== undefined)
+    return serveSocket(new Socket({ fd: SOCKET_FD }), helperSettingsOf(config, true, units))
   if (Number(process.env.LISTEN_PID) !== process.pid || process.env.LISTEN_FDS !== '1')
     throw new Error('svcd helper is started by systemd (svcd-helper.socket), or by svcd serve')
-  const places = placesOf(config, false, units)
+  const places = helperSettingsOf(config, false, units)
   const server = createServer()
   await untilIdle(
     server,
     IDLE_MS,
     socket => serveSocket(socket, places),
-    () => server.listen({ fd: SOCKET })
+    () => server.listen({ fd: SOCKET_FD })
   )
 }
 

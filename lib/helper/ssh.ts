@@ -7,7 +7,7 @@ import { FILE, inDirectory } from '../disk/open-directory.js'
 import { inTrusted, trustedPath } from '../disk/trusted-path.js'
 import { KEY, KNOWN, Remote } from '../image/transfer/remote.js'
 import { run } from '../program/program.js'
-import { type Owner, ownerOf, type Places } from './places.js'
+import { type HelperSettings, type Owner, ownerOf } from './directories.js'
 
 /** Bytes of a key or of a node's host keys. */
 const LONGEST = 64 * 1024
@@ -20,7 +20,7 @@ const limits = { timeLimitMs: 30_000 }
  * svcd, or a key is unreadable.
  */
 export async function withRemote<T>(
-  places: Places,
+  places: HelperSettings,
   node: string,
   work: (by: Remote) => Promise<T>
 ): Promise<T> {
@@ -86,7 +86,7 @@ export async function withRemote<T>(
   }
 }
 
-async function userOf({ sshUser = 'svcd-ssh', files }: Places, svcd: Owner): Promise<Owner> {
+async function userOf({ sshUser = 'svcd-ssh', files }: HelperSettings, svcd: Owner): Promise<Owner> {
   const { stdout } = await run('getent', ['passwd', '--', sshUser], limits).catch(() => {
     throw new Error(`there is no user ${sshUser}, as whom ssh runs; type: systemd-sysusers`)
   })

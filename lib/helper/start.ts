@@ -4,11 +4,18 @@ import { connect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { exists } from '../disk/file.js'
 import { ServiceError, unavailable } from '../errors.js'
-import { boundToUs, withoutInherited } from '../program/program.js'
+import { stdioWithoutInherited, withParentDeathSignal } from '../program/program.js'
 import type { Args, Name, Result } from './commands.js'
-import type { Course } from './course.js'
-import { CHILD, type Report, receive, SOCKET, STANDARD, send } from './messages.js'
-import type { Work } from './work.js'
+import {
+  CHILD_VARIABLE,
+  HELPER_SOCKET_PATH,
+  type HelperReport,
+  receive,
+  SOCKET_FD,
+  send
+} from './messages.js'
+import type { RootHelper } from './root-helper.js'
+import type { TaskHooks } from './task-hooks.js'
 
 /** A helper of systemd ends by itself; a child ends with its connection. */
 const SOCKET_IDLE_MS = 1000
@@ -19,11 +26,12 @@ const CHILD_IDLE_MS = 60_000
  * use; else the socket of systemd; else a child with the rights of this process. If nobody listens on a
  * socket, calls are refused with 503 and the command to type.
  */
-export function startWork(socket: string, command: readonly string[]): Work {
-  if (socket !== '') return new Helper(() => connected(socket), SOCKET_IDLE_MS)
-  if (process.getuid?.() === 0) return new Helper(() => child(command), CHILD_IDLE_MS)
-  const standardOrChild = async () => ((await exists(STANDARD)) ? connected(STANDARD) : child(command))
-  return new Helper(standardOrChild, SOCKET_IDLE_MS)
+export function openHelper(socket: string, command: readonly string[]): RootHelper {
+  if (socket !== '') return new HelperClient(() => connected(socket), SOCKET_IDLE_MS)
+  if (process.getuid?.() === 0) return new HelperClient(() => child(command), CHILD_IDLE_MS)
+  const standardOrChild = async () =>
+    (await exists(HELPER_SOCKET_PATH)) ? connected(HELPER_SOCKET_PATH) : child(command)
+  return new HelperClient(standardOrChild, SOCKET_IDLE_MS)
 }
 
 async function connected(path: string): Promise<Duplex> {
@@ -39,16 +47,16 @@ async function connected(path: string): Promise<Duplex> {
 /** Starts a helper that ends with its socket, and does not get signals of the keyboard. */
 async function child(command: readonly string[]): Promise<Duplex> {
   const [program = '', ...words] = command
-  const [file, args] = await boundToUs(program, words)
+  const [file, args] = await withParentDeathSignal(program, words)
   const { NODE_OPTIONS, PATH, HOME } = process.env
-  const env = { PATH, HOME, [CHILD]: '1', ...(NODE_OPTIONS === undefined ? {} : { NODE_OPTIONS }) }
-  const stdio = withoutInherited(['ignore', 'inherit', 'inherit', 'pipe'])
+  const env = { PATH, HOME, [CHILD_VARIABLE]: '1', ...(NODE_OPTIONS === undefined ? {} : { NODE_OPTIONS }) }
+  const stdio = stdioWithoutInherited(['ignore', 'inherit', 'inherit', 'pipe'])
   const started = spawn(file, args, { env, detached: true, stdio })
   await once(started, 'spawn')
-  return started.stdio[SOCKET] as Duplex
+  return started.stdio[SOCKET_FD] as Duplex
 }
 
-interface Pending extends Course {
+interface Pending extends TaskHooks {
   resolve(result: unknown): void
   reject(error: Error): void
 }
@@ -57,7 +65,7 @@ interface Pending extends Course {
 export type Connect = () => Promise<Duplex>
 
 /** A client of the helper. It disconnects `idleMs` after its last task. */
-export class Helper implements Work {
+export class HelperClient implements RootHelper {
   readonly #pending = new Map<number, Pending>()
   #socket: Promise<Duplex> | undefined
   #last = 0
@@ -68,7 +76,7 @@ export class Helper implements Work {
     private readonly idleMs: number
   ) {}
 
-  async call<N extends Name>(command: N, args: Args<N>, course: Course = {}): Promise<Result<N>> {
+  async call<N extends Name>(command: N, args: Args<N>, course: TaskHooks = {}): Promise<Result<N>> {
     const { signal, timeLimitMs } = course
     const id = ++this.#last
     const stopped = () => new Error(`${command} was stopped`)
@@ -125,11 +133,11 @@ export class Helper implements Work {
       for (const { reject } of this.#pending.values())
         reject(unavailable(`the helper that does root's work was lost: ${why}`))
     })
-    receive<Report>(socket, report => this.#take(report))
+    receive<HelperReport>(socket, report => this.#take(report))
     return socket
   }
 
-  #take(report: Report): void {
+  #take(report: HelperReport): void {
     const work = this.#pending.get(report.id)
     if (work === undefined) return
     try {

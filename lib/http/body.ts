@@ -5,8 +5,8 @@ import { badRequest, ServiceError, tooLarge } from '../errors.js'
 import type { Limits } from './limits.js'
 
 /** Chunks that a body may have, plus one per this many bytes: each chunk costs time, however small it is. */
-const FREE_PIECES = 256
-const PIECE_BYTES = 16
+const FREE_CHUNKS = 256
+const BYTES_PER_CHUNK = 16
 /** A body that cannot be longer than this has a total time limit. */
 export const SHORT_BYTES = 64 * 1024
 
@@ -27,7 +27,7 @@ export function hasBody(request: IncomingMessage): boolean {
 }
 
 /** Drops the body of a request. True if all of it came with the header. */
-export async function hasCome(request: IncomingMessage): Promise<boolean> {
+export async function dropArrivedBody(request: IncomingMessage): Promise<boolean> {
   request.resume()
   await nextTurn()
   return request.complete
@@ -68,7 +68,7 @@ export function readBody(
       const start = length
       length += chunk.length
       if (length > limit) return stop(over())
-      if (++pieces > FREE_PIECES + length / PIECE_BYTES)
+      if (++pieces > FREE_CHUNKS + length / BYTES_PER_CHUNK)
         return stop(badRequest('the body comes in too many small pieces', 'invalid-body'))
       if (!keep) return
       // Nearly every body comes in one chunk.

@@ -4,8 +4,8 @@ import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
 import { Background } from '../background.js'
-import { inTurns } from '../concurrency.js'
-import { readRegularFile, refuseOthers } from '../disk/file.js'
+import { runFairly } from '../concurrency.js'
+import { readRegularFile, refuseLooseMode } from '../disk/file.js'
 import type { Log } from '../log.js'
 
 const DAY_MS = 86_400_000
@@ -21,14 +21,14 @@ const CIPHERS = [
 ].join(':')
 
 /** PEM files of a certificate with its intermediates, and of its private key. */
-export interface PairFiles {
+export interface CertificateFiles {
   readonly certificate: string
   readonly key: string
   /** A PEM file with authorities, one of which may have signed the certificate. */
   readonly authorities?: string
 }
 
-export interface Pair {
+export interface CertificatePair {
   readonly context: SecureContext
   readonly certificate: X509Certificate
   /** The issuer of the last certificate sent, if its root is neither sent nor known. */
@@ -36,7 +36,7 @@ export interface Pair {
 }
 
 /** The faults of a pair, each with its file and what to do. */
-export class PairError extends Error {
+export class CertificateError extends Error {
   constructor(readonly reasons: readonly { readonly of: 'certificate' | 'key'; readonly message: string }[]) {
     super(reasons.map(({ message }) => message).join('; '))
   }
@@ -46,24 +46,24 @@ export class PairError extends Error {
  * Reads and checks a certificate and its key. Throws PairError with all faults: unreadable, no PEM, no match,
  * or files that others may read or replace.
  */
-export async function readPair(files: PairFiles): Promise<Pair> {
+export async function readPair(files: CertificateFiles): Promise<CertificatePair> {
   const [certificate, key] = await Promise.allSettled([readCertificate(files), readKey(files)])
   const reasons = Object.entries({ certificate, key }).flatMap(([of, found]) =>
     found.status === 'rejected'
       ? [{ of: of as 'certificate' | 'key', message: (found.reason as Error).message }]
       : []
   )
-  if (certificate.status === 'rejected' || key.status === 'rejected') throw new PairError(reasons)
+  if (certificate.status === 'rejected' || key.status === 'rejected') throw new CertificateError(reasons)
   return paired(files, certificate.value, key.value)
 }
 
-async function readCertificate({ certificate: file, authorities = '' }: PairFiles) {
+async function readCertificate({ certificate: file, authorities = '' }: CertificateFiles) {
   const bytes = await read(file)
   await refuseReplacement(file, 'certificate')
   const certificate = parsed(file, 'certificate', () => new X509Certificate(bytes))
   // The users of this file report its faults.
   const known = authorities === '' ? '' : await readRegularFile(authorities).then(String, () => '')
-  return { certificate, ...(await inTurns(withRoot(String(bytes), known))) }
+  return { certificate, ...(await runFairly(withRoot(String(bytes), known))) }
 }
 
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
@@ -113,9 +113,9 @@ function* withRoot(
   return { bytes: [text, ...added].join('\n'), unknownRoot: undefined }
 }
 
-async function readKey({ key: file }: PairFiles) {
+async function readKey({ key: file }: CertificateFiles) {
   const bytes = await read(file)
-  await refuseOthers(file, 0o037, '0640', 'others than its owner and its group may read or change it')
+  await refuseLooseMode(file, 0o037, '0640', 'others than its owner and its group may read or change it')
   await refuseReplacement(file, 'key')
   const key: KeyObject = parsed(file, 'private key without a passphrase', () => createPrivateKey(bytes))
   return { bytes, key }
@@ -124,16 +124,16 @@ async function readKey({ key: file }: PairFiles) {
 /** Checks the directory of a link and that of its target. */
 async function refuseReplacement(file: string, what: string): Promise<void> {
   for (const path of new Set([file, await realpath(file)]))
-    await refuseOthers(dirname(path), 0o022, '0755', `others than its owner may replace the ${what} in it`)
+    await refuseLooseMode(dirname(path), 0o022, '0755', `others than its owner may replace the ${what} in it`)
 }
 
 function paired(
-  files: PairFiles,
+  files: CertificateFiles,
   { bytes: cert, certificate, unknownRoot }: Awaited<ReturnType<typeof readCertificate>>,
   { bytes, key }: Awaited<ReturnType<typeof readKey>>
-): Pair {
+): CertificatePair {
   if (!certificate.checkPrivateKey(key))
-    throw new PairError([
+    throw new CertificateError([
       {
         of: 'key',
         message:
@@ -150,7 +150,7 @@ function paired(
     return { context, certificate, unknownRoot }
   } catch (error) {
     const message = `${files.certificate} cannot be used for TLS: ${reasonOf(error)}; have it issued anew`
-    throw new PairError([{ of: 'certificate', message }])
+    throw new CertificateError([{ of: 'certificate', message }])
   }
 }
 
@@ -184,7 +184,7 @@ const reasonOf = (error: unknown) => (error as { reason?: string }).reason ?? (e
 
 /** Why clients refuse the certificate now or soon; undefined if they do not. `now`: ms since 1970. */
 export function expiry(
-  { certificate }: Pick<Pair, 'certificate'>,
+  { certificate }: Pick<CertificatePair, 'certificate'>,
   now: number
 ): { readonly over: boolean; readonly text: string } | undefined {
   const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)]
@@ -203,8 +203,8 @@ const day = (ms: number) =>
 
 /** Why iPXE may refuse the certificate; undefined if its root is sent or known. */
 export function lacksRoot(
-  { unknownRoot }: Pick<Pair, 'unknownRoot'>,
-  { certificate }: PairFiles
+  { unknownRoot }: Pick<CertificatePair, 'unknownRoot'>,
+  { certificate }: CertificateFiles
 ): string | undefined {
   return unknownRoot === undefined
     ? undefined
@@ -213,7 +213,7 @@ export function lacksRoot(
 }
 
 /** Whether the certificate is valid for this host name or address. */
-export function isFor({ certificate }: Pick<Pair, 'certificate'>, host: string): boolean {
+export function isFor({ certificate }: Pick<CertificatePair, 'certificate'>, host: string): boolean {
   return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined
 }
 
@@ -233,30 +233,30 @@ export interface CertificateOptions {
  */
 export class Certificate {
   readonly #watch: Background
-  #seen: string
-  #toldMs = Number.NEGATIVE_INFINITY
+  #lastStamp: string
+  #warnedMs = Number.NEGATIVE_INFINITY
 
   private constructor(
-    private readonly files: PairFiles,
-    private pair: Pair,
+    private readonly files: CertificateFiles,
+    private pair: CertificatePair,
     /** The stamp at the last read. */
     private read: string,
     private readonly options: CertificateOptions
   ) {
-    this.#seen = read
+    this.#lastStamp = read
     this.#watch = new Background({
       work: () => this.#look(),
       everyMs: options.everyMs ?? EVERY_MS,
       failed: reason => options.log.error(`TLS goes on with the certificate that was read before: ${reason}`)
     })
-    this.#tellExpiry()
+    this.#warnOfExpiry()
     const lacks = options.forNodes ? lacksRoot(pair, files) : undefined
     if (lacks) options.log.warn(lacks)
     this.#watch.wake()
   }
 
   /** Reads both files. Throws as `readPair` does. */
-  static async open(files: PairFiles, options: CertificateOptions): Promise<Certificate> {
+  static async open(files: CertificateFiles, options: CertificateOptions): Promise<Certificate> {
     const stamp = await stampOf(files)
     return new Certificate(files, await readPair(files), stamp, options)
   }
@@ -270,32 +270,32 @@ export class Certificate {
   }
 
   async #look(): Promise<void> {
-    this.#tellExpiry()
+    this.#warnOfExpiry()
     const stamp = await stampOf(this.files)
-    const settled = stamp === this.#seen
-    this.#seen = stamp
+    const settled = stamp === this.#lastStamp
+    this.#lastStamp = stamp
     // A stamp that has just changed may be half of a change.
     if (!settled || stamp === this.read) return
     this.pair = await readPair(this.files)
     this.read = stamp
     const until = day(Date.parse(this.pair.certificate.validTo))
     this.options.log.info(`TLS has a new certificate from ${this.files.certificate}, valid until ${until}`)
-    this.#toldMs = Number.NEGATIVE_INFINITY
-    this.#tellExpiry()
+    this.#warnedMs = Number.NEGATIVE_INFINITY
+    this.#warnOfExpiry()
   }
 
   /** At most once a day. */
-  #tellExpiry(): void {
+  #warnOfExpiry(): void {
     const now = this.options.now()
-    if (Math.abs(now - this.#toldMs) < DAY_MS) return
-    this.#toldMs = now
+    if (Math.abs(now - this.#warnedMs) < DAY_MS) return
+    this.#warnedMs = now
     const found = expiry(this.pair, now)
     if (found) this.options.log.warn(`${this.files.certificate} ${found.text}`)
   }
 }
 
 /** A stamp that changes with the files; links are followed. */
-async function stampOf({ certificate, key }: PairFiles): Promise<string> {
+async function stampOf({ certificate, key }: CertificateFiles): Promise<string> {
   const stamps = [certificate, key].map(file =>
     stat(file, { bigint: true }).then(
       ({ dev, ino, size, mtimeNs, ctimeNs }) => [dev, ino, size, mtimeNs, ctimeNs].join(),

@@ -1,10 +1,10 @@
 import type { Duplex } from 'node:stream'
 import type { Log } from '../log.js'
-import { networkOf } from '../source.js'
-import { Backlog, RequestQueue } from './backlog.js'
+import { clientNetworkOf } from '../request-source.js'
+import { busy } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import { busy } from './places.js'
+import { PipelineBudget, PipelineQueue } from './pipelining.js'
 
 /** The first request of a younger connection may still be on its way. */
 const FRESH_MS = 5000
@@ -14,7 +14,7 @@ const ACTIVE_MS = 2000
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
 /** When none is idle, the busiest address yields some if it has this many more than the newcomer. */
-const AHEAD = 16
+const AHEAD_MIN = 16
 
 /** Ends a socket, and destroys it once what was written has left, whatever the client still sends. */
 export function endSoon(socket: Duplex): void {
@@ -34,7 +34,7 @@ export class Connection<C> {
   isCrowded = false
   /** The latest request. */
   last: Exchange<C> | undefined
-  readonly #waiting: RequestQueue
+  readonly #waiting: PipelineQueue
   #guarded = false
   #bytesSeen: number | undefined
   /** When the last request came, or the connection was opened (ms of `performance`). */
@@ -47,10 +47,10 @@ export class Connection<C> {
   constructor(
     public socket: ClientSocket,
     readonly address: string,
-    private readonly backlog: Backlog
+    private readonly backlog: PipelineBudget
   ) {
     this.#bytesSeen = socket.bytesRead
-    this.#waiting = new RequestQueue(backlog, this)
+    this.#waiting = new PipelineQueue(backlog, this)
   }
 
   /** Calls `serve` when its turn comes; never if the connection ends first. False if too many are queued. */
@@ -161,7 +161,7 @@ export class Connection<C> {
   }
 }
 
-export interface Room {
+export interface ConnectionsOptions {
   /** `connections`: of all clients, together with the files being sent. */
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
   /** Whether this peer has no limit of its own: the controller itself, or a proxy for many clients. */
@@ -175,13 +175,13 @@ export class Connections<C> {
   /** Without those that have no limit per address. */
   readonly #ofAddress = new Map<string, Set<Connection<C>>>()
   /** The connections of the busiest address, cached for this turn of the event loop. */
-  #most: ReadonlySet<Connection<C>> | undefined
-  readonly #backlog = new Backlog()
-  readonly #notice: Notice
+  #busiest: ReadonlySet<Connection<C>> | undefined
+  readonly #backlog = new PipelineBudget()
+  readonly #notice: ThrottledWarning
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
   /** Connections for which there is no room, oldest first. */
-  readonly #crowded = new Set<Connection<C>>()
+  readonly #overLimit = new Set<Connection<C>>()
   /** Connections that were idle at the last search, idlest first. */
   #idle = new Set<Connection<C>>()
   #lookedMs = Number.NEGATIVE_INFINITY
@@ -189,8 +189,8 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
-  constructor(private readonly room: Room) {
-    this.#notice = new Notice(room.log)
+  constructor(private readonly room: ConnectionsOptions) {
+    this.#notice = new ThrottledWarning(room.log)
   }
 
   /**
@@ -200,7 +200,7 @@ export class Connections<C> {
    */
   add(socket: Duplex & { readonly remoteAddress?: string | undefined }): void {
     const peer = socket.remoteAddress ?? ''
-    const address = networkOf(peer)
+    const address = clientNetworkOf(peer)
     const connection = new Connection<C>(socket, address, this.#backlog)
     socket.on('error', () => undefined)
     const room = this.#makeRoom(peer, this.#ofAddress.get(address) ?? new Set())
@@ -209,7 +209,7 @@ export class Connections<C> {
       return
     }
     connection.isCrowded = room === 'crowded'
-    if (connection.isCrowded) this.#crowded.add(connection)
+    if (connection.isCrowded) this.#overLimit.add(connection)
     this.#open.set(socket, connection)
     const siblings = this.#ofAddress.get(address)
     // A socket that has ended already has no address.
@@ -235,7 +235,7 @@ export class Connections<C> {
   /** Stops counting a connection that is closed, or about to be. */
   #forget(connection: Connection<C>): void {
     if (!this.#open.delete(connection.socket)) return
-    this.#crowded.delete(connection)
+    this.#overLimit.delete(connection)
     this.#idle.delete(connection)
     const siblings = this.#ofAddress.get(connection.address)
     siblings?.delete(connection)
@@ -247,14 +247,14 @@ export class Connections<C> {
   /** Whether there is room for a connection whose request has come. A crowded one may get in after all. */
   admits(socket: Duplex): boolean {
     const connection = this.#open.get(socket)
-    if (connection?.isCrowded && (!this.#isFull || this.#endIdle() || this.#endOfMost(connection.address)))
-      connection.isCrowded = !this.#crowded.delete(connection)
+    if (connection?.isCrowded && (!this.#isFull || this.#endIdle() || this.#endBusiest(connection.address)))
+      connection.isCrowded = !this.#overLimit.delete(connection)
     return !connection?.isCrowded
   }
 
   /** Counts the descriptor of a file. Throws 503 with Retry-After if none is left and none can be freed. */
   takeFile(): void {
-    if (this.#isFull && !this.#endIdle() && !this.#endOfMost(''))
+    if (this.#isFull && !this.#endIdle() && !this.#endBusiest(''))
       throw busy(`${this.#taken}, which is the most with this limit of open files`)
     this.#files++
   }
@@ -264,7 +264,7 @@ export class Connections<C> {
   }
 
   get #left(): number {
-    return this.room.limits.connections - this.#open.size + this.#crowded.size - this.#files
+    return this.room.limits.connections - this.#open.size + this.#overLimit.size - this.#files
   }
 
   get #isFull(): boolean {
@@ -286,21 +286,21 @@ export class Connections<C> {
       )
       if (!this.#endIdlest(siblings)) return 'none'
     }
-    if (this.#left < limits.connections / 16) this.#lookIfFew()
+    if (this.#left < limits.connections / 16) this.#searchIdle()
     if (!this.#isFull) return 'room'
     this.#notice.say(
       `${this.#taken}, which is the most with this limit of open files: ` +
         'idle connections are ended, or new ones refused'
     )
-    if (this.#endIdle() || this.#endOfMost(networkOf(peer))) return 'room'
+    if (this.#endIdle() || this.#endBusiest(clientNetworkOf(peer))) return 'room'
     if (isUnbound(peer)) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
-    return limits.crowded > this.#crowded.size || this.#endOldestCrowded() ? 'crowded' : 'none'
+    return limits.crowded > this.#overLimit.size || this.#endOldestOverLimit() ? 'crowded' : 'none'
   }
 
   /** Cuts an idle connection, if there is one: a machine in use would reconnect, and displace another. */
   #endIdle(): boolean {
     if (this.room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
-    this.#lookIfFew()
+    this.#searchIdle()
     for (const one of this.#idle) {
       this.#idle.delete(one)
       // It has been used since.
@@ -316,22 +316,22 @@ export class Connections<C> {
    * Cuts connections of the busiest address, if it has many more than this one: endless small requests would
    * keep all others out.
    */
-  #endOfMost(address: string): boolean {
-    if (!this.#most) {
+  #endBusiest(address: string): boolean {
+    if (!this.#busiest) {
       for (const those of this.#ofAddress.values())
-        if (those.size > (this.#most?.size ?? 0)) this.#most = those
+        if (those.size > (this.#busiest?.size ?? 0)) this.#busiest = those
       setImmediate(() => {
-        this.#most = undefined
+        this.#busiest = undefined
       })
     }
     const { size } = this.#ofAddress.get(address) ?? new Set()
     // An address without a connection displaces one of any address with several.
-    const ahead = size === 0 ? 1 : size + AHEAD
-    return (this.#most?.size ?? 0) > ahead && this.#endIdlest(this.#most ?? []) && !this.#isFull
+    const ahead = size === 0 ? 1 : size + AHEAD_MIN
+    return (this.#busiest?.size ?? 0) > ahead && this.#endIdlest(this.#busiest ?? []) && !this.#isFull
   }
 
   /** Searches before none is known: connections that come during the two turns of a search find no room. */
-  #lookIfFew(): void {
+  #searchIdle(): void {
     const now = performance.now()
     const everyMs = Math.min(LOOK_EVERY_MS, LOOK_EACH_MS * this.#open.size)
     if (this.#idle.size > this.#open.size / 3 || now - this.#lookedMs < everyMs) return
@@ -359,8 +359,8 @@ export class Connections<C> {
   }
 
   /** Cuts the oldest crowded connection without a complete request; false if there is none. */
-  #endOldestCrowded(): boolean {
-    for (const one of this.#crowded)
+  #endOldestOverLimit(): boolean {
+    for (const one of this.#overLimit)
       if (!one.busy) {
         this.#forget(one)
         one.cut()
@@ -419,7 +419,7 @@ export class Connections<C> {
 const EVERY_MS = 60_000
 
 /** Limits a frequent warning to one line a minute, with a count. A `kind` never comes from a client. */
-export class Notice {
+export class ThrottledWarning {
   readonly #kinds = new Map<string, { count: number; lastMs: number }>()
 
   constructor(private readonly log: Log) {}

@@ -5,7 +5,7 @@ const LEAST_RESERVE = 48
 const MOST_RESERVE = 512
 
 /** One in this many descriptors is for refusals: in a storm hundreds come before the first is answered. */
-const TOLD_PART = 32
+const REFUSED_PART = 32
 
 /** The share of clients in the process's file descriptors. */
 export interface Share {
@@ -33,7 +33,7 @@ export function share(limit: number, used: number): Share {
   const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
   const left = Math.max(16, limit - used - reserve)
   const kept = Number.isFinite(limit) ? Math.max(0, limit - used - left) : 0
-  const told = Number.isFinite(left) ? Math.floor(left / TOLD_PART) : 0
+  const told = Number.isFinite(left) ? Math.floor(left / REFUSED_PART) : 0
   return {
     connections: left - told,
     downloads: Math.floor(left / 4),

@@ -1,10 +1,10 @@
 import { Semaphore } from '../concurrency.js'
-import { networkOf } from '../source.js'
+import { clientNetworkOf } from '../request-source.js'
+import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'
 import type { Limits } from './limits.js'
-import { Pieces } from './pieces.js'
-import { type Place, Places } from './places.js'
+import { PieceCache } from './piece-cache.js'
 
 /** Bytes of cached pieces, and of those on their way: the more downloads, the smaller their pieces. */
 const BUFFER_BYTES = 16 * 1024 * 1024
@@ -22,16 +22,16 @@ const PIECES_AT_ONCE = 3
  * a boot script waits for a few pieces at most.
  */
 export class Downloads {
-  readonly #places: Places
+  readonly #places: ConcurrencyLimit
   readonly #turns = new Semaphore(PIECES_AT_ONCE)
-  readonly #pieces = new Pieces(BUFFER_BYTES)
+  readonly #pieces = new PieceCache(BUFFER_BYTES)
 
   /** `isUnbound`: whether an address may use all slots. */
   constructor(
     { downloads, downloadWaitMs, yieldMs }: Pick<Limits, 'downloads' | 'downloadWaitMs' | 'yieldMs'>,
     isUnbound: (address: string) => boolean
   ) {
-    this.#places = new Places({
+    this.#places = new ConcurrencyLimit({
       most: downloads,
       ofAddress: {
         most: Math.max(LEAST_OF_ADDRESS, Math.ceil(downloads / 4)),
@@ -60,9 +60,9 @@ export class Downloads {
   }
 
   /** Sends the bytes of a file after its head. Rejects with FileShrunk or an error of the disk. */
-  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, place: Place): Promise<void> {
+  async #stream<C>(exchange: Exchange<C>, file: FileAnswer, place: Slot): Promise<void> {
     const { outgoing } = exchange
-    const party = networkOf(exchange.address)
+    const party = clientNetworkOf(exchange.address)
     let sent: () => void = () => undefined
     outgoing.once('close', () => sent())
     let left = file.length

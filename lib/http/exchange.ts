@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { JsonValue } from '../json.js'
-import type { Sent, Source } from '../source.js'
+import type { FileDelivery, RequestSource } from '../request-source.js'
 import type { Request, Route } from './route.js'
 
 /** A request and its answer on their way through the server, with what the access log needs. */
@@ -19,7 +19,7 @@ export class Exchange<C> {
   /** Bytes of a file to be sent, or 'front' if the front server sends it; undefined without a file. */
   file: number | 'front' | undefined
   /** Called when the file was sent, or was not. */
-  ended: ((sent: Sent) => void) | undefined
+  ended: ((sent: FileDelivery) => void) | undefined
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
   route: Route<C> | undefined
@@ -69,7 +69,7 @@ export class ReceivedRequest<C> implements Request<C> {
     readonly params: Record<string, string>,
     private readonly rawQuery: string,
     readonly headers: IncomingHttpHeaders,
-    readonly source: Source,
+    readonly source: RequestSource,
     readonly headOnly: boolean
   ) {}
 

@@ -1,26 +1,26 @@
-import { networkOf } from '../source.js'
+import { clientNetworkOf } from '../request-source.js'
+import { busy } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import { busy } from './places.js'
-import type { Feed, Follower } from './route.js'
+import type { Feed, Subscriber } from './route.js'
 
 /** How a feed is sent. */
-export interface Sending {
+export interface FeedDelivery {
   readonly feed: Feed
   /** Writes the head of the answer. */
   readonly begin: () => void
   /** Whether the caller is still authorized. */
   readonly mayStill: () => Promise<boolean>
-  readonly follower?: Follower | undefined
+  readonly follower?: Subscriber | undefined
 }
 
 type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedsPerUser' | 'feedBeatMs'>
 
 /** Minimum time between two authorization checks, apart from heartbeats (ms). */
-const ASKED_MS = 1000
+const RECHECK_MS = 1000
 
 /** One slot in this many is reserved for admins, who can watch whatever others open. */
-const KEPT_PART = 16
+const RESERVED_PART = 16
 
 /** The open feeds. Their number is bounded, in all, for one address and for one user (rules 2.20). */
 export class Feeds {
@@ -37,8 +37,8 @@ export class Feeds {
   ) {}
 
   /** Sends a feed until its end. Throws 503 with Retry-After if too many are open. */
-  async run<C>(exchange: Exchange<C>, sending: Sending): Promise<void> {
-    const network = networkOf(exchange.address)
+  async run<C>(exchange: Exchange<C>, sending: FeedDelivery): Promise<void> {
+    const network = clientNetworkOf(exchange.address)
     const { follower } = sending
     this.#assertRoom(exchange.address, network, follower)
     const open = new OpenFeed(exchange, sending)
@@ -69,9 +69,9 @@ export class Feeds {
   }
 
   /** Throws 503 with Retry-After if there is no slot for one more. */
-  #assertRoom(address: string, network: string, follower: Follower | undefined): void {
+  #assertRoom(address: string, network: string, follower: Subscriber | undefined): void {
     const { feeds, feedsPerAddress, feedsPerUser } = this.limits
-    const most = follower?.first ? feeds : feeds - Math.floor(feeds / KEPT_PART)
+    const most = follower?.first ? feeds : feeds - Math.floor(feeds / RESERVED_PART)
     const ofAddress = this.#ofAddress.of(network)
     const ofUser = follower ? this.#ofUser.of(follower.name) : 0
     if (ofUser >= feedsPerUser)
@@ -105,12 +105,12 @@ class Counts {
 class OpenFeed {
   #pumping = false
   #again = false
-  #askedMs = performance.now()
+  #checkedMs = performance.now()
   #isQuiet = true
 
   constructor(
     private readonly exchange: Pick<Exchange<unknown>, 'outgoing' | 'answered' | 'bytes'>,
-    private readonly sending: Sending
+    private readonly sending: FeedDelivery
   ) {}
 
   /** Resolves when the feed has ended. */
@@ -152,7 +152,7 @@ class OpenFeed {
     try {
       do {
         this.#again = false
-        if (!(await this.#mayStill(isBeat))) return this.end()
+        if (!(await this.#isStillAuthorized(isBeat))) return this.end()
         this.#send(isBeat)
       } while (this.#again)
     } catch {
@@ -162,10 +162,10 @@ class OpenFeed {
     }
   }
 
-  async #mayStill(isBeat: boolean): Promise<boolean> {
+  async #isStillAuthorized(isBeat: boolean): Promise<boolean> {
     const now = performance.now()
-    if (!isBeat && now - this.#askedMs < ASKED_MS) return true
-    this.#askedMs = now
+    if (!isBeat && now - this.#checkedMs < RECHECK_MS) return true
+    this.#checkedMs = now
     return this.sending.mayStill()
   }
 

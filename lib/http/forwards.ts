@@ -1,12 +1,12 @@
 import { request as ask, type IncomingMessage, Agent as PlainAgent } from 'node:http'
 import { request as askTls, Agent as TlsAgent } from 'node:https'
 import { pipeline } from 'node:stream/promises'
-import { guard } from '../ask-controller.js'
+import { guardConnection } from '../ask-controller.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { ClientGone } from './body.js'
+import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
-import { type Place, Places } from './places.js'
 import type { Forwarded } from './route.js'
 
 /** Hop-by-hop headers, and those that each server sets itself. */
@@ -24,14 +24,14 @@ const FRONT_SERVERS = 'x-accel-'
 const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
 /** Idle connections are reused for this long. The other server ends them earlier only to stop, or if full. */
-const KEPT_MS = 1500
+const IDLE_MS = 1500
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
 type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
 
 /** Forwards requests to the server that answers them. Their number is limited (rules 11.16). */
 export class Forwards {
-  readonly #places: Places
+  readonly #places: ConcurrencyLimit
   readonly #agents = agents()
 
   /** `isUnbound`: whether an address may use all slots. */
@@ -39,7 +39,7 @@ export class Forwards {
     { forwards, forwardWaitMs, yieldMs }: Pick<Limits, 'forwards' | 'forwardWaitMs' | 'yieldMs'>,
     isUnbound: (address: string) => boolean
   ) {
-    this.#places = new Places({
+    this.#places = new ConcurrencyLimit({
       most: forwards,
       ofAddress: {
         most: Math.ceil(forwards / 4),
@@ -61,10 +61,10 @@ export class Forwards {
 
 /** Agents with keep-alive, by protocol. */
 function agents() {
-  const options = { keepAlive: true, timeout: KEPT_MS }
+  const options = { keepAlive: true, timeout: IDLE_MS }
   const both = { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
   // Node does not restart a time-out that expired while the connection was in use.
-  for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(KEPT_MS))
+  for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(IDLE_MS))
   return both
 }
 type Agents = ReturnType<typeof agents>
@@ -73,13 +73,17 @@ async function forward<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
   agents: Agents,
-  place: Place,
+  place: Slot,
   begin: Begin
 ): Promise<void> {
-  const answer = await asked(exchange, forwarded, agents, place)
+  const answer = await askUpstream(exchange, forwarded, agents, place)
   if (exchange.gone) return void answer.destroy()
   const { 'content-length': length } = answer.headers
-  begin(answer.statusCode as number, passedOn(answer), length === undefined ? undefined : Number(length))
+  begin(
+    answer.statusCode as number,
+    endToEndHeaders(answer),
+    length === undefined ? undefined : Number(length)
+  )
   if (exchange.headOnly) {
     answer.resume()
     exchange.outgoing.end()
@@ -97,11 +101,11 @@ async function forward<C>(
   await pipeline(answer, outgoing)
 }
 
-async function asked<C>(
+async function askUpstream<C>(
   exchange: Exchange<C>,
   { to, target, body }: Forwarded,
   agents: Agents,
-  place: Place
+  place: Slot
 ): Promise<IncomingMessage> {
   const { incoming, outgoing, route } = exchange
   const { url, trust, gone, told } = to
@@ -116,7 +120,7 @@ async function asked<C>(
     const isTls = protocol === 'https:'
     const request = (isTls ? askTls : ask)({
       ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
-      headers: { ...passedOn(incoming), ...added, host, 'content-length': body.length },
+      headers: { ...endToEndHeaders(incoming), ...added, host, 'content-length': body.length },
       ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, ...trust }
     })
     const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
@@ -134,7 +138,7 @@ async function asked<C>(
     waits(performance.now(), () =>
       request.destroy(new Error('it has been silent for long, and others wait for the place'))
     )
-    guard(request, isTls, () => {
+    guardConnection(request, isTls, () => {
       isConnected = true
     })
       // A connection may end without an answer and without an error.
@@ -154,7 +158,7 @@ async function asked<C>(
         told?.(isSvcds ? '' : `it answers with ${statusCode}`)
         if (isSvcds) return resolve(answer)
         answer.destroy()
-        reject(noneOfOurs(statusCode, isChange))
+        reject(foreignAnswer(statusCode, isChange))
       })
       .on('error', (error: NodeJS.ErrnoException) =>
         refuse(gone.aborted ? 'it writes no more' : (error.code ?? error.message))
@@ -176,7 +180,7 @@ const unanswered = (reason: string, mayBeDone: boolean) =>
         AGAIN
       )
 
-const noneOfOurs = (status: number, mayBeDone: boolean) =>
+const foreignAnswer = (status: number, mayBeDone: boolean) =>
   new ServiceError(
     502,
     `svcd never answers with ${status}: look whether [store] url, or [http] url, ` +
@@ -188,7 +192,7 @@ const hungUp = () => new ClientGone('the client hung up before there was an answ
 /** There is no 3xx (rules 2.5). */
 const isAnswer = (status: number) => (status >= 200 && status < 300) || (status >= 400 && status < 600)
 
-function passedOn({ headers }: IncomingMessage): Record<string, string> {
+function endToEndHeaders({ headers }: IncomingMessage): Record<string, string> {
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
     if (typeof value === 'string' && !OF_ONE_HOP.has(name) && !name.startsWith(FRONT_SERVERS))

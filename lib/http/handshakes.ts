@@ -4,7 +4,7 @@ import { type SecureContext, TLSSocket } from 'node:tls'
 import { Semaphore } from '../concurrency.js'
 
 /** Handshakes that begin per turn of the event loop: each blocks it for about a millisecond. */
-const IN_A_TURN = 32
+const STARTED_PER_TICK = 32
 
 export interface HandshakesOptions {
   /** Returns the certificate for a new connection. */
@@ -26,11 +26,11 @@ export interface HandshakesOptions {
  */
 export class Handshakes {
   readonly #places: Semaphore
-  readonly #beginning = new Semaphore(IN_A_TURN)
+  readonly #beginning = new Semaphore(STARTED_PER_TICK)
   /** All connections without TLS yet, with their address. */
   readonly #open = new Map<Socket, string>()
   /** Running handshakes by address, oldest first. */
-  readonly #under = new Map<string, Set<Socket>>()
+  readonly #running = new Map<string, Set<Socket>>()
   /** Handshakes over `yieldMs` whose slots nobody needed yet, oldest first. */
   readonly #late = new Set<Socket>()
   /** Their slots are about to be free. */
@@ -44,7 +44,7 @@ export class Handshakes {
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
     const timer = setTimeout(() => raw.destroy(), this.options.timeoutMs)
     this.#open.set(raw, address)
-    const isFirst = !this.#under.has(address) && this.#places.waiting(0, address) === 0
+    const isFirst = !this.#running.has(address) && this.#places.waiting(0, address) === 0
     void this.#places
       .run(address, () => this.#inPlace(raw, address, secured), isFirst ? 0 : 1)
       .finally(() => {
@@ -62,7 +62,7 @@ export class Handshakes {
       this.#free(raw)
     }
     while (this.#cut.size < this.#places.waiting(0)) {
-      const raw = this.#ofMost()
+      const raw = this.#oldestOfBusiest()
       if (!raw) return
       this.#free(raw)
     }
@@ -77,15 +77,15 @@ export class Handshakes {
   }
 
   /** The oldest handshake of the address with most, if it has more than one. */
-  #ofMost(): Socket | undefined {
+  #oldestOfBusiest(): Socket | undefined {
     let most: ReadonlySet<Socket> | undefined
-    for (const sockets of this.#under.values()) if (sockets.size > (most?.size ?? 1)) most = sockets
+    for (const sockets of this.#running.values()) if (sockets.size > (most?.size ?? 1)) most = sockets
     return most?.values().next().value
   }
 
   #ended(raw: Socket, address: string): void {
-    const sockets = this.#under.get(address)
-    if (sockets?.delete(raw) && sockets.size === 0) this.#under.delete(address)
+    const sockets = this.#running.get(address)
+    if (sockets?.delete(raw) && sockets.size === 0) this.#running.delete(address)
   }
 
   /** Cuts the connections without TLS. */
@@ -94,8 +94,8 @@ export class Handshakes {
   }
 
   async #inPlace(raw: Socket, address: string, secured: (socket: TLSSocket) => void): Promise<void> {
-    const sockets = this.#under.get(address) ?? new Set()
-    this.#under.set(address, sockets.add(raw))
+    const sockets = this.#running.get(address) ?? new Set()
+    this.#running.set(address, sockets.add(raw))
     let over: Promise<void> | undefined
     await this.#beginning.run(address, () => {
       over = this.#run(raw, secured)
@@ -132,7 +132,7 @@ export class Handshakes {
         secureContext: this.options.context(),
         ALPNProtocols: ['http/1.1']
       })
-      tellProgress(socket, raw)
+      exposeWriteQueue(socket, raw)
       // Node emits errors of a socket without a tls.Server as '_tlsError'.
       for (const event of ['error', '_tlsError'])
         socket.on(event, (error: Error & { reason?: string }) => {
@@ -155,7 +155,7 @@ export class Handshakes {
  * Shows the TCP handle's write queue at the TLS socket: only it has the rest of a large write. Node reads it
  * before it ends a stalled connection, and so does the send buffer budget.
  */
-function tellProgress(socket: TLSSocket, raw: Socket): void {
+function exposeWriteQueue(socket: TLSSocket, raw: Socket): void {
   type Handled = { _handle?: { writeQueueSize?: number } | null }
   const { _handle: handle } = socket as Handled
   if (handle)

@@ -4,7 +4,7 @@ import { badRequest, ServiceError } from '../errors.js'
 /** Maximum number of header lines. Node silently drops lines beyond its own limit. */
 export const MOST_LINES = 128
 /** Header lines and bytes that a forward adds at most: the caller, Host, Content-Length, Connection. */
-export const ADDED = { lines: 4, bytes: 1024 }
+export const FORWARD_OVERHEAD = { lines: 4, bytes: 1024 }
 
 /** Returns a 431: request line and header have more than `bytes` bytes. */
 export const headerTooLarge = (bytes: number) =>

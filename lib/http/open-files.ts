@@ -82,7 +82,7 @@ export class OpenFiles {
     try {
       return await use(await entry.file)
     } finally {
-      await this.#letGo(path, entry)
+      await this.#release(path, entry)
     }
   }
 
@@ -91,7 +91,7 @@ export class OpenFiles {
     if (known) {
       known.users++
       if (await known.isStillThere()) return known
-      await this.#letGo(path, known)
+      await this.#release(path, known)
       // Another caller has noticed, and opened it anew.
       if (this.#open.get(path) !== known) return this.#take(path)
     }
@@ -104,7 +104,7 @@ export class OpenFiles {
     return entry
   }
 
-  async #letGo(path: string, entry: Entry): Promise<void> {
+  async #release(path: string, entry: Entry): Promise<void> {
     if (--entry.users > 0) return
     if (this.#open.get(path) === entry) this.#open.delete(path)
     try {
@@ -148,7 +148,7 @@ async function openRegular(path: string): Promise<OpenFile> {
 const missing = (path: string) => notFound(`there is no file ${basename(path)}`, 'no-file')
 
 /** Larger files are sent in pieces, as downloads. */
-const LARGEST = 64 * 1024
+const SMALL_BYTES_MAX = 64 * 1024
 /** Size of the cache in bytes. */
 const MOST_BYTES = 4 * 1024 * 1024
 /** File times have ticks: a second change within one tick does not show. */
@@ -162,7 +162,7 @@ export interface SmallFile {
 }
 
 /** A look at a path, and the number of its waiters. */
-interface Look {
+interface PendingLook {
   readonly now: () => Promise<SmallFile | undefined>
   users: number
 }
@@ -171,10 +171,10 @@ interface Look {
  * A cache of small files, which are answered as texts are (rules 2.13). Machines that boot together share one
  * look at the disk.
  */
-export class SmallFiles {
-  readonly #kept = new Map<string, SmallFile>()
+export class SmallFileCache {
+  readonly #cached = new Map<string, SmallFile>()
   #bytes = 0
-  readonly #looks = new Map<string, Look>()
+  readonly #looks = new Map<string, PendingLook>()
 
   /** `now`: ms since 1970. */
   constructor(
@@ -201,13 +201,13 @@ export class SmallFiles {
 
   async #look(path: string): Promise<SmallFile | undefined> {
     const found = await stat(path, { bigint: true })
-    const kept = this.#kept.get(path)
+    const kept = this.#cached.get(path)
     if (kept) this.#drop(path, kept)
     if (kept?.file.is(found)) return this.#keep(path, kept)
-    if (!found.isFile() || found.size > LARGEST) return undefined
+    if (!found.isFile() || found.size > SMALL_BYTES_MAX) return undefined
     return this.files.with(path, async file => {
       // It may be another file already.
-      if (file.size > LARGEST) return undefined
+      if (file.size > SMALL_BYTES_MAX) return undefined
       const bytes = Buffer.allocUnsafeSlow(file.size)
       // A file that has shrunk is left to the download.
       if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
@@ -218,9 +218,9 @@ export class SmallFiles {
 
   /** Moves the entry to the end; the first ones are evicted. */
   #keep(path: string, small: SmallFile): SmallFile {
-    this.#kept.set(path, small)
+    this.#cached.set(path, small)
     this.#bytes += small.bytes.length
-    for (const [oldest, other] of this.#kept) {
+    for (const [oldest, other] of this.#cached) {
       if (this.#bytes <= MOST_BYTES) break
       this.#drop(oldest, other)
     }
@@ -228,7 +228,7 @@ export class SmallFiles {
   }
 
   #drop(path: string, small: SmallFile): void {
-    this.#kept.delete(path)
+    this.#cached.delete(path)
     this.#bytes -= small.bytes.length
   }
 }

@@ -1,12 +1,12 @@
 import { STATUS_CODES } from 'node:http'
 import { ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
-import { hasBody, hasCome, SHORT_BYTES } from './body.js'
-import type { Notice } from './connections.js'
+import { dropArrivedBody, hasBody, SHORT_BYTES } from './body.js'
+import type { ThrottledWarning } from './connections.js'
 import { endSoon } from './connections.js'
 import type { Exchange } from './exchange.js'
 import { headerTooLarge } from './header.js'
-import { begin, type Manner, send } from './send.js'
+import { type SendContext, send, writeHead } from './send.js'
 
 /** Longer bodies are cut instead of dropped. */
 const LINGER_BYTES = 1024 ** 3
@@ -20,7 +20,7 @@ const LINGER_BYTES = 1024 ** 3
 export function toRefusal(
   error: unknown,
   what: string,
-  { log, shed, kind }: { log: Log; shed: Notice; kind: string | undefined }
+  { log, shed, kind }: { log: Log; shed: ThrottledWarning; kind: string | undefined }
 ): ServiceError {
   try {
     if (error instanceof ServiceError && isErrorStatus(error.status)) {
@@ -64,7 +64,7 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  manner: Manner<C>,
+  manner: SendContext<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
@@ -72,14 +72,14 @@ export async function refuse<C>(
   const unread = hasBody(incoming) && !incoming.readableEnded
   // A body that came with the header is dropped and the connection kept.
   const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SHORT_BYTES
-  if (!unread || (small && error.status !== 408 && (await hasCome(incoming)))) {
+  if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming)))) {
     return exchange.gone
       ? undefined
       : send(exchange, { status: error.status, headers: error.headers, body }, manner)
   }
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)
-  begin(exchange, error.status, 'application/json', error.headers, length, { close: true })
+  writeHead(exchange, error.status, 'application/json', error.headers, length, { close: true })
   if (exchange.headOnly) exchange.outgoing.flushHeaders()
   else exchange.outgoing.write(text)
   exchange.bytes = exchange.headOnly ? 0 : length

@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Trust } from '../ask-controller.js'
 import type { JsonValue } from '../json.js'
-import type { Sent, Visit } from '../source.js'
+import type { FileDelivery, RequestContext } from '../request-source.js'
 
 /** A request before its body is read. */
-export interface RequestHead extends Visit {
+export interface RequestHead extends RequestContext {
   readonly method: 'GET' | 'POST'
   /** As the client sent it, without the query. */
   readonly path: string
@@ -34,7 +34,7 @@ export interface Feed {
 }
 
 /** The subscriber of a feed, by whom feeds are counted. */
-export interface Follower {
+export interface Subscriber {
   /** Subscribers of one name share a limit. */
   readonly name: string
   /** May use the reserved slots too. */
@@ -42,7 +42,7 @@ export interface Follower {
 }
 
 /** Another server that answers a request. */
-export interface Elsewhere {
+export interface Upstream {
   /** Its origin: http or https, host and port. */
   readonly url: string
   /** Returns the headers to send beside those of the request, for this body. */
@@ -55,7 +55,7 @@ export interface Elsewhere {
 }
 
 /** The original caller of a request that another controller forwarded. */
-export interface HandedOn {
+export interface ForwardedCaller {
   readonly address: string
   /** Throws ServiceError if it was forwarded with another body. */
   checkBody(body: Buffer): Promise<void>
@@ -63,7 +63,7 @@ export interface HandedOn {
 
 /** A request for another server. */
 export interface Forwarded {
-  readonly to: Elsewhere
+  readonly to: Upstream
   /** Path and query. */
   readonly target: string
   readonly body: Buffer
@@ -86,14 +86,14 @@ export interface Answer {
   readonly bytes?: Buffer
   readonly feed?: Feed
   /** Subscriber of `feed`. Without one it counts for its address alone, and gets no reserved slot. */
-  readonly follower?: Follower
+  readonly follower?: Subscriber
   readonly type?: string
   /** Set by http/ alone, in place of all others. */
   readonly forwarded?: Forwarded
   /** The client takes gzip, and a long text is worth compressing. */
   readonly compress?: boolean
   /** Called once when the answer with a `file` ended; not for HEAD. Must not throw. */
-  readonly ended?: (sent: Sent) => void
+  readonly ended?: (sent: FileDelivery) => void
 }
 
 /** The part of a row of the route table that http/ needs. */

@@ -4,15 +4,15 @@ import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
+import type { ListLimit } from './concurrency-limit.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './files.js'
 import type { Forwards } from './forwards.js'
-import type { OpenFile, OpenFiles, SmallFiles } from './open-files.js'
-import type { Lists } from './places.js'
+import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
-import type { Unread } from './unread.js'
+import type { SendBufferBudget } from './send-buffer-budget.js'
 
 /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
 const PIECE_CHARACTERS = 256 * 1024
@@ -28,7 +28,7 @@ const zip = promisify<string, Buffer>(gzip)
 const framing = new Set(['content-type', 'content-length', 'transfer-encoding', 'connection'])
 
 /** The shared parts of a server that send answers. */
-export interface Manner<C> {
+export interface SendContext<C> {
   /** Whether to send `Connection: close`. */
   readonly close: boolean
   /** Cuts the connection when the client has taken nothing for this long. */
@@ -36,15 +36,15 @@ export interface Manner<C> {
   /** Files that the sender of this request, a front server, sends itself. */
   frontFilesOf(exchange: Exchange<C>): FrontFiles | undefined
   readonly files: OpenFiles
-  readonly smallFiles: SmallFiles
+  readonly smallFiles: SmallFileCache
   readonly downloads: Downloads
-  readonly lists: Lists
+  readonly lists: ListLimit
   readonly feeds: Feeds
   /** Requests that another server answers. */
   readonly forwards: Forwards
   /** Whether the caller is still authorized; asked while a feed is sent. */
   mayStill(exchange: Exchange<C>): Promise<boolean>
-  readonly unread: Unread
+  readonly unread: SendBufferBudget
 }
 
 /**
@@ -53,7 +53,7 @@ export interface Manner<C> {
  * ServiceError 404, 416 or 503 for a file, and TypeError for an invalid answer; an error after that means
  * that the connection must be cut. Returns a promise only where it has to wait.
  */
-export function send<C>(exchange: Exchange<C>, answer: Answer, manner: Manner<C>): void | Promise<void> {
+export function send<C>(exchange: Exchange<C>, answer: Answer, manner: SendContext<C>): void | Promise<void> {
   checkAnswer(answer)
   if (answer.forwarded !== undefined) return sendForwarded(exchange, answer.forwarded, manner)
   if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
@@ -94,7 +94,7 @@ function sendWhole<C>(
   answer: Answer,
   text: string,
   type: string,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): void | Promise<void> {
   if (!answer.compress || text.length < LEAST_COMPRESSED)
     return sendText(exchange, answer, text, type, manner)
@@ -110,12 +110,12 @@ function sendText<C>(
   answer: Answer,
   text: string | Buffer,
   type: string | undefined,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): void {
   const length = Buffer.byteLength(text)
   // ASCII: as UTF-8 node:http would copy it to three times its memory, and scan it once more.
   const encoding = typeof text === 'string' && length === text.length ? 'latin1' : 'utf8'
-  begin(exchange, answer.status, type, answer.headers, length, manner)
+  writeHead(exchange, answer.status, type, answer.headers, length, manner)
   exchange.bytes = exchange.headOnly ? 0 : length
   // node:http drops the text for HEAD and 204.
   exchange.outgoing.end(text, encoding)
@@ -131,7 +131,7 @@ async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
   parts: Iterable<string>,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
   const { lists, unread } = manner
@@ -152,7 +152,7 @@ async function sendParts<C>(
       length += Buffer.byteLength(next.value)
     if (exchange.gone) return
     const headers = compress ? gzipped(answer) : answer.headers
-    begin(exchange, answer.status, type, headers, compress ? undefined : length, manner)
+    writeHead(exchange, answer.status, type, headers, compress ? undefined : length, manner)
     if (exchange.headOnly) return void exchange.outgoing.end()
     cutWhenStalled(exchange, manner)
     const { outgoing } = exchange
@@ -205,9 +205,9 @@ async function sendFeed<C>(
   exchange: Exchange<C>,
   answer: Answer,
   feed: Feed,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): Promise<void> {
-  const head = () => begin(exchange, answer.status, answer.type, answer.headers, undefined, manner)
+  const head = () => writeHead(exchange, answer.status, answer.type, answer.headers, undefined, manner)
   if (exchange.headOnly) {
     head()
     return void exchange.outgoing.end()
@@ -226,10 +226,10 @@ async function sendFeed<C>(
 async function sendForwarded<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): Promise<void> {
   await manner.forwards.run(exchange, forwarded, (status, headers, length) => {
-    begin(exchange, status, headers['content-type'], headers, length, manner)
+    writeHead(exchange, status, headers['content-type'], headers, length, manner)
     cutWhenStalled(exchange, manner)
   })
 }
@@ -248,7 +248,7 @@ async function sendFile<C>(
   exchange: Exchange<C>,
   answer: Answer,
   path: string,
-  manner: Manner<C>
+  manner: SendContext<C>
 ): Promise<void> {
   const { headOnly, outgoing } = exchange
   const frontFiles = manner.frontFilesOf(exchange)
@@ -269,7 +269,7 @@ async function sendFile<C>(
   }
   const head = (file: FileAnswer) => {
     const { status, headers } = headOf(answer, file)
-    begin(exchange, status, answer.type ?? file.type, headers, file.length, manner)
+    writeHead(exchange, status, answer.type ?? file.type, headers, file.length, manner)
   }
   if (headOnly)
     return withOpen(exchange, answer, path, manner, file => {
@@ -306,7 +306,7 @@ function withOpen<C>(
   exchange: Exchange<C>,
   asked: Answer,
   path: string,
-  { files }: Manner<C>,
+  { files }: SendContext<C>,
   send: (file: FileAnswer) => void | Promise<void>
 ): Promise<void> {
   return files.with(path, async file => {
@@ -316,13 +316,13 @@ function withOpen<C>(
 }
 
 /** Writes the head. `headers` that frame the message are ignored. Without `length` the body is chunked. */
-export function begin<C>(
+export function writeHead<C>(
   exchange: Exchange<C>,
   status: number,
   type: string | undefined,
   headers: Readonly<Record<string, string>> | undefined,
   length: number | undefined,
-  { close }: Pick<Manner<C>, 'close'>
+  { close }: Pick<SendContext<C>, 'close'>
 ): void {
   const all: Record<string, string | number> = {}
   if (type !== undefined) all['Content-Type'] = type
@@ -334,6 +334,6 @@ export function begin<C>(
 }
 
 /** node:http cuts the connection when there is no 'timeout' listener, and resets the time afterwards. */
-function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: Manner<C>): void {
+function cutWhenStalled<C>({ incoming }: Exchange<C>, { stallMs }: SendContext<C>): void {
   incoming.socket.setTimeout?.(stallMs)
 }

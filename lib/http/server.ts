@@ -7,36 +7,36 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../errors.js'
 import type { Log } from '../log.js'
-import type { Source } from '../source.js'
-import { Accepting, WAITING } from './accepting.js'
+import type { RequestSource } from '../request-source.js'
+import { ACCEPT_BACKLOG, Acceptor } from './acceptor.js'
 import { AccessLog } from './access-log.js'
-import { MOST_READ } from './backlog.js'
-import { ClientGone, hasBody, hasCome, isHangUp, readBody, SHORT_BYTES, textOf } from './body.js'
-import { Connections, Notice } from './connections.js'
+import { ClientGone, dropArrivedBody, hasBody, isHangUp, readBody, SHORT_BYTES, textOf } from './body.js'
+import { busyForLong, ConcurrencyLimit, ListLimit } from './concurrency-limit.js'
+import { Connections, ThrottledWarning } from './connections.js'
 import { Downloads } from './downloads.js'
 import { Exchange, ReceivedRequest } from './exchange.js'
 import { Feeds } from './feeds.js'
 import type { FrontFiles } from './files.js'
 import { Forwards } from './forwards.js'
 import { Handshakes } from './handshakes.js'
-import { ADDED, checkBytes, checkHeader, MOST_LINES } from './header.js'
+import { checkBytes, checkHeader, FORWARD_OVERHEAD, MOST_LINES } from './header.js'
 import { defaultLimits, type Limits } from './limits.js'
 import { writeAsOne } from './one-write.js'
-import { OpenFiles, SmallFiles } from './open-files.js'
-import { busyForLong, Lists, Places } from './places.js'
+import { OpenFiles, SmallFileCache } from './open-files.js'
+import { MOST_PIPELINED } from './pipelining.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
-import type { Answer, Elsewhere, HandedOn, RequestHead, Route } from './route.js'
+import type { Answer, ForwardedCaller, RequestHead, Route, Upstream } from './route.js'
 import { parseTarget, Router } from './router.js'
-import { type Manner, send } from './send.js'
-import { peerReader, sourceReader } from './source.js'
+import { type SendContext, send } from './send.js'
+import { SendBufferBudget } from './send-buffer-budget.js'
+import { peerMatcher, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
-import { Unread } from './unread.js'
 
 const shuttingDown = unavailable('the service is shutting down', 'shutting-down')
-const crowded = unavailable(`more than ${MOST_READ} requests wait on this connection`, 'busy')
+const pipelineFull = unavailable(`more than ${MOST_PIPELINED} requests wait on this connection`, 'busy')
 /** Longer bodies are parsed in slices, so that the event loop stays responsive. */
 const LONG_BODY = 4 * 1024
 /** While every slot for bodies is taken, a body older than this yields its slot to the next one. */
@@ -46,13 +46,13 @@ const BODIES_PER_SECOND = 300
 /** Ends the connection of a machine that was switched off. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** The socket options that node:http uses itself. */
-const ACCEPTED = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
+const SOCKET_OPTIONS = { allowHalfOpen: true, noDelay: true, ...KEEP_ALIVE }
 const LOOPBACK = ['127.0.0.0/8', '::1']
 const EMPTY: Buffer = Buffer.alloc(0)
-const UNKNOWN: Source = { address: '-', loopback: false }
+const UNKNOWN: RequestSource = { address: '-', loopback: false }
 
 /** A finished request. `status` is 0 when the client left before there was one. */
-export interface Finished<C> {
+export interface FinishedRequest<C> {
   readonly route: Route<C> | undefined
   readonly status: number
   readonly ms: number
@@ -76,15 +76,15 @@ export interface ServerOptions<C> {
   /** The controller's own addresses and CIDRs, without limit per address (rules 2.15); default: loopback. */
   readonly ownAddresses?: readonly string[]
   /** The original caller of a request that another controller forwarded. May throw ServiceError. */
-  readonly handedOnFor?: (incoming: IncomingMessage) => HandedOn | undefined
+  readonly handedOnFor?: (incoming: IncomingMessage) => ForwardedCaller | undefined
   /** The server that answers this request; undefined for this one. May throw ServiceError. */
-  readonly elsewhere?: (route: Route<C>, head: RequestHead) => Elsewhere | undefined
+  readonly elsewhere?: (route: Route<C>, head: RequestHead) => Upstream | undefined
   /** An answer for clients that would not show this refusal; undefined for all others. */
   readonly shown?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
   /** Files that the trusted proxies send themselves; none by default. */
   readonly frontFiles?: FrontFiles | undefined
   /** Called for each finished request. Must not throw. */
-  readonly counted?: (request: Finished<C>) => void
+  readonly counted?: (request: FinishedRequest<C>) => void
   readonly log: Log
   readonly limits?: Partial<Limits>
 }
@@ -95,22 +95,22 @@ export interface ServerOptions<C> {
  */
 export class HttpServer<C> {
   readonly #limits: Limits
-  readonly #manner: Manner<C>
+  readonly #sendContext: SendContext<C>
   readonly #router: Router<C>
-  readonly #readSource: (peer: string, forwardedFor: string | undefined) => Source
+  readonly #readSource: (peer: string, forwardedFor: string | undefined) => RequestSource
   readonly #connections: Connections<C>
   readonly #downloads: Downloads
-  readonly #lists: Lists
+  readonly #lists: ListLimit
   readonly #feeds: Feeds
   readonly #isOurs: (address: string) => boolean
   readonly #forwards: Forwards
-  readonly #unread: Unread
-  readonly #bodies: Places
-  readonly #shed: Notice
+  readonly #sendBufferBudget: SendBufferBudget
+  readonly #bodies: ConcurrencyLimit
+  readonly #overload: ThrottledWarning
   readonly #accessLog: AccessLog
   readonly #server: Server
-  #tls: { readonly accepting: Accepting; readonly handshakes: Handshakes } | undefined
-  readonly #accepting: Accepting
+  #tls: { readonly accepting: Acceptor; readonly handshakes: Handshakes } | undefined
+  readonly #accepting: Acceptor
   #closed: Promise<void> | undefined
 
   /** Throws Error for two routes of the same shape and for a trusted proxy that is no address. */
@@ -118,11 +118,11 @@ export class HttpServer<C> {
     const { ownAddresses = LOOPBACK, trustedProxies } = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
-    this.#unread = new Unread(options.log)
-    this.#shed = new Notice(options.log)
-    this.#isOurs = peerReader([...ownAddresses, ...trustedProxies])
+    this.#sendBufferBudget = new SendBufferBudget(options.log)
+    this.#overload = new ThrottledWarning(options.log)
+    this.#isOurs = peerMatcher([...ownAddresses, ...trustedProxies])
     const isUnbound = (address: string) => address === '-' || this.#isOurs(address)
-    this.#lists = new Lists(this.#limits, isUnbound)
+    this.#lists = new ListLimit(this.#limits, isUnbound)
     this.#downloads = new Downloads(this.#limits, isUnbound)
     this.#feeds = new Feeds(this.#limits, isUnbound)
     this.#forwards = new Forwards(this.#limits, isUnbound)
@@ -134,9 +134,9 @@ export class HttpServer<C> {
       log: options.log
     })
     this.#readSource = sourceReader(options.trustedProxies)
-    this.#manner = this.#mannerOf(options)
+    this.#sendContext = this.#sendContextOf(options)
     this.#server = createServer({
-      maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? ADDED.bytes : 0),
+      maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? FORWARD_OVERHEAD.bytes : 0),
       headersTimeout: this.#limits.headersMs,
       connectionsCheckingInterval: Math.ceil(this.#limits.headersMs / 4),
       // A limit for the whole request would cut long uploads that make progress: see readBody.
@@ -146,8 +146,8 @@ export class HttpServer<C> {
       requireHostHeader: false,
       ...KEEP_ALIVE
     })
-    this.#accepting = new Accepting(this.#server, ACCEPTED, options.log)
-    this.#server.maxHeadersCount = MOST_LINES + (options.handedOnFor ? ADDED.lines : 0) + 1
+    this.#accepting = new Acceptor(this.#server, SOCKET_OPTIONS, options.log)
+    this.#server.maxHeadersCount = MOST_LINES + (options.handedOnFor ? FORWARD_OVERHEAD.lines : 0) + 1
     this.#server
       .on('connection', (socket: Duplex) => {
         // A TLS connection was counted before its handshake.
@@ -184,7 +184,7 @@ export class HttpServer<C> {
         if (reason !== undefined) this.#accessLog.handshake(peer, reason)
       }
     })
-    const accepted = { ...ACCEPTED, pauseOnConnect: true }
+    const accepted = { ...SOCKET_OPTIONS, pauseOnConnect: true }
     const listener = createListener(accepted)
     listener.on('connection', (raw: Socket) => {
       this.#connections.add(raw)
@@ -195,7 +195,7 @@ export class HttpServer<C> {
         if (!socket.destroyed) this.accept(socket)
       })
     })
-    const accepting = new Accepting(listener, accepted, this.options.log)
+    const accepting = new Acceptor(listener, accepted, this.options.log)
     this.#tls = { accepting, handshakes }
     return this.#listen(listener, address, port)
   }
@@ -203,7 +203,7 @@ export class HttpServer<C> {
   #listen(server: Listener, address: string, port: number): Promise<{ address: string; port: number }> {
     return new Promise((resolve, reject) => {
       server.once('error', reject)
-      server.listen({ host: address, port, backlog: WAITING }, () => {
+      server.listen({ host: address, port, backlog: ACCEPT_BACKLOG }, () => {
         server
           .off('error', reject)
           .on('error', error => this.options.log.error(`accepting: ${error.message}`))
@@ -245,7 +245,7 @@ export class HttpServer<C> {
     })
     if (connection.enqueue(exchange, () => void this.#serve(exchange))) return
     connection.refuseMore()
-    connection.refuseLast(() => this.#refuseRaw(incoming.socket, crowded))
+    connection.refuseLast(() => this.#refuseRaw(incoming.socket, pipelineFull))
   }
 
   /** Awaits nothing where the answer is ready and the socket takes it at once, as for most requests. */
@@ -255,7 +255,7 @@ export class HttpServer<C> {
       const answer = isPromise(given) ? await given : given
       exchange.ended = answer?.ended
       if (exchange.gone) return
-      const sent = send(exchange, answer, this.#manner)
+      const sent = send(exchange, answer, this.#sendContext)
       if (sent) await sent
     } catch (error) {
       await this.#fail(exchange, error)
@@ -270,7 +270,7 @@ export class HttpServer<C> {
     if (!this.#connections.admits(incoming.socket))
       throw busyForLong('as many connections are open as there may be')
     const handedOn = options.handedOnFor?.(incoming)
-    checkHeader(incoming, handedOn && MOST_LINES + ADDED.lines)
+    checkHeader(incoming, handedOn && MOST_LINES + FORWARD_OVERHEAD.lines)
     if (options.handedOnFor && !handedOn) checkBytes(incoming, this.#limits.headerBytes)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
@@ -308,7 +308,7 @@ export class HttpServer<C> {
     route: Route<C>,
     request: ReceivedRequest<C>,
     caller: C | Promise<C>,
-    handedOn: HandedOn | undefined
+    handedOn: ForwardedCaller | undefined
   ): Promise<Answer> {
     const { incoming } = exchange
     const options = this.options
@@ -317,7 +317,7 @@ export class HttpServer<C> {
     const keep = route.body !== 'ignored'
     let body = EMPTY
     if (!keep && route.method === 'GET') {
-      if (hasBody(incoming) && !(await hasCome(incoming)))
+      if (hasBody(incoming) && !(await dropArrivedBody(incoming)))
         throw badRequest(`${incoming.method} takes no body: send none`, 'invalid-body')
     } else if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
@@ -342,7 +342,8 @@ export class HttpServer<C> {
     const to = options.elsewhere?.(route, request)
     if (to) return { status: 200, forwarded: { to, target: request.target, body } }
     if (route.body === 'json')
-      request.body = body.length > LONG_BODY ? await inTurns(parsingStrict(body), request) : parseStrict(body)
+      request.body =
+        body.length > LONG_BODY ? await runFairly(parsingStrict(body), request) : parseStrict(body)
     if (route.body === 'text') request.body = textOf(body)
     return route.handler(request)
   }
@@ -352,7 +353,7 @@ export class HttpServer<C> {
     if (param) for (const name in params) params[name] = param(name, params[name] as string, route)
   }
 
-  #sourceOf(incoming: IncomingMessage, handedOn: HandedOn | undefined): Source {
+  #sourceOf(incoming: IncomingMessage, handedOn: ForwardedCaller | undefined): RequestSource {
     const peer = incoming.socket.remoteAddress
     // The client has left already.
     if (peer === undefined) return UNKNOWN
@@ -370,9 +371,9 @@ export class HttpServer<C> {
   }
 
   /** Builds one context for all answers, of which there may be tens of thousands a second. */
-  #mannerOf({ frontFiles, trustedProxies }: ServerOptions<C>): Manner<C> {
+  #sendContextOf({ frontFiles, trustedProxies }: ServerOptions<C>): SendContext<C> {
     const connections = this.#connections
-    const isFront = peerReader(trustedProxies)
+    const isFront = peerMatcher(trustedProxies)
     const files = new OpenFiles({
       take: () => connections.takeFile(),
       giveBack: () => connections.giveFileBack()
@@ -383,13 +384,13 @@ export class HttpServer<C> {
       },
       stallMs: this.#limits.stallMs,
       files,
-      smallFiles: new SmallFiles(files),
+      smallFiles: new SmallFileCache(files),
       downloads: this.#downloads,
       lists: this.#lists,
       feeds: this.#feeds,
       forwards: this.#forwards,
-      unread: this.#unread,
-      mayStill: exchange => this.#mayStill(exchange),
+      unread: this.#sendBufferBudget,
+      mayStill: exchange => this.#isStillAuthorized(exchange),
       frontFilesOf({ incoming: { headers, socket } }) {
         // Local programs send no X-Forwarded-For: they do not come through the front server.
         if (frontFiles === undefined || headers['x-forwarded-for'] === undefined) return undefined
@@ -399,7 +400,7 @@ export class HttpServer<C> {
   }
 
   /** Whether the caller of a request would still be authorized. */
-  async #mayStill({ request, route }: Exchange<C>): Promise<boolean> {
+  async #isStillAuthorized({ request, route }: Exchange<C>): Promise<boolean> {
     if (!request || !route) return false
     try {
       await this.options.authorize(route, request)
@@ -421,7 +422,7 @@ export class HttpServer<C> {
       if (outgoing.headersSent) outgoing.destroy()
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
-        const manner = isCrowded ? { ...this.#manner, close: true } : this.#manner
+        const manner = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
         const shown = hasBody(incoming) ? undefined : this.options.shown?.(refusal, incoming)
         await (shown
           ? send(exchange, shown, manner)
@@ -439,7 +440,7 @@ export class HttpServer<C> {
     const { log, isKnown = () => true } = this.options
     const caller = request?.caller
     const kind = caller !== undefined && isKnown(caller) ? undefined : `503 ${route?.method} ${route?.path}`
-    return toRefusal(error, `${incoming.method} ${path}`, { log, shed: this.#shed, kind })
+    return toRefusal(error, `${incoming.method} ${path}`, { log, shed: this.#overload, kind })
   }
 
   #parserFailed(error: Error, socket: Duplex): void {
@@ -504,7 +505,7 @@ export class HttpServer<C> {
 
 /** The limit of bodies being received. `isUnbound`: whether an address may use all slots. */
 const bodiesWithin = (limits: Limits, isUnbound: (address: string) => boolean) =>
-  new Places({
+  new ConcurrencyLimit({
     most: limits.bodies,
     ofAddress: {
       most: limits.bodiesPerAddress,

@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
 import { badRequest } from '../errors.js'
-import type { Source } from '../source.js'
+import type { RequestSource } from '../request-source.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]
@@ -15,8 +15,8 @@ type Range = [Address, number]
  */
 export function sourceReader(
   trustedProxies: readonly string[]
-): (peer: string, forwardedFor: string | undefined) => Source {
-  const trusted = among(trustedProxies)
+): (peer: string, forwardedFor: string | undefined) => RequestSource {
+  const trusted = rangeMatcher(trustedProxies)
 
   return (peer, forwardedFor) => {
     if (forwardedFor === undefined) return direct(peer)
@@ -34,18 +34,18 @@ export function sourceReader(
 }
 
 /** Returns a test whether a peer is in these addresses and CIDRs. Throws Error as `sourceReader` does. */
-export function peerReader(trustedProxies: readonly string[]): (peer: string) => boolean {
-  const trusted = among(trustedProxies)
+export function peerMatcher(trustedProxies: readonly string[]): (peer: string) => boolean {
+  const trusted = rangeMatcher(trustedProxies)
   return peer => trusted(parsePeer(peer))
 }
 
-function among(texts: readonly string[]): (address: Address) => boolean {
+function rangeMatcher(texts: readonly string[]): (address: Address) => boolean {
   const ranges = texts.map(parseRange)
   return address => ranges.some(([base, bits]) => address.kind() === base.kind() && address.match(base, bits))
 }
 
 /** Fast path for nearly every request: the socket gives an IPv4 peer in canonical text. */
-function direct(peer: string): Source {
+function direct(peer: string): RequestSource {
   if (!peer.includes(':')) return { address: peer, loopback: peer.startsWith('127.') }
   const address = parsePeer(peer)
   return { address: address.toString(), loopback: isLoopback(address) }

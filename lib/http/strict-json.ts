@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { createScanner, type JSONScanner } from 'jsonc-parser'
-import { atOnce } from '../concurrency.js'
+import { runSync } from '../concurrency.js'
 import { badRequest, type ServiceError } from '../errors.js'
 import type { JsonValue } from '../json.js'
 import { PIECE_CHARACTERS, parsingPieces } from './json-pieces.js'
@@ -37,7 +37,7 @@ const BACKSLASH = 0x5c
  */
 export function parseStrict(bytes: Uint8Array): JsonValue {
   const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
-  atOnce(new Grammar(text).checking())
+  runSync(new Grammar(text).checking())
   return JSON.parse(text) as JsonValue
 }
 

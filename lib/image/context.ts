@@ -1,6 +1,6 @@
 import type { Mutex } from '../concurrency.js'
 import type { Config } from '../config/types.js'
-import type { Work } from '../helper/work.js'
+import type { RootHelper } from '../helper/root-helper.js'
 import type { Log } from '../log.js'
 import type { Model } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
@@ -27,7 +27,7 @@ export interface ImageContext {
   readonly controllers?: Controllers | undefined
   readonly intents: Intents
   /** Does work that needs root: all that reads or changes files of images. */
-  readonly work: Work
+  readonly work: RootHelper
   readonly log: Log
   /** Milliseconds since 1970, for what is stored and shown. */
   readonly now: () => number

@@ -2,11 +2,11 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/types.js'
 import { hasDirectory, hasFile } from '../disk/file.js'
+import type { Files } from '../model/cluster-index.js'
 import { groupOf, settingsOf } from '../model/effective.js'
-import type { Files } from '../model/index.js'
 import type { ClusterSettings, View } from '../model/stored.js'
-import { filesOf, tagKey, untagged } from '../model/tags.js'
-import { meantTree } from '../model/types/osimage.js'
+import { defaultTag, filesOf, tagKey } from '../model/tags.js'
+import { imageDirectoryOf } from '../model/types/osimage.js'
 
 /** Problems of the files and directories of images. */
 export interface ImageFindings {
@@ -44,7 +44,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   const warnings: string[] = []
   const named = [...packed(view)].filter(({ files }) => Object.keys(files).length > 0)
   const images = view.names('osimage').flatMap(name => view.get('osimage', name) ?? [])
-  const inside = images.filter(image => meantTree(directory, image).startsWith(`${directory}/`))
+  const inside = images.filter(image => imageDirectoryOf(directory, image).startsWith(`${directory}/`))
   // The first start makes both directories.
   const wasStarted = hasFile(join(state, 'token.key'))
   for (const [key, path, users] of [
@@ -80,7 +80,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       else warnings.push(message)
     }
   for (const image of hasDirectory(directory) ? images : []) {
-    const tree = meantTree(directory, image)
+    const tree = imageDirectoryOf(directory, image)
     const { name: own } = config.controller
     // Another controller has the directory.
     if (hasDirectory(tree) || (isShared && ![undefined, own].includes(image.controller))) continue
@@ -100,7 +100,8 @@ function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
     if (!node) continue
     const { osimage, osimagetag, netboot } = settingsOf(node, groupOf(view, node), cluster)
     if (node.rescue !== undefined) sent.add(node.rescue)
-    if (osimage !== null && netboot) sent.add(osimagetag === untagged ? osimage : tagKey(osimage, osimagetag))
+    if (osimage !== null && netboot)
+      sent.add(osimagetag === defaultTag ? osimage : tagKey(osimage, osimagetag))
   }
   return sent
 }

@@ -7,10 +7,10 @@ import type { Config } from '../config/types.js'
 import { exists } from '../disk/file.js'
 import { notFound, unavailable } from '../errors.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import { type Actor, theDaemon } from '../model/model.js'
-import type { Given } from '../model/object-type.js'
+import { type Actor, daemonActor } from '../model/model.js'
+import type { ObjectPatch } from '../model/object-type.js'
 import type { Change } from '../model/stored.js'
-import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
+import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkWish } from './boot-files.js'
 import type { ImageContext } from './context.js'
@@ -23,7 +23,7 @@ import { checkClone, cloneImage, grabImage, placeOf, removeHidden } from './plac
 import { decide, recover } from './recovery.js'
 import { hasRemovals, Removals } from './removals.js'
 import { Sweep } from './sweep.js'
-import { checkPrograms, reachable } from './transfer/reach.js'
+import { checkPrograms, checkReachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
 import { heldTrees, TreeLocks } from './tree-locks.js'
@@ -94,7 +94,7 @@ export class Images {
       work: async () => {
         this.#tellTorrents()
         void this.upkeep.run()
-        await this.removals.submit(theDaemon)
+        await this.removals.submit(daemonActor)
         await noteFound(this.#context)
       },
       // The controller that has the directory may come back, and failures are tried again.
@@ -125,7 +125,7 @@ export class Images {
     const images = new Images(options, await Intents.open(join(config.paths.state, 'work')))
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.#context)
-    const removals = await images.removals.submit(theDaemon)
+    const removals = await images.removals.submit(daemonActor)
     images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
     images.look()
     return images
@@ -199,7 +199,7 @@ export class Images {
   }
 
   /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
-  async save(name: string, given: Given, actor: Actor): Promise<{ created: boolean }> {
+  async save(name: string, given: ObjectPatch, actor: Actor): Promise<{ created: boolean }> {
     const directory = this.#directory
     const to = given.newName || name
     const before = this.o.model.view.get('osimage', name)
@@ -213,7 +213,7 @@ export class Images {
       if (to !== name) keepTree(tx, directory, name, to, stands)
       const now = tx.get('osimage', to)
       if (!before || !now || now.controller === undefined || to !== name) return
-      if (meantTree(directory, now) !== meantTree(directory, before)) {
+      if (imageDirectoryOf(directory, now) !== imageDirectoryOf(directory, before)) {
         // It is not known which controller has the new directory.
         const { controller: _, ...rest } = now
         tx.put('osimage', to, rest)
@@ -251,7 +251,7 @@ export class Images {
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
-  async clone(name: string, given: Given, actor: Actor): Promise<SubmittedJob> {
+  async clone(name: string, given: ObjectPatch, actor: Actor): Promise<SubmittedJob> {
     await checkHere(this.#context, this.#image(name))
     const image = await checkClone(this.#context, name, given)
     const place = join(this.#directory, given.newName as string)
@@ -357,7 +357,7 @@ export class Images {
     run: (job: JobContext) => Promise<void>
   ): Promise<SubmittedJob> {
     const { name } = image
-    const meant = (image: OsimageDoc) => meantTree(this.#directory, image)
+    const meant = (image: OsimageDoc) => imageDirectoryOf(this.#directory, image)
     // Two images may have one directory.
     const tree = await this.#laneOf(meant(image))
     const own = [`osimage ${name}`, tree]
@@ -402,7 +402,7 @@ export class Images {
   }
 
   async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {
-    await reachable(this.o.remote, node, address, signal).catch(error => {
+    await checkReachable(this.o.remote, node, address, signal).catch(error => {
       throw notFound((error as Error).message)
     })
   }

@@ -6,9 +6,9 @@ import { badRequest, notFound, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
-import type { Given } from '../model/object-type.js'
-import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
-import { FollowingError, StoreError } from '../store/errors.js'
+import type { ObjectPatch } from '../model/object-type.js'
+import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
+import { NotLeaderError, StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, parentOf, type RemovalIntent, type TreeIntent, temporary } from './intents.js'
 import type { Target } from './transfer/remote.js'
@@ -79,7 +79,7 @@ async function placeTree(context: ImageContext, placement: Placement, job: JobCo
  * have them. A tree that replaces another one is undone all the same, as its place was named before.
  */
 const isUnclear = ({ controllers }: ImageContext, { replaces }: Placement, error: unknown): boolean =>
-  controllers !== undefined && !replaces && error instanceof StoreError && !(error instanceof FollowingError)
+  controllers !== undefined && !replaces && error instanceof StoreError && !(error instanceof NotLeaderError)
 
 /** 400: svcd overwrites nothing. */
 const alreadyThere = (place: string) =>
@@ -142,7 +142,7 @@ export async function pathsOf({ config }: ImageContext, intent: TreeIntent | Rem
  * a whole.
  */
 export async function placeOf(directory: string, image: OsimageDoc) {
-  const path = meantTree(directory, image)
+  const path = imageDirectoryOf(directory, image)
   if (!(await exists(path))) {
     const above = dirname(path)
     if (above === directory) return { parent: '', target: basename(path), tree: undefined }
@@ -217,7 +217,7 @@ export async function grabImage(
 export async function checkClone(
   { model, config }: ImageContext,
   name: string,
-  given: Given
+  given: ObjectPatch
 ): Promise<OsimageDoc> {
   const source = model.get('osimage', name)
   const copy = given.newName
@@ -242,7 +242,7 @@ export async function checkClone(
 export async function cloneImage(
   context: ImageContext,
   name: string,
-  given: Given,
+  given: ObjectPatch,
   actor: Actor,
   job: JobContext
 ): Promise<void> {

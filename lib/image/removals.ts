@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { exists } from '../disk/file.js'
 import { mountsBelow } from '../disk/open-directory.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import { type Actor, theDaemon } from '../model/model.js'
+import { type Actor, daemonActor } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
@@ -227,7 +227,7 @@ export async function abandonedTrees({ config, controllers, model }: ImageContex
     if (tree?.abandoned && (await isReached(tree))) names.push(name)
   }
   if (names.length === 0) return []
-  return model.change(theDaemon, tx =>
+  return model.change(daemonActor, tx =>
     names.flatMap(name => {
       const tree = tx.get('tree', name)
       if (!tree?.abandoned) return []
@@ -270,7 +270,7 @@ const isFree = (view: View, directory: string, name: string): boolean =>
  * that is not known.
  */
 async function mayGo({ config, controllers, model }: ImageContext, name: string): Promise<boolean> {
-  const goes = await model.change(theDaemon, tx => isFree(tx, config.image.directory, name))
+  const goes = await model.change(daemonActor, tx => isFree(tx, config.image.directory, name))
   if (goes && controllers) await model.known()
   return goes
 }
@@ -283,7 +283,7 @@ export const forgetTree = (
   { config, model }: Pick<ImageContext, 'config' | 'model'>,
   name: string
 ): Promise<boolean> =>
-  model.change(theDaemon, tx => {
+  model.change(daemonActor, tx => {
     if (!tx.get('tree', name)) return true
     if (!isFree(tx, config.image.directory, name)) return false
     tx.remove('tree', name)

@@ -1,8 +1,8 @@
 import { readdir } from 'node:fs/promises'
 import { Background } from '../background.js'
-import { theDaemon } from '../model/model.js'
+import { daemonActor } from '../model/model.js'
 import type { View } from '../model/stored.js'
-import { type PackDoc, packBefore, stemOf } from '../model/types/osimage.js'
+import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import type { Installing } from './installing.js'
 import { newIntentId, type PackIntent } from './intents.js'
@@ -14,7 +14,7 @@ const soonMs = 100
 
 /** Returns the files of a pack among all. */
 export const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>
-  all.filter(file => packOf(file) === pack.name || file.startsWith(stemOf(pack)))
+  all.filter(file => packOf(file) === pack.name || file.startsWith(packFilePrefix(pack)))
 
 /**
  * Removes the packs that svcd made and that no image, tag or installing node has used for `[image] grace`,
@@ -87,7 +87,7 @@ export class Sweep {
     const { view } = model
     const { imagefile = '' } = view.get('osimage', view.get('pack', name)?.osimage ?? '') ?? {}
     const present = view.get('pack', imagefile)
-    if (!controllers || !present || packBefore(view, present)?.name !== name) return false
+    if (!controllers || !present || previousPack(view, present)?.name !== name) return false
     return (await controllers.having(present, signal)).length < controllers.others().length
   }
 
@@ -99,7 +99,7 @@ export class Sweep {
     await intents.write(note)
     let gone = false
     try {
-      gone = await model.change(theDaemon, tx => {
+      gone = await model.change(daemonActor, tx => {
         if (!tx.get('pack', name) || this.#isUsed(tx, name)) return false
         if (files.some(file => tx.index.isNamed('boot', file))) return false
         tx.remove('pack', name)

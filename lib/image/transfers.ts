@@ -1,16 +1,16 @@
 import { inParallel } from '../concurrency.js'
 import { exists } from '../disk/file.js'
 import { notFound } from '../errors.js'
-import type { Course } from '../helper/course.js'
+import type { TaskHooks } from '../helper/task-hooks.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
-import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
+import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { checkSelection } from './transfer/selection.js'
 import { checkUnmounted, treeOf, whereLooked } from './trees.js'
 
-export { ofMachine } from './transfer/kept.js'
+export { ofMachine } from './transfer/exclusions.js'
 
 /** Throws 404 for fields of the image that a grab or a push cannot use. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {
@@ -35,7 +35,7 @@ export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, ch
     line: (text: string) => changes.job.line(text),
     progress: (fraction: number) => changes.job.progress(fraction),
     change: (text: string) => changes.add(text)
-  } satisfies Course
+  } satisfies TaskHooks
 })
 
 /**
@@ -115,7 +115,7 @@ export async function treeToPush(
 ): Promise<string> {
   checkFields(image)
   const { directory } = shared.config.image
-  const path = meantTree(directory, image)
+  const path = imageDirectoryOf(directory, image)
   if (path.startsWith(`${directory}/`) && !(await exists(path)))
     throw notFound(
       `OS image ${image.name} has no directory: there is no ${path}${whereLooked(shared, image)}`,

@@ -1,4 +1,4 @@
-import { holdDirectory } from '../disk/lock.js'
+import { tryLockDirectory } from '../disk/lock.js'
 import { unavailable } from '../errors.js'
 import { meet } from '../jobs/lanes.js'
 
@@ -55,7 +55,7 @@ export async function heldTrees<R>(lanes: readonly string[], work: () => Promise
   try {
     for (const tree of new Set(named('tree'))) {
       // One that is not there yet, or that this user may not open, is left to the work.
-      const release = await holdDirectory(tree).catch(error => {
+      const release = await tryLockDirectory(tree).catch(error => {
         if (['ENOENT', 'ENOTDIR', 'EACCES'].includes(error.code)) return async () => {}
         throw error
       })

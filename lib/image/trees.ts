@@ -4,10 +4,10 @@ import { basename, dirname, isAbsolute, join } from 'node:path'
 import { exists } from '../disk/file.js'
 import { mountsBelow, resolveInside } from '../disk/open-directory.js'
 import { ServiceError, unavailable } from '../errors.js'
-import { theDaemon } from '../model/model.js'
-import type { Given } from '../model/object-type.js'
+import { daemonActor } from '../model/model.js'
+import type { ObjectPatch } from '../model/object-type.js'
 import type { Tx, View } from '../model/stored.js'
-import { meantTree, type OsimageDoc } from '../model/types/osimage.js'
+import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 
 type Shared = Pick<ImageContext, 'config' | 'controllers'>
@@ -20,7 +20,7 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
   const { name, controller } = image
   if (!controllers || controller === undefined || controller === controllers.own) return
   const { own } = controllers
-  const path = meantTree(config.image.directory, image)
+  const path = imageDirectoryOf(config.image.directory, image)
   const there = `OS image ${name}: its directory ${path} is on controller ${controller}`
   if (controllers.others().includes(controller))
     throw unavailable(
@@ -41,12 +41,12 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
  * Whether a request moves the directory of an image to this controller: it sets `path` alone, and the noted
  * controller is away. An image that was read and is posted back sets other fields too.
  */
-export async function isMovedHere({ config, controllers }: Shared, image: OsimageDoc, given: Given) {
+export async function isMovedHere({ config, controllers }: Shared, image: OsimageDoc, given: ObjectPatch) {
   const { controller } = image
   if (!controllers || controller === undefined || controller === controllers.own) return false
   if (given.values.size !== 1 || !given.values.has('path') || given.newName) return false
   if (controllers.others().includes(controller)) return false
-  return exists(meantTree(config.image.directory, image))
+  return exists(imageDirectoryOf(config.image.directory, image))
 }
 
 /** Returns the field that names this controller; none where there is one controller alone. */
@@ -59,11 +59,11 @@ export async function noteFound({ config, controllers, model }: ImageContext): P
   const found: string[] = []
   for (const name of model.view.names('osimage')) {
     const image = model.view.get('osimage', name)
-    if (image && image.controller === undefined && (await exists(meantTree(directory, image))))
+    if (image && image.controller === undefined && (await exists(imageDirectoryOf(directory, image))))
       found.push(name)
   }
   if (found.length === 0) return
-  await model.change(theDaemon, tx => {
+  await model.change(daemonActor, tx => {
     for (const name of found) {
       const image = tx.get('osimage', name)
       if (image && image.controller === undefined)
@@ -114,7 +114,7 @@ export function imageTree(directory: string, osimage: string, path: string): Pro
  * Throws unavailable (503) for what `imageTree` refuses.
  */
 export async function treeIfAny(directory: string, image: OsimageDoc): Promise<string | undefined> {
-  const path = meantTree(directory, image)
+  const path = imageDirectoryOf(directory, image)
   if (image.path === undefined && !(await exists(path))) return undefined
   return imageTree(directory, image.name, path)
 }
@@ -142,7 +142,7 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
       : error
   }
   throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ${meantTree(directory, image)}: ` +
+    `OS image ${image.name}: field "path" is not set, and there is no ${imageDirectoryOf(directory, image)}: ` +
       `set path, or make that directory${whereLooked(shared, image)}`
   )
 }
@@ -213,7 +213,7 @@ export function imageIn(view: View, directory: string, name: string): string | u
   return [...view.names('osimage')].find(osimage => {
     const image = view.get('osimage', osimage)
     if (!image) return false
-    const path = meantTree(directory, image)
+    const path = imageDirectoryOf(directory, image)
     return within(path, tree) || within(realIfAny(path), real)
   })
 }
@@ -238,7 +238,7 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
   }
   const tree = tx.get('tree', to)
   if (tree?.osimage !== to || tree.at !== undefined || image?.path === undefined) return
-  if (meantTree(directory, image) !== join(directory, to)) return
+  if (imageDirectoryOf(directory, image) !== join(directory, to)) return
   if (otherWith(tx, directory, to) !== undefined) return
   const { path: _, ...rest } = image
   tx.put('osimage', to, rest)
@@ -249,5 +249,5 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
 const otherWith = (view: View, directory: string, name: string): string | undefined =>
   [...view.names('osimage')].find(other => {
     const image = other === name ? undefined : view.get('osimage', other)
-    return image && meantTree(directory, image) === join(directory, name)
+    return image && imageDirectoryOf(directory, image) === join(directory, name)
   })

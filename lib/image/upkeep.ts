@@ -2,7 +2,7 @@ import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Background } from '../background.js'
 import { isFile, syncDirectory, syncFile } from '../disk/file.js'
-import { theDaemon } from '../model/model.js'
+import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
 import type { View } from '../model/stored.js'
 import type { PackDoc } from '../model/types/osimage.js'
@@ -83,7 +83,7 @@ export class Upkeep {
       return
     }
     const stem = `${osimage}-${begins}-`
-    await model.change(theDaemon, tx => {
+    await model.change(daemonActor, tx => {
       if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return
       const image = tx.names('osimage').flatMap(one => tx.get('osimage', one) ?? [])
       const { kernelfile = '', initrdfile = '' } = image.find(({ imagefile }) => imagefile === name) ?? {}

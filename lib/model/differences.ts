@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Change } from '../store/types.js'
-import { hidden } from './field.js'
+import { secretMask } from './field.js'
 import { objectTypes } from './types.js'
 
 /** A field before and after a change; null if not set. `BOOTIF.ipaddress` is a field of an interface. */
@@ -37,8 +37,8 @@ export function masked(type: string, doc: object): Fields {
   const fields: Record<string, unknown> = { ...doc }
   if (Object.hasOwn(objectTypes, type)) {
     for (const { name, secret } of objectTypes[type as keyof typeof objectTypes].fields)
-      if (secret && fields[name] !== undefined) fields[name] = hidden
+      if (secret && fields[name] !== undefined) fields[name] = secretMask
   } else if (type === 'secrets' && fields.secrets !== undefined)
-    fields.secrets = (fields.secrets as readonly object[]).map(entry => ({ ...entry, content: hidden }))
+    fields.secrets = (fields.secrets as readonly object[]).map(entry => ({ ...entry, content: secretMask }))
   return fields
 }

@@ -1,10 +1,10 @@
-import { atOnce, sorting } from '../concurrency.js'
+import { runSync, sortInSteps } from '../concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import type { Field, ValueOf } from './field.js'
 import type { ClusterSettings, View } from './stored.js'
-import { filesOf, findTag, untagged } from './tags.js'
+import { defaultTag, filesOf, findTag } from './tags.js'
 import { inheritable } from './types/inheritable.js'
 import type { InterfaceDoc } from './types/interface.js'
 import { type VariableMap, variableSources } from './variables.js'
@@ -13,7 +13,7 @@ type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
 /** The level that sets a value in force. */
-export type Source = 'node' | 'group' | 'cluster' | 'default'
+export type SettingLevel = 'node' | 'group' | 'cluster' | 'default'
 
 type InheritedField = Extract<(typeof inheritable)[number], { readonly inherited: string }>
 
@@ -25,10 +25,10 @@ export type Settings = {
 }
 
 /** The level that sets each of the settings. */
-export type Sources = Readonly<Record<keyof Settings, Source>>
+export type SettingLevels = Readonly<Record<keyof Settings, SettingLevel>>
 
 /** The level that sets each of the variables. */
-export type VariableSources = Readonly<Record<string, Source>>
+export type VariableLevels = Readonly<Record<string, SettingLevel>>
 
 /** A node with all that it inherits from its group, network, image and the cluster. */
 export interface EffectiveNode {
@@ -56,24 +56,24 @@ const inheritedNames = new Set(inheritedFields.map(field => field.name))
 
 const noGroup: GroupDoc = Object.freeze({ name: '' })
 
-interface HandedDown {
+interface InheritedValues {
   readonly settings: Settings
-  readonly sources: Sources
+  readonly sources: SettingLevels
   readonly variables: VariableMap
-  readonly variableSources: VariableSources
+  readonly variableSources: VariableLevels
 }
 
 /**
  * The values that groups hand down, by cluster settings and group. Stored objects are replaced, never
  * changed, so an entry stays valid; it is freed with the first of the two.
  */
-const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, HandedDown>>()
+const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, InheritedValues>>()
 
-function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
+function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): InheritedValues {
   const values = group as Readonly<Record<string, unknown>>
   const ofCluster = cluster as unknown as Readonly<Record<string, unknown>>
   const settings: Record<string, unknown> = {}
-  const sources: Record<string, Source> = {}
+  const sources: Record<string, SettingLevel> = {}
   for (const { name, inherited, default: byDefault } of inheritedFields) {
     // An empty text of the cluster counts as not set.
     const fromCluster = inherited === 'cluster' && ofCluster[name] !== '' ? ofCluster[name] : undefined
@@ -81,15 +81,15 @@ function handDown(group: GroupDoc, cluster: ClusterSettings): HandedDown {
     sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
   }
   const variables = group.variables ? { ...cluster.variables, ...group.variables } : cluster.variables
-  const from = variableSources<Source>([
+  const from = variableSources<SettingLevel>([
     ['cluster', cluster.variables],
     ['group', group.variables]
   ])
-  return { settings, sources, variables, variableSources: from } as unknown as HandedDown
+  return { settings, sources, variables, variableSources: from } as unknown as InheritedValues
 }
 
 /** Returns the settings of a group, or of nodes without a group, and the level that sets each. */
-export function groupInForce(group: GroupDoc | undefined, cluster: ClusterSettings): HandedDown {
+export function effectiveGroup(group: GroupDoc | undefined, cluster: ClusterSettings): InheritedValues {
   let groups = handedDown.get(cluster)
   if (!groups) {
     groups = new WeakMap()
@@ -97,14 +97,14 @@ export function groupInForce(group: GroupDoc | undefined, cluster: ClusterSettin
   }
   let inForce = groups.get(group ?? noGroup)
   if (!inForce) {
-    inForce = handDown(group ?? noGroup, cluster)
+    inForce = inheritedValuesOf(group ?? noGroup, cluster)
     groups.set(group ?? noGroup, inForce)
   }
   return inForce
 }
 
 /** Returns `inherited` with `own(field)` for each field that the node sets itself. */
-function withOwn<T extends Settings | Sources>(
+function withOwn<T extends Settings | SettingLevels>(
   inherited: T,
   node: NodeDoc,
   own: (field: string) => unknown
@@ -120,27 +120,31 @@ function withOwn<T extends Settings | Sources>(
 
 /** Returns the settings in force for a node in `group` (rules 3.3). */
 export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Settings {
-  return withOwn(groupInForce(group, cluster).settings, node, field => node[field as keyof NodeDoc])
+  return withOwn(effectiveGroup(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
 /** Replaces all settings with which a rescue could write to a disk. */
-const inMemory = {
+const rescueSettings = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
   ...{ prescript: '', partscript: '', postscript: '' }
 } satisfies Partial<Settings>
 
 /** Returns the node as its next network boot sees it: with settings and image of its rescue (rules 6.15). */
-export function asBooted(view: View, target: EffectiveNode): EffectiveNode {
+export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   const { rescue } = target.node
   if (rescue === undefined) return target
-  const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : untagged
-  const settings = { ...target.settings, ...inMemory, osimage: rescue, osimagetag }
+  const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : defaultTag
+  const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag }
   return { ...target, settings, image: imageOf(view, settings) }
 }
 
 /** Returns the level that sets each setting of a node in `group`. */
-export function sourcesOf(node: NodeDoc, group: GroupDoc | undefined, cluster: ClusterSettings): Sources {
-  return withOwn(groupInForce(group, cluster).sources, node, () => 'node')
+export function sourcesOf(
+  node: NodeDoc,
+  group: GroupDoc | undefined,
+  cluster: ClusterSettings
+): SettingLevels {
+  return withOwn(effectiveGroup(group, cluster).sources, node, () => 'node')
 }
 
 /** Returns the variables in force for a node in `group`: node wins over group, group over cluster. */
@@ -148,7 +152,7 @@ export const variablesOf = (
   node: NodeDoc,
   group: GroupDoc | undefined,
   cluster: ClusterSettings
-): VariableMap => withVariables(groupInForce(group, cluster).variables, node)
+): VariableMap => withVariables(effectiveGroup(group, cluster).variables, node)
 
 const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
   variables ? { ...inherited, ...variables } : inherited
@@ -158,9 +162,9 @@ export const variableSourcesOf = (
   node: NodeDoc,
   group: GroupDoc | undefined,
   cluster: ClusterSettings
-): VariableSources => {
+): VariableLevels => {
   const own = variableSources([['node', node.variables]])
-  return { ...groupInForce(group, cluster).variableSources, ...own }
+  return { ...effectiveGroup(group, cluster).variableSources, ...own }
 }
 
 /** Returns the group of a node; undefined without one. */
@@ -168,7 +172,7 @@ export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
   group === undefined ? undefined : view.get('group', group)
 
 /** Returns the interfaces of an object in `group`, with the group's options as defaults (rules 3.4). */
-export function interfacesInForce(
+export function effectiveInterfaces(
   { interfaces = [] }: { readonly interfaces?: readonly InterfaceDoc[] },
   group: GroupDoc | undefined
 ): readonly InterfaceDoc[] {
@@ -199,7 +203,7 @@ export interface KernelOptions {
 }
 
 /** Joins the options of an image, a group and a node, in this order (rules 4.2). */
-export function kernelOptionsInForce(
+export function effectiveKernelOptions(
   image: Docs['osimage'] | undefined,
   group: GroupDoc | undefined,
   node?: NodeDoc
@@ -215,7 +219,7 @@ export function kernelOptionsInForce(
 export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
   // Fast path: most nodes only have the options of their image, and thousands of machines ask.
   if (!group?.kerneloptions && !node.kerneloptions) return image?.kerneloptions ?? ''
-  return kernelOptionsInForce(image, group, node).text
+  return effectiveKernelOptions(image, group, node).text
 }
 
 /** Splits a node's comma-separated roles. */
@@ -225,9 +229,9 @@ export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
 /** Looks up all that a node depends on, in time independent of the number of nodes. */
 export function effectiveNode(view: View, node: NodeDoc, cluster: ClusterSettings): EffectiveNode {
   const group = groupOf(view, node)
-  const inherited = groupInForce(group, cluster)
+  const inherited = effectiveGroup(group, cluster)
   const settings = withOwn(inherited.settings, node, field => node[field as keyof NodeDoc])
-  const interfaces = interfacesInForce(node, group)
+  const interfaces = effectiveInterfaces(node, group)
   const provision = provisionOf({ interfaces }, settings)
   const network = provision?.network === undefined ? undefined : view.get('network', provision.network)
   const domain = domainOf(settings, provision)
@@ -255,7 +259,7 @@ export function imageOf(
   { osimage, osimagetag }: Pick<Settings, 'osimage' | 'osimagetag'>
 ): Docs['osimage'] | undefined {
   const image = osimage === null ? undefined : view.get('osimage', osimage)
-  if (!image || osimagetag === untagged) return image
+  if (!image || osimagetag === defaultTag) return image
   const tag = findTag(view, image.name, osimagetag)
   const kept = tag && pinned.get(tag)
   if (kept?.image === image) return kept.made
@@ -267,11 +271,11 @@ export function imageOf(
 }
 
 /** Returns the nodes with this object in force, sorted; a node's own file hides its group's (rules 3.10). */
-export const members = (view: View, type: TypeName, name: string): string[] =>
-  atOnce(findingMembers(view, type, name))
+export const nodesUsing = (view: View, type: TypeName, name: string): string[] =>
+  runSync(findNodesUsing(view, type, name))
 
 /** As `members`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
-export function* findingMembers(
+export function* findNodesUsing(
   view: View,
   type: TypeName,
   name: string,
@@ -294,5 +298,5 @@ export function* findingMembers(
         if (!hasOwn(view.get('node', member))) nodes.add(member)
       }
   }
-  return yield* sorting([...nodes], compareNames)
+  return yield* sortInSteps([...nodes], compareNames)
 }

@@ -12,7 +12,7 @@ import {
 } from './names.js'
 
 /** Shown in place of a secret that the caller may not see. Sent back, it does not change the secret. */
-export const hidden = '********'
+export const secretMask = '********'
 
 /** A value that its field does not take; the caller adds the name of the object. */
 export class ValueError extends Error {
@@ -257,7 +257,7 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
 }
 
 /** Refuses kernel options that name a disk or that start no image (rules 4.2). */
-export const noRoot = (value: string) => {
+export const noDiskOptions = (value: string) => {
   const words = value.split(' ')
   const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
   if (word)
@@ -278,7 +278,7 @@ export const noRoot = (value: string) => {
 export const noInit = (value: string) => {
   const init = /(?:^| )(init=(?!\/(?:usr\/)?(?:sbin\/init|lib\/systemd\/systemd)(?: |$))\S*)/.exec(value)?.[1]
   return (
-    noRoot(value) ??
+    noDiskOptions(value) ??
     (init && `holds ${init}: set it in "kerneloptions" of the image, whose pack looks whether it is there`)
   )
 }

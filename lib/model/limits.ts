@@ -3,7 +3,7 @@ import type { Docs, TypeName } from './docs.js'
 import type { Table } from './field.js'
 import { settingFields } from './settings.js'
 import type { View } from './stored.js'
-import { beyondLimits } from './table.js'
+import { limitViolations } from './table.js'
 import { objectTypes, typeNames } from './types.js'
 
 /** The fields with limits, by type. */
@@ -27,7 +27,7 @@ export function limitWarnings(changes: Iterable<Change>): string[] {
     if (!after) return []
     const [table, now = {}] = limited(type, after)
     if (table.length === 0) return []
-    const why = [...beyondLimits(table, limited(type, before)[1], now)]
+    const why = [...limitViolations(table, limited(type, before)[1], now)]
     const title = objectTypes[type as TypeName]?.title
     return why.length === 0 ? [] : `${title === undefined ? type : `${title} ${name}`}: ${why.join('; ')}`
   })

@@ -1,24 +1,24 @@
-import { atOnceWithin, TooLong } from '../concurrency.js'
+import { runSyncWithin, TooManySteps } from '../concurrency.js'
 import { badRequest, notFound } from '../errors.js'
 import type { Change } from '../store/types.js'
+import { isBmc, type Owner, type Ref, renameReference } from './cluster-index.js'
 import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
-import { isBmc, type Owner, type Ref, renameReference } from './index.js'
 import { migrations } from './migrations.js'
-import { assignAddresses, followGroup, withMac } from './networks.js'
-import type { Changing, Given, GivenInterface, Power } from './object-type.js'
-import { merged, without } from './request.js'
-import { checkChanges, checkingChanges, checkingState, checkState } from './rules.js'
+import { applyGroupInterfaces, assignAddresses, withMac } from './networks.js'
+import type { CallerRights, ChangeContext, InterfacePatch, ObjectPatch } from './object-type.js'
+import { applyPatch, omitFields } from './request.js'
+import { checkChanges, checkChangesSliced, checkState, checkStateSliced } from './rules.js'
 import type { SecretBox } from './secret-box.js'
-import { type ClusterDoc, settingsInForce } from './settings.js'
+import { type ClusterDoc, effectiveSettings } from './settings.js'
 import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './stored.js'
-import { beyondLimits } from './table.js'
+import { limitViolations } from './table.js'
 import type { GroupDoc } from './types/group.js'
 import { generationOf, type NodeDoc } from './types/node.js'
 import { createIndex, objectTypes, sealedKinds } from './types.js'
 
 /** Identifies the caller of a change, for the audit log and for permissions. */
-export interface Actor extends Power {
+export interface Actor extends CallerRights {
   /** "user admin", "node node001", "console". */
   readonly who: string
   /** Source address. */
@@ -28,12 +28,12 @@ export interface Actor extends Power {
 }
 
 /** The actor of changes that svcd makes on its own. */
-export const theDaemon: Actor = { who: 'svcd', from: '-', takesAddresses: false }
+export const daemonActor: Actor = { who: 'svcd', from: '-', takesAddresses: false }
 
 /** How a change was requested: one object, one change of a set, a table of entries, an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
 
-const alone: readonly NamedController[] = []
+const noControllers: readonly NamedController[] = []
 
 /** A change with at most this many steps (about one for each object read or written) runs in one turn. */
 const STEPS_AT_ONCE = 64
@@ -59,7 +59,7 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
-  const verifying = (view: View) => checkingState(view, settings)
+  const verifying = (view: View) => checkStateSliced(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
   return { directory, kinds: sealedKinds(box), createIndex, verify, verifying, layout }
 }
@@ -106,10 +106,10 @@ export class Model {
   get cluster(): ClusterSettings {
     const changed = this.view.get('cluster', 'cluster')
     const { ini } = this.options
-    const controllers = this.options.controllers?.() ?? alone
+    const controllers = this.options.controllers?.() ?? noControllers
     if (!this.#settings || this.#settings.changed !== changed || this.#settings.controllers !== controllers) {
       const otherControllers = controllers.filter(({ name }) => name !== ini.controller.name)
-      const settings = { ...settingsInForce(this.view, ini), otherControllers }
+      const settings = { ...effectiveSettings(this.view, ini), otherControllers }
       this.#settings = { changed, controllers, settings }
     }
     return this.#settings.settings
@@ -145,10 +145,10 @@ export class Model {
   }
 
   /** Runs a change in steps and rolls it back: returns its result, or throws its error. */
-  async preview<R>(fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
+  async preview<R>(fn: (changing: ChangeContext) => Generator<unknown, R>): Promise<R> {
     const takenBack = new Error('taken back')
     const found: R[] = []
-    const changingOf = (tx: Tx) => this.#changing(tx, theDaemon)
+    const changingOf = (tx: Tx) => this.#changing(tx, daemonActor)
     await this.options.store
       .changeInSteps(function* (tx) {
         found.push(yield* fn(changingOf(tx)))
@@ -164,7 +164,7 @@ export class Model {
   async inSteps<R>(
     actor: Actor,
     kind: ChangeKind,
-    fn: (changing: Changing) => Generator<unknown, R>
+    fn: (changing: ChangeContext) => Generator<unknown, R>
   ): Promise<R> {
     const changingOf = (tx: Tx) => this.#changing(tx, actor)
     const made = (tx: Tx) => this.#made(tx, actor)
@@ -182,23 +182,23 @@ export class Model {
    * Runs a change that is usually short: in one turn, or again in steps if it takes too many. It fails as a
    * whole if it breaks a rule between objects. `fn` may run twice.
    */
-  async #ofAnySize<R>(actor: Actor, fn: (changing: Changing) => Generator<unknown, R>): Promise<R> {
-    const checked = function* (changing: Changing) {
+  async #ofAnySize<R>(actor: Actor, fn: (changing: ChangeContext) => Generator<unknown, R>): Promise<R> {
+    const checked = function* (changing: ChangeContext) {
       const returned = yield* fn(changing)
-      yield* checkingChanges(changing.tx, changing.cluster)
+      yield* checkChangesSliced(changing.tx, changing.cluster)
       return returned
     }
     try {
       let changes: readonly Change[] = []
       const result = await this.options.store.change(tx => {
-        const returned = atOnceWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
+        const returned = runSyncWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
         changes = this.#made(tx, actor)
         return returned
       })
       if (changes.length > 0) await this.options.audit(actor, changes, 'change')
       return result
     } catch (error) {
-      if (error instanceof TooLong) return this.inSteps(actor, 'change', checked)
+      if (error instanceof TooManySteps) return this.inSteps(actor, 'change', checked)
       throw error
     }
   }
@@ -207,7 +207,7 @@ export class Model {
   #made(tx: Tx, { dryRun }: Actor): readonly Change[] {
     const changes = tx.changes()
     if (!dryRun) return changes
-    throw dryRun(changes, tx, settingsInForce(tx, this.options.ini))
+    throw dryRun(changes, tx, effectiveSettings(tx, this.options.ini))
   }
 
   /** Returns an object; throws 404 naming it. */
@@ -221,7 +221,7 @@ export class Model {
   save<K extends TypeName>(
     type: K,
     name: string,
-    given: Given,
+    given: ObjectPatch,
     actor: Actor,
     also?: (tx: Tx) => void
   ): Promise<{ created: boolean }> {
@@ -230,8 +230,8 @@ export class Model {
       const { tx } = changing
       const before = tx.get(type, name)
       if (!before && given.newName !== undefined) model.get(type, name, tx)
-      if (given.newName === '') throw nameless(type, name, 'is empty')
-      yield* write(changing, type, name, before, given)
+      if (given.newName === '') throw missingNewName(type, name, 'is empty')
+      yield* saveObject(changing, type, name, before, given)
       if (given.newName !== undefined && given.newName !== name)
         yield* rename(changing, type, name, given.newName)
       also?.(tx)
@@ -246,7 +246,7 @@ export class Model {
   clone<K extends TypeName>(
     type: K,
     name: string,
-    given: Given,
+    given: ObjectPatch,
     actor: Actor,
     also?: (tx: Tx) => void
   ): Promise<void> {
@@ -255,12 +255,12 @@ export class Model {
     return this.#ofAnySize(actor, function* (changing) {
       const { tx } = changing
       const source = model.get(type, name, tx)
-      if (!given.newName) throw nameless(type, name, 'is missing')
+      if (!given.newName) throw missingNewName(type, name, 'is missing')
       const to = given.newName
       if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`, 'already-exists')
-      const copy = { ...without(source, objectType.unique ?? []), name: to }
+      const copy = { ...omitFields(source, objectType.unique ?? []), name: to }
       const wishes = objectType.wishes?.(given, source) ?? given
-      yield* write(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
+      yield* saveObject(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
       objectType.copied?.(changing, name, to)
       also?.(tx)
     })
@@ -278,7 +278,7 @@ export class Model {
   saveInterfaces(
     type: 'group' | 'node',
     name: string,
-    interfaces: readonly GivenInterface[],
+    interfaces: readonly InterfacePatch[],
     actor: Actor
   ): Promise<boolean> {
     const model = this
@@ -286,7 +286,7 @@ export class Model {
       const before = model.get(type, name, changing.tx)
       const had = new Set(before.interfaces?.map(entry => entry.interface))
       const given = { values: new Map(), newName: undefined, interfaces, override: false, readBack: false }
-      yield* write(changing, type, name, before, given)
+      yield* saveObject(changing, type, name, before, given)
       return interfaces.some(entry => !had.has(entry.interface))
     })
   }
@@ -325,48 +325,53 @@ export class Model {
 
   /** Creates a member of a group for a person at a console (rules 4.3). */
   createMember(tx: Tx, group: GroupDoc, name: string): NodeDoc {
-    const node = followGroup({ name, group: group.name }, undefined, group)
+    const node = applyGroupInterfaces({ name, group: group.name }, undefined, group)
     const assigned = assignAddresses(tx, node, this.cluster)
     tx.put('node', name, assigned)
     return assigned
   }
 
-  #changing(tx: Tx, power: Power): Changing {
+  #changing(tx: Tx, power: CallerRights): ChangeContext {
     return { tx, cluster: this.cluster, now: this.options.now(), power }
   }
 }
 
 /** Removes objects and everything attached to them. */
-export function removeObjects(changing: Changing, type: TypeName, names: readonly string[]): void {
+export function removeObjects(changing: ChangeContext, type: TypeName, names: readonly string[]): void {
   for (const name of names) changing.tx.remove(type, name)
   objectTypes[type].removed?.(changing, names)
 }
 
 /** Applies a request to an object and stores it with all consequences, one step each. */
-export function* write<K extends TypeName>(
-  changing: Changing,
+export function* saveObject<K extends TypeName>(
+  changing: ChangeContext,
   type: K,
   name: string,
   before: Docs[K] | undefined,
-  given: Given
+  given: ObjectPatch
 ): Generator<void> {
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
   const { memberOf, inForce } = objectType
   const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
   const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
-  const after = merged(objectType, before ?? { name }, given, {
+  const after = applyPatch(objectType, before ?? { name }, given, {
     ...inherited?.settings,
     ...inherited?.derived
   })
-  for (const why of beyondLimits(objectType.fields, before, after))
+  for (const why of limitViolations(objectType.fields, before, after))
     throw badRequest(`${objectType.title} ${name}: ${why}`, 'invalid-field')
   if (objectType.write) yield* objectType.write(changing, before, after, given)
   else yield tx.put(type, name, after)
 }
 
 /** Renames an object, also in the objects that refer to it (rules 3.2), one step each. */
-function* rename<K extends TypeName>(changing: Changing, type: K, from: string, to: string): Generator<void> {
+function* rename<K extends TypeName>(
+  changing: ChangeContext,
+  type: K,
+  from: string,
+  to: string
+): Generator<void> {
   const { tx } = changing
   const doc = tx.get(type, from)
   if (!doc) return
@@ -384,7 +389,7 @@ function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, 
 }
 
 /** Makes the error of a rename or clone without a new name (rules 2.4). */
-function nameless(type: TypeName, name: string, what: string): Error {
+function missingNewName(type: TypeName, name: string, what: string): Error {
   const { title, newName, namelessCode } = objectTypes[type]
   const message = `${title} ${name}: field "${newName[0]}" ${what}`
   return namelessCode === 404 ? notFound(message) : badRequest(message, 'missing-field')

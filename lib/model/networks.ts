@@ -12,7 +12,7 @@ import {
 } from './address.js'
 import type { Docs } from './docs.js'
 import { groupOf } from './effective.js'
-import type { Changing, GivenInterface, Power } from './object-type.js'
+import type { CallerRights, ChangeContext, InterfacePatch } from './object-type.js'
 import type { ClusterSettings, Tx, View } from './stored.js'
 import type { InterfaceDoc } from './types/interface.js'
 
@@ -171,7 +171,7 @@ type GroupDoc = Docs['group']
 type Entry = InterfaceDoc & { readonly assign?: number }
 
 /** Returns a function that numbers the entries that still need an address. */
-function turns(entries: Iterable<Entry>): () => number {
+function orderCounter(entries: Iterable<Entry>): () => number {
   let last = 0
   for (const { assign = 0 } of entries) last = Math.max(last, assign)
   return () => ++last
@@ -233,14 +233,14 @@ export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings)
  * Applies a change of a node's group, or of the group's interfaces, to the node (rules 3.5). New addresses
  * are left pending. A node that changes its group forgets which interfaces were deleted on it.
  */
-export function followGroup(
+export function applyGroupInterfaces(
   node: NodeDoc,
   before: GroupDoc | undefined,
   after: GroupDoc | undefined
 ): NodeDoc {
   const moved = before?.name !== after?.name
   const [entries, old, now] = [byName(node), byName(before), byName(after)]
-  const turn = turns(entries.values())
+  const turn = orderCounter(entries.values())
   const removed = moved ? [] : (node.removed ?? []).filter(name => now.has(name))
   for (const { interface: name, own } of entries.values())
     if (!own && !now.has(name) && old.has(name)) entries.delete(name)
@@ -263,12 +263,12 @@ export function followGroup(
  * changes its former owner, in the same transaction.
  */
 export function mergeNodeInterfaces(
-  { tx, power }: Pick<Changing, 'tx' | 'power'>,
+  { tx, power }: Pick<ChangeContext, 'tx' | 'power'>,
   node: NodeDoc,
-  given: readonly GivenInterface[]
+  given: readonly InterfacePatch[]
 ): NodeDoc {
   const entries = byName(node)
-  const turn = turns(entries.values())
+  const turn = orderCounter(entries.values())
   const removed = new Set(node.removed)
   const groups = byName(groupOf(tx, node))
   for (const wanted of given) {
@@ -280,7 +280,7 @@ export function mergeNodeInterfaces(
       throw badRequest(`${where}: network ${network} does not exist`, 'unknown-reference')
     if (network === undefined && wanted.ipaddress)
       throw badRequest(
-        `${where}: an address needs a network, and ${lacking(tx, node, ofGroup !== undefined)}`,
+        `${where}: an address needs a network, and ${missingNetworkReason(tx, node, ofGroup !== undefined)}`,
         'network-needed'
       )
     const stays = has !== undefined && has.network === network
@@ -291,7 +291,7 @@ export function mergeNodeInterfaces(
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
       if (!power.takesAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
-      claim(tx, node.name, network, wanted, where, power)
+      takeAddress(tx, node.name, network, wanted, where, power)
     }
     const next = entry({
       interface: wanted.interface,
@@ -309,13 +309,13 @@ export function mergeNodeInterfaces(
 }
 
 /** Checks a requested address, and takes it from its owner if force is set. */
-function claim(
+function takeAddress(
   tx: Tx,
   node: string,
   network: string,
-  wanted: GivenInterface,
+  wanted: InterfacePatch,
   where: string,
-  power: Power
+  power: CallerRights
 ): void {
   const address = toAddress(wanted.ipaddress as string)
   const dynamic = dynamicRange(tx.get('network', network) as never)
@@ -340,13 +340,13 @@ function withoutAddress(node: NodeDoc, name: string): NodeDoc {
 
 /** Removes an interface of a node; an interface of its group is remembered as removed (rules 3.5). */
 export function removeNodeInterface(tx: Tx, node: NodeDoc, name: string): NodeDoc {
-  const left = without(node, `node ${node.name}`, name)
+  const left = otherInterfaces(node, `node ${node.name}`, name)
   const removed = node.removed ?? []
   return withInterfaces(node, left, byName(groupOf(tx, node)).has(name) ? [...removed, name] : removed)
 }
 
 /** Returns the interfaces other than `name`; throws 404 if there is no such interface. */
-function without(holder: NodeDoc | GroupDoc, title: string, name: string): readonly InterfaceDoc[] {
+function otherInterfaces(holder: NodeDoc | GroupDoc, title: string, name: string): readonly InterfaceDoc[] {
   const left = (holder.interfaces ?? []).filter(entry => entry.interface !== name)
   if (left.length === (holder.interfaces ?? []).length)
     throw notFound(`${title} has no interface ${name}`, 'no-interface')
@@ -375,7 +375,7 @@ export function cloneInterfaces(node: NodeDoc): NodeDoc {
 export type Renames = ReadonlyMap<string, string>
 
 /** Returns the interfaces of a request under their new names, and the renames (rules 1.9). */
-export function renaming(given: readonly GivenInterface[]): [readonly GivenInterface[], Renames] {
+export function renaming(given: readonly InterfacePatch[]): [readonly InterfacePatch[], Renames] {
   const named = given.filter(({ newinterfacename: to, interface: from }) => to && to !== from)
   const renames = new Map(named.map(({ interface: from, newinterfacename: to }) => [from, String(to)]))
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
@@ -439,7 +439,7 @@ export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: s
 }
 
 /** Merges the given interfaces into a group. Throws 400 for one without a network. */
-export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInterface[]): GroupDoc {
+export function mergeGroupInterfaces(group: GroupDoc, given: readonly InterfacePatch[]): GroupDoc {
   const entries = byName(group)
   for (const wanted of given) {
     const has = entries.get(wanted.interface)
@@ -461,12 +461,12 @@ export function mergeGroupInterfaces(group: GroupDoc, given: readonly GivenInter
 /** Removes an interface of a group; throws 404 if the group has no such interface. */
 export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
   const { interfaces: _, ...rest } = group
-  const left = without(group, `group ${group.name}`, name)
+  const left = otherInterfaces(group, `group ${group.name}`, name)
   return left.length > 0 ? { ...rest, interfaces: left } : rest
 }
 
 /** Explains why an interface of a node has no network. */
-const lacking = (view: View, { group }: NodeDoc, isOfGroup: boolean) =>
+const missingNetworkReason = (view: View, { group }: NodeDoc, isOfGroup: boolean) =>
   isOfGroup
     ? 'this interface has none'
     : group === undefined

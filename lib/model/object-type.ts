@@ -1,11 +1,11 @@
 import type { Docs, TypeName } from './docs.js'
-import type { KernelOptions, Settings, Sources, VariableSources } from './effective.js'
+import type { KernelOptions, SettingLevels, Settings, VariableLevels } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { ClusterSettings, StoredType, Tx, View } from './stored.js'
 
 /** The fields that a request gives for one interface; missing ones stay, null removes. */
-export interface GivenInterface {
+export interface InterfacePatch {
   readonly interface: string
   readonly network?: string | null
   readonly ipaddress?: string | null
@@ -17,11 +17,11 @@ export interface GivenInterface {
 }
 
 /** A body about one object, checked field by field. */
-export interface Given {
+export interface ObjectPatch {
   /** Stored fields by name; null removes the object's own value. */
   readonly values: ReadonlyMap<string, unknown>
   readonly newName: string | undefined
-  readonly interfaces: readonly GivenInterface[]
+  readonly interfaces: readonly InterfacePatch[]
   /** Store every given field (rules 3.4): `_override: true` in a body that was not read from svcd. */
   readonly override: boolean
   /** The body holds keys that only an answer has: it was read from svcd and perhaps edited. */
@@ -29,23 +29,23 @@ export interface Given {
 }
 
 /** The caller's rights: only an admin may take an address from another node by force (rules 3.8). */
-export interface Power {
+export interface CallerRights {
   readonly takesAddresses: boolean
 }
 
 /** The context of a running change. */
-export interface Changing {
+export interface ChangeContext {
   readonly tx: Tx
   readonly cluster: ClusterSettings
   /** Milliseconds since 1970. */
   readonly now: number
-  readonly power: Power
+  readonly power: CallerRights
 }
 
 /** Settings in force, the level that sets each, and values that answers show but nothing stores. */
-export interface InForce {
+export interface EffectiveValues {
   readonly settings: Settings
-  readonly sources: Sources & { readonly variables: VariableSources }
+  readonly sources: SettingLevels & { readonly variables: VariableLevels }
   readonly derived?: object
 }
 
@@ -67,26 +67,26 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   readonly namelessCode?: 404
 
   /** Returns what an object, or a new one, inherits from its group and the cluster (rules 3.3). */
-  inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): InForce
+  inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): EffectiveValues
   /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
   /** Returns the fields to omit from answers. */
   leavesOut?(doc: D): readonly string[]
   /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
-  write?(changing: Changing, before: D | undefined, after: D, given: Given): Generator<void>
+  write?(changing: ChangeContext, before: D | undefined, after: D, given: ObjectPatch): Generator<void>
   /** The fields that a clone does not get (rules 3.2). */
   readonly unique?: readonly string[]
   /** Returns the base of a clone, from a copy without the unique fields. */
-  copy?(changing: Changing, copy: D): D
+  copy?(changing: ChangeContext, copy: D): D
   /** Returns the part of a request that applies to a clone. Default: all of it. */
-  wishes?(given: Given, source: D): Given
+  wishes?(given: ObjectPatch, source: D): ObjectPatch
   /** Removes an interface and stores the object and its consequences, one step each. */
-  removeInterface?(changing: Changing, doc: D, name: string): Generator<void>
+  removeInterface?(changing: ChangeContext, doc: D, name: string): Generator<void>
 
   /** Changes of other objects that follow a clone, rename or delete. */
-  copied?(changing: Changing, from: string, to: string): void
-  renamed?(changing: Changing, from: string, to: string): void
-  removed?(changing: Changing, names: readonly string[]): void
+  copied?(changing: ChangeContext, from: string, to: string): void
+  renamed?(changing: ChangeContext, from: string, to: string): void
+  removed?(changing: ChangeContext, names: readonly string[]): void
 
   /** Yields the type's own checks; each throws 400 with a message that begins with `title`. */
   checks?(view: View, doc: D, title: string, cluster: ClusterSettings): Iterable<() => void>

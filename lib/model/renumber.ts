@@ -9,21 +9,21 @@ import {
   parsePrefix,
   toAddress
 } from './address.js'
-import { isBmc } from './index.js'
-import { looseOf } from './loose-names.js'
-import { type Actor, type Model, write } from './model.js'
+import { isBmc } from './cluster-index.js'
+import { type Actor, type Model, saveObject } from './model.js'
 import { controllerAddresses } from './networks.js'
-import type { Changing, Given } from './object-type.js'
-import { checkingChanges } from './rules.js'
+import type { ChangeContext, ObjectPatch } from './object-type.js'
+import { checkChangesSliced } from './rules.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { NetworkDoc } from './types/network.js'
+import { warningsOf } from './warnings.js'
 
 /** Failed addresses that a refusal names. */
 const MOST_NAMED = 5
 
 /** Fields of a network that may hold any machine's address, and those that hold only its own addresses. */
-const ofMachines = ['ns_hostname', 'ns_ip', 'ntp_server', 'dns_records'] as const
-const inside = ['gateway', 'dhcp_range_begin', 'dhcp_range_end', 'routes'] as const
+const anyAddressFields = ['ns_hostname', 'ns_ip', 'ntp_server', 'dns_records'] as const
+const ownAddressFields = ['gateway', 'dhcp_range_begin', 'dhcp_range_end', 'routes'] as const
 
 /** A complete address: not part of a name or of a prefix. */
 const ADDRESS = /(?<![\w./-])\d+(?:\.\d+){3}(?![\w./-])/g
@@ -40,7 +40,7 @@ type Addressed = Partial<InterfaceDoc> & { readonly interfaces?: readonly Interf
 export function renumber(
   model: Model,
   name: string,
-  given: Given,
+  given: ObjectPatch,
   actor: Actor,
   warnings: string[]
 ): Promise<number> {
@@ -59,16 +59,18 @@ export function renumber(
         `network ${name}: field "newnetname": a network is renamed by another request`,
         'invalid-field'
       )
-    const loose = looseOf(tx, 'network', name, cluster)
+    const loose = warningsOf(tx, 'network', name, cluster)
     const moved = (address: Address): Address => now.first + (address - old.first)
     const devices = yield* moveDevices(changing, name, moved)
-    const own = follow(before, [...ofMachines, ...inside], one => (contains(old, one) ? moved(one) : one))
-    yield* write(changing, 'network', name, own, given)
+    const own = moveAddresses(before, [...anyAddressFields, ...ownAddressFields], one =>
+      contains(old, one) ? moved(one) : one
+    )
+    yield* saveObject(changing, 'network', name, own, given)
     // A name or time server of another network may be a machine of this one.
     for (const other of [...tx.names('network')]) {
       yield
       const doc = other === name ? undefined : tx.get('network', other)
-      const followed = doc && follow(doc, ofMachines, one => devices.to.get(one) ?? one)
+      const followed = doc && moveAddresses(doc, anyAddressFields, one => devices.to.get(one) ?? one)
       if (followed) tx.put('network', other, followed)
     }
     yield* check(changing, name, `${name} cannot become ${to}`)
@@ -95,7 +97,7 @@ export function renumber(
         `${devices.bmcs} of the addresses are of BMCs, which have the old ones until they are set ` +
           '(setupbmc at an installation, or by hand)'
       )
-    warnings.push(...looseOf(tx, 'network', name, cluster).filter(one => !loose.includes(one)))
+    warnings.push(...warningsOf(tx, 'network', name, cluster).filter(one => !loose.includes(one)))
     return devices.to.size
   })
 }
@@ -111,7 +113,7 @@ function cardOf(prefix: Prefix, such: Address, to: string): string {
 }
 
 /** Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for each object. */
-function* moveDevices({ tx }: Changing, network: string, moved: (address: Address) => Address) {
+function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0
   const entryOf = <E extends Partial<InterfaceDoc>>(entry: E): E => {
@@ -132,9 +134,9 @@ function* moveDevices({ tx }: Changing, network: string, moved: (address: Addres
 }
 
 /** Moves the addresses in some fields of a network. */
-function follow(
+function moveAddresses(
   network: NetworkDoc,
-  where: readonly (typeof ofMachines | typeof inside)[number][],
+  where: readonly (typeof anyAddressFields | typeof ownAddressFields)[number][],
   moved: (address: Address) => Address
 ): NetworkDoc {
   const text = (found: string) => {
@@ -149,11 +151,11 @@ function follow(
 }
 
 /** Refuses broken rules, naming the first ones. A wrong address is reported for its owner only. */
-function* check({ tx, cluster }: Changing, network: string, title: string): Generator<void> {
+function* check({ tx, cluster }: ChangeContext, network: string, title: string): Generator<void> {
   const first: string[] = []
   let count = 0
   let ofNetwork: string | undefined
-  yield* checkingChanges(tx, cluster, ({ type, name }, { message }) => {
+  yield* checkChangesSliced(tx, cluster, ({ type, name }, { message }) => {
     if (type === 'network' && name === network) ofNetwork = message
     else if (++count <= MOST_NAMED) first.push(message)
   })

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { boolean, type Field, objectName, type Table } from './field.js'
-import type { Given, GivenInterface, ObjectType } from './object-type.js'
-import { readTable, shown } from './table.js'
+import type { InterfacePatch, ObjectPatch, ObjectType } from './object-type.js'
+import { readTable, valueText } from './table.js'
 import { interfaceFields } from './types/interface.js'
 import { mergeVariables, type VariableMap } from './variables.js'
 
@@ -22,20 +22,20 @@ export function readFields(
   const { name: given, ...rest } = body
   const named = name !== undefined && given !== undefined
   if (named && given !== name)
-    throw badRequest(`${object}: field "name" is ${shown(given)}, the path says ${name}`, 'invalid-field')
+    throw badRequest(`${object}: field "name" is ${valueText(given)}, the path says ${name}`, 'invalid-field')
   return readTable(fields, named ? rest : body, (_path, message) => {
     throw badRequest(`${object}: ${message}`, 'invalid-field')
   })
 }
 
 /** Reads a body about the object `name` (rules 1.3, 1.6, 1.8). Throws 400 naming object and field. */
-export function readObject(type: ObjectType, name: string, body: JsonValue): Given {
+export function readObject(type: ObjectType, name: string, body: JsonValue): ObjectPatch {
   const object = `${type.title} ${name}`
   if (!isObject(body))
-    throw badRequest(`${object}: the body must be an object, not ${shown(body)}`, 'invalid-body')
+    throw badRequest(`${object}: the body must be an object, not ${valueText(body)}`, 'invalid-body')
   const fields: JsonObject = {}
   let newName: string | undefined
-  let interfaces: readonly GivenInterface[] = []
+  let interfaces: readonly InterfacePatch[] = []
   for (const [key, value] of Object.entries(body)) {
     if (type.newName.includes(key)) newName = readNewName(type, `${object}: field "${key}"`, value, newName)
     else if (type.interfaces && key === 'interfaces')
@@ -47,7 +47,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
   const { _override: override = null } = body
   if (override !== null && override !== '' && typeof override !== 'boolean')
     throw badRequest(
-      `${object}: field "_override" must be ${boolean.expected}, not ${shown(override)}`,
+      `${object}: field "_override" must be ${boolean.expected}, not ${valueText(override)}`,
       'invalid-field'
     )
   return { values, newName, interfaces, override: override === true && !readBack, readBack }
@@ -55,7 +55,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Giv
 
 function readNewName(type: ObjectType, where: string, value: JsonValue, before: string | undefined): string {
   if (typeof value !== 'string')
-    throw badRequest(`${where} must be a string, not ${shown(value)}`, 'invalid-field')
+    throw badRequest(`${where} must be a string, not ${valueText(value)}`, 'invalid-field')
   if (before !== undefined && before !== value)
     throw badRequest(`${where} is given twice with different values`, 'given-twice')
   // The operation decides about an empty name: for some it is missing, with its own status.
@@ -77,17 +77,17 @@ export const interfaceEntry: readonly BodyField[] = [
 ]
 
 /** Reads interface entries with the fields of `table`; throws 400 naming object, interface and field. */
-export function readInterfaces(object: string, value: JsonValue, table: Table): GivenInterface[] {
+export function readInterfaces(object: string, value: JsonValue, table: Table): InterfacePatch[] {
   if (!Array.isArray(value))
-    throw badRequest(`${object}: field "interfaces" must be a list, not ${shown(value)}`, 'invalid-field')
+    throw badRequest(`${object}: field "interfaces" must be a list, not ${valueText(value)}`, 'invalid-field')
   const seen = new Set<string>()
   const all = value.map((entry, i) => {
     const at = `${object}: field "interfaces[${i}]"`
-    if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${shown(entry)}`, 'invalid-body')
+    if (!isObject(entry)) throw badRequest(`${at} must be an object, not ${valueText(entry)}`, 'invalid-body')
     const { interface: name } = entry
     const where = typeof name === 'string' && name !== '' ? `${object}: interface ${name}` : at
     const values = Object.fromEntries(readFields(where, interfaceEntry, entry))
-    const given = { ...values, force: values.force === true } as unknown as GivenInterface
+    const given = { ...values, force: values.force === true } as unknown as InterfacePatch
     for (const { name: key } of interfaceFields)
       if ((given[key] ?? null) !== null && !table.some(field => field.name === key))
         throw badRequest(`${where}: field "${key}" belongs to the interfaces of nodes`, 'invalid-field')
@@ -107,10 +107,10 @@ export function readInterfaces(object: string, value: JsonValue, table: Table): 
 }
 
 /** Applies a request to an object. Values that are in force already do not become its own (rules 3.4). */
-export function merged<D extends object>(
+export function applyPatch<D extends object>(
   type: ObjectType<D>,
   before: object,
-  given: Given,
+  given: ObjectPatch,
   settings: object
 ): D {
   const fields: Record<string, unknown> = { ...before }
@@ -137,6 +137,6 @@ export function merged<D extends object>(
 }
 
 /** Returns an object without some of its fields. */
-export function without<D extends object>(doc: D, fields: readonly string[]): D {
+export function omitFields<D extends object>(doc: D, fields: readonly string[]): D {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D
 }

@@ -1,10 +1,17 @@
-import { atOnce } from '../concurrency.js'
+import { runSync } from '../concurrency.js'
 import { didYouMean } from '../did-you-mean.js'
 import { badRequest, ServiceError } from '../errors.js'
 import { toAddress } from './address.js'
+import {
+  type Connection,
+  type ObjectReference,
+  type Owner,
+  ownerText,
+  type Ref,
+  referencesOf
+} from './cluster-index.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
-import { type Connection, type Mention, type Owner, ownerText, type Ref, referencesOf } from './index.js'
-import { checkLengths } from './lengths.js'
+import { checkLinuxLimits } from './linux-limits.js'
 import { macProblem } from './names.js'
 import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
@@ -22,11 +29,11 @@ const attached: Readonly<Record<string, AttachedType | undefined>> = attachedTyp
  * inside the transaction, so concurrent changes cannot break a rule together. Throws 400 naming the object.
  */
 export function checkChanges(tx: Tx, cluster: ClusterSettings): void {
-  atOnce(checkingChanges(tx, cluster))
+  runSync(checkChangesSliced(tx, cluster))
 }
 
 /** As `checkChanges`, one object per step. With `refused`, errors are reported instead of thrown. */
-export function* checkingChanges(
+export function* checkChangesSliced(
   tx: Tx,
   cluster: ClusterSettings,
   refused?: (change: Change, error: ServiceError) => void
@@ -36,7 +43,7 @@ export function* checkingChanges(
   for (const change of changes) {
     yield
     try {
-      yield* checkingChange(tx, change, change.before ?? renamed.get(change.type), cluster)
+      yield* checkChangeSliced(tx, change, change.before ?? renamed.get(change.type), cluster)
     } catch (error) {
       if (!refused || !(error instanceof ServiceError)) throw error
       refused(change, error)
@@ -58,7 +65,7 @@ function renamedOf(changes: readonly Change[]): Map<string, object> {
   return new Map([...gone].filter(([type]) => count.get(type) === 2))
 }
 
-function* checkingChange(
+function* checkChangeSliced(
   tx: Tx,
   { type, name, before, after }: Change,
   was: object | undefined,
@@ -82,7 +89,7 @@ function* checkingChange(
         'invalid-mac'
       )
   }
-  yield* checkLengths(tx, { type, name, before: was, after }, cluster)
+  yield* checkLinuxLimits(tx, { type, name, before: was, after }, cluster)
 }
 
 export interface Problem {
@@ -93,11 +100,11 @@ export interface Problem {
 
 /** Checks every object, after an import or an edit by hand; returns at most `limit` problems. */
 export function checkState(view: View, cluster: ClusterSettings, limit?: number): Problem[] {
-  return atOnce(checkingState(view, cluster, limit))
+  return runSync(checkStateSliced(view, cluster, limit))
 }
 
 /** As `checkState`, one object per step. */
-export function* checkingState(
+export function* checkStateSliced(
   view: View,
   cluster: ClusterSettings,
   limit = Number.POSITIVE_INFINITY
@@ -107,7 +114,7 @@ export function* checkingState(
     for (const name of view.names(type)) {
       yield
       for (const check of checksOf(view, { type, name }, cluster)) {
-        const message = refusal(check)
+        const message = refusalMessage(check)
         if (message !== undefined) problems.push({ type, name, message })
         if (problems.length >= limit) return problems
       }
@@ -121,7 +128,7 @@ export function* checkingState(
 }
 
 /** Returns why `run` is refused; undefined if it is not. */
-export function refusal(run: () => void): string | undefined {
+export function refusalMessage(run: () => void): string | undefined {
   try {
     run()
     return undefined
@@ -155,7 +162,7 @@ function* checksOf<K extends TypeName>(
     yield () => checkConnection(view, owner, entry, title, cluster)
 }
 
-function checkReference(view: View, { type, name, soft }: Mention, title: string): void {
+function checkReference(view: View, { type, name, soft }: ObjectReference, title: string): void {
   if (!soft && !view.get(type, name))
     throw badRequest(
       `${title}: ${objectTypes[type].title} ${name} does not exist${didYouMean(name, view.names(type))}`,

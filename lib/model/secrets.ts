@@ -6,14 +6,14 @@ import { isObject, type JsonValue } from '../json.js'
 import {
   base64,
   type FieldType,
-  hidden,
   objectName,
   path,
   type Stored,
+  secretMask,
   type Table,
   ValueError
 } from './field.js'
-import type { Changing } from './object-type.js'
+import type { ChangeContext } from './object-type.js'
 import { type BodyField, readFields } from './request.js'
 import { SecretBox } from './secret-box.js'
 import type { AttachedType, Tx, View } from './stored.js'
@@ -33,7 +33,7 @@ export interface Secret {
 }
 
 /** The fields that a request gives for one secret; missing fields stay as they are. */
-export interface GivenSecret {
+export interface SecretPatch {
   readonly name: string
   readonly newName?: string
   readonly path?: string
@@ -126,7 +126,7 @@ export const shownSecrets = (
 ): Secret[] =>
   secrets.map(({ content, ...rest }) => ({
     ...rest,
-    content: masked ? hidden : opened(box, `${owner}: secret ${rest.name}`, content).toString('base64')
+    content: masked ? secretMask : opened(box, `${owner}: secret ${rest.name}`, content).toString('base64')
   }))
 
 function opened(box: SecretBox, where: string, content: string): Buffer {
@@ -173,7 +173,7 @@ export const secretEntry: readonly BodyField[] = [
 ]
 
 /** Reads one secret of a request or a list of them; throws 400 naming owner and field. */
-export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
+export function readSecrets(owner: string, value: JsonValue): SecretPatch[] {
   const seen = new Set<string>()
   return [value].flat().map((entry, i) => {
     const at = `${owner}: secret ${i + 1}`
@@ -189,8 +189,8 @@ export function readSecrets(owner: string, value: JsonValue): GivenSecret[] {
     return {
       ...given,
       ...(newsecretname === undefined ? {} : { newName: newsecretname }),
-      ...(entry.content === hidden ? { masked: true } : {})
-    } as GivenSecret
+      ...(entry.content === secretMask ? { masked: true } : {})
+    } as SecretPatch
   })
 }
 
@@ -203,7 +203,7 @@ export function putSecrets(
   box: SecretBox,
   type: SecretOwner,
   owner: string,
-  given: readonly GivenSecret[],
+  given: readonly SecretPatch[],
   replace = false
 ): boolean {
   const before = new Map(entries(tx, type, owner).map(secret => [secret.name, secret]))
@@ -265,14 +265,14 @@ export function removeSecret(tx: Tx, type: SecretOwner, owner: string, name: str
 
 /** Carries secrets along when their owner is cloned, renamed or deleted. */
 export const ownsSecrets = (type: SecretOwner) => ({
-  copied({ tx }: Changing, from: string, to: string): void {
+  copied({ tx }: ChangeContext, from: string, to: string): void {
     write(tx, type, to, entries(tx, type, from))
   },
-  renamed({ tx }: Changing, from: string, to: string): void {
+  renamed({ tx }: ChangeContext, from: string, to: string): void {
     write(tx, type, to, entries(tx, type, from))
     write(tx, type, from, [])
   },
-  removed({ tx }: Changing, names: readonly string[]): void {
+  removed({ tx }: ChangeContext, names: readonly string[]): void {
     for (const name of names) write(tx, type, name, [])
   }
 })

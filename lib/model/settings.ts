@@ -4,7 +4,7 @@ import type { JsonObject } from '../json.js'
 import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, type Table } from './field.js'
 import { readFields } from './request.js'
 import type { AttachedType, ClusterSettings, Tx, View } from './stored.js'
-import { beyondLimits, objectOf } from './table.js'
+import { limitViolations, objectOf } from './table.js'
 import { checkVariables, mergeVariables, type VariableMap, variablesField } from './variables.js'
 
 /** The empty text is a choice too: no time server, whatever the ini says. */
@@ -50,7 +50,7 @@ const stored = (view: View, name: SettingName): SettingDoc | undefined =>
   view.get('cluster', object)?.settings[name]
 
 /** Returns the source of a setting: a change over http wins until the ini's value changes. */
-export function sourceOf(view: View, ini: ClusterSettings, name: SettingName): 'changed' | 'ini' {
+export function settingOrigin(view: View, ini: ClusterSettings, name: SettingName): 'changed' | 'ini' {
   const setting = stored(view, name)
   return setting !== undefined && setting.ini === ini[name] ? 'changed' : 'ini'
 }
@@ -74,34 +74,34 @@ export const iniSettings = (ini: {
 })
 
 /** Returns the settings in force: those of the ini with the changes made over http. */
-export function settingsInForce(view: View, ini: ClusterSettings): ClusterSettings {
-  const changed = settingNames.filter(name => sourceOf(view, ini, name) === 'changed')
+export function effectiveSettings(view: View, ini: ClusterSettings): ClusterSettings {
+  const changed = settingNames.filter(name => settingOrigin(view, ini, name) === 'changed')
   const values = changed.map(name => [name, stored(view, name)?.value])
   const { variables = ini.variables } = view.get('cluster', object) ?? {}
   return { ...ini, ...(Object.fromEntries(values) as Partial<Values>), variables }
 }
 
 /** Settings of a request; null goes back to the ini's value. */
-export type GivenSettings = ReadonlyMap<SettingName | 'variables', string | boolean | VariableMap | null>
+export type SettingsPatch = ReadonlyMap<SettingName | 'variables', string | boolean | VariableMap | null>
 
 /** Reads settings; throws 400 naming the field. With `inForce`, as for a request, limits apply. */
-export function readSettings(given: JsonObject, inForce?: ClusterSettings): GivenSettings {
+export function readSettings(given: JsonObject, inForce?: ClusterSettings): SettingsPatch {
   const values = readFields('cluster', clusterFields, given)
-  const why = inForce && [...beyondLimits(settingFields, inForce, Object.fromEntries(values))][0]
+  const why = inForce && [...limitViolations(settingFields, inForce, Object.fromEntries(values))][0]
   if (why !== undefined) throw badRequest(`cluster: ${why}`)
-  return values as GivenSettings
+  return values as SettingsPatch
 }
 
 /**
  * Stores settings; null and the ini's own value go back to the ini. Variables are merged with the present
  * ones. With `replace`, settings that are not given go back too.
  */
-export function putSettings(tx: Tx, ini: ClusterSettings, given: GivenSettings, replace = false): void {
+export function putSettings(tx: Tx, ini: ClusterSettings, given: SettingsPatch, replace = false): void {
   const settings: Record<string, SettingDoc> = {}
   for (const name of settingNames) {
     const isKept = !replace && !given.has(name)
     const value = isKept ? stored(tx, name)?.value : (given.get(name) as SettingDoc['value'] | null)
-    const stale = isKept && sourceOf(tx, ini, name) === 'ini'
+    const stale = isKept && settingOrigin(tx, ini, name) === 'ini'
     if (value != null && value !== ini[name] && !stale) settings[name] = { value, ini: ini[name] }
   }
   const own = replace ? {} : tx.get('cluster', object)?.variables

@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import { didYouMean } from '../did-you-mean.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
-import { type Field, type FieldType, hidden, type Table, ValueError } from './field.js'
+import { type Field, type FieldType, secretMask, type Table, ValueError } from './field.js'
 import { type VariableMap, withoutNull } from './variables.js'
 
 /** Receives a problem of an object and its place. */
 export type Report = (path: readonly (string | number)[], message: string) => void
 
 /** Returns a value as JSON text for a message, cut if long. */
-export function shown(value: JsonValue): string {
+export function valueText(value: JsonValue): string {
   const text = JSON.stringify(value)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
 }
@@ -26,13 +26,13 @@ export function fieldFor(table: Table, key: string, value: JsonValue): Field | u
 function readField({ type, secret, leftOut, default: byDefault }: Field, value: JsonValue, exact: boolean) {
   const isUnset = value === null || (value === '' && !type.keepsEmpty)
   if (exact && (isUnset || (leftOut && isDeepStrictEqual(value, byDefault))))
-    throw new ValueError(`is ${shown(value)}; leave it out`)
+    throw new ValueError(`is ${valueText(value)}; leave it out`)
   if (isUnset) return null
   try {
     return type.read(value, exact)
   } catch (error) {
     if (!(error instanceof ValueError) || error.message !== '') throw error
-    throw new ValueError(`must be ${type.expected}${secret ? '' : `, not ${shown(value)}`}`)
+    throw new ValueError(`must be ${type.expected}${secret ? '' : `, not ${valueText(value)}`}`)
   }
 }
 
@@ -52,10 +52,10 @@ export function readTable(
   const stored = (key: string) => table.find(({ name, derived }) => name === key && !derived)
   for (const [key, value] of Object.entries(given)) {
     const field = exact ? stored(key) : fieldFor(table, key, value)
-    if (!exact && (key.startsWith('_') || (field?.secret && value === hidden))) continue
+    if (!exact && (key.startsWith('_') || (field?.secret && value === secretMask))) continue
     if (!field) {
       const names = table.filter(({ derived }) => derived !== true).map(({ name }) => name)
-      report([key], `there is no field "${key}"${exact ? didYouMean(key, names) : only(names, key)}`)
+      report([key], `there is no field "${key}"${exact ? didYouMean(key, names) : listFields(names, key)}`)
     } else
       try {
         const read = readField(field, value, exact)
@@ -76,7 +76,7 @@ export function readTable(
 }
 
 /** Lists the fields of a request, with a hint for fields that belong to interfaces. */
-function only(names: readonly string[], key: string): string {
+function listFields(names: readonly string[], key: string): string {
   const ofInterface = key === 'ipaddress' || key === 'macaddress' || key === 'options'
   const hint = ofInterface && names.includes('provision_interface') ? `; "interfaces" take "${key}"` : ''
   return ` here${didYouMean(key, names)}, only ${names.map(name => `"${name}"`).join(', ')}${hint}`
@@ -95,7 +95,7 @@ export function storedFields(table: Table, values: ReadonlyMap<string, unknown>)
 }
 
 /** Yields why the limits of the fields forbid a change. */
-export function* beyondLimits(table: Table, before: object | undefined, after: object): Generator<string> {
+export function* limitViolations(table: Table, before: object | undefined, after: object): Generator<string> {
   const [old, now] = [(before ?? {}) as Record<string, unknown>, after as Record<string, unknown>]
   for (const { name, limit } of table) {
     const why = !limit || now[name] === old[name] ? undefined : limit(String(now[name] ?? ''))

@@ -1,13 +1,13 @@
 import { badRequest, notFound } from '../errors.js'
 import { compareNames } from '../store/order.js'
+import type { Files } from './cluster-index.js'
 import type { Docs } from './docs.js'
-import type { Files } from './index.js'
 import type { Tx, View } from './stored.js'
 
 type OsimagetagDoc = Docs['osimagetag']
 
 /** The implicit tag of every image: its own current files (rules 1.2). */
-export const untagged = 'default'
+export const defaultTag = 'default'
 
 /** Returns the name under which a tag is stored. */
 export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
@@ -35,7 +35,7 @@ export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
 
 /** Returns the tags with this name, that of the oldest image first. */
-export const holders = (view: View, tag: string): OsimagetagDoc[] =>
+export const tagsNamed = (view: View, tag: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(nameKey(tag))).sort((a, b) => a.order - b.order)
 
 /** Returns every tag with its key in lists: the first image of a name has the plain key (rules 1.2). */
@@ -47,18 +47,18 @@ export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {
 
 /** Creates or moves a tag: it pins the present files and kernel options of the image. */
 export function setTag(tx: Tx, image: Docs['osimage'], tag: string): void {
-  if (tag === untagged)
-    throw badRequest(`OS image ${image.name}: tag ${untagged} cannot be set`, 'invalid-field')
+  if (tag === defaultTag)
+    throw badRequest(`OS image ${image.name}: tag ${defaultTag} cannot be set`, 'invalid-field')
   const name = tagKey(image.name, tag)
-  const order = findTag(tx, image.name, tag)?.order ?? holders(tx, tag).length + 1
+  const order = findTag(tx, image.name, tag)?.order ?? tagsNamed(tx, tag).length + 1
   const options = image.kerneloptions ? { kerneloptions: image.kerneloptions } : {}
   tx.put('osimagetag', name, { name, osimage: image.name, tag, order, ...filesOf(image), ...options })
 }
 
 /** Removes a tag; its place passes to the next oldest image with a tag of that name. */
 export function removeTag(tx: Tx, osimage: string, tag: string): void {
-  if (tag === untagged)
-    throw badRequest(`OS image ${osimage}: tag ${untagged} cannot be deleted`, 'invalid-field')
+  if (tag === defaultTag)
+    throw badRequest(`OS image ${osimage}: tag ${defaultTag} cannot be deleted`, 'invalid-field')
   if (!findTag(tx, osimage, tag)) throw notFound(`OS image ${osimage} has no tag ${tag}`, 'no-object')
   remove(tx, [{ osimage, tag }])
 }
@@ -75,7 +75,7 @@ function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[])
   for (const { osimage, tag } of tags) tx.remove('osimagetag', tagKey(osimage, tag))
   // Once for each name, as all later images move up.
   for (const tag of new Set(tags.map(({ tag }) => tag)))
-    for (const [i, doc] of holders(tx, tag).entries())
+    for (const [i, doc] of tagsNamed(tx, tag).entries())
       if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
@@ -94,7 +94,7 @@ export function checkTag(
   { osimage, osimagetag: tag }: { readonly osimage: string | null; readonly osimagetag: string },
   title: string
 ): void {
-  if (tag === untagged) return
+  if (tag === defaultTag) return
   if (osimage === null) throw badRequest(`${title}: OS image tag ${tag} needs an OS image`, 'missing-field')
   if (!findTag(view, osimage, tag))
     throw badRequest(`${title}: OS image ${osimage} has no tag ${tag}`, 'unknown-reference')

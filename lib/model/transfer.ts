@@ -1,22 +1,22 @@
-import { inTurns } from '../concurrency.js'
+import { runFairly } from '../concurrency.js'
 import { badRequest, notFound, type ServiceError } from '../errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { FieldError } from '../store/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Change } from '../store/types.js'
+import { digestChanges } from './change-digest.js'
 import type { Docs, TypeName } from './docs.js'
-import { feltBy } from './felt.js'
-import { hidden, objectName, type Table } from './field.js'
-import { badRescue } from './lengths.js'
-import { marked } from './mark.js'
+import { objectName, secretMask, type Table } from './field.js'
+import { findImpact } from './impact.js'
+import { rescueProblem } from './linux-limits.js'
 import { type Actor, type Model, removeObjects } from './model.js'
-import type { Changing } from './object-type.js'
-import { checkingState } from './rules.js'
+import type { ChangeContext } from './object-type.js'
+import { checkStateSliced } from './rules.js'
 import { putSecrets, readSecrets, type SecretOwner, secretsKey, secretsOf, shownSecrets } from './secrets.js'
-import { putSettings, readSettings, type SettingName, settingNames, settingsInForce } from './settings.js'
+import { effectiveSettings, putSettings, readSettings, type SettingName, settingNames } from './settings.js'
 import { readStored } from './stored.js'
 import { fieldFor, readTable, storedFields } from './table.js'
-import { allTags, tagKey, untagged } from './tags.js'
+import { allTags, defaultTag, tagKey } from './tags.js'
 import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
 import { attachedTypes, kinds, objectTypes, sealedKinds, typeNames } from './types.js'
 import type { VariableMap } from './variables.js'
@@ -71,7 +71,7 @@ export function exportText(model: Model, masked: boolean): Iterable<string> {
 }
 
 /** Throws 503 for a secret that cannot be decrypted; yields for each owner. */
-export function* checkingSecrets({ view, box }: Model): Generator<void> {
+export function* checkSecretsSliced({ view, box }: Model): Generator<void> {
   for (const owner of owners)
     for (const name of [...view.names(owner)]) {
       yield
@@ -101,7 +101,7 @@ function* map<V>(
 function stored<K extends TypeName>(type: K, doc: Docs[K], masked: boolean): object {
   const fields: Record<string, unknown> = kinds[type].fieldsOf(doc)
   for (const field of objectTypes[type].fields)
-    if (field.secret && masked && fields[field.name] !== undefined) fields[field.name] = hidden
+    if (field.secret && masked && fields[field.name] !== undefined) fields[field.name] = secretMask
   return fields
 }
 
@@ -138,17 +138,17 @@ class Problems {
 }
 
 /** Replaces one section of the state. The shape of the section has been checked. */
-type Replace = (changing: Changing, problems: Problems) => Generator<void>
+type Replace = (changing: ChangeContext, problems: Problems) => Generator<void>
 
 /** The names of created, changed and deleted objects of one type, in natural order. */
-export interface Touched {
+export interface ChangeSummary {
   readonly created: readonly string[]
   readonly changed: readonly string[]
   readonly deleted: readonly string[]
 }
 
 /** The outcome of an import by section; sections without a change are missing. */
-export type ImportResult = Readonly<Record<string, Touched>>
+export type ImportResult = Readonly<Record<string, ChangeSummary>>
 
 /**
  * Replaces each section of the document as a whole and leaves the other sections alone (rules 3.11). Throws
@@ -161,11 +161,11 @@ export async function importDocument(
   actor: Actor,
   expected?: string
 ): Promise<ImportResult> {
-  const replace = await inTurns(parsing(model, document))
+  const replace = await runFairly(parseDocument(model, document))
   return model.inSteps(actor, 'import', function* (changing) {
     const changes = yield* replace(changing)
-    if (expected !== undefined) (yield* marked(changes)).check(expected)
-    return touched(changes)
+    if (expected !== undefined) (yield* digestChanges(changes)).check(expected)
+    return summarizeChanges(changes)
   })
 }
 
@@ -174,19 +174,19 @@ export async function importDocument(
  * affected nodes. Throws as `importDocument` does.
  */
 export async function previewImport(model: Model, document: JsonValue) {
-  const replace = await inTurns(parsing(model, document))
+  const replace = await runFairly(parseDocument(model, document))
   return model.preview(function* (changing) {
     const changes = yield* replace(changing)
     const before = { view: model.view, cluster: model.cluster }
-    const after = { view: changing.tx, cluster: settingsInForce(changing.tx, model.ini) }
-    const felt = feltBy(changes, before, after)
-    return { changes: touched(changes), mark: (yield* marked(changes)).text, felt }
+    const after = { view: changing.tx, cluster: effectiveSettings(changing.tx, model.ini) }
+    const felt = findImpact(changes, before, after)
+    return { changes: summarizeChanges(changes), mark: (yield* digestChanges(changes)).text, felt }
   })
 }
 
 /** Sorts changes by section and kind; changes of types that no document holds are left out. */
-export function touched(changes: readonly Change[]): ImportResult {
-  const found: Record<string, Record<keyof Touched, string[]>> = {}
+export function summarizeChanges(changes: readonly Change[]): ImportResult {
+  const found: Record<string, Record<keyof ChangeSummary, string[]>> = {}
   for (const { type, name, before, after } of changes) {
     if (!sections.includes(type)) continue
     found[type] ??= { created: [], changed: [], deleted: [] }
@@ -197,10 +197,10 @@ export function touched(changes: readonly Change[]): ImportResult {
 }
 
 /** Parses a document; the result replaces its sections, checks the new state and returns the changes. */
-function* parsing(
+function* parseDocument(
   model: Model,
   document: JsonValue
-): Generator<void, (changing: Changing) => Generator<void, readonly Change[]>> {
+): Generator<void, (changing: ChangeContext) => Generator<void, readonly Change[]>> {
   const problems = new Problems()
   const replacements = new Map<string, Replace>()
   if (!isObject(document))
@@ -220,13 +220,13 @@ function* parsing(
   return function* (changing) {
     for (const section of sections) yield* replacements.get(section)?.(changing, problems) ?? []
     const { tx, cluster } = changing
-    const inState = yield* checkingState(tx, cluster, mostProblems)
+    const inState = yield* checkStateSliced(tx, cluster, mostProblems)
     const broken = [...inState, ...treeProblems(tx, cluster.imageDirectory)]
     for (const { type, name, message } of broken) problems.add(['config', type, name], message)
     for (const name of tx.names('node')) {
       yield
       const node = tx.get('node', name)
-      const why = node && badRescue(tx, node, cluster)
+      const why = node && rescueProblem(tx, node, cluster)
       if (why !== undefined) problems.add(['config', 'node', name], why)
     }
     problems.throwAs(notFound)
@@ -259,7 +259,7 @@ function* parseObjects<K extends TypeName>(
     const path = ['config', type, name]
     const before = problems.count
     for (const [key, value] of isObject(entry) ? Object.entries(entry) : [])
-      if (value === hidden && fieldFor(objectTypes[type].fields, key, value)?.secret)
+      if (value === secretMask && fieldFor(objectTypes[type].fields, key, value)?.secret)
         problems.add([...path, key], `field "${key}" ${isMasked}`)
     const doc = readStored(objectTypes[type], name, entry, (at, message) =>
       problems.add([...path, ...at], `${objectTypes[type].title} ${name}: ${message}`)
@@ -295,7 +295,7 @@ function* parseTags(content: JsonObject, problems: Problems): Generator<void, Re
       const { name: tag, osimage } = isObject(entry) ? entry : {}
       if (!isObject(entry) || typeof tag !== 'string' || typeof osimage !== 'string')
         throw badRequest('must be an object with "name" and "osimage"', 'invalid-body')
-      if (tag === untagged) throw badRequest(`tag ${untagged} cannot be set`, 'invalid-field')
+      if (tag === defaultTag) throw badRequest(`tag ${defaultTag} cannot be set`, 'invalid-field')
       if (key !== tag && key !== tagKey(osimage, tag))
         throw badRequest(`field "name" is ${tag}, field "osimage" is ${osimage}`, 'invalid-field')
       const name = tagKey(osimage, tag)
@@ -329,7 +329,9 @@ function* parseSecrets(model: Model, content: JsonObject, problems: Problems): G
     for (const [owner, list] of Object.entries(entries)) {
       yield
       for (const [i, entry] of (Array.isArray(list) ? list : [list]).entries())
-        problems.attempt(['config', 'secrets', type, owner, i], () => readWhole(`${type} ${owner}`, entry))
+        problems.attempt(['config', 'secrets', type, owner, i], () =>
+          checkCompleteSecret(`${type} ${owner}`, entry)
+        )
       secrets.set(secretsKey(type, owner), { type, owner, entries: list })
     }
   }
@@ -351,7 +353,7 @@ function* parseSecrets(model: Model, content: JsonObject, problems: Problems): G
 const NODES_REMOVED_AT_ONCE = 200
 
 /** Checks a secret of a document, which has to be complete, unlike one of a request. */
-function readWhole(owner: string, entry: JsonValue): void {
+function checkCompleteSecret(owner: string, entry: JsonValue): void {
   for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
     if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`, 'invalid-field')
     else if (path === undefined || content === undefined || newName !== undefined)

@@ -1,5 +1,5 @@
+import { ClusterIndex } from './cluster-index.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
-import { ClusterIndex } from './index.js'
 import type { ObjectType } from './object-type.js'
 import type { SecretBox } from './secret-box.js'
 import { secrets } from './secrets.js'
@@ -63,7 +63,7 @@ const titles: Readonly<Record<string, { readonly title: string }>> = { ...object
 const titleOf = (type: string) => titles[type]?.title ?? type
 
 /** Returns an object's name for a sentence: `OS image debian`, `the secrets of group compute`. */
-export function named(type: string, name: string): string {
+export function describeObject(type: string, name: string): string {
   if (type === 'cluster') return 'the settings of the cluster'
   if (type === 'secrets') return `the secrets of ${name.replace('.', ' ')}`
   return `${titleOf(type)} ${name}`
@@ -77,7 +77,7 @@ export const participles: Readonly<Record<string, string>> = {
 }
 
 /** Returns a number of objects for a sentence: `1 node`, `2 switches`. */
-export function numberOf(type: string, count: number): string {
+export function countObjects(type: string, count: number): string {
   if (type === 'cluster') return 'the settings of the cluster'
   if (type === 'secrets') return `the secrets of ${count} object${count === 1 ? '' : 's'}`
   const title = titleOf(type)

@@ -6,7 +6,7 @@ import { type FieldType, ValueError } from './field.js'
 export type VariableMap = Readonly<Record<string, string>>
 
 /** Variables of a request; null removes one. */
-type GivenVariables = Readonly<Record<string, string | null>>
+type VariablesPatch = Readonly<Record<string, string | null>>
 
 const mostVariables = 100
 const mostBytes = 16_384
@@ -43,7 +43,7 @@ const sorted = <V>(entries: readonly (readonly [string, V])[]): Readonly<Record<
   Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
 
 /** Drops the variables that a request removes. */
-export const withoutNull = (given: GivenVariables): VariableMap =>
+export const withoutNull = (given: VariablesPatch): VariableMap =>
   Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== null))
 
 /**
@@ -52,7 +52,7 @@ export const withoutNull = (given: GivenVariables): VariableMap =>
  */
 export function mergeVariables(
   own: VariableMap = {},
-  given: GivenVariables | null,
+  given: VariablesPatch | null,
   inForce: VariableMap = {},
   storeAll = false
 ): VariableMap {

@@ -1,5 +1,5 @@
-import { askController, type Proofs, type Trust, UnansweredError } from '../ask-controller.js'
-import { isObject, objectIn } from '../json.js'
+import { type RequestAuth, requestController, type Trust, UnansweredError } from '../ask-controller.js'
+import { isObject, jsonObjectOrEmpty } from '../json.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
 /** Path at which controllers request audit lines from each other. */
@@ -14,7 +14,7 @@ interface AuditLogsOptions {
   /** Names of all controllers that are up, or were lately. */
   readonly known: () => readonly string[]
   readonly trust: Trust
-  readonly proofs: Proofs
+  readonly proofs: RequestAuth
 }
 
 /** An admin waits for the answer. */
@@ -41,13 +41,13 @@ export class AuditLogs {
       .map(controller => ({ controller, reason: 'it is not there' }))
     const asked = there.map(async ({ name, url }) => {
       try {
-        return named(name, await this.#linesOf(url, by))
+        return withController(name, await this.#linesOf(url, by))
       } catch (error) {
         missing.push({ controller: name, reason: (error as Error).message })
         return []
       }
     })
-    const here = named(own, (await audit.last(by)).lines)
+    const here = withController(own, (await audit.last(by)).lines)
     return { lines: newestFirst([here, ...(await Promise.all(asked))], mostRead), missing }
   }
 
@@ -58,7 +58,7 @@ export class AuditLogs {
     const headers = proofs.headersFor(path)
     const signal = AbortSignal.timeout(LIMIT_MS)
     try {
-      const answer = await askController({ url, path, headers, trust, answerMs: LIMIT_MS, signal })
+      const answer = await requestController({ url, path, headers, trust, answerMs: LIMIT_MS, signal })
       const parts: Buffer[] = []
       let size = 0
       for await (const chunk of answer as AsyncIterable<Buffer>) {
@@ -67,7 +67,7 @@ export class AuditLogs {
         parts.push(chunk)
       }
       if (answer.statusCode !== 200) throw refusal(answer.statusCode)
-      const { lines, proof } = objectIn(Buffer.concat(parts).toString())
+      const { lines, proof } = jsonObjectOrEmpty(Buffer.concat(parts).toString())
       if (typeof lines !== 'string' || !proofs.isProved(headers, lines, String(proof)))
         throw new Error('what it answers is not proved: something else answers there')
       return linesIn(lines)
@@ -91,7 +91,7 @@ export async function answerWithLines(
 }
 
 /** Lines from before there were several controllers have no controller field. */
-const named = (controller: string, lines: readonly object[]): Line[] =>
+const withController = (controller: string, lines: readonly object[]): Line[] =>
   lines.map(line => ({ controller, ...line }))
 
 /**

@@ -2,16 +2,16 @@ import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { lstat, open, rename, rm } from 'node:fs/promises'
 import { Background } from '../background.js'
-import { atOnce, inSlices } from '../concurrency.js'
+import { runSliced, runSync } from '../concurrency.js'
 import { unlessMissing, withOpen } from '../disk/file.js'
 import { APPENDING, type DiskStep, realFiles, StepError } from '../disk/steps.js'
 import { escapeControls, type Log } from '../log.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
-import { fold, folding } from '../node-set/fold.js'
+import { fold, foldSliced } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
-import { type Pace, within } from './pace.js'
+import { type TokenBucket, takeToken } from './token-bucket.js'
 
 export interface AuditOptions {
   /** Name of this controller, written to each line; set where several controllers share the objects. */
@@ -39,13 +39,13 @@ const retryMs = { first: 1000, longest: 2000 }
 const mostWaiting = 10_000
 
 /** A change of more objects gets one line for each type, as that of a node set. */
-const mostAlone = 1000
+const ungroupedMax = 1000
 
 /** Objects that an import names. */
 const mostNamed = 10_000
 
 /** Lines of one change that subscribers get, without values. */
-const mostTold = 20
+const publishedLinesMax = 20
 const values = { before: undefined, after: undefined }
 
 /** Lines returned at once, and their bytes from each file. */
@@ -66,7 +66,7 @@ export interface AuditLines {
 /** Objects whose rate is tracked. */
 const mostPaced = 20_000
 /** Interval of the lines that count omitted changes. */
-const toldEveryMs = 60_000
+const omittedReportMs = 60_000
 
 /** Types in the store that admins do not know as objects. */
 const internal = new Set(['revoked'])
@@ -79,16 +79,16 @@ const internal = new Set(['revoked'])
  * `health` reports it.
  */
 export class Audit {
-  readonly #users: Trail
-  readonly #machines: Trail
+  readonly #users: RotatedLog
+  readonly #machines: RotatedLog
   /** Remaining rate of each object for changes by machines. */
-  readonly #paces = new Map<string, Pace>()
+  readonly #rates = new Map<string, TokenBucket>()
   /** Number of omitted lines, and some of the objects. */
-  #leftOut: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
+  #omitted: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
   constructor(private readonly options: AuditOptions) {
-    this.#users = new Trail(options.file, options)
-    this.#machines = new Trail(options.machinesFile, options)
+    this.#users = new RotatedLog(options.file, options)
+    this.#machines = new RotatedLog(options.machinesFile, options)
   }
 
   get health(): Condition {
@@ -103,36 +103,36 @@ export class Audit {
 
   /** Logs what was omitted, and tries once more to write the waiting lines. */
   async close(): Promise<void> {
-    this.#tellLeftOut()
+    this.#logOmitted()
     await Promise.all([this.#users.close(), this.#machines.close()])
   }
 
   record(actor: Actor, changes: readonly Change[], kind: ChangeKind): Promise<void> {
     const known = changes.filter(({ type }) => !internal.has(type))
     if (known.length === 0) return Promise.resolve()
-    if (isByMachine(actor) && !this.#mayTell(known)) return Promise.resolve()
+    if (isByMachine(actor) && !this.#isWithinRate(known)) return Promise.resolve()
     const head = this.#head(actor)
     const trail = isByMachine(actor) ? this.#machines : this.#users
     const { told } = this.options
     const lines = function* () {
       const made: string[] = []
       for (const entry of yield* entriesOf(known, kind)) {
-        if (made.length < mostTold) told?.({ ...head, ...entry, ...values })
+        if (made.length < publishedLinesMax) told?.({ ...head, ...entry, ...values })
         yield void made.push(lineOf({ ...head, ...entry }))
       }
       return made
     }
     // Small changes are formatted in one turn of the event loop, so their lines keep the order of the
     // commits.
-    if (kind === 'change' && known.length <= mostAlone) return trail.add(atOnce(lines()))
-    return inSlices(lines()).then(made => trail.add(made))
+    if (kind === 'change' && known.length <= ungroupedMax) return trail.add(runSync(lines()))
+    return runSliced(lines()).then(made => trail.add(made))
   }
 
   /** Logs an action on BMCs before they are asked: no changed object would give it a line. */
   async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
     const [name] = nodes
     const which =
-      nodes.length === 1 ? { name } : { count: nodes.length, names: await inSlices(folding(nodes)) }
+      nodes.length === 1 ? { name } : { count: nodes.length, names: await runSliced(foldSliced(nodes)) }
     const line = { ...this.#head(actor), action: part, type: 'node', ...which }
     this.options.told?.(line)
     await this.#users.add([lineOf({ ...line, after: { [part]: action } })])
@@ -149,37 +149,38 @@ export class Audit {
   }
 
   /** Returns whether changes by a machine are logged: at least one of the objects is within its rate. */
-  #mayTell(changes: readonly Change[]): boolean {
+  #isWithinRate(changes: readonly Change[]): boolean {
     let may = false
     for (const { type, name } of changes) {
       const key = `${type} ${name}`
-      const before = this.#paces.get(key)
-      const pace = within(before)
+      const before = this.#rates.get(key)
+      const pace = takeToken(before)
       may ||= pace !== undefined
       // Reinserted at the end, so that the Map is ordered by last change.
-      this.#paces.delete(key)
-      this.#paces.set(key, pace ?? (before as Pace))
+      this.#rates.delete(key)
+      this.#rates.set(key, pace ?? (before as TokenBucket))
     }
-    for (const oldest of this.#paces.keys()) {
-      if (this.#paces.size <= mostPaced) break
-      this.#paces.delete(oldest)
+    for (const oldest of this.#rates.keys()) {
+      if (this.#rates.size <= mostPaced) break
+      this.#rates.delete(oldest)
     }
-    if (!may) this.#leaveOut(changes)
+    if (!may) this.#countOmitted(changes)
     return may
   }
 
-  #leaveOut(changes: readonly Change[]): void {
-    const timer = () => setTimeout(() => this.#tellLeftOut(), toldEveryMs).unref()
-    this.#leftOut ??= { count: 0, names: new Set(), timer: timer() }
-    this.#leftOut.count += changes.length
-    for (const { name } of changes) if (this.#leftOut.names.size < mostTold) this.#leftOut.names.add(name)
+  #countOmitted(changes: readonly Change[]): void {
+    const timer = () => setTimeout(() => this.#logOmitted(), omittedReportMs).unref()
+    this.#omitted ??= { count: 0, names: new Set(), timer: timer() }
+    this.#omitted.count += changes.length
+    for (const { name } of changes)
+      if (this.#omitted.names.size < publishedLinesMax) this.#omitted.names.add(name)
   }
 
-  #tellLeftOut(): void {
-    if (!this.#leftOut) return
-    const { count, names, timer } = this.#leftOut
+  #logOmitted(): void {
+    if (!this.#omitted) return
+    const { count, names, timer } = this.#omitted
     clearTimeout(timer)
-    this.#leftOut = undefined
+    this.#omitted = undefined
     const entry = { action: 'omit', count, names: fold(names) }
     this.#machines.add([lineOf({ ...this.#head({ who: 'svcd', from: '-' }), ...entry })])
   }
@@ -198,12 +199,12 @@ const clipped = (key: string, value: unknown) =>
     : value
 
 /** A rotated file of lines. Failed writes are retried with backoff. */
-class Trail {
+class RotatedLog {
   readonly #waiting: string[] = []
   readonly #writing: Background
   #sizeBytes: number | undefined
   /** Whether the file ends in half a line, left by a power failure during a write. */
-  #isUnended = false
+  #endsInHalfLine = false
 
   constructor(
     private readonly file: string,
@@ -269,7 +270,7 @@ class Trail {
       await this.#rotate()
     }
     const sizeBytes = this.#sizeBytes ?? 0
-    const written = this.#isUnended ? `\n${text}` : text
+    const written = this.#endsInHalfLine ? `\n${text}` : text
     try {
       await realFiles.inOrder([...before, { appendTo: this.file, text: written }])
     } catch (error) {
@@ -280,7 +281,7 @@ class Trail {
       throw error
     }
     this.#sizeBytes = sizeBytes + Buffer.byteLength(written)
-    this.#isUnended = false
+    this.#endsInHalfLine = false
   }
 
   get #mayRotate(): boolean {
@@ -294,7 +295,7 @@ class Trail {
       const found = await unlessMissing(lstat(file), undefined)
       // A pipe has no size, and a symbolic link may point anywhere.
       if (found && !found.isFile()) throw new Error(`${file} is not a regular file`)
-      this.#isUnended = found !== undefined && found.size > 0 && !(await endsInNewline(file, found.size))
+      this.#endsInHalfLine = found !== undefined && found.size > 0 && !(await endsInNewline(file, found.size))
       this.#sizeBytes = found?.size ?? 0
     }
     if (this.#sizeBytes < maxBytes) return
@@ -302,7 +303,7 @@ class Trail {
       await unlessMissing(rename(i === 1 ? file : `${file}.${i - 1}`, `${file}.${i}`), undefined)
     if (keep === 0) await rm(file, { force: true })
     this.#sizeBytes = 0
-    this.#isUnended = false
+    this.#endsInHalfLine = false
   }
 }
 
@@ -345,10 +346,10 @@ const endsInNewline = (file: string, sizeBytes: number): Promise<boolean> =>
 function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<void, readonly object[]> {
   if (kind === 'import') {
     const total = { action: 'import', counts: yield* counts(changes) }
-    return [total, ...changes.slice(0, mostNamed).map(named)]
+    return [total, ...changes.slice(0, mostNamed).map(objectEntry)]
   }
-  if (kind === 'change' && changes.length <= mostAlone) return changes.map(described)
-  return yield* together(changes, kind === 'table' ? 'table' : 'set')
+  if (kind === 'change' && changes.length <= ungroupedMax) return changes.map(changeEntry)
+  return yield* groupedEntries(changes, kind === 'table' ? 'table' : 'set')
 }
 
 function* counts(changes: readonly Change[]) {
@@ -363,7 +364,7 @@ function* counts(changes: readonly Change[]) {
 }
 
 /** The entry for one object. */
-interface Described {
+interface ChangeEntry {
   readonly action: string
   readonly type: string
   readonly name: string
@@ -371,12 +372,12 @@ interface Described {
   readonly after?: Record<string, unknown>
 }
 
-function named({ type, name, before, after }: Change) {
+function objectEntry({ type, name, before, after }: Change) {
   return { action: !before ? 'create' : after ? 'update' : 'delete', type, name }
 }
 
 /** The entry for objects that changed in the same way. */
-interface Together {
+interface GroupedEntry {
   readonly action: string
   readonly type: string
   readonly names: string[]
@@ -386,34 +387,34 @@ interface Together {
 }
 
 /** Groups changes by type and action, those of a table also by the values (rules 11.4). */
-function* together(changes: readonly Change[], kind: 'set' | 'table'): Generator<void, object[]> {
-  const found = new Map<string, Together>()
+function* groupedEntries(changes: readonly Change[], kind: 'set' | 'table'): Generator<void, object[]> {
+  const found = new Map<string, GroupedEntry>()
   for (const change of changes) {
     yield
-    const { action, type, name, before = {}, after = {} } = described(change)
+    const { action, type, name, before = {}, after = {} } = changeEntry(change)
     const alone = kind === 'table' ? JSON.stringify([before, after]) : ''
     const key = `${action} ${type} ${alone}`
     const entry = found.get(key)
     if (entry === undefined) found.set(key, { action, type, names: [name], before, after })
     else {
       entry.names.push(name)
-      entry.before = alike(entry.before, before)
-      entry.after = alike(entry.after, after)
+      entry.before = commonValues(entry.before, before)
+      entry.after = commonValues(entry.after, after)
     }
   }
   const entries: object[] = []
   for (const { names, ...entry } of found.values())
-    entries.push({ ...entry, count: names.length, names: yield* folding(names) })
+    entries.push({ ...entry, count: names.length, names: yield* foldSliced(names) })
   return entries
 }
 
-function alike(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>) {
+function commonValues(a: Readonly<Record<string, unknown>>, b: Readonly<Record<string, unknown>>) {
   const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])]
   return Object.fromEntries(keys.map(key => [key, same(a[key], b[key]) ? a[key] : null]))
 }
 
 /** Returns the entry of one object, with only the fields that differ. */
-function described(change: Change): Described {
+function changeEntry(change: Change): ChangeEntry {
   const { type, before, after } = change
   const keys = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
     key => !same(fieldOf(before, key), fieldOf(after, key))
@@ -421,7 +422,7 @@ function described(change: Change): Described {
   const only = (doc: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(keys.filter(key => doc[key] !== undefined).map(key => [key, doc[key]]))
   return {
-    ...named(change),
+    ...objectEntry(change),
     ...(before ? { before: only(masked(type, before)) } : {}),
     ...(after ? { after: only(masked(type, after)) } : {})
   }

@@ -1,4 +1,4 @@
-import type { Sent } from '../source.js'
+import type { FileDelivery } from '../request-source.js'
 
 /** The steps that svcd sees, with their meanings; `about` is the subject of a step. */
 export const stepMeanings = {
@@ -23,10 +23,10 @@ export const stepMeanings = {
 } as const
 
 /** Prefix of the reason of a `no-script` caused by a template. */
-export const notRendered = 'its boot script cannot be rendered'
+export const renderFailurePrefix = 'its boot script cannot be rendered'
 /** Prefix of the reason when a tag lacks a file, and a part of it when a packed image lacks one. */
-export const ofTag = 'tag '
-export const packedWithout = 'is packed, and '
+export const tagReasonPrefix = 'tag '
+export const packLacks = 'is packed, and '
 
 /** Whether a rescue system is ready in memory; this says nothing about the node's disk (rules 6.15). */
 export const isRescue = (state: string): boolean => /^installer\.completed: rescue\b/.test(state)
@@ -44,7 +44,7 @@ export interface Pack {
 }
 
 /** A step that svcd saw. The same step in the same boot is counted, not added again. */
-export interface Step extends Partial<Sent> {
+export interface Step extends Partial<FileDelivery> {
   readonly step: StepName
   readonly about: string
   /** Source address of the request. */
@@ -74,7 +74,7 @@ export interface Boot {
 }
 
 /** A past boot, encoded as text to save memory. */
-export interface Packed {
+export interface EncodedBoot {
   readonly proven: boolean
   readonly text: string
 }
@@ -86,8 +86,8 @@ const keptFirst = 12
 /** Characters of all texts of a boot. */
 const mostCharacters = 4096
 
-const begins: ReadonlySet<StepName> = new Set(['menu', 'script', 'no-script', 'disk'])
-const starts: ReadonlySet<StepName> = new Set([
+const bootStartSteps: ReadonlySet<StepName> = new Set(['menu', 'script', 'no-script', 'disk'])
+const kernelSteps: ReadonlySet<StepName> = new Set([
   'install',
   'kickstart',
   'report',
@@ -109,14 +109,14 @@ export const newBoot = (now: number, from: string): Boot => ({
 })
 
 /** Whether a step shows that the machine was restarted since `boot`. */
-export function beganBy(step: StepName, boot: Boot, now: number, pauseMs: number): boolean {
+export function startsNewBoot(step: StepName, boot: Boot, now: number, pauseMs: number): boolean {
   if (step === 'running') return boot.steps.some(({ step }) => step === 'running') && now > boot.began
-  if (!begins.has(step) || now <= boot.began) return false
+  if (!bootStartSteps.has(step) || now <= boot.began) return false
   return boot.started || now - boot.last > pauseMs
 }
 
 /** Finds a step by name, subject, and source address if given. */
-export function sameStep(
+export function findStep(
   steps: readonly Step[],
   step: StepName,
   about: string,
@@ -141,7 +141,7 @@ export const clipped = (about: string) =>
 export function addStep(boot: Boot, step: Step): void {
   const { steps } = boot
   steps.push(step)
-  if (starts.has(step.step)) boot.started = true
+  if (kernelSteps.has(step.step)) boot.started = true
   const characters = () => steps.reduce((sum, { about }) => sum + about.length, 0)
   while (steps.length > mostSteps || (steps.length > keptFirst + 1 && characters() > mostCharacters)) {
     steps.splice(keptFirst, 1)
@@ -158,7 +158,7 @@ type Row = [
   ...(
     | []
     | [last: number, count: number]
-    | [last: number, count: number, end: Sent['end'], bytes: number, of: number]
+    | [last: number, count: number, end: FileDelivery['end'], bytes: number, of: number]
   )
 ]
 
@@ -171,7 +171,13 @@ export function encode({ began, from, steps, omitted, proven, started, given }: 
       by === from ? '' : by,
       time - began,
       ...(end !== undefined
-        ? ([last - began, count, end, bytes ?? 0, of ?? 0] as [number, number, Sent['end'], number, number])
+        ? ([last - began, count, end, bytes ?? 0, of ?? 0] as [
+            number,
+            number,
+            FileDelivery['end'],
+            number,
+            number
+          ])
         : count > 1
           ? ([last - began, count] as [number, number])
           : ([] as []))

@@ -2,26 +2,26 @@ import { Background } from '../background.js'
 import type { Log } from '../log.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import type { Sent } from '../source.js'
+import type { FileDelivery } from '../request-source.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import {
   addStep,
   type Boot,
-  beganBy,
   clipped,
   decode,
+  type EncodedBoot,
   encode,
+  findStep,
   newBoot,
   newStep,
   type Pack,
-  type Packed,
   type Step,
   type StepName,
-  sameStep
+  startsNewBoot
 } from './boot-steps.js'
-import { nameNow } from './node-status.js'
-import { type Pace, paced } from './pace.js'
+import { currentName } from './node-status.js'
+import { type TokenBucket, takeTokenOrThrow } from './token-bucket.js'
 
 /** The pack that a node runs. */
 export interface Running extends Pack {
@@ -32,7 +32,7 @@ export interface Running extends Pack {
 }
 
 /** A step to record. */
-export interface Noted {
+export interface ObservedStep {
   readonly step: StepName
   /** Its subject: a file, a reason, a state. */
   readonly about: string
@@ -45,26 +45,26 @@ export interface Noted {
   readonly place: 'node' | 'near' | 'elsewhere'
 }
 
-interface Kept {
+interface NodeBoots {
   /** Current name of the node; undefined once it is deleted. */
   name: string | undefined
   /** Earlier boots, oldest first. */
-  past: Packed[]
+  past: EncodedBoot[]
   boot: Boot | undefined
   /** Steps from addresses that are not the node's. Not stored. */
   elsewhere: Step[]
   running: Running | undefined
   /** Rate limit of reports on what the node runs, used where controllers share the records. */
-  pace?: Pace
+  pace?: TokenBucket
 }
 
 /** The boots of a node as readers get them, oldest first. */
-export interface Told {
+export interface BootHistory {
   readonly boots: readonly Boot[]
   readonly elsewhere: readonly Step[]
 }
 
-type Event =
+type BootRecord =
   | { readonly node: string; readonly dropped: true }
   | {
       readonly node: string
@@ -77,14 +77,14 @@ type Event =
 const mostBoots = 10
 const mostElsewhere = 16
 /** A machine that asks for its script again after this pause has been restarted. */
-const pauseMs = 120_000
+const rebootAfterMs = 120_000
 /** Nodes written at once, and intervals: they bound the load on disk, event loop and shared store. */
-const writtenAtOnce = 200
+const batchSize = 200
 const ownMs = 1000
 const sharedMs = 2000
-const mostAtEnd = 1000
+const writesOnCloseMax = 1000
 /** Earlier boots of a node in the shared store. */
-const mostShared = 1
+const sharedBootsMax = 1
 const retryMs = { first: 2_000, longest: 10_000 }
 
 /**
@@ -93,13 +93,13 @@ const retryMs = { first: 2_000, longest: 10_000 }
  * its own observations in memory until it leads.
  */
 export class Boots {
-  readonly #nodes = new Map<string, Kept>()
+  readonly #nodes = new Map<string, NodeBoots>()
   /** Nodes with changes that are not stored: of the current boot, or of all boots. */
-  readonly #unwritten = new Map<string, 'boot' | 'all'>()
+  readonly #pendingWrites = new Map<string, 'boot' | 'all'>()
   /** Nodes of which this controller saw something as a follower. */
-  readonly #seenHere = new Set<string>()
+  readonly #seenAsFollower = new Set<string>()
   readonly #writing: Background
-  #records!: Records<Event>
+  #records!: Records<BootRecord>
   /** Called with each step, and without one when what the node runs changes; must not throw. */
   told: (node: string, step?: Step) => void = () => undefined
 
@@ -109,8 +109,8 @@ export class Boots {
     log: Pick<Log, 'warn' | 'info'>
   ) {
     this.#writing = new Background({
-      work: () => this.#write(writtenAtOnce),
-      everyMs: () => (this.#unwritten.size > 0 ? this.everyMs : undefined),
+      work: () => this.#write(batchSize),
+      everyMs: () => (this.#pendingWrites.size > 0 ? this.everyMs : undefined),
       retryMs,
       failed: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
       recovered: () => log.info('the boots of nodes are written again')
@@ -125,14 +125,14 @@ export class Boots {
     everyMs?: number
   ): Promise<Boots> {
     const boots = new Boots(now, everyMs, log)
-    boots.#records = await open<Event>({
+    boots.#records = await open<BootRecord>({
       read: event => boots.#apply(event),
       snapshot: () => boots.#snapshot(),
       namesIn: ({ node }) => [node],
       waits: () => false,
       names: () => boots.#nodes.keys(),
       of: node => boots.#shared(node),
-      take: (node, events) => boots.#take(node, events),
+      take: (node, events) => boots.#applyRemote(node, events),
       reset: () => boots.#reset()
     })
     boots.everyMs ??= boots.#records.isShared ? sharedMs : ownMs
@@ -140,13 +140,13 @@ export class Boots {
   }
 
   /** Records a step and returns it. Never throws, and touches no disk. */
-  note(node: string, { step: name, about: text, from, place }: Noted): Step {
+  note(node: string, { step: name, about: text, from, place }: ObservedStep): Step {
     const kept = this.#of(node)
     const now = this.now()
     const about = clipped(text)
     const boot = place === 'elsewhere' ? undefined : this.#bootFor(node, kept, name, from, now, place)
     // Strangers have many addresses, so only the last one is kept.
-    const known = boot ? sameStep(boot.steps, name, about, from) : sameStep(kept.elsewhere, name, about)
+    const known = boot ? findStep(boot.steps, name, about, from) : findStep(kept.elsewhere, name, about)
     const step = known ?? newStep(name, about, from, now)
     if (known) {
       known.last = now
@@ -160,18 +160,18 @@ export class Boots {
     boot.last = now
     if (place === 'node') boot.proven = true
     if (!known) addStep(boot, step)
-    this.#changed(node)
+    this.#markPending(node)
     this.told(node, step)
     return step
   }
 
   /** Records how the file of a `step` was sent. */
-  sent(node: string, step: Step, sent: Sent): void {
+  sent(node: string, step: Step, sent: FileDelivery): void {
     Object.assign(step, sent)
     const boot = this.#nodes.get(node)?.boot
     if (!boot?.steps.includes(step)) return
     if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
-    this.#changed(node)
+    this.#markPending(node)
     this.told(node, step)
   }
 
@@ -187,7 +187,7 @@ export class Boots {
     const given = kept.boot?.given
     if (!given) return
     kept.running = { ...given, since: this.now(), seen: this.now() }
-    this.#changed(node)
+    this.#markPending(node)
     this.told(node)
   }
 
@@ -199,7 +199,7 @@ export class Boots {
   async runs(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
     const kept = this.#of(node)
-    if (this.#records.isShared) kept.pace = paced(node, kept.pace)
+    if (this.#records.isShared) kept.pace = takeTokenOrThrow(node, kept.pace)
     const before = kept.running
     const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
     // In memory first: a rename or delete during the write then moves it along.
@@ -209,7 +209,7 @@ export class Boots {
     } catch (error) {
       if (kept.running === running) kept.running = before
       // A failed write to the shared store may still have succeeded.
-      if (this.#records.isShared) this.#changed(node)
+      if (this.#records.isShared) this.#markPending(node)
       throw error
     }
     if (kept.name !== undefined) this.told(kept.name)
@@ -246,7 +246,7 @@ export class Boots {
   }
 
   /** Returns all boots of a node. */
-  of(node: string): Told {
+  of(node: string): BootHistory {
     const kept = this.#nodes.get(node)
     if (!kept) return { boots: [], elsewhere: [] }
     const { past, boot, elsewhere } = kept
@@ -262,16 +262,16 @@ export class Boots {
   /** Repairs names after a crash between the change of a node and the change of its boots. */
   catchUp(view: View): void {
     for (const node of [...this.#nodes.keys()]) {
-      const now = nameNow(view, node)
+      const now = currentName(view, node)
       if (now !== node) this.#move(node, now)
     }
   }
 
   /** Called when this controller became the leader: stores what it saw as a follower. */
   promoted(view: View): void {
-    const seen = [...this.#seenHere]
-    this.#seenHere.clear()
-    for (const node of seen) this.#changed(node, 'all')
+    const seen = [...this.#seenAsFollower]
+    this.#seenAsFollower.clear()
+    for (const node of seen) this.#markPending(node, 'all')
     this.catchUp(view)
   }
 
@@ -284,24 +284,33 @@ export class Boots {
   /** Writes pending changes; few to a shared store, as another controller waits for the lease. */
   async close(): Promise<void> {
     await this.#writing.close()
-    await this.#write(this.#records.isShared ? mostAtEnd : Number.POSITIVE_INFINITY).catch(() => undefined)
+    await this.#write(this.#records.isShared ? writesOnCloseMax : Number.POSITIVE_INFINITY).catch(
+      () => undefined
+    )
     await this.#records.close()
   }
 
   /** Returns the boot that a step belongs to; creates it if the step begins one. */
-  #bootFor(node: string, kept: Kept, step: StepName, from: string, now: number, place: Noted['place']): Boot {
+  #bootFor(
+    node: string,
+    kept: NodeBoots,
+    step: StepName,
+    from: string,
+    now: number,
+    place: ObservedStep['place']
+  ): Boot {
     const { boot } = kept
-    if (boot && !beganBy(step, boot, now, pauseMs)) return boot
+    if (boot && !startsNewBoot(step, boot, now, rebootAfterMs)) return boot
     if (boot) archive(kept, boot)
     // The end of the previous boot is not stored yet.
-    if (this.#unwritten.has(node)) this.#changed(node, 'all')
+    if (this.#pendingWrites.has(node)) this.#markPending(node, 'all')
     kept.boot = newBoot(now, from)
     // The asking machine may be a stranger, and the node may still be installing its pack.
     if (place === 'near') kept.boot.given = boot?.given
     return kept.boot
   }
 
-  #of(node: string): Kept {
+  #of(node: string): NodeBoots {
     let kept = this.#nodes.get(node)
     if (!kept) {
       kept = { name: node, past: [], boot: undefined, elsewhere: [], running: undefined }
@@ -310,13 +319,13 @@ export class Boots {
     return kept
   }
 
-  #changed(node: string, what: 'boot' | 'all' = 'boot'): void {
+  #markPending(node: string, what: 'boot' | 'all' = 'boot'): void {
     if (this.#records.isFollowing) {
-      this.#seenHere.add(node)
+      this.#seenAsFollower.add(node)
       return
     }
-    if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
-    if (this.#unwritten.size === 1) this.#writing.wake(this.everyMs)
+    if (what === 'all' || !this.#pendingWrites.has(node)) this.#pendingWrites.set(node, what)
+    if (this.#pendingWrites.size === 1) this.#writing.wake(this.everyMs)
   }
 
   #move(node: string, to: string | undefined): void {
@@ -324,31 +333,31 @@ export class Boots {
     if (!kept || node === to) return
     this.#nodes.delete(node)
     kept.name = to
-    this.#changed(node, 'all')
+    this.#markPending(node, 'all')
     if (to === undefined) return
     const there = this.#nodes.get(to)
     // Both names exist if a controller crashed between the change of the node and this move.
     if (isNewer(there?.boot, kept.boot)) kept.boot = there?.boot
     if ((there?.running?.seen ?? 0) > (kept.running?.seen ?? 0)) kept.running = there?.running
     this.#nodes.set(to, kept)
-    this.#changed(to, 'all')
+    this.#markPending(to, 'all')
   }
 
   async #write(most: number): Promise<void> {
-    const batch = [...this.#unwritten].slice(0, most)
-    for (const [node] of batch) this.#unwritten.delete(node)
+    const batch = [...this.#pendingWrites].slice(0, most)
+    for (const [node] of batch) this.#pendingWrites.delete(node)
     try {
       await Promise.all(batch.map(([node, what]) => this.#records.append(this.#eventOf(node, what))))
     } catch (error) {
       // The new leader has what was stored.
       if (this.#records.isFollowing) return
       for (const [node, what] of batch)
-        if (what === 'all' || !this.#unwritten.has(node)) this.#unwritten.set(node, what)
+        if (what === 'all' || !this.#pendingWrites.has(node)) this.#pendingWrites.set(node, what)
       throw error
     }
   }
 
-  #eventOf(node: string, what: 'boot' | 'all', most = mostBoots): Event {
+  #eventOf(node: string, what: 'boot' | 'all', most = mostBoots): BootRecord {
     const kept = this.#nodes.get(node)
     if (!kept) return { node, dropped: true }
     const { past, boot, running } = kept
@@ -361,24 +370,24 @@ export class Boots {
   }
 
   /** Applies records from the leader. A newer boot that was seen here stays. */
-  #take(node: string, events: readonly Event[]): void {
+  #applyRemote(node: string, events: readonly BootRecord[]): void {
     const here = this.#nodes.get(node)
     this.#nodes.delete(node)
     for (const event of events) this.#apply(event)
     const kept = this.#nodes.get(node)
     if (here && kept) kept.elsewhere = here.elsewhere
-    if (kept && here && this.#seenHere.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
-    else this.#seenHere.delete(node)
+    if (kept && here && this.#seenAsFollower.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
+    else this.#seenAsFollower.delete(node)
     this.told(node)
   }
 
   #reset(): void {
     this.#nodes.clear()
-    this.#unwritten.clear()
-    this.#seenHere.clear()
+    this.#pendingWrites.clear()
+    this.#seenAsFollower.clear()
   }
 
-  #apply(event: Event): void {
+  #apply(event: BootRecord): void {
     const { node } = event
     if ('dropped' in event) {
       this.#nodes.delete(node)
@@ -397,13 +406,13 @@ export class Boots {
     kept.boot = boot
   }
 
-  *#snapshot(): Generator<Event> {
+  *#snapshot(): Generator<BootRecord> {
     for (const [node, { boot, running }] of this.#nodes) if (boot || running) yield this.#eventOf(node, 'all')
   }
 
-  *#shared(node: string): Generator<Event> {
+  *#shared(node: string): Generator<BootRecord> {
     const { boot, running } = this.#nodes.get(node) ?? {}
-    if (boot || running) yield this.#eventOf(node, 'all', mostShared)
+    if (boot || running) yield this.#eventOf(node, 'all', sharedBootsMax)
   }
 }
 
@@ -418,7 +427,7 @@ function addElsewhere(steps: Step[], step: Step): void {
 }
 
 /** Archives a finished boot. Unproven boots are dropped first, so that strangers push out no others. */
-function archive({ past }: Kept, boot: Boot): void {
+function archive({ past }: NodeBoots, boot: Boot): void {
   past.push({ proven: boot.proven, text: encode(boot) })
   if (past.length < mostBoots) return
   const unproven = past.findIndex(({ proven }) => !proven)

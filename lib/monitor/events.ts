@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 export type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
 
 /** An event in the buffer. */
-interface Kept {
+interface BufferedEvent {
   readonly seq: number
   readonly text: string
   readonly isForAdmins: boolean
@@ -35,7 +35,7 @@ const MOST_PENDING = 50_000
 /** Without a follower for this long nothing is buffered; readers that return later reload. */
 const KEPT_MS = 120_000
 /** Characters of one chunk. */
-const PIECE = 64 * 1024
+const CHUNK_CHARACTERS = 64 * 1024
 
 /**
  * The event stream (rules 6.9). Recent events are buffered, so that a reader that reconnects gets what it
@@ -48,7 +48,7 @@ export class Events {
   readonly #ticks: () => number
   readonly #gatherMs: number
   readonly #most: number
-  #kept: Kept[] = []
+  #buffer: BufferedEvent[] = []
   #characters = 0
   /** Number of the last event. */
   #last = 0
@@ -59,7 +59,10 @@ export class Events {
   #listenedMs = Number.NEGATIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
   /** The last chunk made: most readers are at the same position. */
-  readonly #joined = new Map<boolean, { readonly from: number; readonly to: number; readonly text: string }>()
+  readonly #lastChunks = new Map<
+    boolean,
+    { readonly from: number; readonly to: number; readonly text: string }
+  >()
 
   constructor({ ticks, gatherMs = 100, most = 8192 }: EventsOptions) {
     this.#ticks = ticks
@@ -72,16 +75,16 @@ export class Events {
    * called only then. Never throws, and costs nothing while nobody listens.
    */
   note(kind: EventKind, key: string, tell: () => object | undefined): void {
-    if (!this.#isHeard) {
-      this.#forget()
+    if (!this.#hasListeners) {
+      this.#dropBuffer()
       return
     }
     this.#pending.set(`${kind} ${key}`, { kind, tell })
     if (this.#pending.size > MOST_PENDING) {
       this.#pending.clear()
-      this.#forget()
+      this.#dropBuffer()
     }
-    this.#timer ??= setTimeout(() => this.#gather(), this.#gatherMs).unref()
+    this.#timer ??= setTimeout(() => this.#flush(), this.#gatherMs).unref()
   }
 
   /**
@@ -123,17 +126,17 @@ export class Events {
   after(from: number, isAdmin: boolean): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
-    const joined = this.#joined.get(isAdmin)
+    const joined = this.#lastChunks.get(isAdmin)
     if (joined?.from === from) return joined
     let text = ''
     let to = from
-    for (let i = from - this.#first + 1; i < this.#kept.length && text.length < PIECE; i++) {
-      const event = this.#kept[i] as Kept
+    for (let i = from - this.#first + 1; i < this.#buffer.length && text.length < CHUNK_CHARACTERS; i++) {
+      const event = this.#buffer[i] as BufferedEvent
       to = event.seq
       if (isAdmin || !event.isForAdmins) text += event.text
     }
     const made = { from, to, text }
-    this.#joined.set(isAdmin, made)
+    this.#lastChunks.set(isAdmin, made)
     return made
   }
 
@@ -142,45 +145,45 @@ export class Events {
     this.#pending.clear()
   }
 
-  get #isHeard(): boolean {
+  get #hasListeners(): boolean {
     return this.#followers.size > 0 || this.#ticks() - this.#listenedMs < KEPT_MS
   }
 
   /** Drops the buffer, because an event was not recorded: readers that reconnect reload. */
-  #forget(): void {
-    if (this.#kept.length > 0) {
-      this.#kept = []
+  #dropBuffer(): void {
+    if (this.#buffer.length > 0) {
+      this.#buffer = []
       this.#characters = 0
-      this.#joined.clear()
+      this.#lastChunks.clear()
     }
     this.#last++
     this.#first = this.#last + 1
   }
 
   /** Makes events of what is pending, a bounded number in one turn. */
-  #gather(): void {
+  #flush(): void {
     this.#timer = undefined
     let left = MOST_AT_ONCE
     for (const [key, { kind, tell }] of this.#pending) {
       if (left-- === 0) break
       this.#pending.delete(key)
       const told = tell()
-      if (told) this.#keep(kind, told)
+      if (told) this.#append(kind, told)
     }
-    if (this.#pending.size > 0) this.#timer = setTimeout(() => this.#gather(), this.#gatherMs).unref()
+    if (this.#pending.size > 0) this.#timer = setTimeout(() => this.#flush(), this.#gatherMs).unref()
     for (const wake of this.#followers) wake()
   }
 
-  #keep(kind: EventKind, told: object): void {
+  #append(kind: EventKind, told: object): void {
     const seq = ++this.#last
     const text = `id: ${this.#id(seq)}\nevent: ${kind}\ndata: ${JSON.stringify(told)}\n\n`
-    this.#kept.push({ seq, text, isForAdmins: kind === 'audit' })
+    this.#buffer.push({ seq, text, isForAdmins: kind === 'audit' })
     this.#characters += text.length
     // Half at once: taking one from the front of a long array is not cheap.
-    if (this.#kept.length > this.#most || this.#characters > MOST_CHARACTERS) {
-      for (const { text } of this.#kept.splice(0, Math.ceil(this.#kept.length / 2)))
+    if (this.#buffer.length > this.#most || this.#characters > MOST_CHARACTERS) {
+      for (const { text } of this.#buffer.splice(0, Math.ceil(this.#buffer.length / 2)))
         this.#characters -= text.length
-      this.#first = this.#kept[0]?.seq ?? seq + 1
+      this.#first = this.#buffer[0]?.seq ?? seq + 1
     }
   }
 

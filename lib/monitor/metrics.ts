@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
-import { inSlices, type Shared, shared } from '../concurrency.js'
+import { type CachedResult, cachedFor, runSliced } from '../concurrency.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Report } from './node-status.js'
 
@@ -17,7 +17,7 @@ export const installSteps = [
 ]
 
 /** A finished request. */
-export interface Counted {
+export interface FinishedRequest {
   /** Route with the pattern of its path, the same object for all its requests; undefined without a route. */
   readonly route: { readonly method: string; readonly path: string } | undefined
   /** 0 if the client left before an answer. */
@@ -51,7 +51,7 @@ export interface Sources {
 }
 
 /** Result of a scan of all nodes and requests. */
-interface Looked {
+interface Scan {
   readonly states: ReadonlyMap<string, number>
   readonly stale: number
   readonly jobs: ReadonlyMap<string, number>
@@ -64,7 +64,7 @@ interface MetricsText {
 }
 
 /** A histogram of plain integers: counting must not slow down a boot. */
-class Times {
+class Histogram {
   readonly counts: number[]
   sum = 0
   count = 0
@@ -109,7 +109,7 @@ const noRoute = { method: '-', path: '-' }
 interface RouteCounts {
   readonly method: string
   readonly route: string
-  readonly times: Times
+  readonly times: Histogram
   readonly statuses: Map<number, number>
   bytes: number
 }
@@ -120,18 +120,18 @@ interface RouteCounts {
  */
 export class Metrics {
   readonly #registry = new Registry()
-  readonly #routes = new Map<Counted['route'], RouteCounts>()
-  readonly #steps = new Map<string, Times>()
+  readonly #routes = new Map<FinishedRequest['route'], RouteCounts>()
+  readonly #steps = new Map<string, Histogram>()
   readonly #ended = { completed: 0, failed: 0 }
   readonly #store = { commits: 0, objects: 0 }
-  readonly #text: Shared<MetricsText>
+  readonly #text: CachedResult<MetricsText>
   #imageBytes = 0
-  #looked: Looked = { states: new Map(), stale: 0, jobs: new Map() }
+  #scan: Scan = { states: new Map(), stale: 0, jobs: new Map() }
 
   constructor(private readonly sources: Sources) {
-    this.#text = shared(SHARED_MS, () => this.#made(), sources.now)
-    this.#tell(sources)
-    this.#tellOfControllers(sources.controllers ?? (() => undefined))
+    this.#text = cachedFor(SHARED_MS, () => this.#render(), sources.now)
+    this.#register(sources)
+    this.#registerControllers(sources.controllers ?? (() => undefined))
   }
 
   /** Returns the content type and the text, at most one second old: many scrapers cost as much as one. */
@@ -139,17 +139,17 @@ export class Metrics {
     return this.#text.get()
   }
 
-  async #made(): Promise<MetricsText> {
-    this.#looked = await inSlices(looking(this.sources))
+  async #render(): Promise<MetricsText> {
+    this.#scan = await runSliced(scanSliced(this.sources))
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
   /** Counts a finished request. */
-  request({ route, status, ms, bytes }: Counted): void {
+  request({ route, status, ms, bytes }: FinishedRequest): void {
     let counts = this.#routes.get(route)
     if (!counts) {
       const { method, path } = route ?? noRoute
-      counts = { method, route: path, times: new Times(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
+      counts = { method, route: path, times: new Histogram(REQUEST_SECONDS), statuses: new Map(), bytes: 0 }
       this.#routes.set(route, counts)
     }
     counts.times.add(ms / 1000)
@@ -172,12 +172,12 @@ export class Metrics {
     const last = stepOf(before?.state)
     if (!before || last === undefined || last === 'completed' || last === 'failed' || step === 'started')
       return
-    const times = this.#steps.get(last) ?? new Times(STEP_SECONDS)
+    const times = this.#steps.get(last) ?? new Histogram(STEP_SECONDS)
     this.#steps.set(last, times)
     times.add(Math.max(0, Date.parse(now.time) - Date.parse(before.time)) / 1000)
   }
 
-  #tell({ services, applies, loopDelayMs }: Sources): void {
+  #register({ services, applies, loopDelayMs }: Sources): void {
     const [routes, steps] = [this.#routes, this.#steps]
     const ofRoutes = ['method', 'route']
     this.#series(
@@ -227,13 +227,13 @@ export class Metrics {
       for (const [step, times] of steps) yield* times.values(name, { step })
     })
     this.#series(Gauge, 'svcd_nodes', 'Nodes by their last state', ['state'], () =>
-      labelled('state', this.#looked.states)
+      labelled('state', this.#scan.states)
     )
     const stale = 'Nodes that would get something else than they run'
-    this.#one(Gauge, 'svcd_nodes_stale', stale, () => this.#looked.stale)
+    this.#one(Gauge, 'svcd_nodes_stale', stale, () => this.#scan.stale)
     const recorded = 'Requests with a record, by state'
     this.#series(Gauge, 'svcd_requests_in_background', recorded, ['state'], () =>
-      ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#looked.jobs.get(state) ?? 0])
+      ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#scan.jobs.get(state) ?? 0])
     )
     const well = 'Whether a part of svcd, or a service, is well'
     this.#series(Gauge, 'svcd_service_ok', well, ['service'], function* () {
@@ -252,7 +252,7 @@ export class Metrics {
   }
 
   /** A single controller has no values, but the names exist for alerting rules. */
-  #tellOfControllers(found: NonNullable<Sources['controllers']>): void {
+  #registerControllers(found: NonNullable<Sources['controllers']>): void {
     this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () => {
       const role = found()?.standing.role
       return role ? ['primary', 'standby', 'unknown'].map(one => [{ role: one }, Number(one === role)]) : []
@@ -310,7 +310,7 @@ const labelled = (label: string, values: Iterable<readonly [string, number]>): [
   [...values].map(([value, count]) => [{ [label]: value }, count])
 
 /** Scans all nodes and requests, in slices that yield to other work. */
-function* looking({ nodes, state, stale, jobs }: Sources): Generator<undefined, Looked> {
+function* scanSliced({ nodes, state, stale, jobs }: Sources): Generator<undefined, Scan> {
   const found = { states: new Map<string, number>(), jobs: new Map<string, number>() }
   for (const name of [...nodes()]) {
     yield

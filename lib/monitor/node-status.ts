@@ -3,10 +3,10 @@ import { notFound } from '../errors.js'
 import type { Log } from '../log.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import { FollowingError } from '../store/errors.js'
+import { NotLeaderError } from '../store/errors.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
-import { type Pace, paced, within } from './pace.js'
+import { type TokenBucket, takeToken, takeTokenOrThrow } from './token-bucket.js'
 
 /** A state that a node reported; `time` is ISO 8601, UTC. */
 export interface Report {
@@ -15,19 +15,19 @@ export interface Report {
 }
 
 /** State of one node; survives a rename. The newest report is the last of `history`. */
-interface Kept {
+interface NodeState {
   history: Report[]
   /** Why the machine last got no boot script, or one that may not work; null if all was well. */
   reason: string | null
   /** Number of new reasons since `sinceMs`; absent for none. */
   news?: { readonly sinceMs: number; count: number }
   /** Rate limit of reports, used where controllers share them. */
-  pace?: Pace
+  pace?: TokenBucket
   /** Rate limit of failures in the log. */
-  failures?: Pace
+  failures?: TokenBucket
 }
 
-type Event =
+type StatusRecord =
   | { readonly node: string; readonly history: readonly Report[] }
   | { readonly node: string; readonly state: string; readonly time: string }
   | { readonly node: string; readonly reason: string | null }
@@ -37,15 +37,15 @@ type Event =
 
 const historyLength = 20
 /** Events written at once, so that a change of many nodes does not block the event loop. */
-const atOnce = 500
+const batchSize = 500
 const retryMs = { first: 2_000, longest: 2_000 }
 /** Anybody may ask in a node's name and so change its reason, so writes and log lines are limited. */
 const reasonEveryMs = 1_000
 /** Limits for a shared store, where a write is larger and its old versions are kept for a while. */
-const shared = { everyMs: 2_000, most: 200 }
+const sharedLimits = { everyMs: 2_000, most: 200 }
 const newsPeriodMs = 60_000
 const mostNews = 10
-const newest = (history: readonly Report[]) => history.slice(-historyLength)
+const lastReports = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
 /** Separates a state from the output of a failed script, which not everybody may see. */
@@ -62,18 +62,18 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
  * the records of the leader.
  */
 export class NodeStatus {
-  readonly #nodes = new Map<string, Kept>()
+  readonly #nodes = new Map<string, NodeState>()
   /** Rate limit of each node's changes of itself. */
-  readonly #changes = new Map<string, Pace>()
+  readonly #changes = new Map<string, TokenBucket>()
   #failure = ''
   /** Nodes whose reason is not stored yet. */
-  readonly #reasonsOwed = new Set<string>()
+  readonly #pendingReasons = new Set<string>()
   /** Time of the last write of reasons. */
   #reasonsMs = Number.NEGATIVE_INFINITY
   /** Pending writes that follow from committed changes. */
-  readonly #owed: Event[] = []
-  readonly #paying = new Background({ work: () => this.#pay(), retryMs })
-  #records!: Records<Event>
+  readonly #pendingWrites: StatusRecord[] = []
+  readonly #flushing = new Background({ work: () => this.#flush(), retryMs })
+  #records!: Records<StatusRecord>
   /** Called with the node of each new state or reason; must not throw. */
   told: (node: string) => void = () => undefined
 
@@ -89,7 +89,7 @@ export class NodeStatus {
     log: Pick<Log, 'warn' | 'info'>
   ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
-    status.#records = await open<Event>({
+    status.#records = await open<StatusRecord>({
       read: event => status.#apply(event),
       snapshot: () => status.#snapshot(),
       namesIn: event =>
@@ -97,7 +97,7 @@ export class NodeStatus {
       waits: event => 'state' in event,
       names: () => status.#nodes.keys(),
       of: node => status.#eventsOf(node),
-      take: (node, events) => status.#take(node, events),
+      take: (node, events) => status.#applyRemote(node, events),
       reset: () => status.#reset()
     })
     return status
@@ -109,25 +109,25 @@ export class NodeStatus {
    */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
-    if (this.#records.isShared) kept.pace = paced(node, kept.pace)
+    if (this.#records.isShared) kept.pace = takeTokenOrThrow(node, kept.pace)
     const time = new Date(this.now()).toISOString()
-    if (this.#owed.length > 0) await this.#paying.run().catch(() => undefined)
+    if (this.#pendingWrites.length > 0) await this.#flushing.run().catch(() => undefined)
     // The node may have been renamed or deleted during the flush.
     const name = this.#nameOf(kept, node)
     if (name === undefined)
       throw this.#records.isFollowing
-        ? new FollowingError()
+        ? new NotLeaderError()
         : notFound(`there is no node ${node}`, 'no-object')
     await this.#append({ node: name, state, time })
     const before = kept.history
-    kept.history = newest([...kept.history, { state, time }])
+    kept.history = lastReports([...kept.history, { state, time }])
     this.told(name)
     const [, ended, step, reason] = outcome.exec(withoutOutput(state)) ?? []
     if (ended !== 'failed') return
     // A node retries forever: the same failure is logged once.
     const last = before.findLast(report => outcome.test(report.state))
     if (last && withoutOutput(last.state) === withoutOutput(state)) return
-    const pace = within(kept.failures)
+    const pace = takeToken(kept.failures)
     if (pace === undefined) return
     kept.failures = pace
     const where = step === undefined ? '' : ` in step ${step}`
@@ -136,7 +136,7 @@ export class NodeStatus {
 
   /** Counts a change that a node makes of itself; throws 503 with Retry-After above its rate. */
   changes(node: string): void {
-    this.#changes.set(node, paced(node, this.#changes.get(node)))
+    this.#changes.set(node, takeTokenOrThrow(node, this.#changes.get(node)))
   }
 
   /** Returns the last state of a node; null before the first. */
@@ -184,8 +184,8 @@ export class NodeStatus {
     this.told(node)
     const now = performance.now()
     if (!this.#records.isFollowing) {
-      this.#reasonsOwed.add(node)
-      this.#paying.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
+      this.#pendingReasons.add(node)
+      this.#flushing.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
     }
     if (reason === null) return true
     if (!kept.news || now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
@@ -195,12 +195,12 @@ export class NodeStatus {
   /** Deletes a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async drop(node: string): Promise<void> {
     this.#changes.delete(node)
-    if (this.#nodes.delete(node)) await this.#owe([{ node, dropped: true }])
+    if (this.#nodes.delete(node)) await this.#enqueue([{ node, dropped: true }])
   }
 
   /** Renames a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async rename(node: string, to: string): Promise<void> {
-    if (node !== to && this.#move(node, to)) await this.#owe([{ node, renamed: to }])
+    if (node !== to && this.#move(node, to)) await this.#enqueue([{ node, renamed: to }])
   }
 
   /** Whether the last write succeeded, and if not, why. */
@@ -210,7 +210,7 @@ export class NodeStatus {
 
   /** Applies committed changes: renamed and deleted nodes take their states along. */
   follow(changes: readonly Change[]): void {
-    const events: Event[] = []
+    const events: StatusRecord[] = []
     for (const { type, name, after } of changes) {
       if (type !== 'revoked' || !after) continue
       const { renamed } = after as RevokedDoc
@@ -218,61 +218,66 @@ export class NodeStatus {
       if (renamed === undefined ? this.#nodes.delete(name) : name !== renamed && this.#move(name, renamed))
         events.push(renamed === undefined ? { node: name, dropped: true } : { node: name, renamed })
     }
-    void this.#owe(events)
+    void this.#enqueue(events)
   }
 
   /** Repairs names after a crash between the change of a node and the change of its states. */
   async catchUp(view: View): Promise<void> {
     for (const node of [...this.#nodes.keys()]) {
-      const now = nameNow(view, node)
+      const now = currentName(view, node)
       if (now === undefined) await this.drop(node)
       else await this.rename(node, now)
     }
   }
 
   async close(): Promise<void> {
-    await this.#paying.close()
-    await this.#pay().catch(() => undefined)
+    await this.#flushing.close()
+    await this.#flush().catch(() => undefined)
     await this.#records.close()
   }
 
   /** Writes events of a committed change. They cannot be refused, so they stay pending until written. */
-  async #owe(events: readonly Event[]): Promise<void> {
+  async #enqueue(events: readonly StatusRecord[]): Promise<void> {
     // The leader writes them too.
     if (events.length === 0 || this.#records.isFollowing) return
-    for (const event of events) this.#owed.push(event)
-    await this.#paying.run().catch(() => undefined)
+    for (const event of events) this.#pendingWrites.push(event)
+    await this.#flushing.run().catch(() => undefined)
   }
 
   /** Writes pending events in order; after a failure at least a probe, so that `health` recovers. */
-  async #pay(): Promise<void> {
-    if (this.#records.isFollowing) return this.#forgive()
-    for (let owed = this.#owed.slice(0, atOnce); owed.length > 0; owed = this.#owed.slice(0, atOnce)) {
+  async #flush(): Promise<void> {
+    if (this.#records.isFollowing) return this.#dropPending()
+    for (
+      let owed = this.#pendingWrites.slice(0, batchSize);
+      owed.length > 0;
+      owed = this.#pendingWrites.slice(0, batchSize)
+    ) {
       await this.#write(owed)
-      this.#owed.splice(0, owed.length)
+      this.#pendingWrites.splice(0, owed.length)
     }
-    const due = [...this.#reasonsOwed].slice(0, this.#records.isShared ? shared.most : undefined)
+    const due = [...this.#pendingReasons].slice(0, this.#records.isShared ? sharedLimits.most : undefined)
     const reasons = due.map(node => ({ node, reason: this.reason(node) }))
     if (reasons.length > 0) this.#reasonsMs = performance.now()
     await this.#write(reasons.length === 0 && this.#failure !== '' ? [{ probe: true }] : reasons)
-    for (const { node, reason } of reasons) if (this.reason(node) === reason) this.#reasonsOwed.delete(node)
-    if (this.#reasonsOwed.size > 0) this.#paying.wake(this.#reasonEveryMs)
+    for (const { node, reason } of reasons)
+      if (this.reason(node) === reason) this.#pendingReasons.delete(node)
+    if (this.#pendingReasons.size > 0) this.#flushing.wake(this.#reasonEveryMs)
   }
 
   get #reasonEveryMs(): number {
-    return this.#records.isShared ? shared.everyMs : reasonEveryMs
+    return this.#records.isShared ? sharedLimits.everyMs : reasonEveryMs
   }
 
-  async #append(event: Event): Promise<void> {
+  async #append(event: StatusRecord): Promise<void> {
     try {
       await this.#write([event])
     } catch (error) {
-      this.#paying.wake(retryMs.first)
+      this.#flushing.wake(retryMs.first)
       throw error
     }
   }
 
-  async #write(events: readonly Event[]): Promise<void> {
+  async #write(events: readonly StatusRecord[]): Promise<void> {
     try {
       // One write; repeating an event after a failure is harmless.
       await Promise.all(events.map(event => this.#records.append(event)))
@@ -289,7 +294,7 @@ export class NodeStatus {
   }
 
   /** Applies records from the leader. */
-  #take(node: string, events: readonly Event[]): void {
+  #applyRemote(node: string, events: readonly StatusRecord[]): void {
     const before = this.#nodes.get(node)
     this.#nodes.delete(node)
     for (const event of events) this.#apply(event)
@@ -301,21 +306,21 @@ export class NodeStatus {
 
   #reset(): void {
     this.#nodes.clear()
-    this.#forgive()
+    this.#dropPending()
   }
 
   /** Drops pending events: the new leader writes them. */
-  #forgive(): void {
-    this.#owed.length = 0
-    this.#reasonsOwed.clear()
+  #dropPending(): void {
+    this.#pendingWrites.length = 0
+    this.#pendingReasons.clear()
     this.#failure = ''
   }
 
-  #apply(event: Event): void {
+  #apply(event: StatusRecord): void {
     if ('history' in event) this.#of(event.node).history = [...event.history]
     else if ('state' in event) {
       const kept = this.#of(event.node)
-      kept.history = newest([...kept.history, { state: event.state, time: event.time }])
+      kept.history = lastReports([...kept.history, { state: event.state, time: event.time }])
     } else if ('probe' in event) return
     else if ('reason' in event) {
       if (event.reason !== null || this.#nodes.has(event.node)) this.#of(event.node).reason = event.reason
@@ -324,13 +329,13 @@ export class NodeStatus {
   }
 
   /** Returns the current name of a node that was called `node`. */
-  #nameOf(kept: Kept, node: string): string | undefined {
+  #nameOf(kept: NodeState, node: string): string | undefined {
     if (this.#nodes.get(node) === kept) return node
     for (const [name, one] of this.#nodes) if (one === kept) return name
     return undefined
   }
 
-  #of(node: string): Kept {
+  #of(node: string): NodeState {
     const kept = this.#nodes.get(node) ?? { history: [], reason: null }
     this.#nodes.set(node, kept)
     return kept
@@ -342,7 +347,7 @@ export class NodeStatus {
     if (!kept) return false
     // A journal can hold both if it was compacted, or could not be written, during the rename.
     const there = this.#nodes.get(to)?.history ?? []
-    kept.history = newest([...there, ...kept.history].sort(byTime))
+    kept.history = lastReports([...there, ...kept.history].sort(byTime))
     // The reason contains the old name.
     kept.reason = null
     this.#nodes.delete(node)
@@ -350,11 +355,11 @@ export class NodeStatus {
     return true
   }
 
-  *#snapshot(): Generator<Event> {
+  *#snapshot(): Generator<StatusRecord> {
     for (const node of this.#nodes.keys()) yield* this.#eventsOf(node)
   }
 
-  *#eventsOf(node: string): Generator<Event> {
+  *#eventsOf(node: string): Generator<StatusRecord> {
     const { history = [], reason = null } = this.#nodes.get(node) ?? {}
     if (history.length > 0) yield { node, history }
     if (reason !== null) yield { node, reason }
@@ -362,7 +367,7 @@ export class NodeStatus {
 }
 
 /** Returns the current name of a node; undefined if it was deleted. */
-export function nameNow(view: View, node: string): string | undefined {
+export function currentName(view: View, node: string): string | undefined {
   const passed = new Set<string>()
   let now: string | undefined = node
   while (now !== undefined && !view.get('node', now)) {

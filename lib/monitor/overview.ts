@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { inSlices, type Shared, shared } from '../concurrency.js'
+import { type CachedResult, cachedFor, runSliced } from '../concurrency.js'
 import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { HandoverDoc } from '../model/types/handover.js'
@@ -11,10 +11,10 @@ import type { Boots } from './boots.js'
 import type { Events } from './events.js'
 import type { Health } from './health.js'
 import type { NodeStatus } from './node-status.js'
-import { isStale, wouldRun } from './stale.js'
+import { isStale, packOnRestart } from './stale.js'
 
 /** Parts that the overview reads. */
-export interface Watched {
+export interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'trouble'>
   readonly boots: Pick<Boots, 'present' | 'running'>
@@ -40,7 +40,7 @@ export const nodeColumns = [
 export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-export function nodeRow({ model, status, boots }: Watched, name: string): NodeRow | undefined {
+export function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)
@@ -60,7 +60,7 @@ export function nodeRow({ model, status, boots }: Watched, name: string): NodeRo
     step: present?.step.step ?? null,
     stepped: present?.step.last ?? null,
     pack: running?.pack ?? null,
-    stale: running ? isStale(running, wouldRun(model, name)) : null
+    stale: running ? isStale(running, packOnRestart(model, name)) : null
   }
 }
 
@@ -68,7 +68,7 @@ export function nodeRow({ model, status, boots }: Watched, name: string): NodeRo
  * Returns the overview as JSON text: column names and one list of values for each node, made in slices that
  * yield to other work. `mark` is the event up to which it is at least true.
  */
-function* overviewText(watched: Watched, mark: string): Generator<void, string> {
+function* overviewText(watched: OverviewSources, mark: string): Generator<void, string> {
   const rows: string[] = []
   for (const name of [...watched.model.view.names('node')]) {
     yield
@@ -94,13 +94,13 @@ export interface OverviewText {
 
 /** The overview of all nodes, shared by requests that come at about the same time (rules 6.10). */
 export class Overview {
-  readonly #shared: Shared<OverviewText>
+  readonly #shared: CachedResult<OverviewText>
 
-  constructor(watched: Watched, events: Pick<Events, 'mark'>) {
-    this.#shared = shared(SHARED_MS, async () => {
+  constructor(watched: OverviewSources, events: Pick<Events, 'mark'>) {
+    this.#shared = cachedFor(SHARED_MS, async () => {
       // First, so that changes made meanwhile come after this event.
       const mark = events.mark()
-      const text = await inSlices(overviewText(watched, mark))
+      const text = await runSliced(overviewText(watched, mark))
       let zipping: Promise<Buffer> | undefined
       return {
         text,
@@ -132,13 +132,16 @@ interface WatchedParts {
 }
 
 /** Types that every user can list. */
-const shownTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
+const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
 /**
  * Connects nodes, boots, services and objects to the event stream (rules 6.9). A boot script calls this, so
  * each call is only noted, and its data looked up later.
  */
-export function watch(events: Events, { model, status, boots, health, subscribe }: WatchedParts): void {
+export function connectEvents(
+  events: Events,
+  { model, status, boots, health, subscribe }: WatchedParts
+): void {
   const watched = { model, status, boots }
   const ofNode = (node: string) =>
     events.note('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
@@ -152,7 +155,7 @@ export function watch(events: Events, { model, status, boots, health, subscribe 
     for (const { type, name, before, after } of changes)
       if (type === 'node') ofNode(name)
       else if (type === 'handover') events.note('takeover', name, () => takeover(after as HandoverDoc))
-      else if (shownTypes.has(type)) {
+      else if (listedTypes.has(type)) {
         const action = !before ? 'create' : after ? 'update' : 'delete'
         events.note('change', `${type} ${name}`, () => ({ type, name, action }))
       }

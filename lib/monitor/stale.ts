@@ -6,7 +6,7 @@ import type { Boots, Running } from './boots.js'
 type Known = Pick<Model, 'view' | 'cluster'>
 
 /** Returns what a node would install if it were restarted now; undefined without an image or a pack. */
-export function wouldRun(model: Known, name: string): Pack | undefined {
+export function packOnRestart(model: Known, name: string): Pack | undefined {
   const { view } = model
   const node = view.get('node', name)
   if (!node) return undefined
@@ -20,24 +20,24 @@ export function wouldRun(model: Known, name: string): Pack | undefined {
 const unknown = Object.freeze({ _running: null, _stale: null })
 const none = { osimage: null, osimagetag: null, pack: null, sha256: null }
 /** Answers shown before, with what the node would have got then. */
-const shown = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
+const lastAnswers = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
 
 /**
  * Returns what a node runs, and what it would get on a restart, as answers show it. Returns the same object
  * as long as both are the same, so that a list can tell quickly what has changed.
  */
-export function whatRuns(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
+export function runningAnswer(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
   const running = boots.running(node)
   if (!running) return unknown
-  const would = wouldRun(model, node)
-  const last = shown.get(running)
+  const would = packOnRestart(model, node)
+  const last = lastAnswers.get(running)
   if (last && isEqual(last.would, would)) return last.keys
   const iso = (ms: number) => new Date(ms).toISOString()
   const keys = {
     _running: { ...running, since: iso(running.since), seen: iso(running.seen) },
     _stale: isStale(running, would) ? (would ?? none) : null
   }
-  shown.set(running, { would, keys })
+  lastAnswers.set(running, { would, keys })
   return keys
 }
 
@@ -57,14 +57,14 @@ export function isStale(running: Running | undefined, would: Pack | undefined): 
 }
 
 /** Finds the stale nodes, in slices and in no order (rules 6.8). */
-export function* findingStale(
+export function* findStaleSliced(
   model: Known,
   boots: Pick<Boots, 'allRunning'>
 ): Generator<undefined, string[]> {
   const stale: string[] = []
   for (const [node, running] of boots.allRunning()) {
     yield
-    if (model.view.get('node', node) && isStale(running, wouldRun(model, node))) stale.push(node)
+    if (model.view.get('node', node) && isStale(running, packOnRestart(model, node))) stale.push(node)
   }
   return stale
 }

@@ -1,34 +1,34 @@
 import {
-  at,
-  beforeKernel,
   bootMs,
+  candidateMachine,
   cannotBoot,
-  doing,
+  causeGone,
+  causeSuffix,
+  describeLastStep,
   type Facts,
   failed,
   failure,
-  impostor,
+  formatCount,
+  formatTime,
   installed,
   isUp,
   kernelMs,
+  lastBeforeKernel,
+  lastReport,
   lastSeen,
   newest,
   nextMs,
   noScript,
-  putRight,
   refusal,
   runs,
-  sign,
-  since,
   stepMs,
-  timeOf,
-  times
-} from './boot-questions.js'
-import { isRescue, notRendered, ofTag, packedWithout, stepMeanings } from './boot-steps.js'
+  timeOf
+} from './boot-facts.js'
+import { isRescue, packLacks, renderFailurePrefix, stepMeanings, tagReasonPrefix } from './boot-steps.js'
 import { isStale } from './stale.js'
 
 /** A rule: what svcd saw, and what to do about it. */
-export interface Why {
+export interface VerdictRule {
   /** Section in docs/troubleshooting.md. */
   readonly id: string
   /** What svcd saw, for the documents. */
@@ -44,7 +44,7 @@ export interface Why {
 const nothingMore = 'nothing more is to be done: the node asks again by itself, or start it anew'
 
 /** The first rule that applies counts (rules 6.7). docs/troubleshooting.md has a section for each. */
-export const whys: readonly Why[] = [
+export const verdictRules: readonly VerdictRule[] = [
   {
     id: 'bmc-only',
     saw:
@@ -56,7 +56,7 @@ export const whys: readonly Why[] = [
       const bmc = newest(facts.elsewhere, 'bmc')
       return bmc && facts.elsewhere.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
         ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ` +
-            `${bmc.from} at ${at(bmc.last)}${times(bmc.count)}`
+            `${bmc.from} at ${formatTime(bmc.last)}${formatCount(bmc.count)}`
         : undefined
     }
   },
@@ -74,7 +74,7 @@ export const whys: readonly Why[] = [
       return (
         refused &&
         `the install script of ${node} was refused to ${refused.from} at ` +
-          `${at(refused.last)}${times(refused.count)}: ${refused.from} is no address of ${node}`
+          `${formatTime(refused.last)}${formatCount(refused.count)}: ${refused.from} is no address of ${node}`
       )
     }
   },
@@ -88,7 +88,7 @@ export const whys: readonly Why[] = [
       const asked = newest(facts.elsewhere, 'script', 'no-script', 'disk')
       return asked && asked.last > lastSeen(facts)
         ? `a machine with the MAC of ${facts.node} asked for its boot script from ${asked.from} at ` +
-            `${at(asked.last)}${times(asked.count)}, which is no address for it`
+            `${formatTime(asked.last)}${formatCount(asked.count)}, which is no address for it`
         : undefined
     }
   },
@@ -99,15 +99,15 @@ export const whys: readonly Why[] = [
       'and after that a machine with an unknown MAC asked: it may be the node',
     remedy: 'compare the MACs; if that machine is the node, set its MAC (svcctl node set NODE macaddr=MAC)',
     verdict: facts => {
-      const machine = impostor(facts)
+      const machine = candidateMachine(facts)
       if (!machine) return undefined
       const { node, macs, boot, unseen } = facts
-      const since = boot ? ` after ${at(lastSeen(facts))}` : ''
+      const since = boot ? ` after ${formatTime(lastSeen(facts))}` : ''
       const others = unseen === 0 ? '' : `, or another of ${unseen + 1} nodes of which nothing was seen`
       return (
         `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot ` +
         `script${since}, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ` +
-        `${at(machine.last)}: it may be ${node}${others}`
+        `${formatTime(machine.last)}: it may be ${node}${others}`
       )
     }
   },
@@ -147,9 +147,9 @@ export const whys: readonly Why[] = [
     whenRight: 'start the node anew',
     verdict: facts => {
       const told = noScript(facts)
-      return told?.about.startsWith(notRendered)
-        ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)}: ` +
-            `${told.about}${since(facts, told.about)}`
+      return told?.about.startsWith(renderFailurePrefix)
+        ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)}: ` +
+            `${told.about}${causeSuffix(facts, told.about)}`
         : undefined
     }
   },
@@ -162,7 +162,7 @@ export const whys: readonly Why[] = [
       "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if " +
       'the node has a tag, give what is packed the tag; the node asks again by itself',
     whenRight: nothingMore,
-    verdict: facts => cannotBoot(facts, about => about.includes(packedWithout))
+    verdict: facts => cannotBoot(facts, about => about.includes(packLacks))
   },
   {
     id: 'tag-without-files',
@@ -171,7 +171,7 @@ export const whys: readonly Why[] = [
       'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); ' +
       'the node asks again by itself',
     whenRight: nothingMore,
-    verdict: facts => cannotBoot(facts, about => about.startsWith(ofTag))
+    verdict: facts => cannotBoot(facts, about => about.startsWith(tagReasonPrefix))
   },
   {
     id: 'no-boot-file',
@@ -184,10 +184,10 @@ export const whys: readonly Why[] = [
       const { node } = facts
       const told = cannotBoot(facts, () => true)
       if (told !== undefined) return told
-      const missing = beforeKernel(facts, 'kernel', 'initramfs', 'no-file')
+      const missing = lastBeforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
         ? `${node} asked for the file ${missing.about} at ` +
-            `${at(missing.last)}${times(missing.count)}, and it could not be sent`
+            `${formatTime(missing.last)}${formatCount(missing.count)}, and it could not be sent`
         : undefined
     }
   },
@@ -197,10 +197,10 @@ export const whys: readonly Why[] = [
     remedy:
       'the machine has too little memory for them, or its network loses the connection: watch the console',
     verdict: facts => {
-      const file = beforeKernel(facts, 'kernel', 'initramfs')
+      const file = lastBeforeKernel(facts, 'kernel', 'initramfs')
       return file?.end === 'cut'
         ? `${facts.node} took ${file.bytes} of ${file.of} bytes of the ${file.step} ${file.about} at ` +
-            `${at(file.last)}${times(file.count)} and then hung up`
+            `${formatTime(file.last)}${formatCount(file.count)} and then hung up`
         : undefined
     }
   },
@@ -216,7 +216,7 @@ export const whys: readonly Why[] = [
       return disk &&
         disk.last >= timeOf(newest(boot?.steps, 'script', 'running', 'report')) &&
         now - disk.last > stepMs
-        ? `${node} was told to boot from its disk at ${at(disk.last)}${times(disk.count)}, ` +
+        ? `${node} was told to boot from its disk at ${formatTime(disk.last)}${formatCount(disk.count)}, ` +
             'and its system has not reported since'
         : undefined
     }
@@ -227,11 +227,11 @@ export const whys: readonly Why[] = [
     remedy: 'watch the console; look whether the node can reach the address in [http] url',
     verdict: facts => {
       const { node, now } = facts
-      const script = beforeKernel(facts, 'script', 'kernel')
-      const initramfs = beforeKernel(facts, 'initramfs')
+      const script = lastBeforeKernel(facts, 'script', 'kernel')
+      const initramfs = lastBeforeKernel(facts, 'initramfs')
       return script && !(initramfs && initramfs.last >= script.last) && now - script.last > nextMs
         ? `${node} got its ${script.step === 'kernel' ? 'kernel' : 'boot script'} at ` +
-            `${at(script.last)}${times(script.count)} and then did not ask for the ` +
+            `${formatTime(script.last)}${formatCount(script.count)} and then did not ask for the ` +
             `${script.step === 'kernel' ? 'initramfs' : 'kernel'}`
         : undefined
     }
@@ -244,9 +244,9 @@ export const whys: readonly Why[] = [
       'or the memory may be too small',
     verdict: facts => {
       const { node, macs, now } = facts
-      const sent = beforeKernel(facts, 'initramfs')
+      const sent = lastBeforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
-        ? `the kernel of ${node} was sent at ${at(sent.last)}${times(sent.count)} and nothing came after ` +
+        ? `the kernel of ${node} was sent at ${formatTime(sent.last)}${formatCount(sent.count)} and nothing came after ` +
             `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
             'or the kernel did not start'
         : undefined
@@ -286,10 +286,10 @@ export const whys: readonly Why[] = [
       if (http && http.last >= torrent.last)
         return (
           `the torrent brought nothing to ${node}${because}: it asked for ${torrent.about} at ` +
-          `${at(torrent.last)}, and for the image over http at ${at(http.last)}`
+          `${formatTime(torrent.last)}, and for the image over http at ${formatTime(http.last)}`
         )
       return tracker !== '' && now - torrent.last > nextMs
-        ? `${node} waits for its image by torrent since ${at(torrent.last)}${because}`
+        ? `${node} waits for its image by torrent since ${formatTime(torrent.last)}${because}`
         : undefined
     }
   },
@@ -318,7 +318,7 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const { node, now, disk } = facts
       return disk !== '' && !installed(facts) && now - lastSeen(facts) > nextMs
-        ? `nothing was seen of ${node} since ${at(lastSeen(facts))}, and ${disk}`
+        ? `nothing was seen of ${node} since ${formatTime(lastSeen(facts))}, and ${disk}`
         : undefined
     }
   },
@@ -332,7 +332,7 @@ export const whys: readonly Why[] = [
       return install &&
         timeOf(newest(boot?.steps, 'report', 'running')) < install.last &&
         now - install.last > stepMs
-        ? `${node} got its install script at ${at(install.last)}${times(install.count)} ` +
+        ? `${node} got its install script at ${formatTime(install.last)}${formatCount(install.count)} ` +
             'and reported nothing after it'
         : undefined
     }
@@ -342,9 +342,9 @@ export const whys: readonly Why[] = [
     saw: 'the node was booted for a rescue, in memory',
     remedy: 'start it anew when you are done',
     verdict: facts => {
-      const up = sign(facts)
+      const up = lastReport(facts)
       return up?.step === 'report' && isRescue(up.about)
-        ? `${facts.node} was booted for a rescue at ${at(up.last)}; it starts next ${
+        ? `${facts.node} was booted for a rescue at ${formatTime(up.last)}; it starts next ${
             facts.netboot
               ? 'from the network, and is installed again if it has a partscript'
               : 'from its disk'
@@ -361,7 +361,7 @@ export const whys: readonly Why[] = [
       const after = newest(facts.boot?.steps, 'running', 'install')
       const isKickstart = newest(facts.boot?.steps, 'install', 'kickstart')?.step === 'kickstart'
       return done && !isKickstart && timeOf(after) < done.last && facts.now - done.last > stepMs
-        ? `${facts.node} was installed at ${at(done.last)}, and its system has not reported since`
+        ? `${facts.node} was installed at ${formatTime(done.last)}, and its system has not reported since`
         : undefined
     }
   },
@@ -373,7 +373,7 @@ export const whys: readonly Why[] = [
     verdict: facts => {
       const [, word, units] = /^running\.(\w+)(?:: (.*))?$/s.exec(facts.state ?? '') ?? []
       return word !== undefined && isUp(facts)
-        ? `the system of ${facts.node} is up at ${at(timeOf(sign(facts)))}, and ${word}: ` +
+        ? `the system of ${facts.node} is up at ${formatTime(timeOf(lastReport(facts)))}, and ${word}: ` +
             `${units ?? 'no unit was named'}`
         : undefined
     }
@@ -389,10 +389,11 @@ export const whys: readonly Why[] = [
     saw: 'the installation was completed, or the installed system reported that it is up',
     remedy: '',
     verdict: facts => {
-      const up = sign(facts)
-      if (up?.step === 'running') return `all is well: the system of ${facts.node} was up at ${at(up.last)}`
+      const up = lastReport(facts)
+      if (up?.step === 'running')
+        return `all is well: the system of ${facts.node} was up at ${formatTime(up.last)}`
       return up && up === installed(facts)
-        ? `all is well: ${facts.node} was installed at ${at(up.last)}, and its system starts`
+        ? `all is well: ${facts.node} was installed at ${formatTime(up.last)}, and its system starts`
         : undefined
     }
   },
@@ -402,7 +403,7 @@ export const whys: readonly Why[] = [
     remedy: 'watch the console; look at the network and at /monitor/status',
     verdict: facts =>
       facts.now - lastSeen(facts) > stepMs
-        ? `${facts.node} ${doing(facts)} at ${at(lastSeen(facts))}, ` +
+        ? `${facts.node} ${describeLastStep(facts)} at ${formatTime(lastSeen(facts))}, ` +
           'and nothing was seen of it since, which is long'
         : undefined
   },
@@ -412,19 +413,19 @@ export const whys: readonly Why[] = [
     remedy: 'wait; look how many nodes install at once, and whether torrents are used',
     verdict: facts =>
       facts.boot && facts.now - facts.boot.began > bootMs
-        ? `${facts.node} boots since ${at(facts.boot.began)}, and last it ${doing(facts)}`
+        ? `${facts.node} boots since ${formatTime(facts.boot.began)}, and last it ${describeLastStep(facts)}`
         : undefined
   },
   {
     id: 'in-progress',
     saw: 'the boot goes on',
     remedy: 'wait',
-    verdict: facts => `${facts.node} boots: it ${doing(facts)} at ${at(lastSeen(facts))}`
+    verdict: facts => `${facts.node} boots: it ${describeLastStep(facts)} at ${formatTime(lastSeen(facts))}`
   }
 ]
 
 /** A verdict with its rule. */
-interface Said {
+interface Verdict {
   readonly rule: string
   /** One sentence, with the remedy. */
   readonly verdict: string
@@ -435,27 +436,27 @@ interface Said {
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
  * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
  */
-export function why(facts: Facts): Said {
-  const seen = said(facts)
-  const own = ownFacts(facts, seen)
+export function why(facts: Facts): Verdict {
+  const seen = firstVerdict(facts)
+  const own = authenticatedFacts(facts, seen)
   if (!own) return seen
-  const { rule, verdict, see } = said(own)
+  const { rule, verdict, see } = firstVerdict(own)
   const other =
     `a machine that showed no token asked in the name of ${facts.node}, ` +
     'from an address that is not its own'
   return { rule, verdict: `${verdict}. After that ${other}: ${seen.verdict}`, see }
 }
 
-function said(facts: Facts): Said {
-  for (const { id, remedy, whenRight, verdict } of whys) {
+function firstVerdict(facts: Facts): Verdict {
+  for (const { id, remedy, whenRight, verdict } of verdictRules) {
     const text = verdict(facts)
     if (text === undefined) continue
     const see = `docs/troubleshooting.md#${id}`
-    const isRight = whenRight !== undefined && text.endsWith(putRight)
+    const isRight = whenRight !== undefined && text.endsWith(causeGone)
     const todo = (isRight ? whenRight : remedy).replaceAll('NODE', facts.node)
     return {
       rule: id,
-      verdict: todo === '' ? text : `${text}; ${todo}${isRight ? '' : `, see ${place(id)}`}`,
+      verdict: todo === '' ? text : `${text}; ${todo}${isRight ? '' : `, see ${sectionText(id)}`}`,
       see
     }
   }
@@ -463,26 +464,28 @@ function said(facts: Facts): Said {
 }
 
 /** Names the section for readers: packages install the page, and a checkout has it. */
-const place = (id: string) => `"${id}" in docs/troubleshooting.md (a package has it in /usr/share/doc/svcd)`
+const sectionText = (id: string) =>
+  `"${id}" in docs/troubleshooting.md (a package has it in /usr/share/doc/svcd)`
 
 /** Returns the facts of the authenticated boot; undefined if `seen` is about the node itself. */
-function ownFacts(facts: Facts, seen: Said): Facts | undefined {
+function authenticatedFacts(facts: Facts, seen: Verdict): Facts | undefined {
   const { boot, told, address, leased } = facts
   const own = { ...facts, boot: told, elsewhere: [], strangers: [] }
   if (told === undefined) return undefined
-  if (boot === told) return fromElsewhere.has(seen.rule) && (isUp(facts) || failure(facts)) ? own : undefined
+  if (boot === told)
+    return foreignMachineRules.has(seen.rule) && (isUp(facts) || failure(facts)) ? own : undefined
   // Without a known address, the node may ask from any address of its network.
   const isKnown = address !== undefined || leased !== undefined
   return isKnown && !boot?.proven && !boot?.steps.some(({ from }) => from === leased) ? own : undefined
 }
 
 /** Rules about machines at an address that is not the node's. */
-const fromElsewhere: ReadonlySet<string> = new Set(['bmc-only', 'other-network'])
+const foreignMachineRules: ReadonlySet<string> = new Set(['bmc-only', 'other-network'])
 
 /** Replaces the generated tables in the text of docs/troubleshooting.md. */
 export function troubleshootingDocument(text: string): string {
   const steps = Object.entries(stepMeanings).map(([step, meaning]) => `| ${step} | ${meaning} |`)
-  const rules = whys.map(
+  const rules = verdictRules.map(
     ({ id, saw, remedy }) => `| [${id}](#${id}) | ${saw} | ${remedy === '' ? 'nothing' : remedy} |`
   )
   const tables = {

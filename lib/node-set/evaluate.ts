@@ -1,5 +1,5 @@
 import { badRequest, notFound } from '../errors.js'
-import { cut, expand } from './expand.js'
+import { expand, forMessage } from './expand.js'
 
 /** Default limit of names and operands in a set, including names that are subtracted again. */
 const MOST_NAMES = 100_000
@@ -11,7 +11,7 @@ const MOST_GROUPS = 100
 const LONGEST = { name: 63, group: 1031 } as const
 
 /** Finds the names of a group, `group` or `kind:value` without the @; throws ServiceError if unknown. */
-export type Resolve = (group: string) => Generator<void, Iterable<string>>
+export type GroupResolver = (group: string) => Generator<void, Iterable<string>>
 
 /**
  * Evaluates a node set in ClusterShell's notation to its names without duplicates: `node[001-100,120]`,
@@ -19,7 +19,11 @@ export type Resolve = (group: string) => Generator<void, Iterable<string>>
  * difference) from left to right. It does not check that the nodes exist. No step takes more than a few
  * milliseconds, whatever the text. Throws ServiceError 400 for any other text.
  */
-export function* evaluate(text: string, resolve: Resolve, most = MOST_NAMES): Generator<void, Set<string>> {
+export function* evaluate(
+  text: string,
+  resolve: GroupResolver,
+  most = MOST_NAMES
+): Generator<void, Set<string>> {
   const found = new Set<string>()
   let left = most
   // Repeated names count each time, as each takes time.
@@ -74,7 +78,7 @@ function* matching(pattern: string, names: Iterable<string>): Generator<void, st
   const found: string[] = []
   for (const name of names) yield void (isLike(pattern, name) && found.push(name))
   if (found.length === 0)
-    throw notFound(`node set: no node has a name like ${cut(pattern)}`, 'unknown-node-set')
+    throw notFound(`node set: no node has a name like ${forMessage(pattern)}`, 'unknown-node-set')
   return found
 }
 
@@ -118,4 +122,4 @@ function* operations(text: string): Generator<Operation> {
 }
 
 const notASet = (text: string, reason: string) =>
-  badRequest(`node set ${cut(text)}: ${reason}`, 'invalid-set')
+  badRequest(`node set ${forMessage(text)}: ${reason}`, 'invalid-set')

@@ -28,7 +28,8 @@ export function* expand(
   const parts = pattern.split(/[[\]]/)
   const all: (string | Range[])[] = []
   for (const [i, part] of parts.entries()) all.push(i % 2 === 0 ? part : yield* rangesOf(part, wrong))
-  const tooLong = (name: string) => wrong(`${cut(name)} would be a name of more than ${longest} characters`)
+  const tooLong = (name: string) =>
+    wrong(`${forMessage(name)} would be a name of more than ${longest} characters`)
   let text = 0
   for (const part of all) if (typeof part === 'string') text += part.length
   if (text > longest) throw tooLong(parts.join(''))
@@ -56,21 +57,21 @@ function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<un
     yield
     const [, first, last = first, step = '1'] = /^\s*(\d+)(?:-(\d+)(?:\/(\d+))?)?\s*$/.exec(range) ?? []
     if (first === undefined || last === undefined)
-      throw wrong(`[${cut(text)}] must hold numbers such as 1-10 or 001-100, with commas between them`)
+      throw wrong(`[${forMessage(text)}] must hold numbers such as 1-10 or 001-100, with commas between them`)
     if (last.length > LONGEST_NUMBER)
-      throw wrong(`${cut(range.trim())}: a number has ${LONGEST_NUMBER} digits at most`)
+      throw wrong(`${forMessage(range.trim())}: a number has ${LONGEST_NUMBER} digits at most`)
     const [low, high, by] = [Number(first), Number(last), Number(step)]
-    if (low > high || by === 0) throw wrong(`${cut(range.trim())} counts to nowhere`)
+    if (low > high || by === 0) throw wrong(`${forMessage(range.trim())} counts to nowhere`)
     const isPadded = isZeroed(first) || isZeroed(last)
     if (isPadded && first.length !== last.length)
-      throw wrong(`${cut(range.trim())}: both numbers must have as many digits, as in 001-100`)
+      throw wrong(`${forMessage(range.trim())}: both numbers must have as many digits, as in 001-100`)
     ranges.push({ low, high, by, width: isPadded ? first.length : 0 })
   }
   return ranges
 }
 
 /** Returns a text for a message, cut if long. */
-export const cut = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
+export const forMessage = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
 
 /** Whether a number has leading zeros. */
 export const isZeroed = (digits: string): boolean => digits.length > 1 && digits.startsWith('0')

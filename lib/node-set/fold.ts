@@ -1,14 +1,14 @@
-import { atOnce, sorting } from '../concurrency.js'
+import { runSync, sortInSteps } from '../concurrency.js'
 import { isZeroed, MOST_BRACKETS } from './expand.js'
 
 /** The parts of a name: text at even places, a number or ranges of numbers at odd ones. */
 type Parts = readonly string[]
 
 /** Folds names, last number first: node001, node002, node004 → `node[001-002,004]`. `evaluate` undoes it. */
-export const fold = (names: Iterable<string>): string => atOnce(folding(names))
+export const fold = (names: Iterable<string>): string => runSync(foldSliced(names))
 
 /** As `fold`, one name per step. */
-export function* folding(names: Iterable<string>): Generator<void, string> {
+export function* foldSliced(names: Iterable<string>): Generator<void, string> {
   let all: Parts[] = []
   // Filled one by one: a set made of 100,000 names at once blocks the event loop.
   const seen = new Set<string>()
@@ -28,7 +28,7 @@ export function* folding(names: Iterable<string>): Generator<void, string> {
     yield void patterns.push(
       parts.map((part, i) => (i % 2 === 1 && !/^\d+$/.test(part) ? `[${part}]` : part)).join('')
     )
-  return (yield* sorting(patterns, (a, b) => (a < b ? -1 : a > b ? 1 : 0))).join(',')
+  return (yield* sortInSteps(patterns, (a, b) => (a < b ? -1 : a > b ? 1 : 0))).join(',')
 }
 
 /** Joins entries that differ only in the number at `place`. */

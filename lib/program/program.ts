@@ -75,19 +75,19 @@ export async function run(
   const [first = file, ...rest] = [...through, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
-  const [command, words] = await boundToUs(outer, rest)
+  const [command, words] = await withParentDeathSignal(outer, rest)
   const start = () =>
     spawn(command, words, {
       ...(cwd === undefined ? {} : { cwd }),
       env,
       detached: true,
-      stdio: withoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])
+      stdio: stdioWithoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
 }
 
 /** The reason for ending a program early: ours, or a throw of the caller's function. */
-type Ending = { readonly why: Why; readonly what: string } | { readonly thrown: unknown }
+type Ending = { readonly why: FailureKind; readonly what: string } | { readonly thrown: unknown }
 
 class Run {
   readonly result: Promise<ProgramResult>
@@ -112,7 +112,7 @@ class Run {
       })
       this.#child.once('close', (...end) => resolve(end))
     })
-    this.result = closed.then(([status, by]) => this.#outcome(status, by)).finally(() => this.#forget())
+    this.result = closed.then(([status, by]) => this.#outcome(status, by)).finally(() => this.#cancel())
     if (this.#child.pid !== undefined) this.#watch()
   }
 
@@ -128,12 +128,12 @@ class Run {
     const { timeLimitMs, signal, input, onLine, onErrorLine } = this.#options
     const { stdin, stdout, stderr } = this.#child
     this.#child.once('exit', () => this.#finish())
-    if (onLine) this.#cut(stdout, onLine)
-    else stdout?.on('data', bytes => this.#gather(bytes))
+    if (onLine) this.#splitLines(stdout, onLine)
+    else stdout?.on('data', bytes => this.#collect(bytes))
     stderr?.on('data', (bytes: Buffer) => {
       this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
     })
-    if (onErrorLine) this.#cut(stderr, onErrorLine)
+    if (onErrorLine) this.#splitLines(stderr, onErrorLine)
     // A program need not read its input.
     stdin?.on('error', () => {}).end(input)
     if (signal?.aborted) this.#abort()
@@ -144,14 +144,14 @@ class Run {
     )
   }
 
-  #gather(bytes: Buffer): void {
+  #collect(bytes: Buffer): void {
     const { maxOutput = MAX_OUTPUT } = this.#options
     this.#stdoutBytes += bytes.length
     if (this.#stdoutBytes <= maxOutput) this.#stdout.push(bytes)
     else this.#end({ why: 'failed', what: `wrote more than ${maxOutput} bytes and was ended` })
   }
 
-  #cut(stream: Readable | null, take: (line: string) => unknown): void {
+  #splitLines(stream: Readable | null, take: (line: string) => unknown): void {
     let wait: unknown
     const lines = new Lines(line => {
       // After its first throw the caller needs no more lines.
@@ -186,7 +186,7 @@ class Run {
   /** The program has ended; its output may still be on the way. */
   #finish(): void {
     this.#exited = true
-    this.#forget()
+    this.#cancel()
     this.#kill('SIGKILL')
     this.#after(DRAIN_MS, () =>
       // Reads what has arrived before the streams are closed.
@@ -198,7 +198,7 @@ class Run {
   }
 
   /** Cancels everything that could end the program. */
-  #forget(): void {
+  #cancel(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
     this.#options.signal?.removeEventListener('abort', this.#abort)
   }
@@ -213,7 +213,7 @@ class Run {
 
   #outcome(status: number | null, by: NodeJS.Signals | null): ProgramResult {
     const stderr = this.#stderr.toString('utf8')
-    const failed = (why: Why, what: string) =>
+    const failed = (why: FailureKind, what: string) =>
       new ProgramError(this.#program, why, what, status ?? undefined, stderr)
     const ending = this.#ending
     if (ending && 'thrown' in ending) throw ending.thrown
@@ -251,17 +251,20 @@ function duration(ms: number): string {
 }
 
 /** Whether a setpriv, by its path, knows --pdeathsig. Busybox's does not. */
-const able = new Map<string, Promise<boolean>>()
+const knowsPdeathsig = new Map<string, Promise<boolean>>()
 
 /**
  * Returns a command that runs `file` so that the kernel kills it with this process. Without a suitable
  * setpriv, returns the command itself. Children of `file` are not covered.
  */
-export async function boundToUs(file: string, args: readonly string[]): Promise<[string, string[]]> {
+export async function withParentDeathSignal(
+  file: string,
+  args: readonly string[]
+): Promise<[string, string[]]> {
   const setpriv = await locate('setpriv')
   if (setpriv === undefined) return [file, [...args]]
-  const can = able.get(setpriv) ?? canBind(setpriv)
-  able.set(setpriv, can)
+  const can = knowsPdeathsig.get(setpriv) ?? canBind(setpriv)
+  knowsPdeathsig.set(setpriv, can)
   return (await can) ? [setpriv, ['--pdeathsig', 'KILL', '--', file, ...args]] : [file, [...args]]
 }
 
@@ -275,7 +278,7 @@ async function canBind(setpriv: string): Promise<boolean> {
 }
 
 /** Causes of failure. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
-export type Why = 'missing' | 'failed' | 'time limit' | 'aborted'
+export type FailureKind = 'missing' | 'failed' | 'time limit' | 'aborted'
 
 /** A program failed; `message` is one sentence with its name and its last line of standard error. */
 export class ProgramError extends Error {
@@ -283,14 +286,14 @@ export class ProgramError extends Error {
 
   constructor(
     readonly program: string,
-    readonly why: Why,
+    readonly why: FailureKind,
     what: string,
     /** The exit status, if it exited. */
     readonly status?: number,
     /** The last 8 KiB of standard error. */
     readonly stderr = ''
   ) {
-    const words = lastWords(stderr)
+    const words = lastLine(stderr)
     super(`${program} ${what}${words === '' ? '' : `: ${words}`}`)
   }
 }
@@ -298,7 +301,7 @@ export class ProgramError extends Error {
 const LONGEST_WORDS = 300
 
 /** The last line that is not blank, made printable. */
-function lastWords(stderr: string): string {
+function lastLine(stderr: string): string {
   const line =
     stderr
       .split(/[\r\n]+/)
@@ -323,20 +326,20 @@ function isHandedOn(descriptor: number): boolean {
   }
 }
 
-let nothing: number | undefined
+let devNull: number | undefined
 
 /**
  * Standard streams for a program that hide our inherited descriptors (systemd's socket, a shell's pipe)
  * behind /dev/null. Descriptors opened by Node are not inherited anyway.
  */
-export function withoutInherited(
+export function stdioWithoutInherited(
   streams: readonly (number | 'ignore' | 'pipe' | 'inherit' | 'ipc')[]
 ): StdioOptions {
   const first = streams.length
   const last = Math.max(first - 1, ...inherited)
-  if (last >= first) nothing ??= openSync('/dev/null', 'r+')
+  if (last >= first) devNull ??= openSync('/dev/null', 'r+')
   const others = Array.from({ length: last - first + 1 }, (_, i) =>
-    inherited.includes(i + first) ? (nothing as number) : ('ignore' as const)
+    inherited.includes(i + first) ? (devNull as number) : ('ignore' as const)
   )
   return [...streams, ...others]
 }

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { inSlices } from '../concurrency.js'
+import { runSliced } from '../concurrency.js'
 import type { Log } from '../log.js'
-import type { Needs, RenderedFile, ServiceSettings } from './backend.js'
+import type { ReloadKind, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { command, reasonOf } from './control.js'
-import type { AgreedZones } from './dns/agreed-zones.js'
+import type { ZoneAgreement } from './dns/zone-agreement.js'
+import type { ManagedServer } from './managed-server.js'
 import { renderInThread } from './render.js'
 import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
 import {
@@ -19,7 +20,6 @@ import {
   stagedPath,
   unstage
 } from './swap.js'
-import type { Unit } from './unit.js'
 
 export interface ApplyOptions {
   readonly service: ServiceName
@@ -34,15 +34,15 @@ export interface ApplyOptions {
   readonly now: () => number
   /** Pause (ms) after a reload before the server is asked whether it runs. */
   readonly settle: number
-  readonly unit: Unit
+  readonly unit: ManagedServer
   /** Gives zones equal serials on controllers that share the objects. */
-  readonly zones?: AgreedZones
+  readonly zones?: ZoneAgreement
   /** Renders; default: in a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
 }
 
 /** The trial of a server that got its old files back and has not been seen to run since. */
-const nothing: SwapPlan = { put: [], fresh: [], removed: [] }
+const emptySwap: SwapPlan = { put: [], fresh: [], removed: [] }
 
 /** A swap that is in force, and how often the server had been restarted before it. */
 interface Swapped {
@@ -154,7 +154,7 @@ export class Apply {
   async #render(preview: RenderJob['preview'], data = this.o.data): Promise<RenderOutcome> {
     const { service, settings, templates, now, zones, render = renderInThread } = this.o
     const { serials } = this.#notes.now
-    const made = JSON.stringify(await inSlices(data()))
+    const made = JSON.stringify(await runSliced(data()))
     const job: RenderJob = {
       ...{ service, settings, templates, data: made, serials, nowMs: now(), preview },
       ...(zones ? { zones: zones.job() } : {})
@@ -172,12 +172,12 @@ export class Apply {
   async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.o
-    const needs: Needs =
+    const needs: ReloadKind =
       this.#notes.now.due === 'restart' || changed.some(file => file.needs === 'restart')
         ? 'restart'
         : 'reload'
     try {
-      const on = (await this.#running()).state !== 'stopped' || this.#fell()
+      const on = (await this.#running()).state !== 'stopped' || this.#isDownBecauseOfUs()
       return await writing(async () => {
         await keepForeign(foreign)
         const put = changed.map(({ path }) => path)
@@ -213,7 +213,7 @@ export class Apply {
   }
 
   /** Whether the server is down because of svcd: svcd gave it files, and nobody had svcd stop it. */
-  #fell(): boolean {
+  #isDownBecauseOfUs(): boolean {
     return this.#notes.now.trial !== undefined && !this.o.unit.halted
   }
 
@@ -226,7 +226,7 @@ export class Apply {
     const { settings, unit } = this.o
     const { state, words } = await this.#running()
     const isDown = state === 'stopped'
-    if ((isDown && !this.#fell()) || (state === 'unknown' && settings.reload.length === 0)) {
+    if ((isDown && !this.#isDownBecauseOfUs()) || (state === 'unknown' && settings.reload.length === 0)) {
       await this.#stays(swap, this.#notes.now.due)
       throw new NotApplied(isDown ? `service ${settings.service} does not run` : words)
     }
@@ -246,7 +246,7 @@ export class Apply {
   }
 
   /** Keeps the files in force. */
-  async #stays(swap: Swap | undefined, due: Needs | ''): Promise<void> {
+  async #stays(swap: Swap | undefined, due: ReloadKind | ''): Promise<void> {
     await writing(async () => {
       await this.#notes.done({ due, trial: undefined })
       await swap?.keep()
@@ -266,7 +266,7 @@ export class Apply {
     const { settings, unit } = this.o
     try {
       await swap.back()
-      await this.#notes.keep({ trial: nothing })
+      await this.#notes.keep({ trial: emptySwap })
       const { state } = await this.#running()
       if (state === 'stopped') await unit.control('restart', this.signal)
       else await unit.reload(settings, this.#notes.now.due || 'reload', this.signal)

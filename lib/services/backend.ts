@@ -4,18 +4,18 @@ import type { dhcpTemplates } from './dhcp/variables.js'
 import type { dnsTemplates } from './dns/variables.js'
 
 /** How a running server takes a changed file. */
-export type Needs = 'reload' | 'restart'
+export type ReloadKind = 'reload' | 'restart'
 
 /** A file rendered from templates. */
 export interface RenderedFile {
   readonly path: string
   readonly text: string
   readonly mode: number
-  readonly needs: Needs
+  readonly needs: ReloadKind
 }
 
 /** A directory with svcd's files of this suffix. One that svcd wrote and no longer renders is removed. */
-export interface Owned {
+export interface OwnedDirectory {
   readonly directory: string
   readonly suffix: string
 }
@@ -23,7 +23,7 @@ export interface Owned {
 /** All files of a server, and the directories that hold them. */
 export interface Rendered {
   readonly files: readonly RenderedFile[]
-  readonly owned: readonly Owned[]
+  readonly owned: readonly OwnedDirectory[]
 }
 
 type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates
@@ -54,7 +54,7 @@ export interface Backend<Data> {
   /** The command that checks a single zone, where the server has one. */
   readonly zoneCheck?: readonly string[]
   /** Verb of the control command for a reload; `restart` where the server cannot reload. */
-  readonly reload: Needs
+  readonly reload: ReloadKind
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered
   /**
    * Returns the commands (program and arguments) that check staged files, and files for these commands alone.

@@ -1,7 +1,7 @@
 import { parseAddress } from '../model/address.js'
+import type { Connection } from '../model/cluster-index.js'
 import type { TypeName } from '../model/docs.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
-import type { Connection } from '../model/index.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NetworkDoc } from '../model/types/network.js'

@@ -23,7 +23,7 @@ export async function command(words: readonly string[], signal: AbortSignal): Pr
   const [program = '', ...args] = words
   const { status, stdout, stderr } = await run(program, args, { timeLimitMs, signal, ok: anyStatus })
   if (status === 0) return stdout
-  throw new Error(`${words.join(' ')} ended with status ${status}: ${essence(`${stderr}\n${stdout}`)}`)
+  throw new Error(`${words.join(' ')} ended with status ${status}: ${faultSummary(`${stderr}\n${stdout}`)}`)
 }
 
 const mostWords = 600
@@ -37,7 +37,7 @@ const banner = new RegExp(
     '^exiting\\.|^systemd\\[| (?:INFO|DEBUG) '
   ].join('|')
 )
-const tells = new RegExp(
+const faultWords = new RegExp(
   [
     String.raw`\bline \d|:\d+|\berror\b|fail|invalid|not |unknown|\bno |multiple|cannot|can't|unable`,
     'denied|refused|already|conflict|duplicate|missing|fatal'
@@ -53,14 +53,14 @@ const ofJournal = /^\w{3} +\d+ [\d:]{8} \S+ (?:(?=systemd\[)|[^\s:]+: )/
 function tellingLines(output: string): string[] {
   const lines = output.split(/\r?\n/).map(line => line.replace(ofJournal, ''))
   const said = lines.filter(line => !banner.test(line))
-  const telling = said.filter(line => tells.test(line))
+  const telling = said.filter(line => faultWords.test(line))
   return (telling.length > 0 ? telling : said).map(line => line.trim())
 }
 
 const clipped = (text: string) => (text.length > mostWords ? `${text.slice(0, mostWords)}…` : text)
 
 /** Returns the first lines that name the fault, for a message. */
-const essence = (output: string) => clipped(tellingLines(output).slice(0, 3).join('; '))
+const faultSummary = (output: string) => clipped(tellingLines(output).slice(0, 3).join('; '))
 
 /** Returns the first line of a log that says why a server ended; '' where `words` holds no log. */
 export function reasonOf(words: string): string {

@@ -4,7 +4,7 @@ import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'
 import type { Running, Verb } from './control.js'
-import { Unit } from './unit.js'
+import { ManagedServer } from './managed-server.js'
 
 const retryMs = { first: 5_000, longest: 600_000 }
 const probeMs = 30_000
@@ -12,12 +12,12 @@ const settleMs = 1_000
 /** Pause between two applies of machines' changes. It doubles, until there were none for `calm`. */
 const machinesMs = { first: 1_000, longest: 20_000, calm: 40_000 }
 /** Zone serials of another controller arrive in parts. */
-const heardMs = 200
+const serialsGatherMs = 200
 
 export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
   readonly settle?: number
   /** The server, where two services share it. */
-  readonly unit?: Unit
+  readonly unit?: ManagedServer
   /** First pause before a retry (ms); it doubles. */
   readonly retry?: number
 }
@@ -25,10 +25,10 @@ export type ServiceOptions = Omit<ApplyOptions, 'settle' | 'unit'> & {
 /** A server that svcd configures (rules 10.1): gathers changes, and retries what failed. */
 export class Service {
   readonly #apply: Apply
-  readonly #unit: Unit
+  readonly #unit: ManagedServer
   /** Its problem is why the last apply failed. */
   readonly #applying: Background
-  readonly #looking = new Background({ work: () => this.#look(), everyMs: probeMs })
+  readonly #probing = new Background({ work: () => this.#probe(), everyMs: probeMs })
   /** Counts of applies that changed files, and of failed ones. */
   readonly applies = { applied: 0, failed: 0 }
   /** Why the server does not run, by the last look; '' while it does. */
@@ -40,7 +40,7 @@ export class Service {
 
   constructor(private readonly o: ServiceOptions) {
     const { retry: first = retryMs.first, log, service } = o
-    this.#unit = o.unit ?? new Unit(o.settings)
+    this.#unit = o.unit ?? new ManagedServer(o.settings)
     this.#apply = new Apply({ settle: settleMs, ...o, unit: this.#unit })
     this.#applying = new Background({
       work: () => this.#putInForce(),
@@ -52,7 +52,7 @@ export class Service {
   /** Applies the objects in the background, `afterMs` later. */
   start(afterMs = 0): void {
     this.#applying.wake(afterMs)
-    this.#looking.wake()
+    this.#probing.wake()
   }
 
   /**
@@ -77,7 +77,7 @@ export class Service {
 
   /** Schedules an apply for zone serials from the leader. Cheap. */
   heard(): void {
-    this.#applying.wake(Math.min(heardMs, this.o.settings.gather))
+    this.#applying.wake(Math.min(serialsGatherMs, this.o.settings.gather))
   }
 
   /** Reports whether the last files are in force, and whether the server ran at the last look. */
@@ -125,17 +125,17 @@ export class Service {
         return ''
       })
     } finally {
-      await this.#look()
+      await this.#probe()
     }
   }
 
   /** Stops the current apply; the next daemon continues it. */
   async close(): Promise<void> {
     this.#apply.stop()
-    await Promise.all([this.#applying.close(), this.#looking.close()])
+    await Promise.all([this.#applying.close(), this.#probing.close()])
   }
 
-  async #look(): Promise<void> {
+  async #probe(): Promise<void> {
     const { signal } = this.#apply
     await this.#unit
       .withLock(signal, async () => this.#note(await this.#ask()))
@@ -178,6 +178,6 @@ export class Service {
     if (changed > 0)
       log.info(`${service}: ${changed} ${changed === 1 ? 'file' : 'files'} changed and in force`)
     else if (problem !== '') log.info(`${service}: well again`)
-    if (this.#down !== '') await this.#look()
+    if (this.#down !== '') await this.#probe()
   }
 }

@@ -19,9 +19,9 @@ import type { Runner } from './control.js'
 import { type Cards, type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
+import { ManagedServer } from './managed-server.js'
 import { Service } from './service.js'
-import type { SharedServices } from './shared.js'
-import { Unit } from './unit.js'
+import type { SharedServiceState } from './shared.js'
 
 /** The types of objects that DHCP and DNS are rendered from. */
 const types: ReadonlySet<string> = new Set([
@@ -39,7 +39,7 @@ export interface ServicesOptions {
   /** Runs the commands that change a server. */
   readonly run?: Runner
   /** State shared with other controllers. */
-  readonly shared?: SharedServices | undefined
+  readonly shared?: SharedServiceState | undefined
 }
 
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
@@ -47,18 +47,18 @@ export class Services {
   readonly #services = new Map<string, Service>()
   readonly #dataOf = new Map<Service, DataOf>()
   readonly #differing = new Semaphore(1)
-  readonly #shared: SharedServices | undefined
+  readonly #shared: SharedServiceState | undefined
   #isLeaving = false
 
   constructor({ config, model, log, now, run, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
-    const units = new Map<string, Unit>()
+    const units = new Map<string, ManagedServer>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
     const add = (service: ServiceName, dataOf: DataOf) => {
       if (config[service].server === 'none') return
       const settings = settingsOf(service, config)
       const { templates, state } = config.paths
-      const unit = units.get(unitName(settings)) ?? new Unit(settings, run)
+      const unit = units.get(unitName(settings)) ?? new ManagedServer(settings, run)
       units.set(unitName(settings), unit)
       // Captured for each rendering, so that no old object is held in between.
       const data = () => dataOf(this.#capture(model.view, model.cluster))

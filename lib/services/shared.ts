@@ -4,9 +4,9 @@ import { nameRule } from '../config/values.js'
 import type { Log } from '../log.js'
 import type { NamedController } from '../model/stored.js'
 import { compareNames } from '../store/order.js'
-import type { Records, SharedMemory } from '../store/records.js'
-import { AgreedZones } from './dns/agreed-zones.js'
+import type { Records, ReplicatedState } from '../store/records.js'
 import type { ZoneSerial } from './dns/serials.js'
+import { ZoneAgreement } from './dns/zone-agreement.js'
 
 /** A stored zone or controller. */
 type Entry = { readonly key: string } & (
@@ -23,17 +23,17 @@ type Entry = { readonly key: string } & (
       readonly isUnnamed?: boolean
     }
 )
-type Noted = Extract<Entry, { address: string }>
+type StoredController = Extract<Entry, { address: string }>
 /** Names the changed entry; its content is in memory. */
-type Changed = Pick<Entry, 'key'>
+type ChangedKey = Pick<Entry, 'key'>
 
 /** A controller with its port and the path of its ini. */
-type Shown = NamedController & Pick<Noted, 'port' | 'ini'>
+type ControllerInfo = NamedController & Pick<StoredController, 'port' | 'ini'>
 
 interface SharedServicesOptions {
-  readonly self: Shown
+  readonly self: ControllerInfo
   /** The other controllers that are there now; undefined before the first look. */
-  readonly others: () => readonly Shown[] | undefined
+  readonly others: () => readonly ControllerInfo[] | undefined
   readonly log: Log
   /** Milliseconds since 1970. */
   readonly now: () => number
@@ -45,28 +45,28 @@ const LOOK_MS = 5_000
 const RETRY_MS = { first: 1_000, longest: 60_000 }
 const DAY_MS = 86_400_000
 /** Zones no longer name a controller that was absent for so long. */
-const GONE_MS = 7 * DAY_MS
+const UNNAMED_AFTER_MS = 7 * DAY_MS
 /** Most absent controllers that are kept. */
-const MOST_GONE = 100
+const GONE_MAX = 100
 
 /**
  * The state that controllers share for DHCP and DNS: the serial of each zone, and the controllers that zones
  * name. The leader decides and stores it; followers hear it.
  */
-export class SharedServices {
+export class SharedServiceState {
   readonly #entries = new Map<string, Entry>()
   /** Keys of entries whose write failed or has no answer yet. */
-  readonly #unsure = new Set<string>()
+  readonly #pendingWrites = new Set<string>()
   #controllers: readonly NamedController[] = []
   /** An entry has changed since `#controllers` was made. */
-  #mayDiffer = true
-  #records!: Records<Changed>
-  readonly #looking: Background
+  #isStale = true
+  #records!: Records<ChangedKey>
+  readonly #presence: Background
   /** Called when an entry has changed; must not throw. */
   heard: (what: 'a zone' | 'a controller') => void = () => {}
 
   private constructor(private readonly o: SharedServicesOptions) {
-    this.#looking = new Background({
+    this.#presence = new Background({
       work: () => this.#keepControllers(),
       everyMs: LOOK_MS,
       retryMs: RETRY_MS,
@@ -77,13 +77,13 @@ export class SharedServices {
 
   /** Reads the stored entries; `open` opens the records. */
   static async open(
-    open: (memory: SharedMemory<Changed>) => Promise<Records<Changed>>,
+    open: (memory: ReplicatedState<ChangedKey>) => Promise<Records<ChangedKey>>,
     options: SharedServicesOptions
-  ): Promise<SharedServices> {
-    const shared = new SharedServices(options)
+  ): Promise<SharedServiceState> {
+    const shared = new SharedServiceState(options)
     shared.#records = await open(shared.#memory())
     // Runs before the first rendering: zones name this controller from the beginning.
-    await shared.#looking.run().catch(() => {})
+    await shared.#presence.run().catch(() => {})
     return shared
   }
 
@@ -99,11 +99,11 @@ export class SharedServices {
 
   /** Returns the controllers that zones name, in natural order; the same array until they change. */
   get controllers(): readonly NamedController[] {
-    if (this.#mayDiffer) {
+    if (this.#isStale) {
       const listed = this.#listed()
       // Cached texts of nodes depend on the identity of the array.
       if (JSON.stringify(listed) !== JSON.stringify(this.#controllers)) this.#controllers = listed
-      this.#mayDiffer = false
+      this.#isStale = false
     }
     return this.#controllers
   }
@@ -114,14 +114,14 @@ export class SharedServices {
   }
 
   /** Returns the entries of controllers. */
-  get #noted(): (Noted & { readonly name: string })[] {
+  get #noted(): (StoredController & { readonly name: string })[] {
     return [...this.#entries.values()].flatMap(entry =>
       'address' in entry ? { ...entry, name: entry.key.slice(CONTROLLER.length) } : []
     )
   }
 
   /** Returns the absent controllers, the last seen first, until `remove`; `since`: ISO 8601, UTC. */
-  get gone(): readonly (Shown & { readonly since: string })[] {
+  get gone(): readonly (ControllerInfo & { readonly since: string })[] {
     return this.#noted
       .flatMap(({ name, address, port, ini, goneMs }) =>
         goneMs === undefined ? [] : { name, address, port, ini, since: new Date(goneMs).toISOString() }
@@ -146,15 +146,15 @@ export class SharedServices {
     const zones: Record<string, ZoneSerial> = {}
     for (const entry of this.#entries.values()) {
       // A follower must not use a serial that it decided as leader and could not store.
-      if (this.isFollowing && this.#unsure.has(entry.key)) continue
+      if (this.isFollowing && this.#pendingWrites.has(entry.key)) continue
       if ('mark' in entry) zones[entry.key.slice(ZONE.length)] = { serial: entry.serial, mark: entry.mark }
     }
     return zones
   }
 
   /** Makes the agreement on zones; `gatherMs`: how long their changes are gathered. */
-  agreed(gatherMs: number): AgreedZones {
-    return new AgreedZones(this, { gatherMs, log: this.o.log })
+  agreed(gatherMs: number): ZoneAgreement {
+    return new ZoneAgreement(this, { gatherMs, log: this.o.log })
   }
 
   /**
@@ -170,26 +170,26 @@ export class SharedServices {
 
   /** Takes a change of role. */
   roleChanged(): void {
-    this.#looking.wake()
+    this.#presence.wake()
   }
 
   async close(): Promise<void> {
-    await this.#looking.close()
+    await this.#presence.close()
     await this.#records.close()
   }
 
-  #decide(key: string, what: ZoneSerial | Omit<Noted, 'key'> | undefined): void {
-    this.#mayDiffer = true
+  #decide(key: string, what: ZoneSerial | Omit<StoredController, 'key'> | undefined): void {
+    this.#isStale = true
     if (what) this.#entries.set(key, { key, ...what })
     else this.#entries.delete(key)
-    this.#unsure.add(key)
+    this.#pendingWrites.add(key)
   }
 
   async #store(): Promise<void> {
     await Promise.all(
-      [...this.#unsure].map(async key => {
+      [...this.#pendingWrites].map(async key => {
         await this.#records.append({ key })
-        this.#unsure.delete(key)
+        this.#pendingWrites.delete(key)
       })
     )
   }
@@ -204,22 +204,22 @@ export class SharedServices {
     for (const { name, address, port, ini } of [...(others ?? []), this.o.self].filter(isNamed)) {
       const key = `${CONTROLLER}${name}`
       there.add(key)
-      const known = this.#entries.get(key) as Partial<Noted> | undefined
+      const known = this.#entries.get(key) as Partial<StoredController> | undefined
       const isSame = known?.address === address && known.port === port && known.ini === ini
       if (isSame && known.goneMs === undefined && Math.abs(nowMs - Number(known.seenMs)) < DAY_MS) continue
       this.#decide(key, { address, port, ini, seenMs: nowMs })
     }
     for (const { name: _, ...entry } of others ? this.#noted : []) {
-      const isUnnamed = nowMs - entry.seenMs >= GONE_MS
+      const isUnnamed = nowMs - entry.seenMs >= UNNAMED_AFTER_MS
       if (there.has(entry.key) || (entry.goneMs !== undefined && isUnnamed === entry.isUnnamed)) continue
       this.#decide(entry.key, { ...entry, goneMs: entry.goneMs ?? nowMs, isUnnamed })
     }
-    for (const { name } of this.gone.slice(MOST_GONE)) this.#decide(`${CONTROLLER}${name}`, undefined)
+    for (const { name } of this.gone.slice(GONE_MAX)) this.#decide(`${CONTROLLER}${name}`, undefined)
     if (this.controllers !== before) this.heard('a controller')
     await this.#store()
   }
 
-  #memory(): SharedMemory<Changed> {
+  #memory(): ReplicatedState<ChangedKey> {
     const entries = this.#entries
     return {
       namesIn: ({ key }) => [key],
@@ -227,16 +227,16 @@ export class SharedServices {
       names: () => entries.keys(),
       of: key => [entries.get(key) ?? []].flat(),
       take: (key, [record]) => {
-        this.#mayDiffer = true
-        this.#unsure.delete(key)
+        this.#isStale = true
+        this.#pendingWrites.delete(key)
         if (record === undefined) entries.delete(key)
         else entries.set(key, entryIn(key, record))
         this.heard(key.startsWith(ZONE) ? 'a zone' : 'a controller')
       },
       reset: () => {
-        this.#mayDiffer = true
+        this.#isStale = true
         entries.clear()
-        this.#unsure.clear()
+        this.#pendingWrites.clear()
       }
     }
   }

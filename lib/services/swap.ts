@@ -10,24 +10,24 @@ import {
   writeNew
 } from '../disk/file.js'
 import type { JsonValue } from '../json.js'
-import type { Needs, RenderedFile } from './backend.js'
+import type { ReloadKind, RenderedFile } from './backend.js'
 import type { Serials } from './dns/serials.js'
 
 /** Returns a name beside a file. Servers that read a whole directory skip it for its leading dot. */
-const beside = (path: string, what: string) => join(dirname(path), `.${basename(path)}.${what}`)
+const hiddenName = (path: string, what: string) => join(dirname(path), `.${basename(path)}.${what}`)
 
 /** Path of a file before it is in force. */
-export const stagedPath = (path: string) => beside(path, 'new')
+export const stagedPath = (path: string) => hiddenName(path, 'new')
 /** Path of a refused file. */
-export const rejectedPath = (path: string) => beside(path, 'rejected')
-const oldPath = (path: string) => beside(path, 'old')
+export const rejectedPath = (path: string) => hiddenName(path, 'rejected')
+const oldPath = (path: string) => hiddenName(path, 'old')
 /** Files that a killed daemon or a refusal may leave beside a file. */
 export const leftPaths = (path: string) => [stagedPath(path), rejectedPath(path), oldPath(path)]
 /** Whether a name is one of `leftPaths`, of a file with this suffix. */
 export const isLeft = (name: string, suffix: string) =>
   name.startsWith('.') && leftPaths(suffix).some(left => name.endsWith(left.slice(1)))
 /** Path of the copy of a file that was there before svcd. */
-const foreignPath = (path: string) => beside(path, 'before-svcd')
+const foreignPath = (path: string) => hiddenName(path, 'before-svcd')
 
 const atOnce = 16
 const directoryMode = 0o755
@@ -170,10 +170,10 @@ export class Swap {
 }
 
 /** State of a service that survives a restart. */
-export interface Remembered {
+export interface ServiceState {
   readonly serials: Serials
   /** How the server still has to take the files in force; '' for not at all. */
-  readonly due: Needs | ''
+  readonly due: ReloadKind | ''
   /**
    * The swap that a running server was not seen to run with yet. Should it fall, svcd restarts it, if need be
    * with the old files.
@@ -185,7 +185,7 @@ export interface Remembered {
 export class Notes {
   readonly #directory: string
   readonly #file: string
-  #now: Remembered
+  #now: ServiceState
 
   constructor(state: string, service: string) {
     this.#directory = join(state, 'services')
@@ -193,31 +193,31 @@ export class Notes {
     this.#now = read(this.#file)
   }
 
-  get now(): Remembered {
+  get now(): ServiceState {
     return this.#now
   }
 
   /** Changes the notes. The change holds once it is durable, when this resolves. */
-  async keep(change: Partial<Remembered>): Promise<void> {
+  async keep(change: Partial<ServiceState>): Promise<void> {
     const next = { ...this.#now, ...change }
     await this.#write(next)
     this.#now = next
   }
 
   /** Notes a finished step at once, so that a full disk does not repeat it; durable when this resolves. */
-  done(change: Partial<Remembered>): Promise<void> {
+  done(change: Partial<ServiceState>): Promise<void> {
     this.#now = { ...this.#now, ...change }
     return this.#write(this.#now)
   }
 
-  async #write(remembered: Remembered): Promise<void> {
+  async #write(remembered: ServiceState): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o700 })
     await replaceDurably(this.#file, `${JSON.stringify(remembered, null, 2)}\n`)
   }
 }
 
 /** Reads the notes. A missing or damaged file costs a reload, and serials start from the clock. */
-function read(file: string): Remembered {
+function read(file: string): ServiceState {
   try {
     const { serials = {}, due = '', trial } = JSON.parse(readRegularFileSync(file).toString())
     const numbers = Object.entries(serials as Record<string, JsonValue>).filter(([, serial]) =>

@@ -19,7 +19,7 @@ export class StoreError extends ServiceError {
 }
 
 /** Another controller leads. `reason` names it to callers who may know. */
-export class FollowingError extends StoreError {
+export class NotLeaderError extends StoreError {
   override readonly name = 'FollowingError'
 
   constructor(reason = 'another controller writes') {
@@ -76,7 +76,7 @@ export function problemText({ file, line, message }: Problem): string {
 }
 
 /** The first of many problems, on one line. */
-export const briefly = (problems: readonly Problem[], most = 3): string =>
+export const summaryOf = (problems: readonly Problem[], most = 3): string =>
   [
     ...problems.slice(0, most).map(problemText),
     ...(problems.length > most ? [`and ${problems.length - most} more: type svcd check`] : [])
@@ -91,4 +91,4 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Another svcd leads; the message names it. */
-export class WrittenError extends Error {}
+export class LeaderExistsError extends Error {}

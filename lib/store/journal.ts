@@ -5,9 +5,9 @@ import type { DiskStep } from '../disk/steps.js'
 import { type FileLayer, type LogFile, realFiles } from '../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
-import type { Memory, OpenRecords, Records } from './records.js'
+import type { JournaledState, OpenRecords, Records } from './records.js'
 
-export interface JournalOptions<R> extends Pick<Memory<R>, 'read' | 'snapshot'> {
+export interface JournalOptions<R> extends Pick<JournaledState<R>, 'read' | 'snapshot'> {
   file: string
   /** Compaction starts beyond this and twice the size after the last one. Default 8 MiB. */
   compactBytes?: number
@@ -34,7 +34,7 @@ const CHUNK_CHARACTERS = 256 * 1024
 export class Journal<R> implements Records<R> {
   readonly isShared = false
   readonly isFollowing = false
-  readonly #ours: readonly DiskStep[]
+  readonly #ownershipCheck: readonly DiskStep[]
   #compactAtBytes: number
   /** Repairs due before the next append: a partial line, a name that is not durable. */
   #repairs: (() => Promise<void>)[] = []
@@ -49,7 +49,7 @@ export class Journal<R> implements Records<R> {
     /** The end of the last durable record. */
     private sizeBytes: number
   ) {
-    this.#ours = options.ours ? [options.ours] : []
+    this.#ownershipCheck = options.ours ? [options.ours] : []
     this.#compactAtBytes = this.#limit(0)
   }
 
@@ -118,12 +118,12 @@ export class Journal<R> implements Records<R> {
 
   async #write(text: string): Promise<void> {
     // A repair also syncs the directory, so that has to be ours.
-    if (this.#repairs.length > 0) await this.files.inOrder(this.#ours)
+    if (this.#repairs.length > 0) await this.files.inOrder(this.#ownershipCheck)
     await this.#repair()
     const append: DiskStep = { append: this.log.fd, text }
     try {
       // An open file stays writable after its directory was replaced: its records would be lost.
-      await this.files.inOrder([...this.#ours, append])
+      await this.files.inOrder([...this.#ownershipCheck, append])
     } catch (error) {
       this.#repairs.push(() => this.log.truncate(this.sizeBytes))
       await this.#repair().catch(() => {}) // still noted, and retried before the next append
@@ -177,7 +177,7 @@ export class Journal<R> implements Records<R> {
     }
     await flush()
     await compacted.datasync()
-    await this.files.inOrder(this.#ours)
+    await this.files.inOrder(this.#ownershipCheck)
     await this.files.rename(fresh, file)
     // The old file has no name now: acknowledge no record before the new name is durable.
     this.#repairs.push(() => this.files.syncDirectory(dirname(file)))

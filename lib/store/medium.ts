@@ -20,12 +20,12 @@ export interface Medium {
   /** Becomes leader. Throws Error that names the current leader. */
   lock(): Promise<void>
   /** Reads the stored state. Writes nothing, and needs no leadership. */
-  read(): Promise<Stored>
+  read(): Promise<StoredState>
   /**
    * Prepares for writes of these types, and finishes in the background what a crash interrupted. `read` found
    * the state whole. `followed` receives the commits of others if leadership can be lost.
    */
-  start(types: Iterable<string>, followed?: Followed): Promise<void>
+  start(types: Iterable<string>, followed?: ReplicationListener): Promise<void>
   /**
    * Resolves when all the writes (at most one per object) survive a power cut. After a throw none does, and
    * none ever will. Without writes, tests whether the next commit would succeed.
@@ -38,7 +38,7 @@ export interface Medium {
   /** Describes the leader while following, '' while leading. Absent for an exclusive medium. */
   readonly following?: string
   /** See SharedMedium. */
-  readonly writer?: Reached | undefined
+  readonly writer?: LeaderEndpoint | undefined
   /** The location of an object, for messages; absent for an exclusive medium. */
   place?(type: string, name: string): string
   /** Ends background work, and gives up leadership. */
@@ -50,11 +50,11 @@ export interface SharedMedium extends Medium {
   readonly isFollowing: boolean
   readonly following: string
   /** The leader's endpoint; undefined if we lead, there is no leader, or it is unknown. */
-  readonly writer: Reached | undefined
+  readonly writer: LeaderEndpoint | undefined
   /** Our fencing token, as in Reached; undefined if we do not lead. */
   readonly right: string | undefined
   /** Our role, and how far we have replicated. */
-  readonly standing: Standing
+  readonly standing: ReplicaStatus
   /** The other controllers that share the medium. */
   readonly others: readonly Controller[]
   /** Describes another controller with our name, and what to do; '' if there is none. */
@@ -69,11 +69,11 @@ export interface SharedMedium extends Medium {
    * there is none, once all earlier commits were reported. `isWhole`: the listener has what was read;
    * otherwise all is read again until it can be reported. Gives up leadership.
    */
-  follow(followed: Followed, isWhole?: boolean): void
+  follow(followed: ReplicationListener, isWhole?: boolean): void
 }
 
 /** Replication status of a controller. */
-export interface Standing {
+export interface ReplicaStatus {
   /** `unknown`: it led last, and is cut off or its lease has expired. */
   readonly role: 'primary' | 'standby' | 'unknown'
   /** The number of the last commit known here. */
@@ -102,7 +102,7 @@ export interface Controller {
 }
 
 /** The endpoint of a leader. */
-export interface Reached {
+export interface LeaderEndpoint {
   /** Its URL, http or https. */
   readonly url: string
   /** Its fencing token: differs for each leadership. */
@@ -112,11 +112,11 @@ export interface Reached {
 }
 
 /** Listens to the commits of others. Calls never overlap. */
-export interface Followed {
+export interface ReplicationListener {
   /** One commit, at most one write per object. */
   changed(writes: readonly Write[]): Promise<void>
   /** The whole state, when single commits are no longer known. */
-  reload(stored: Stored): Promise<void>
+  reload(stored: StoredState): Promise<void>
   /** This controller leads now. */
   promoted(): void
   /** Another controller leads, or may. */
@@ -124,7 +124,7 @@ export interface Followed {
 }
 
 /** The contents of a medium; committed changes count as carried out. */
-export interface Stored {
+export interface StoredState {
   /** The names of a type's objects, in any order. Throws if they cannot be listed. */
   names(type: string): Iterable<string>
   /** The text of an object; undefined if missing. Throws if it cannot be read. */

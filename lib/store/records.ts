@@ -2,7 +2,7 @@
  * The state in memory that shared records describe. A record is about one name, or moves what is known to
  * another. Most are in memory before they are appended; the others enter it once `append` has resolved.
  */
-export interface SharedMemory<R> {
+export interface ReplicatedState<R> {
   /** The names that a record is about. */
   namesIn(record: R): readonly string[]
   /** Whether memory takes the record only once stored: it has one name, and adds to its records. */
@@ -24,7 +24,7 @@ export interface SharedMemory<R> {
 }
 
 /** The state in memory that records describe, in files or shared. */
-export interface Memory<R> extends SharedMemory<R> {
+export interface JournaledState<R> extends ReplicatedState<R> {
   /** Takes a record of a journal, in the order of appends. A throw stops `open`, with the line. */
   read(record: R): void
   /**
@@ -47,4 +47,4 @@ export interface Records<R> {
 }
 
 /** Opens records and loads them into memory. Throws what prevents that. */
-export type OpenRecords = <R>(memory: Memory<R>) => Promise<Records<R>>
+export type OpenRecords = <R>(memory: JournaledState<R>) => Promise<Records<R>>

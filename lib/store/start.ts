@@ -1,7 +1,7 @@
 import { isObject, type JsonObject } from '../json.js'
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
-import { INTENTS, type Medium, type Revertible, type Stored } from './medium.js'
+import { INTENTS, type Medium, type Revertible, type StoredState } from './medium.js'
 import { type Loaded, load, State } from './state.js'
 import type { Doc, Index, Kind, Types, View } from './types.js'
 
@@ -58,14 +58,14 @@ export function kindsOf<T extends Types, I extends Index>(
 /** Reads, migrates and verifies what is stored. Writes nothing. Throws LoadError for an unreadable layout. */
 export function startOf<T extends Types, I extends Index>(
   options: Omit<StoreOptions<T, I>, 'medium'>,
-  stored: Stored
+  stored: StoredState
 ): Start<T, I> {
   const kinds = kindsOf(options)
   const { layout, damaged } = options
   const migration = layout && migrationOf(stored, layout, Object.keys(options.kinds), damaged !== undefined)
   const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
   const isGone = damaged && layout && !migration && [...stored.names(LAYOUT)].length === 0
-  const gone = isGone ? [{ file: stored.place(LAYOUT, VERSION), message: GONE }] : []
+  const gone = isGone ? [{ file: stored.place(LAYOUT, VERSION), message: LAYOUT_MISSING }] : []
   const current = new State<T, I>(kinds.keys(), options.createIndex())
   for (const { type, name, doc } of objects) current.set(type, name, doc)
   const stateOf = () => {
@@ -80,7 +80,7 @@ export function startOf<T extends Types, I extends Index>(
 }
 
 /** Removes objects that break a rule until none does: each removal may break another rule. */
-export function keepSound<T extends Types, I extends Index>(
+export function removeBroken<T extends Types, I extends Index>(
   { verify }: StoreOptions<T, I>,
   { current }: Start<T, I>
 ): void {
@@ -95,7 +95,7 @@ export function keepSound<T extends Types, I extends Index>(
 }
 
 /** Backs up a state before its migration. Throws Error with the consequences if that fails. */
-export async function keepBackUp<T extends Types, I extends Index>(
+export async function backUpBeforeMigration<T extends Types, I extends Index>(
   { backUp, log = () => {} }: StoreOptions<T, I>,
   { migration, place }: Start<T, I>
 ): Promise<void> {
@@ -116,7 +116,7 @@ export async function keepBackUp<T extends Types, I extends Index>(
 function verified<T extends Types, I extends Index>(
   options: Pick<StoreOptions<T, I>, 'verify'>,
   view: View<T, I>,
-  stored: Stored
+  stored: StoredState
 ): Problem[] {
   const found = options.verify?.(view) ?? []
   return found.map(({ type, name, message }) => ({ file: stored.place(type, name), message }))
@@ -126,7 +126,7 @@ function verified<T extends Types, I extends Index>(
 export const LAYOUT = 'layout'
 export const VERSION = 'version'
 /** The message if it is missing. */
-export const GONE = 'it is gone, and objects are there: put back what it held'
+export const LAYOUT_MISSING = 'it is gone, and objects are there: put back what it held'
 
 /** That object; `release` is the svcd that wrote it. */
 interface LayoutDoc {
@@ -166,11 +166,11 @@ function textOf(json: object): string {
 }
 
 /** Objects as stored, unchecked. Writes stay in memory. */
-export class RawState implements Stored {
+export class RawState implements StoredState {
   /** By type and name. */
   readonly #written = new Map<string, Map<string, Revertible>>()
 
-  constructor(private readonly stored: Stored) {}
+  constructor(private readonly stored: StoredState) {}
 
   names(type: string): string[] {
     const names = new Set(this.stored.names(type))
@@ -247,7 +247,7 @@ interface Migration {
  * out, and for unreadable data; if `isLenient`, returns undefined for the latter.
  */
 function migrationOf(
-  stored: Stored,
+  stored: StoredState,
   { steps, release, backups }: Layout,
   types: readonly string[],
   isLenient = false

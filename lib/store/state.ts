@@ -1,7 +1,7 @@
-import { atOnce } from '../concurrency.js'
+import { runSync } from '../concurrency.js'
 import { FieldError, type Problem, reasonOf } from './errors.js'
 import { JsonError, lineOf, parseJson, refuseDuplicateKeys } from './json.js'
-import { assertStorable, type Stored } from './medium.js'
+import { assertStorable, type StoredState } from './medium.js'
 import { compareNames, SortedNames } from './order.js'
 import { sameJson } from './same-json.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
@@ -64,7 +64,7 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
 
   /** Undoes every write and ends. */
   undo(): void {
-    atOnce(this.undoing())
+    runSync(this.undoing())
   }
 
   /** `undo` in steps. */
@@ -118,7 +118,7 @@ interface Loading {
 }
 
 /** Reads every object, synchronously: nothing is served before it ends. */
-export function load(stored: Stored, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
+export function load(stored: StoredState, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
   const loading: Loading = {
     objects: [],
     problems: [...stored.problems(new Set(kinds.keys()))],
@@ -134,7 +134,7 @@ export function load(stored: Stored, kinds: ReadonlyMap<string, Kind<Doc>>): Loa
   return { ...loading, foreign: stored.foreign }
 }
 
-function loadType(stored: Stored, type: string, kind: Kind<Doc>, loading: Loading): void {
+function loadType(stored: StoredState, type: string, kind: Kind<Doc>, loading: Loading): void {
   for (const name of [...stored.names(type)].sort(compareNames)) {
     let text: string | undefined
     try {

@@ -1,9 +1,16 @@
 import { Background } from '../background.js'
-import { atOnce, inSlices } from '../concurrency.js'
-import { FollowingError, LoadError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
-import { brought, made, refuseLayout } from './follow.js'
-import type { Followed, Reached, SharedMedium } from './medium.js'
-import { keepBackUp, keepSound, kindsOf, type Start, type StoreOptions, startOf } from './start.js'
+import { runSliced, runSync } from '../concurrency.js'
+import { LoadError, NotLeaderError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
+import type { LeaderEndpoint, ReplicationListener, SharedMedium } from './medium.js'
+import { applyReload, applyWrites, refuseLayout } from './replication.js'
+import {
+  backUpBeforeMigration,
+  kindsOf,
+  removeBroken,
+  type Start,
+  type StoreOptions,
+  startOf
+} from './start.js'
 import type { Outdated, State } from './state.js'
 import { Transaction } from './state.js'
 import type { Change, Doc, Index, Kind, Tx, Types, View } from './types.js'
@@ -28,7 +35,7 @@ interface Pending {
 type Listener = (changes: readonly Change[], more: boolean) => void
 
 /** Objects of one commit that listeners receive per turn of the event loop. */
-const TOLD_AT_ONCE = 500
+const NOTIFIED_PER_TURN = 500
 
 const PROBE_MS = { first: 1000, longest: 2000 }
 
@@ -45,7 +52,7 @@ export class Store<T extends Types, I extends Index> {
   #running: Promise<void> | undefined
   #inChange = false
   /** Pending while a change runs in steps; other changes wait for it. */
-  #alone: Promise<void> | undefined
+  #exclusive: Promise<void> | undefined
   #problem = ''
   /** Commits nothing now and then after a failure, so that health recovers even without changes. */
   readonly #probing = new Background({
@@ -81,11 +88,11 @@ export class Store<T extends Types, I extends Index> {
     await medium.lock()
     return Store.#opened(options, async start => {
       // Last of the steps that may fail for ever: each retry of a start would push out an older copy.
-      await keepBackUp(options, start)
+      await backUpBeforeMigration(options, start)
       const store = new Store(options, start)
-      await medium.start(kindsOf(options).keys(), store.#followed)
+      await medium.start(kindsOf(options).keys(), store.#replicationListener)
       if (start.migration) await medium.commit(start.migration.state.writes)
-      await store.#renew(start.outdated)
+      await store.#rewriteOutdated(start.outdated)
       return store
     })
   }
@@ -105,7 +112,7 @@ export class Store<T extends Types, I extends Index> {
             'changes nothing of that; wait for the svcd that writes, and give all the same release'
         )
       const store = new Store(options, start)
-      options.medium.follow(store.#followed)
+      options.medium.follow(store.#replicationListener)
       return store
     })
   }
@@ -119,11 +126,11 @@ export class Store<T extends Types, I extends Index> {
       const start = startOf(options, await medium.read())
       if (start.problems.length > 0) {
         if (!options.damaged || !('follow' in medium)) throw new LoadError(start.problems)
-        keepSound(options, start)
+        removeBroken(options, start)
         await options.opened?.(start.current)
         options.damaged(start.problems)
         const store = new Store(options, start)
-        ;(medium as SharedMedium).follow(store.#followed, false)
+        ;(medium as SharedMedium).follow(store.#replicationListener, false)
         return store
       }
       for (const problem of start.foreign) log('warn', problemText(problem))
@@ -160,7 +167,7 @@ export class Store<T extends Types, I extends Index> {
   }
 
   /** The leader's endpoint; undefined if this store leads, there is no leader, or it is unknown. */
-  get writer(): Reached | undefined {
+  get writer(): LeaderEndpoint | undefined {
     return this.options.medium.writer
   }
 
@@ -178,9 +185,9 @@ export class Store<T extends Types, I extends Index> {
    */
   change<R>(fn: (tx: Tx<T, I>) => R): Promise<R> {
     if (this.#inChange) throw new Error('a change within a change')
-    if (this.#alone) return this.#alone.then(() => this.change(fn))
+    if (this.#exclusive) return this.#exclusive.then(() => this.change(fn))
     return new Promise((resolve, reject) => {
-      this.#assertWriter()
+      this.#assertLeader()
       const tx = new Transaction(this.#next)
       let writes: readonly ObjectWrite[] = []
       let done: () => void
@@ -211,10 +218,10 @@ export class Store<T extends Types, I extends Index> {
    * durable. A throw undoes its writes, and rejects.
    */
   changeInSteps<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>): Promise<R> {
-    return this.#byItself(async () => {
-      this.#assertWriter()
+    return this.#exclusively(async () => {
+      this.#assertLeader()
       await this.#running
-      return this.#stepByStep(tx => this.#whileOpen(fn(tx)))
+      return this.#changeSliced(tx => this.#whileOpen(fn(tx)))
     })
   }
 
@@ -224,45 +231,45 @@ export class Store<T extends Types, I extends Index> {
    * Throws StoreError if that is unknown.
    */
   async known(): Promise<void> {
-    while (this.#alone) await this.#alone
+    while (this.#exclusive) await this.#exclusive
     if (this.isFollowing) {
       const { ok, reason } = this.health
       if (!ok) throw new StoreError(reason)
       return
     }
-    this.#assertWriter()
+    this.#assertLeader()
     await new Promise<void>((done, failed) =>
       this.#push({ steps: [], net: [], writes: [], asks: true, done, failed })
     )
   }
 
-  #assertWriter(): void {
+  #assertLeader(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
-    if (this.isFollowing) throw new FollowingError()
+    if (this.isFollowing) throw new NotLeaderError()
   }
 
-  async #byItself<R>(work: () => Promise<R>): Promise<R> {
-    while (this.#alone) await this.#alone
+  async #exclusively<R>(work: () => Promise<R>): Promise<R> {
+    while (this.#exclusive) await this.#exclusive
     let ended!: () => void
-    this.#alone = new Promise(resolve => {
+    this.#exclusive = new Promise(resolve => {
       ended = resolve
     })
     try {
       return await work()
     } finally {
-      this.#alone = undefined
+      this.#exclusive = undefined
       ended()
     }
   }
 
   /** `isStored`: the medium already has the change. */
-  async #stepByStep<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>, isStored = false): Promise<R> {
+  async #changeSliced<R>(fn: (tx: Tx<T, I>) => Generator<unknown, R>, isStored = false): Promise<R> {
     const tx = new Transaction(this.#next)
     try {
-      const result = await inSlices(fn(tx))
+      const result = await runSliced(fn(tx))
       const net = tx.changes()
       if (net.length === 0) {
-        await inSlices(tx.undoing())
+        await runSliced(tx.undoing())
         return result
       }
       const steps = [...tx.steps]
@@ -271,18 +278,18 @@ export class Store<T extends Types, I extends Index> {
       await new Promise<void>((done, failed) =>
         this.#push({ steps: [], net, writes, alone: true, done, failed })
       )
-      await inSlices(replay(steps, this.#next))
+      await runSliced(replay(steps, this.#next))
       return result
     } catch (error) {
-      await inSlices(tx.undoing())
+      await runSliced(tx.undoing())
       throw error
     }
   }
 
   /** The leader's commits become changes in steps, reported like own ones. */
-  readonly #followed: Followed = {
-    changed: writes => this.#followedBy(tx => made(tx, writes, this.#kinds, this.#place)),
-    reload: stored => this.#followedBy(tx => brought(tx, stored, this.#kinds, this.options.verifying)),
+  readonly #replicationListener: ReplicationListener = {
+    changed: writes => this.#applyRemote(tx => applyWrites(tx, writes, this.#kinds, this.#place)),
+    reload: stored => this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifying)),
     promoted: () => this.options.promoted?.(),
     demoted: () => this.options.demoted?.()
   }
@@ -290,14 +297,14 @@ export class Store<T extends Types, I extends Index> {
   readonly #place = (type: string, name: string) =>
     this.options.medium.place?.(type, name) ?? `${type} ${name}`
 
-  #followedBy(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {
+  #applyRemote(fn: (tx: Tx<T, I>) => Generator<void>): Promise<void> {
     const { layout } = this.options
     const place = this.#place
-    return this.#byItself(async () => {
+    return this.#exclusively(async () => {
       // Changes that wait for a medium that is no longer ours fail, and are undone.
       await this.#running
       this.#problem = ''
-      await this.#stepByStep(function* (tx) {
+      await this.#changeSliced(function* (tx) {
         yield* fn(tx)
         if (layout) refuseLayout(tx, layout, place)
       }, true)
@@ -331,13 +338,13 @@ export class Store<T extends Types, I extends Index> {
 
   async #close(): Promise<void> {
     await this.#probing.close()
-    await this.#alone
+    await this.#exclusive
     await this.#running
     await this.options.medium.close()
   }
 
   /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
-  async #renew(outdated: readonly Outdated[]): Promise<void> {
+  async #rewriteOutdated(outdated: readonly Outdated[]): Promise<void> {
     const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
     const writes = this.#writesOf(docs.map(({ doc, ...ref }) => ({ ...ref, before: doc, after: doc })))
     const [first] = outdated
@@ -377,8 +384,8 @@ export class Store<T extends Types, I extends Index> {
         continue
       }
       for (const pending of batch)
-        if (pending.alone) await inSlices(this.#publishing(pending))
-        else atOnce(this.#publishing(pending))
+        if (pending.alone) await runSliced(this.#publishing(pending))
+        else runSync(this.#publishing(pending))
     }
     this.#running = undefined
   }
@@ -395,14 +402,14 @@ export class Store<T extends Types, I extends Index> {
     // `next` has this change and is otherwise equal to `current`.
     if (alone) [this.#current, this.#next] = [this.#next, this.#current]
     for (const { type, name, after } of steps) this.#current.set(type, name, after)
-    for (let from = 0; from < net.length; from += TOLD_AT_ONCE) {
+    for (let from = 0; from < net.length; from += NOTIFIED_PER_TURN) {
       if (from > 0) yield
-      this.#tell(net.slice(from, from + TOLD_AT_ONCE), from + TOLD_AT_ONCE < net.length)
+      this.#notify(net.slice(from, from + NOTIFIED_PER_TURN), from + NOTIFIED_PER_TURN < net.length)
     }
     done()
   }
 
-  #tell(changes: readonly Change[], more: boolean): void {
+  #notify(changes: readonly Change[], more: boolean): void {
     for (const listener of this.#listeners) {
       try {
         listener(changes, more)

@@ -1,5 +1,5 @@
-import { characters, Failure, unsupported } from './errors.js'
-import { isMap, isSimple, Loop, label, mapGet, misuse, toInteger, type Undefined } from './values.js'
+import { characters, OperationError, unsupported } from './errors.js'
+import { isMap, isSimple, Loop, label, mapGet, toInteger, type Undefined, wrongUse } from './values.js'
 
 /** Makes the value of a missing attribute or item. */
 export type Missing = (reason: string) => Undefined
@@ -28,13 +28,13 @@ export function attribute(name: string, missing: Missing): (value: unknown) => u
   return value => {
     if (isMap(value)) {
       if (isOfMaps)
-        throw new Failure(`${name} is a method of maps: the item of that name is read as ['${name}']`)
+        throw new OperationError(`${name} is a method of maps: the item of that name is read as ['${name}']`)
       const found = mapGet(value, name)
       return found === undefined ? missing(`the map has no item '${name}'`) : found
     }
     const read = value instanceof Loop ? LOOP.get(name) : undefined
     if (value instanceof Loop && read !== undefined) return read(value)
-    throw misuse(value, unsupported(`the attribute ${name} of ${label(value)}`))
+    throw wrongUse(value, unsupported(`the attribute ${name} of ${label(value)}`))
   }
 }
 
@@ -48,7 +48,7 @@ export function item(value: unknown, key: unknown, missing: Missing): unknown {
   const items = typeof value === 'string' ? characters(value) : value
   const index = toInteger(key)
   if (!Array.isArray(items) || index === undefined)
-    throw misuse(isSimple(key) ? value : key, `${label(value)} has no item for ${label(key)}`)
+    throw wrongUse(isSimple(key) ? value : key, `${label(value)} has no item for ${label(key)}`)
   const found = items.at(index)
   return found === undefined ? missing(`${label(value)} has no item ${index}`) : found
 }
@@ -58,12 +58,12 @@ export function slice(value: unknown, from: unknown, to: unknown): unknown {
   const [start, end] = [from, to].map(bound => {
     const index = toInteger(bound)
     if (index === undefined && bound !== null)
-      throw misuse(bound, `a slice counts in integers, not ${label(bound)}`)
+      throw wrongUse(bound, `a slice counts in integers, not ${label(bound)}`)
     return index
   })
   if (typeof value === 'string') return characters(value).slice(start, end).join('')
   if (Array.isArray(value)) return value.slice(start, end)
-  throw misuse(value, `cannot take a slice of ${label(value)}`)
+  throw wrongUse(value, `cannot take a slice of ${label(value)}`)
 }
 
 /** Follows the steps of 'a.b.0', as the argument `attribute` of filters does. */

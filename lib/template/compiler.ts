@@ -1,8 +1,8 @@
-import { Failure, Source, TemplateError } from './errors.js'
+import { OperationError, TemplateError, TemplateSource } from './errors.js'
 import { type Expression, ExpressionCompiler, isConstant, isTrue } from './expression-compiler.js'
 import type { Token } from './lexer.js'
 import { Scope } from './scope.js'
-import type { Execute, Finder, Frame, Inherited, Template } from './template.js'
+import type { Execute, Frame, IncludeResolver, Inherited, Template } from './template.js'
 import { defined, Loop, label, Pairs, text, toList } from './values.js'
 
 const DEEPEST_BLOCK = 50
@@ -13,8 +13,12 @@ const INNER_TAGS = ['elif', 'else', 'endif', 'endfor', 'endset', 'endautoescape'
  * Compiles a template's text in milliseconds, once for each change of a file. `file` names it in errors, and
  * `find` finds included templates. Throws the TemplateError of its first error.
  */
-export function compileTemplate(text: string, file: string, find: Finder = () => undefined): Template {
-  return new Compiler(new Source(file, text), find).template()
+export function compileTemplate(
+  text: string,
+  file: string,
+  find: IncludeResolver = () => undefined
+): Template {
+  return new Compiler(new TemplateSource(file, text), find).template()
 }
 
 /** Compiles statements to functions. */
@@ -24,8 +28,8 @@ class Compiler extends ExpressionCompiler {
   readonly #open: Token[] = []
 
   constructor(
-    source: Source,
-    readonly find: Finder
+    source: TemplateSource,
+    readonly find: IncludeResolver
   ) {
     super(source)
   }
@@ -48,7 +52,7 @@ class Compiler extends ExpressionCompiler {
   /** Turns any error into a TemplateError; one without a place gets the offset `at`. */
   #placed(error: unknown, at: number): TemplateError {
     if (error instanceof TemplateError) return error
-    if (error instanceof Failure && error.origin)
+    if (error instanceof OperationError && error.origin)
       return error.origin.source.error(error.origin.at, error.message)
     // JavaScript's error for a string that is too long.
     if (error instanceof RangeError) return this.source.error(at, 'the text becomes too long')
@@ -261,10 +265,10 @@ class Compiler extends ExpressionCompiler {
       const template = this.find(name)
       if (template === undefined) {
         if (ignoreMissing) return
-        throw new Failure(`there is no template ${name}`)
+        throw new OperationError(`there is no template ${name}`)
       }
       if (frame.depth >= DEEPEST_INCLUDE)
-        throw new Failure(`includes are nested over ${DEEPEST_INCLUDE} deep`)
+        throw new OperationError(`includes are nested over ${DEEPEST_INCLUDE} deep`)
       const inherited: Inherited = variable => {
         const slot = scope.slotsOf(variable).find(each => frame.slots[each] !== undefined)
         return slot === undefined ? frame.inherited?.(variable) : frame.slots[slot]
@@ -300,10 +304,12 @@ function sequence(steps: readonly Execute[]): Execute {
 /** Assigns an item to a loop's variable, or its parts to several. */
 function assign(frame: Frame, item: unknown, slots: readonly number[]): void {
   if (slots.length > 1 && !Array.isArray(item))
-    throw new Failure(`${label(item)} cannot be taken apart for ${slots.length} names`)
+    throw new OperationError(`${label(item)} cannot be taken apart for ${slots.length} names`)
   const parts = slots.length > 1 && Array.isArray(item) ? item : [item]
   if (parts.length !== slots.length)
-    throw new Failure(`a list of ${parts.length} items cannot be taken apart for ${slots.length} names`)
+    throw new OperationError(
+      `a list of ${parts.length} items cannot be taken apart for ${slots.length} names`
+    )
   slots.forEach((slot, i) => {
     frame.slots[slot] = parts[i]
   })

@@ -20,12 +20,12 @@ export class TemplateError extends Error {
 
 /** A place in a template, for errors. */
 export interface Origin {
-  readonly source: Source
+  readonly source: TemplateSource
   readonly at: number
 }
 
 /** The text of a template, which turns an offset into the place of an error. */
-export class Source {
+export class TemplateSource {
   /** All line ends are LF, as in jinja2. */
   readonly text: string
 
@@ -51,7 +51,7 @@ export function unsupported(what: string): string {
 }
 
 /** A failed operation on values. It has no place; the renderer adds it. */
-export class Failure extends Error {
+export class OperationError extends Error {
   override readonly name = 'Failure'
 
   /** The place where an undefined value was read, which helps more than where it was used. */
@@ -94,7 +94,7 @@ export function strip(s: string, chars: string | undefined, left: boolean, right
 
 /** `str.split` at `separator` or white space, with at most `limit` cuts, any number if negative. */
 export function split(s: string, separator: string | undefined, limit: number): string[] {
-  if (separator === '') throw new Failure('the separator of split() is empty')
+  if (separator === '') throw new OperationError('the separator of split() is empty')
   const parts: string[] = []
   let from = 0
   if (separator !== undefined) {
@@ -117,7 +117,7 @@ export function split(s: string, separator: string | undefined, limit: number): 
 
 /** `str.replace` with at most `limit` replacements, any if negative. Throws Failure if `from` is empty. */
 export function replace(s: string, from: string, to: string, limit: number): string {
-  if (from === '') throw new Failure('replace has no text to look for')
+  if (from === '') throw new OperationError('replace has no text to look for')
   return split(s, from, limit).join(to)
 }
 

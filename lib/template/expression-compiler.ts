@@ -1,10 +1,20 @@
 import { attribute, item, type Missing, slice } from './access.js'
-import { type Source, type TemplateError, unsupported } from './errors.js'
+import { type TemplateError, type TemplateSource, unsupported } from './errors.js'
 import { FILTERS, METHODS, type Operation, type Run, TESTS } from './filters.js'
 import { type Token, tokenize } from './lexer.js'
 import { Scope } from './scope.js'
 import type { Evaluate, Frame } from './template.js'
-import { BLANK, COMPARISONS, defined, label, misuse, OPERATORS, signed, truth, Undefined } from './values.js'
+import {
+  COMPARISONS,
+  defined,
+  label,
+  MISSING_ELSE,
+  OPERATORS,
+  signed,
+  truth,
+  Undefined,
+  wrongUse
+} from './values.js'
 
 const DEEPEST = 100
 const CONSTANTS = { true: true, True: true, false: false, False: false, none: null, None: null }
@@ -61,7 +71,7 @@ export class ExpressionCompiler {
   #position = 0
   #depth = 0
 
-  constructor(protected readonly source: Source) {
+  constructor(protected readonly source: TemplateSource) {
     this.#tokens = tokenize(source)
     this.scope = new Scope(undefined, () => this.slotCount++)
   }
@@ -168,7 +178,7 @@ export class ExpressionCompiler {
   /** Reads the rest of an inline if. */
   #choice(yes: Expression): Expression {
     const test = this.#row(0)
-    const no = this.skip('else') ? this.expression() : this.#constant(yes.at, BLANK)
+    const no = this.skip('else') ? this.expression() : this.#constant(yes.at, MISSING_ELSE)
     return this.#place(yes.at, [yes, test, no], frame =>
       isTrue(test, frame) ? yes.evaluate(frame) : no.evaluate(frame)
     )
@@ -267,7 +277,7 @@ export class ExpressionCompiler {
       for (const [key, value] of entries) {
         const name = key.evaluate(frame)
         if (typeof name !== 'string')
-          throw misuse(name, `the key of a map is a string here, not ${label(name)}`)
+          throw wrongUse(name, `the key of a map is a string here, not ${label(name)}`)
         map.set(name, defined(value.evaluate(frame)))
       }
       return map

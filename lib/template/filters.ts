@@ -1,7 +1,15 @@
 import { type Missing, path } from './access.js'
-import { characters, compareText, Failure, LINE_END, replace, split, strip, unsupported } from './errors.js'
 import {
-  BLANK,
+  characters,
+  compareText,
+  LINE_END,
+  OperationError,
+  replace,
+  split,
+  strip,
+  unsupported
+} from './errors.js'
+import {
   COMPARISONS,
   equals,
   exact,
@@ -13,16 +21,17 @@ import {
   label,
   lengthOf,
   less,
+  MISSING_ELSE,
   mapGet,
   mapKeys,
-  misuse,
   OPERATORS,
   Pairs,
   text,
   toInteger,
   toList,
   truth,
-  Undefined
+  Undefined,
+  wrongUse
 } from './values.js'
 
 /** Computes a value from a value and arguments. */
@@ -87,7 +96,7 @@ export const FILTERS: ReadonlyMap<string, Operation> = new Map(
 )
 
 function orDefault(value: unknown, fallback: unknown = '', boolean: unknown = false): unknown {
-  if (value instanceof Undefined || value === BLANK) return fallback
+  if (value instanceof Undefined || value === MISSING_ELSE) return fallback
   return truth(boolean) && !truth(value) ? fallback : value
 }
 
@@ -97,17 +106,17 @@ function toInt(value: unknown, fallback: unknown = 0): unknown {
   if (integer !== undefined) return integer
   if (typeof value !== 'string') {
     if (value === null || Array.isArray(value) || isMap(value)) return fallback
-    throw misuse(value, `${label(value)} has no integer`)
+    throw wrongUse(value, `${label(value)} has no integer`)
   }
   const digits = strip(value, undefined, true, true).replace(/(?<=\d)_(?=\d)/g, '')
   if (/^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(digits)) return exact(Math.trunc(Number(digits)))
-  if (/^[+-]?inf(?:inity)?$/i.test(digits)) throw new Failure('infinity has no integer')
-  if (/(?!\d)\p{Nd}/u.test(digits)) throw new Failure('an integer is written with the digits 0 to 9')
+  if (/^[+-]?inf(?:inity)?$/i.test(digits)) throw new OperationError('infinity has no integer')
+  if (/(?!\d)\p{Nd}/u.test(digits)) throw new OperationError('an integer is written with the digits 0 to 9')
   return fallback
 }
 
 function indent(value: unknown, width: unknown = 4, first: unknown = false, blank: unknown = false): string {
-  if (typeof value !== 'string') throw misuse(value, `indent takes a string, not ${label(value)}`)
+  if (typeof value !== 'string') throw wrongUse(value, `indent takes a string, not ${label(value)}`)
   const margin = typeof width === 'string' ? width : ' '.repeat(Math.max(0, integerOr(4, width)))
   const isBlankToo = truth(blank)
   const lines = `${value}\n`.split(LINE_END).slice(0, -1)
@@ -120,7 +129,7 @@ function quote(value: unknown): string {
   const word = text(value)
   // Fast path: most texts hold neither a quote nor a NUL, and a script quotes dozens.
   if (!/['\0]/.test(word)) return `'${word}'`
-  if (word.includes('\0')) throw new Failure('a text with a NUL cannot be quoted for a shell')
+  if (word.includes('\0')) throw new OperationError('a text with a NUL cannot be quoted for a shell')
   return `'${word.replaceAll("'", `'"'"'`)}'`
 }
 
@@ -129,8 +138,8 @@ function steps(attribute: unknown): (string | number)[] {
   if (attribute === undefined || attribute === null) return []
   if (typeof attribute === 'number') return [attribute]
   if (typeof attribute !== 'string')
-    throw misuse(attribute, `an attribute is a string, not ${label(attribute)}`)
-  if (attribute.includes(',')) throw new Failure(unsupported('a row of attributes'))
+    throw wrongUse(attribute, `an attribute is a string, not ${label(attribute)}`)
+  if (attribute.includes(',')) throw new OperationError(unsupported('a row of attributes'))
   return attribute.split('.').map(step => (/^\d+$/.test(step) ? Number(step) : step))
 }
 
@@ -146,7 +155,7 @@ function first(value: unknown): unknown {
 }
 
 function last(value: unknown): unknown {
-  if (value instanceof Iter) throw new Failure(`${value.label} has no last item; |list gives it one`)
+  if (value instanceof Iter) throw new OperationError(`${value.label} has no last item; |list gives it one`)
   const items = toList(value)
   return items.length === 0 ? missing('the list is empty, it has no last item') : items.at(-1)
 }
@@ -199,7 +208,7 @@ function lazily(
 /** `map(attribute='a')`. A first argument without a name is a filter in jinja2. */
 function map(value: unknown, filter: unknown, attribute: unknown): Iter {
   if (filter !== undefined || attribute === undefined)
-    throw new Failure(unsupported('map with anything but attribute='))
+    throw new OperationError(unsupported('map with anything but attribute='))
   return lazily('map', value, attribute, (_, found) => [found])
 }
 
@@ -207,7 +216,7 @@ function unique(value: unknown, caseSensitive?: unknown, attribute?: unknown): I
   const seen = new Set<unknown>()
   return lazily('unique', value, attribute, (entry, found) => {
     const key = folded(found, caseSensitive)
-    if (!isSimple(key)) throw misuse(key, `unique cannot compare ${label(key)}`)
+    if (!isSimple(key)) throw wrongUse(key, `unique cannot compare ${label(key)}`)
     // 1 and true are equal.
     const identity = toInteger(key) ?? key
     if (seen.has(identity)) return []
@@ -220,9 +229,9 @@ function unique(value: unknown, caseSensitive?: unknown, attribute?: unknown): I
 function select(filter: string, wanted: boolean): Operation {
   const run: Operation['run'] = (value, attribute, name, other) => {
     const test = name === undefined ? { params: [], run: truth } : TESTS.get(text(name))
-    if (test === undefined) throw new Failure(unsupported(`the test ${text(name)}`))
+    if (test === undefined) throw new OperationError(unsupported(`the test ${text(name)}`))
     if (test.params.length !== (other === undefined ? 0 : 1))
-      throw new Failure(`the test ${text(name)} takes ${test.params.length} arguments`)
+      throw new OperationError(`the test ${text(name)} takes ${test.params.length} arguments`)
     return lazily(filter, value, attribute, (entry, found) =>
       test.run(found, other) === wanted ? [entry] : []
     )
@@ -267,7 +276,7 @@ export const TESTS: ReadonlyMap<string, Operation> = new Map(
 )
 
 function isDefined(value: unknown): boolean {
-  return !(value instanceof Undefined) && value !== BLANK
+  return !(value instanceof Undefined) && value !== MISSING_ELSE
 }
 
 const ofText = (params: string, run: (self: string, ...args: unknown[]) => unknown): Operation =>
@@ -299,7 +308,7 @@ export const METHODS: ReadonlyMap<string, Operation> = new Map(
 const valuesOf = (map: object): unknown[] => mapKeys(map).map(key => mapGet(map, key))
 
 function getItem(map: object, key: unknown, fallback: unknown = null): unknown {
-  if (!isSimple(key)) throw misuse(key, `${label(key)} is no key`)
+  if (!isSimple(key)) throw wrongUse(key, `${label(key)} is no key`)
   const found = mapGet(map, key)
   return found === undefined ? fallback : found
 }
@@ -309,12 +318,12 @@ function optionalText(value: unknown): string | undefined {
 }
 
 function needText(value: unknown): string {
-  if (typeof value !== 'string') throw misuse(value, `expected a string, not ${label(value)}`)
+  if (typeof value !== 'string') throw wrongUse(value, `expected a string, not ${label(value)}`)
   return value
 }
 
 function needMap(value: unknown): object {
-  if (!isMap(value)) throw misuse(value, `expected a map, not ${label(value)}`)
+  if (!isMap(value)) throw wrongUse(value, `expected a map, not ${label(value)}`)
   return value
 }
 
@@ -323,12 +332,12 @@ const DEEPEST = 100
 
 /** Returns JSON as jinja2's `tojson`: one line, sorted keys, ASCII, `<>&'` escaped. Throws Failure. */
 function toJson(value: unknown, level = 1): string {
-  if (level > DEEPEST) throw new Failure(`the value is nested over ${DEEPEST} deep`)
+  if (level > DEEPEST) throw new OperationError(`the value is nested over ${DEEPEST} deep`)
   if (typeof value === 'string') return quoteJson(value)
   if (value === null || typeof value === 'boolean') return String(value)
   if (toInteger(value) !== undefined) return String(value)
   if (Array.isArray(value)) return `[${value.map(item => toJson(item, level + 1)).join(', ')}]`
-  if (!isMap(value)) throw misuse(value, `${label(value)} cannot be written as JSON`)
+  if (!isMap(value)) throw wrongUse(value, `${label(value)} cannot be written as JSON`)
   const keys = mapKeys(value).sort(compareText)
   const members = keys.map(key => `${quoteJson(key)}: ${toJson(mapGet(value, key), level + 1)}`)
   return `{${members.join(', ')}}`

@@ -1,4 +1,4 @@
-import { isSpace, type Source, SPACE, unsupported } from './errors.js'
+import { isSpace, SPACE, type TemplateSource, unsupported } from './errors.js'
 
 /** A piece of a template: text, or a part of a tag. A sign is an operator or a bracket, also of a tag. */
 export interface Token {
@@ -34,7 +34,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
 const OTHER_ESCAPE = /[0-7abfvxuUN\n]|[^\0-\x7f]/
 
 /** Cuts a template into tokens, the last of kind `end`. Throws TemplateError if it cannot be read. */
-export function tokenize(source: Source): Token[] {
+export function tokenize(source: TemplateSource): Token[] {
   return new Lexer(source).run()
 }
 
@@ -43,7 +43,7 @@ class Lexer {
   readonly #tokens: Token[] = []
   #at = 0
 
-  constructor(readonly source: Source) {
+  constructor(readonly source: TemplateSource) {
     this.#text = source.text
   }
 

@@ -26,7 +26,7 @@ export interface Template {
 }
 
 /** Finds a template to include; undefined if there is none of that name. Throws TemplateError. */
-export type Finder = (name: string) => Template | undefined
+export type IncludeResolver = (name: string) => Template | undefined
 
 export type Evaluate = (frame: Frame) => unknown
 export type Execute = (frame: Frame) => void

@@ -2,8 +2,8 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { compileTemplate } from './compiler.js'
-import { Failure, TemplateError } from './errors.js'
-import type { Finder, Template } from './template.js'
+import { OperationError, TemplateError } from './errors.js'
+import type { IncludeResolver, Template } from './template.js'
 
 export { TemplateError } from './errors.js'
 
@@ -28,14 +28,15 @@ interface Loaded {
 export class Templates {
   readonly #directory: string
   readonly #now: () => number
-  readonly #include: Finder
+  readonly #include: IncludeResolver
   readonly #loaded = new Map<string, Loaded>()
 
   constructor({ directory, now = () => performance.now() }: TemplatesOptions) {
     this.#directory = directory
     this.#now = now
     this.#include = name => {
-      if (!this.#isBelow(name)) throw new Failure(`${name} is not a path below the directory of templates`)
+      if (!this.#isBelow(name))
+        throw new OperationError(`${name} is not a path below the directory of templates`)
       return this.#find(name)
     }
   }

@@ -1,4 +1,4 @@
-import { characters, compareText, Failure, type Origin } from './errors.js'
+import { characters, compareText, OperationError, type Origin } from './errors.js'
 
 /*
  * Values of templates are those of JSON: null (none), booleans, strings, integers, arrays (lists) and objects
@@ -22,7 +22,7 @@ export class Undefined extends Special {
 }
 
 /** The value of `a if b` without an else if b is false. jinja2 prints nothing for it, even in strict mode. */
-export const BLANK = new Special('the missing else of an if')
+export const MISSING_ELSE = new Special('the missing else of an if')
 
 /** The result of filters such as `map`, and of a map's `keys()` and `values()`: it can be iterated once. */
 export class Iter extends Special implements Iterable<unknown> {
@@ -36,7 +36,8 @@ export class Iter extends Special implements Iterable<unknown> {
 
   [Symbol.iterator](): Iterator<unknown> {
     const items = this.#items
-    if (items === undefined) throw new Failure(`${this.label} can be gone through once; |list keeps it`)
+    if (items === undefined)
+      throw new OperationError(`${this.label} can be gone through once; |list keeps it`)
     this.#items = undefined
     return items[Symbol.iterator]()
   }
@@ -70,13 +71,15 @@ export function label(value: unknown): string {
 }
 
 /** Returns the Failure of a wrong use: `otherwise`, or why the value is undefined. */
-export function misuse(value: unknown, otherwise: string): Failure {
-  return value instanceof Undefined ? new Failure(value.reason, value.origin) : new Failure(otherwise)
+export function wrongUse(value: unknown, otherwise: string): OperationError {
+  return value instanceof Undefined
+    ? new OperationError(value.reason, value.origin)
+    : new OperationError(otherwise)
 }
 
 /** Returns a value for a variable or item. Throws Failure for an undefined one. */
 export function defined(value: unknown): unknown {
-  if (value instanceof Undefined) throw misuse(value, '')
+  if (value instanceof Undefined) throw wrongUse(value, '')
   return value
 }
 
@@ -107,7 +110,7 @@ export function iterate(value: unknown): Iterable<unknown> {
   if (Array.isArray(value) || value instanceof Iter) return value
   if (typeof value === 'string') return characters(value)
   if (isMap(value)) return mapKeys(value)
-  throw misuse(value, `cannot go through ${label(value)}`)
+  throw wrongUse(value, `cannot go through ${label(value)}`)
 }
 
 /** Returns the items as an array, which must not be changed. Throws Failure as iterate() or defined(). */
@@ -118,19 +121,19 @@ export function toList(value: unknown): readonly unknown[] {
 /** Returns the number of characters, items or entries. Throws Failure for other values. */
 export function lengthOf(value: unknown): number {
   if (Array.isArray(value) || typeof value === 'string' || isMap(value)) return toList(value).length
-  throw misuse(value, `${label(value)} has no length`)
+  throw wrongUse(value, `${label(value)} has no length`)
 }
 
 /** Returns Python's truth of a value. Throws Failure for undefined, and for all but data and BLANK. */
 export function truth(value: unknown): boolean {
   if (typeof value === 'boolean') return value
   if (typeof value === 'string') return value !== ''
-  if (value === null || value === BLANK) return false
+  if (value === null || value === MISSING_ELSE) return false
   if (Array.isArray(value)) return value.length > 0
   if (isMap(value)) return mapKeys(value).length > 0
   const integer = toInteger(value)
   if (integer !== undefined) return integer !== 0
-  throw misuse(value, `${label(value)} is neither true nor false`)
+  throw wrongUse(value, `${label(value)} is neither true nor false`)
 }
 
 /** Returns a value as `{{ }}` prints it. Throws Failure for all but strings, integers, booleans and none. */
@@ -139,8 +142,8 @@ export function text(value: unknown): string {
   if (typeof value === 'boolean') return value ? 'True' : 'False'
   if (Number.isSafeInteger(value)) return String(value)
   if (value === null) return 'None'
-  if (value === BLANK) return ''
-  throw misuse(value, `${label(value)} cannot be printed`)
+  if (value === MISSING_ELSE) return ''
+  throw wrongUse(value, `${label(value)} cannot be printed`)
 }
 
 /** Returns an integer, or a boolean as Python's integer; undefined for anything else. */
@@ -153,13 +156,13 @@ export function toInteger(value: unknown): number | undefined {
 export function integerOr(otherwise: number, value: unknown): number {
   if (value === undefined) return otherwise
   const integer = toInteger(value)
-  if (integer === undefined) throw misuse(value, `expected an integer, not ${label(value)}`)
+  if (integer === undefined) throw wrongUse(value, `expected an integer, not ${label(value)}`)
   return integer
 }
 
 /** Returns an exact integer. Throws Failure above 2^53. */
 export function exact(result: number): number {
-  if (!Number.isSafeInteger(result)) throw new Failure('the integer is too large')
+  if (!Number.isSafeInteger(result)) throw new OperationError('the integer is too large')
   // Turns -0 into 0.
   return result + 0
 }
@@ -198,8 +201,8 @@ function integers(operator: string, compute: (x: number, y: number) => number): 
     const x = toInteger(a)
     const y = toInteger(b)
     if (x === undefined || y === undefined)
-      throw misuse(a instanceof Undefined ? a : b, `cannot compute ${label(a)} ${operator} ${label(b)}`)
-    if (y === 0 && '//%'.includes(operator)) throw new Failure('division by zero')
+      throw wrongUse(a instanceof Undefined ? a : b, `cannot compute ${label(a)} ${operator} ${label(b)}`)
+    if (y === 0 && '//%'.includes(operator)) throw new OperationError('division by zero')
     return exact(compute(x, y))
   }
 }
@@ -218,7 +221,7 @@ function add(a: unknown, b: unknown): unknown {
 /** Unary minus and plus. Throws Failure for all but integers. */
 export function signed(operator: '-' | '+', value: unknown): number {
   const x = toInteger(value)
-  if (x === undefined) throw misuse(value, `cannot compute ${operator} of ${label(value)}`)
+  if (x === undefined) throw wrongUse(value, `cannot compute ${operator} of ${label(value)}`)
   return operator === '-' ? 0 - x : x
 }
 
@@ -227,8 +230,8 @@ export function equals(a: unknown, b: unknown, depth = 0): boolean {
   if (typeof a === 'string' && typeof b === 'string') return a === b
   for (const value of [a, b])
     if (!isSimple(value) && !Array.isArray(value) && !isMap(value))
-      throw misuse(value, `cannot compare ${label(value)}`)
-  if (depth > DEEPEST) throw new Failure(`the values are nested over ${DEEPEST} deep`)
+      throw wrongUse(value, `cannot compare ${label(value)}`)
+  if (depth > DEEPEST) throw new OperationError(`the values are nested over ${DEEPEST} deep`)
   if (Array.isArray(a) && Array.isArray(b))
     return a.length === b.length && a.every((item, i) => equals(item, b[i], depth + 1))
   if (isMap(a) && isMap(b)) {
@@ -249,20 +252,20 @@ export function less(a: unknown, b: unknown): boolean {
   const x = toInteger(a)
   const y = toInteger(b)
   if (x !== undefined && y !== undefined) return x < y
-  throw misuse(a instanceof Undefined ? a : b, `cannot order ${label(a)} and ${label(b)}`)
+  throw wrongUse(a instanceof Undefined ? a : b, `cannot order ${label(a)} and ${label(b)}`)
 }
 
 /** Python's `in`. Throws Failure for a container without values, and a non-string searched in a string. */
 function contains(container: unknown, item: unknown): boolean {
   if (typeof container === 'string') {
-    if (typeof item !== 'string') throw misuse(item, `cannot look for ${label(item)} in a string`)
+    if (typeof item !== 'string') throw wrongUse(item, `cannot look for ${label(item)} in a string`)
     return container.includes(item)
   }
   if (!Array.isArray(container) && !isSimple(item))
-    throw misuse(item, `cannot look for ${label(item)} in ${label(container)}`)
+    throw wrongUse(item, `cannot look for ${label(item)} in ${label(container)}`)
   if (isMap(container)) return mapGet(container, item) !== undefined
   if (!Array.isArray(container) && !(container instanceof Iter))
-    throw misuse(container, `cannot look for something in ${label(container)}`)
+    throw wrongUse(container, `cannot look for something in ${label(container)}`)
   for (const candidate of iterate(container)) if (equals(candidate, item)) return true
   return false
 }

@@ -1,7 +1,7 @@
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { counted } from '../../lib/api/dry-run.js'
+import { changeCounts } from '../../lib/api/dry-run.js'
 import { templates as shipped } from '../services/rendered.js'
 import { Controller } from '../support/controller.js'
 import { stored } from '../support/state.js'
@@ -131,7 +131,7 @@ t.test('what is created, copied, renamed, deleted', async t => {
   await c.get('/config/secrets/node/n1/k/_delete')
   const node = (name: string) => ({ name })
   t.equal(
-    counted([
+    changeCounts([
       ...['a', 'b', 'c'].map(name => ({ type: 'node', name, before: undefined, after: node(name) }) as const),
       { type: 'node', name: 'd', before: node('d'), after: undefined }
     ]),

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { acknowledge, finish } from '../../lib/api/jobs.js'
+import { acknowledge, answerWhenDone } from '../../lib/api/jobs.js'
 import { badRequest, ServiceError } from '../../lib/errors.js'
 import { withUsers } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
@@ -106,13 +106,13 @@ t.test('the answer to a request whose work is a job', async t => {
   const { jobs } = c.daemon
   const asking = (prefer?: string) => ({ source, headers: prefer === undefined ? {} : { prefer } })
   const refused = (work: () => void, prefer?: string) =>
-    jobs.submit(spec(work)).then(job => finish(asking(prefer), job, 204))
+    jobs.submit(spec(work)).then(job => answerWhenDone(asking(prefer), job, 204))
   const fail = (error: unknown) => () => {
     throw error
   }
 
-  t.same(await finish(asking(), await jobs.submit(spec(() => {})), 204), { status: 204 })
-  t.same(await finish(asking(), await jobs.submit(spec(() => {})), 201, 'image cloned'), {
+  t.same(await answerWhenDone(asking(), await jobs.submit(spec(() => {})), 204), { status: 204 })
+  t.same(await answerWhenDone(asking(), await jobs.submit(spec(() => {})), 201, 'image cloned'), {
     status: 201,
     body: { message: 'image cloned' }
   })
@@ -124,7 +124,7 @@ t.test('the answer to a request whose work is a job', async t => {
   const job = await jobs.submit(gate.spec)
   for (const prefer of ['respond-async', 'wait=10, Respond-Async; x=1', 'respond-async,wait=1'])
     t.same(
-      await finish(asking(prefer), job, 204),
+      await answerWhenDone(asking(prefer), job, 204),
       { ...acknowledge({ source }, job), headers: { 'Preference-Applied': 'respond-async' } },
       prefer
     )
@@ -135,7 +135,7 @@ t.test('the answer to a request whose work is a job', async t => {
     'asked of a standby, the message says so'
   )
   for (const prefer of ['respond-asynchronously', 'x="respond-async"', '']) {
-    const answered = finish(asking(prefer), await jobs.submit(spec(() => {})), 204)
+    const answered = answerWhenDone(asking(prefer), await jobs.submit(spec(() => {})), 204)
     t.same(await answered, { status: 204 }, `${prefer} is not it`)
   }
   gate.end(new Error('nobody waits for it'))
@@ -147,7 +147,7 @@ t.test('shutting down answers who waits for a job', async t => {
   const job = await c.daemon.jobs.submit(gate.spec)
   const { signal } = await gate.began
   signal.addEventListener('abort', () => gate.end(signal.reason))
-  const answer = finish({ source, headers: {} }, job, 204)
+  const answer = answerWhenDone({ source, headers: {} }, job, 204)
   const closing = c.daemon.close(200)
   await t.rejects(answer, new ServiceError(503, 'pack of OS image a was interrupted'))
   await closing

@@ -2,12 +2,12 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { SLACK_MS } from '../../lib/ask-controller.js'
-import { SaidOnce } from '../../lib/auth/controller-proof.js'
+import { NonceCache } from '../../lib/auth/controller-proof.js'
 
 const number = () => randomBytes(16).toString('hex')
 
 t.test('what was said counts once for as long as its time lasts, and is forgotten then', async t => {
-  const taken = new SaidOnce(0)
+  const taken = new NonceCache(0)
   const start = 1_000_000
   const all = [-SLACK_MS, -1, 0, SLACK_MS].map(ahead => ({ number: number(), saidMs: start + ahead }))
   for (const { number, saidMs } of all) t.ok(taken.take(number, saidMs, start))
@@ -20,7 +20,7 @@ t.test('what was said counts once for as long as its time lasts, and is forgotte
 })
 
 t.test('a clock that is set back forgets nothing too early, and keeps nothing for longer', async t => {
-  const taken = new SaidOnce(0)
+  const taken = new NonceCache(0)
   const hour = 3_600_000
   const old = number()
   t.ok(taken.take(old, 10 * hour, 10 * hour))
@@ -34,7 +34,7 @@ t.test('a clock that is set back forgets nothing too early, and keeps nothing fo
 t.test('the start goes back with a clock that is set back: what is said now is not of before it', async t => {
   const hour = 3_600_000
   const start = 100 * hour
-  const taken = new SaidOnce(start)
+  const taken = new NonceCache(start)
   t.ok(taken.isForgotten(start - 1, start))
   t.notOk(taken.isForgotten(start + 1, start + 10))
   // It was an hour ahead at the start, and is right from now on.

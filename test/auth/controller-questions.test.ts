@@ -1,17 +1,17 @@
 // rules 6.11, 11.19
 import t from 'tap'
-import { ControllerQuestions } from '../../lib/auth/controller-proof.js'
+import { ControllerAuth } from '../../lib/auth/controller-proof.js'
 
 const key = Buffer.alloc(32, 1)
 
 t.test('a question is one of a controller, with these words, within a minute, and once', t => {
   let now = 1_000_000
-  const [writer, works] = [new ControllerQuestions(key, () => now), new ControllerQuestions(key, () => now)]
+  const [writer, works] = [new ControllerAuth(key, () => now), new ControllerAuth(key, () => now)]
   const asked = writer.headersFor('{"to":"c2"}')
   const refused = { status: 401, message: /controllers of this cluster alone/ }
   t.throws(() => works.check('{"to":"c3"}', asked), refused)
   t.throws(() => works.check('{"to":"c2"}', {}), refused)
-  const other = new ControllerQuestions(Buffer.alloc(32), () => now)
+  const other = new ControllerAuth(Buffer.alloc(32), () => now)
   t.throws(() => works.check('{"to":"c2"}', other.headersFor('{"to":"c2"}')), refused)
   const [[name, value]] = Object.entries(asked) as [[string, string]]
   for (const forged of [value.replace(/^\d+/, '1000001'), value.slice(0, -1), `${value} `, 'é', ''])
@@ -28,7 +28,7 @@ t.test('a question is one of a controller, with these words, within a minute, an
     message: /clock of the controller that asks is 60 s behind that of this controller.*timedatectl/
   })
   // Whose clock is ahead by a minute.
-  const ahead = new ControllerQuestions(key, () => now + 60_000).headersFor('x')
+  const ahead = new ControllerAuth(key, () => now + 60_000).headersFor('x')
   t.doesNotThrow(() => works.check('x', ahead))
   for (const ms of [0, 60_000, 60_000]) {
     now += ms
@@ -39,14 +39,14 @@ t.test('a question is one of a controller, with these words, within a minute, an
   // A start forgets what was asked.
   const before = writer.headersFor('x')
   now += 1
-  const started = new ControllerQuestions(key, () => now)
+  const started = new ControllerAuth(key, () => now)
   t.throws(() => started.check('x', before), { status: 401, message: /before svcd was started here/ })
   t.doesNotThrow(() => started.check('x', writer.headersFor('x')))
   t.end()
 })
 
 t.test('what is answered is proved, as the answer to one question', t => {
-  const proofs = new ControllerQuestions(key, () => 1)
+  const proofs = new ControllerAuth(key, () => 1)
   const [asked, other] = [proofs.headersFor('x'), proofs.headersFor('x')]
   const proof = proofs.proofOf(asked, '{"done":{}}')
   t.ok(proofs.isProved(asked, '{"done":{}}', proof))

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ForwardedRequests } from '../../lib/auth/controller-proof.js'
+import { ForwardAuth } from '../../lib/auth/controller-proof.js'
 
 const key = new Uint8Array(32).fill(7)
 /** The right to write of the one that it is handed to. */
@@ -17,7 +17,7 @@ const having = (headers: Record<string, string>, of = head) => ({
 // rules 11.16
 t.test('the address that asked is believed from who has the key, for that request, at that time', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(
+  const requests = new ForwardAuth(
     key,
     () => right,
     () => now
@@ -30,7 +30,7 @@ t.test('the address that asked is believed from who has the key, for that reques
 
   const headers = await requests.headersFor(right, head, '10.141.0.7', body)
   const [name = '', value = ''] = Object.entries(headers)[0] ?? []
-  const other = await new ForwardedRequests(
+  const other = await new ForwardAuth(
     new Uint8Array(32),
     () => right,
     () => now
@@ -60,7 +60,7 @@ t.test('the address that asked is believed from who has the key, for that reques
   for (const later of [60_000, -60_000]) {
     now = 0
     // One that has taken none yet.
-    const answers = new ForwardedRequests(
+    const answers = new ForwardAuth(
       key,
       () => right,
       () => now
@@ -81,7 +81,7 @@ t.test('the address that asked is believed from who has the key, for that reques
 
 // rules 11.16
 t.test('it is believed with that body', async t => {
-  const requests = new ForwardedRequests(
+  const requests = new ForwardAuth(
     key,
     () => right,
     () => 1_000_000
@@ -103,7 +103,7 @@ t.test('it is believed with that body', async t => {
 // rules 11.16
 t.test('it is believed once', async t => {
   let now = 1_000_000
-  const requests = new ForwardedRequests(
+  const requests = new ForwardAuth(
     key,
     () => right,
     () => now
@@ -123,13 +123,13 @@ t.test('it is believed once', async t => {
 // rules 11.16
 t.test('what was handed on before the start may have come before', async t => {
   let now = 1_000_000
-  const headers = await new ForwardedRequests(
+  const headers = await new ForwardAuth(
     key,
     () => right,
     () => now
   ).headersFor(right, head, '10.141.0.7', body)
   now += 1
-  const requests = new ForwardedRequests(
+  const requests = new ForwardAuth(
     key,
     () => right,
     () => now
@@ -145,7 +145,7 @@ t.test('what was handed on before the start may have come before', async t => {
 // rules 11.16
 t.test('it is believed by who has the right to write that it is for', async t => {
   let own: string | undefined = right
-  const requests = new ForwardedRequests(
+  const requests = new ForwardAuth(
     key,
     () => own,
     () => 1_000_000

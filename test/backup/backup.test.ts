@@ -18,8 +18,8 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { Archive } from '../../lib/backup/archive.js'
 import { infoText } from '../../lib/backup/info.js'
-import { isMade } from '../../lib/backup/state-names.js'
-import { addFiles, keepState } from '../../lib/backup/stored-files.js'
+import { isOwnEntry } from '../../lib/backup/state-names.js'
+import { addFiles, backUpState } from '../../lib/backup/stored-files.js'
 import { checkAll } from '../../lib/check.js'
 import { backup } from '../../lib/cli/backup.js'
 import { restore } from '../../lib/cli/restore.js'
@@ -411,7 +411,7 @@ t.test('a restore that was interrupted: no daemon starts, and the same command e
     ['clear', 99, 0],
     ['clear', 99, 3]
   ] as const) {
-    const old = readdirSync(state).filter(isMade)
+    const old = readdirSync(state).filter(isOwnEntry)
     const next = join(state, `restore.${step}`)
     mkdirSync(next)
     for (const name of old) cpSync(join(state, name), join(next, name), { recursive: true })
@@ -574,7 +574,7 @@ t.test('a copy of the state that a full disk cuts off leaves nothing', async t =
   mkdirSync(join(state, 'backups'))
   writeFileSync(join(state, 'admin-password'), 'x'.repeat(40_000))
   writeFileSync(join(state, 'backups/older.tar.part'), '')
-  await t.rejects(keepState(state, 1, '0.1.0'), { code: 'ENOSPC' })
+  await t.rejects(backUpState(state, 1, '0.1.0'), { code: 'ENOSPC' })
   t.strictSame(readdirSync(join(state, 'backups')), [])
 })
 

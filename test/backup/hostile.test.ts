@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { isMade } from '../../lib/backup/state-names.js'
+import { isOwnEntry } from '../../lib/backup/state-names.js'
 import { backup } from '../../lib/cli/backup.js'
 import { restore } from '../../lib/cli/restore.js'
 import { loadConfig } from '../../lib/config/load.js'
@@ -94,7 +94,7 @@ function faults({ at }: Machine, isRestored: boolean): string[] {
       if (!isRestored && place !== 'state') wrong.push(`${place}/${name} is there`)
     }
   }
-  if (!isRestored && existsSync(at('state')) && readdirSync(at('state')).some(isMade))
+  if (!isRestored && existsSync(at('state')) && readdirSync(at('state')).some(isOwnEntry))
     wrong.push('a state is there')
   for (const name of existsSync(at('images')) ? readdirSync(at('images')) : []) {
     if (kindOf(at('images', name)) !== 'directory') wrong.push(`images/${name} is no directory`)

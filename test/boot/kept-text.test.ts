@@ -1,9 +1,9 @@
 import t from 'tap'
-import { KeptText } from '../../lib/boot/render.js'
+import { CachedText } from '../../lib/boot/render.js'
 
 // rules 4.11
 t.test('a text is made once for the same values, and anew for others', async t => {
-  const kept = new KeptText()
+  const kept = new CachedText()
   const made: string[] = []
   const text = (...from: string[]) =>
     kept.text(from, () => {
@@ -27,7 +27,7 @@ t.test('a text is made once for the same values, and anew for others', async t =
 })
 
 t.test('a text is kept for a second: its template may include one that has changed', async t => {
-  const kept = new KeptText()
+  const kept = new CachedText()
   let version = 1
   const text = () => kept.text([], () => String(version))
   t.equal(text(), '1')

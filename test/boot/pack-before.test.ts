@@ -1,6 +1,6 @@
 // rules 4.28: a controller that lacks the present pack, and has the one before, boots that one.
 import t from 'tap'
-import { PackBefore } from '../../lib/boot/pack-before.js'
+import { PreviousPack } from '../../lib/boot/previous-pack.js'
 import type { EffectiveNode } from '../../lib/model/effective.js'
 import type { OsimageDoc, PackDoc } from '../../lib/model/types/osimage.js'
 
@@ -34,7 +34,7 @@ function booting(
     get: (type: string, name: string) =>
       type === 'pack' ? packs.find(pack => pack.name === name) : name === 'compute' ? doc : undefined
   }
-  const before = new PackBefore({
+  const before = new PreviousPack({
     model: { view, cluster: { controller: { name: 'c2', address: '' } } } as never,
     hasFile: name => here.includes(name),
     mayBeElsewhere: name => elsewhere.includes(name)

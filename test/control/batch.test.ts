@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { batch, MOST_NODES, Pace } from '../../lib/control/control.js'
-import { cleanText, fitted } from '../../lib/control/words.js'
+import { cleanText, shortenTo } from '../../lib/control/bmc-text.js'
+import { batch, MOST_NODES, RateLimiter } from '../../lib/control/control.js'
 import { openJobs, outcome, spec } from '../support/jobs.js'
 
 // rules 13.2
@@ -61,7 +61,7 @@ t.test('nodes that fail at once leave the event loop its turns, in however many 
 // rules 13.2
 t.test('no more than so many begin in a time, whoever asks', async t => {
   let now = 0
-  const pace = new Pace(2, 50, () => now)
+  const pace = new RateLimiter(2, 50, () => now)
   const { signal } = new AbortController()
   const begun: string[] = []
   const turn = (name: string) => pace.turn(signal).then(() => begun.push(name))
@@ -77,9 +77,9 @@ t.test('no more than so many begin in a time, whoever asks', async t => {
 })
 
 t.test('what a BMC says fits where it is put', async t => {
-  t.equal(fitted('short', 10), 'short')
-  t.equal(fitted('x'.repeat(11), 10), 'xxxxxxxxx…')
-  t.ok(fitted(`${'a\n'.repeat(100)}b`, 50).length <= 50)
-  t.match(fitted(`${'a\n'.repeat(100)}b`, 50), /^… \d+ lines left out …\n(a\n)+b$/)
+  t.equal(shortenTo('short', 10), 'short')
+  t.equal(shortenTo('x'.repeat(11), 10), 'xxxxxxxxx…')
+  t.ok(shortenTo(`${'a\n'.repeat(100)}b`, 50).length <= 50)
+  t.match(shortenTo(`${'a\n'.repeat(100)}b`, 50), /^… \d+ lines left out …\n(a\n)+b$/)
   t.equal(cleanText('a\r\n\n b\u0007\u202e\nc\u2028d'), 'a\nb\\u0007\nc\\u2028d')
 })

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { nodesIn } from '../../lib/api/node-sets.js'
-import { inSlices } from '../../lib/concurrency.js'
+import { runSliced } from '../../lib/concurrency.js'
 import { ServiceError } from '../../lib/errors.js'
 import type { Controller } from '../support/controller.js'
 import { usage } from '../support/turns.js'
@@ -132,7 +132,7 @@ export async function turnsOf(
     // What it takes to make the set is none of svcd's time.
     before = used()
     try {
-      await inSlices(nodesIn(parts, set, daemon.model.view))
+      await runSliced(nodesIn(parts, set, daemon.model.view))
     } catch (error) {
       if (!(error instanceof ServiceError) || error.message.length > 1000) throw error
       refused++

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { inSlices } from '../../lib/concurrency.js'
+import { runSliced } from '../../lib/concurrency.js'
 import { objectTypes, typeNames } from '../../lib/model/types.js'
 import { backendOf } from '../../lib/services/backends.js'
 import { capture } from '../../lib/services/capture.js'
@@ -192,7 +192,7 @@ async function serverFaults(): Promise<{ faults: string[]; files: Rendered[] }> 
   const files: Rendered[] = []
   for (const [service, server] of servers) {
     const captured = capture(c.daemon.model.view, settings)
-    const data = await inSlices<object>(service === 'dhcp' ? dhcpData(captured, options) : dnsData(captured))
+    const data = await runSliced<object>(service === 'dhcp' ? dhcpData(captured, options) : dnsData(captured))
     const serial = (_zone: string, _path: string, body: (serial: number) => string) => body(2026112001)
     const made = backendOf(service, server).render(data, settingsOf(service, server), render, serial).files
     files.push(...made.map(({ path, text }) => ({ name: `${service} ${server} ${path}`, text })))

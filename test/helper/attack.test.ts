@@ -17,7 +17,7 @@ import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { perform } from '../../lib/helper/local.js'
+import { runCommand } from '../../lib/helper/local.js'
 import { kernel, Tree } from '../image/initramfs-tree.js'
 import { requireNode, startNode } from '../image/node.js'
 import { beginning } from '../image/taking.js'
@@ -100,7 +100,7 @@ exec ${locate(program)} "$@"
       ...{ byRoot: true, units: [] }
     }
     const args = { tree: tree.path, kernelversion: kernel, dracutmodules: [], kernelmodules: [] }
-    const built = await perform(places, 'initramfs', args, { timeLimitMs: 60_000 }).then(
+    const built = await runCommand(places, 'initramfs', args, { timeLimitMs: 60_000 }).then(
       () => 'built',
       (error: Error) => error.message
     )
@@ -124,7 +124,7 @@ t.test('root of an image is nobody on this machine, and its files stay root’s'
   }
   const args = { tree: tree.path, kernelversion: kernel, dracutmodules: [], kernelmodules: [] }
   const stop = new AbortController()
-  const built = perform(places, 'initramfs', args, { timeLimitMs: 60_000, signal: stop.signal }).catch(
+  const built = runCommand(places, 'initramfs', args, { timeLimitMs: 60_000, signal: stop.signal }).catch(
     () => {}
   )
   await Promise.race([tree.hanging(), built])

@@ -9,7 +9,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Args, Name } from '../../lib/helper/commands.js'
-import { Helper } from '../../lib/helper/start.js'
+import { HelperClient } from '../../lib/helper/start.js'
 import { kernel } from '../image/initramfs-tree.js'
 
 const [socket = '', images = '', files = '', rounds = '0'] = process.argv.slice(2)
@@ -18,7 +18,7 @@ process.setgid?.(65534)
 process.setuid?.(65534)
 
 const helper = () =>
-  new Helper(async () => {
+  new HelperClient(async () => {
     const connection = connect(socket)
     await new Promise((resolve, reject) => connection.once('connect', resolve).once('error', reject))
     return connection

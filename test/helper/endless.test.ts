@@ -4,7 +4,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { type Report, receive, send } from '../../lib/helper/messages.js'
+import { type HelperReport, receive, send } from '../../lib/helper/messages.js'
 import { serveSocket } from '../../lib/helper/serve.js'
 import { kernel, Tree } from '../image/initramfs-tree.js'
 import { requirePrograms, requireRoot } from '../support/programs.js'
@@ -50,7 +50,7 @@ awk 'BEGIN { for (;;) { print "key" ++i " ${'x'.repeat(100)}"; if (i % ${step} =
 }
 
 /** Stops the work, and gives what was told of it. */
-async function stopped(socket: Socket, reports: readonly Report[]): Promise<Report | undefined> {
+async function stopped(socket: Socket, reports: readonly HelperReport[]): Promise<HelperReport | undefined> {
   send(socket, { id: 1, stop: true })
   while (!reports.some(report => 'error' in report)) await sleep(20)
   return reports.at(-1)
@@ -59,8 +59,8 @@ async function stopped(socket: Socket, reports: readonly Report[]): Promise<Repo
 // rules 9.14
 t.test('keys without end that the script does not know take no memory', { timeout: 120_000 }, async t => {
   const { socket, count } = await endless(t, 'the script’s output')
-  const reports: Report[] = []
-  receive<Report>(socket, report => reports.push(report))
+  const reports: HelperReport[] = []
+  receive<HelperReport>(socket, report => reports.push(report))
   await until(
     () => count() > 0,
     () => reports
@@ -93,8 +93,8 @@ t.test(
     const waiting = count()
     t.comment(`${waiting} lines were written while nobody read`)
     t.ok(waiting < 20_000, 'it waits', { waiting })
-    const reports: Report[] = []
-    receive<Report>(socket, report => reports.push(report))
+    const reports: HelperReport[] = []
+    receive<HelperReport>(socket, report => reports.push(report))
     socket.resume()
     await until(
       () => count() >= 200_000,

@@ -13,10 +13,10 @@ import { join } from 'node:path'
 import { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { perform } from '../../lib/helper/local.js'
-import type { Places } from '../../lib/helper/places.js'
+import type { HelperSettings } from '../../lib/helper/directories.js'
+import { runCommand } from '../../lib/helper/local.js'
 import { serveSocket } from '../../lib/helper/serve.js'
-import { Helper, startWork } from '../../lib/helper/start.js'
+import { HelperClient, openHelper } from '../../lib/helper/start.js'
 import { requireNode, startNode } from '../image/node.js'
 import { beginning } from '../image/taking.js'
 import { output } from '../support/programs.js'
@@ -28,7 +28,7 @@ const nobody = 65534
 const grab = { node: 'node001', address: '127.0.0.1', filesystems: [], exclude: [], own: [], dryrun: false }
 const hidden = '.svcd-0123456789abcdef'
 
-function placesIn(t: Test): Places & { readonly directory: string } {
+function placesIn(t: Test): HelperSettings & { readonly directory: string } {
   const directory = scratch(t)
   for (const name of ['images/a/etc', 'images/b', 'files', 'state', 'outside'])
     mkdirSync(join(directory, name), { recursive: true })
@@ -113,7 +113,7 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
     ]
   ] as const)
     await t.rejects(
-      perform(places, command, args, {}),
+      runCommand(places, command, args, {}),
       { message: why },
       `${command} ${JSON.stringify(args)}`
     )
@@ -125,7 +125,7 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
 // rules 9.14
 t.test('an image directory that svcd could put another in the place of is refused', async t => {
   const places = { ...placesIn(t), byRoot: false }
-  const remove = () => perform(places, 'remove', { parent: '', name: hidden }, {})
+  const remove = () => runCommand(places, 'remove', { parent: '', name: hidden }, {})
   t.equal(await remove(), undefined)
   chownSync(places.directory, 65534, 65534)
   await t.rejects(remove(), { message: /is not safe: .* type chown root .*svcd-test/ })
@@ -143,9 +143,9 @@ t.test('what is made belongs to the owner of the files directory', async t => {
   const places = placesIn(t)
   chownSync(places.files, 65534, 65534)
   const tree = join(places.images, 'a')
-  await perform(places, 'copy', { tree, path: 'etc/motd', output: hidden }, {})
+  await runCommand(places, 'copy', { tree, path: 'etc/motd', output: hidden }, {})
   const pack = { tree, excludes: [], packer: 'system', compressor: 'none', output: `${hidden}.pack` }
-  await perform(places, 'pack', pack, {})
+  await runCommand(places, 'pack', pack, {})
   for (const name of [hidden, `${hidden}.pack`]) {
     const { uid, gid, mode } = statSync(join(places.files, name))
     t.strictSame({ uid, gid, mode: mode & 0o777 }, { uid: 65534, gid: 65534, mode: 0o600 }, name)
@@ -162,13 +162,16 @@ t.test(
     writeFileSync(join(tree, 'initrd'), '')
     const args = { tree, path: 'initrd', output: hidden }
     truncateSync(join(tree, 'initrd'), 2 ** 28)
-    await t.rejects(perform(places, 'copy', args, { timeLimitMs: 1 }), /timeout/)
+    await t.rejects(runCommand(places, 'copy', args, { timeLimitMs: 1 }), /timeout/)
     truncateSync(join(tree, 'initrd'), 2 ** 44 - 2 ** 20)
     const why = /^initrd in .*: it is larger than 4 GiB, the most for a kernel or an initramfs$/
-    await t.rejects(perform(places, 'copy', args, { timeLimitMs: 5000, signal: AbortSignal.timeout(5000) }), {
-      message: why
-    })
-    await t.rejects(perform(places, 'readable', { tree, path: 'initrd' }, {}), { message: why })
+    await t.rejects(
+      runCommand(places, 'copy', args, { timeLimitMs: 5000, signal: AbortSignal.timeout(5000) }),
+      {
+        message: why
+      }
+    )
+    await t.rejects(runCommand(places, 'readable', { tree, path: 'initrd' }, {}), { message: why })
     t.strictSame(readdirSync(places.files), [])
   }
 )
@@ -177,7 +180,7 @@ t.test(
 t.test('a grab without root says what it lacks, and makes nothing', async t => {
   const places = placesIn(t)
   t.intercept(process, 'getuid', { value: () => nobody })
-  await t.rejects(perform(places, 'grab', { ...grab, parent: '', work: hidden }, {}), {
+  await t.rejects(runCommand(places, 'grab', { ...grab, parent: '', work: hidden }, {}), {
     message: /^the files of node node001 belong to its users: .* this needs root, and svcd is user 65534/
   })
   t.strictSame(readdirSync(places.images).sort(), ['a', 'b', 'link'])
@@ -187,7 +190,7 @@ t.test('over a socket: results, errors, what is said, and the end', async t => {
   const places = placesIn(t)
   const [ours, theirs] = pair()
   const served = serveSocket(theirs, places)
-  const helper = new Helper(async () => ours, 60_000)
+  const helper = new HelperClient(async () => ours, 60_000)
   const tree = join(places.images, 'a')
   const lines: string[] = []
   const args = { tree, kernelversion: '-k', dracutmodules: [], kernelmodules: [], record: undefined }
@@ -205,7 +208,7 @@ t.test('what is refused leaves no file open', async t => {
   const places = placesIn(t)
   const [ours, theirs] = pair()
   const served = serveSocket(theirs, places)
-  const helper = new Helper(async () => ours, 60_000)
+  const helper = new HelperClient(async () => ours, 60_000)
   const open = () => readdirSync('/proc/self/fd').length
   const copy = { tree: join(places.images, 'a'), path: 'etc/motd', output: 'x' }
   await t.rejects(helper.call('copy', copy))
@@ -223,7 +226,7 @@ t.test('where the unit shows the images read-only, the answer says what to type'
   await output('mount', ['--bind', '-o', 'ro', places.images, places.images])
   const [ours, theirs] = pair()
   const served = serveSocket(theirs, places)
-  const helper = new Helper(async () => ours, 60_000)
+  const helper = new HelperClient(async () => ours, 60_000)
   try {
     const tree = join(places.images, 'a')
     const message = new RegExp(
@@ -241,7 +244,7 @@ t.test('where the unit shows the images read-only, the answer says what to type'
 t.test('a connection that is lost, and bytes that are no message', async t => {
   const places = placesIn(t)
   const [ours, theirs] = pair()
-  const helper = new Helper(async () => ours, 60_000)
+  const helper = new HelperClient(async () => ours, 60_000)
   const waiting = helper.call('readable', { tree: join(places.images, 'a'), path: 'etc/motd' })
   setImmediate(() => theirs.destroy())
   await t.rejects(waiting, { status: 503, message: /the helper that does root's work was lost/ })
@@ -255,7 +258,7 @@ t.test('a connection that is lost, and bytes that are no message', async t => {
 })
 
 t.test('where nobody listens, the answer says what to type', async t => {
-  const work = startWork('/nowhere/helper.sock', [])
+  const work = openHelper('/nowhere/helper.sock', [])
   await t.rejects(work.call('remove', { parent: '', name: hidden }), {
     status: 503,
     message: /helper\.sock: ENOENT; type "systemctl start svcd-helper\.socket"/
@@ -277,7 +280,7 @@ t.test(
       ...{ sshPort: remote.port, sshUser: 'games', byRoot: false, units: [] }
     }
     const work = '.svcd-0123456789abcdef'
-    await perform(places, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })
+    await runCommand(places, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })
     t.equal(readFileSync(join(places.images, work, 'etc/motd'), 'utf8'), 'first\n')
     t.equal(statSync(join(places.images, work, 'etc/motd')).uid, 0)
     t.equal(
@@ -286,6 +289,6 @@ t.test(
       'ssh did not run as root'
     )
     chownSync(places.images, nobody, nobody)
-    await t.rejects(perform(places, 'grab', { ...grab, parent: '', work }, {}), { message: /is not safe/ })
+    await t.rejects(runCommand(places, 'grab', { ...grab, parent: '', work }, {}), { message: /is not safe/ })
   }
 )

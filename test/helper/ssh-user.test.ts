@@ -16,7 +16,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { perform } from '../../lib/helper/local.js'
+import { runCommand } from '../../lib/helper/local.js'
 import { requireNode, startNode } from '../image/node.js'
 import { beginning } from '../image/taking.js'
 import { checkout, locate, output, requirePrograms } from '../support/programs.js'
@@ -42,7 +42,7 @@ async function forNobody(t: Test) {
   }
   t.intercept(process, 'env', { value: { ...process.env, RUNTIME_DIRECTORY: path('run') } })
   const take = (more: object = {}) =>
-    perform({ ...places, ...more }, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })
+    runCommand({ ...places, ...more }, 'grab', { ...grab, parent: '', work }, { timeLimitMs: 60_000 })
   return { path, root, remote, places, take }
 }
 

@@ -11,8 +11,8 @@ import {
 } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { perform } from '../../lib/helper/local.js'
-import type { Places } from '../../lib/helper/places.js'
+import type { HelperSettings } from '../../lib/helper/directories.js'
+import { runCommand } from '../../lib/helper/local.js'
 import { requireNode, startNode } from '../image/node.js'
 import { beginning } from '../image/taking.js'
 import { locate, output } from '../support/programs.js'
@@ -30,7 +30,7 @@ const hidden = '.svcd-0123456789abcdef'
 const transfer = { node: 'node001', address: '127.0.0.1', exclude: [], own: [], dryrun: false }
 
 interface Ground {
-  readonly places: Places
+  readonly places: HelperSettings
   readonly tree: string
   readonly outside: string
   readonly images: string
@@ -89,7 +89,7 @@ t.test('a pack reads the tree that was checked', async t => {
   const swapped = swapBefore(t, ground, 'tar')
   const { places, tree } = ground
   const args = { tree, excludes: [], packer: 'system', compressor: 'none', output: hidden }
-  await perform(places, 'pack', args, {})
+  await runCommand(places, 'pack', args, {})
   t.ok(swapped())
   const word = await output('tar', ['-xOf', join(places.files, hidden), './etc/word'])
   t.equal(word, 'image')
@@ -100,7 +100,7 @@ t.test('a clone neither reads nor writes beyond the images', async t => {
   const ground = lay(scratch(t))
   const swapped = swapBefore(t, ground, 'cp')
   const { places, tree, images } = ground
-  await perform(places, 'clone', { tree, parent: '', work: hidden }, {})
+  await runCommand(places, 'clone', { tree, parent: '', work: hidden }, {})
   t.ok(swapped())
   t.equal(
     readFileSync(join(images, hidden, 'etc/word'), 'utf8'),
@@ -112,7 +112,7 @@ t.test('a clone neither reads nor writes beyond the images', async t => {
   swapBefore(t, other, 'cp')
   mkdirSync(join(other.images, 'a/etc'), { recursive: true })
   const args = { tree: join(other.images, 'a'), parent: 'p/x', work: hidden }
-  await perform(other.places, 'clone', args, {})
+  await runCommand(other.places, 'clone', args, {})
   outsideIsWhole(t, other)
   t.ok(existsSync(join(other.images, 'r/x', hidden, 'etc')), 'into the directory that was checked')
 })
@@ -122,7 +122,7 @@ t.test('an initramfs is built in nothing that a link leads to', async t => {
   const ground = lay(scratch(t))
   const swapped = swapBefore(t, ground, 'unshare')
   const args = { tree: ground.tree, kernelversion: '6.1.0', dracutmodules: [], kernelmodules: [] }
-  await t.rejects(perform(ground.places, 'initramfs', args, { timeLimitMs: 60_000 }), {
+  await t.rejects(runCommand(ground.places, 'initramfs', args, { timeLimitMs: 60_000 }), {
     message: /chroot: failed to run command '\/bin\/sh'/
   })
   t.ok(swapped())
@@ -137,7 +137,7 @@ t.test('a grab writes, and a push reads, nothing beyond the images', async t => 
   const swapped = swapBefore(t, ground, 'rsync')
   const { places } = ground
   const grab = { ...transfer, filesystems: [], parent: 'p/x', work: hidden }
-  await perform(places, 'grab', grab, { timeLimitMs: 60_000 })
+  await runCommand(places, 'grab', grab, { timeLimitMs: 60_000 })
   t.ok(swapped())
   outsideIsWhole(t, ground)
   t.equal(readFileSync(join(ground.images, 'r/x', hidden, 'etc/motd'), 'utf8'), 'first\n')
@@ -145,7 +145,7 @@ t.test('a grab writes, and a push reads, nothing beyond the images', async t => 
   const other = lay(join(directory, 'other'), remote.port)
   swapBefore(t, other, 'rsync')
   const push = { ...transfer, filesystems: ['/'], tree: other.tree, exclude: [] }
-  await perform({ ...other.places, state: places.state }, 'push', push, { timeLimitMs: 60_000 })
+  await runCommand({ ...other.places, state: places.state }, 'push', push, { timeLimitMs: 60_000 })
   t.equal(readFileSync(join(root, 'etc/word'), 'utf8'), 'image', 'the tree that was checked was pushed')
 })
 
@@ -168,7 +168,7 @@ t.test('where links cannot be shut off, only who has root’s rights anyway gets
     process.env.PATH = before
   })
   const clone = (byRoot: boolean) =>
-    perform({ ...places, byRoot }, 'clone', { tree, parent: '', work: hidden }, {})
+    runCommand({ ...places, byRoot }, 'clone', { tree, parent: '', work: hidden }, {})
   await t.rejects(clone(false), { message: /symbolic links cannot be shut off here: that takes Linux 5\.10/ })
   t.notOk(existsSync(join(images, hidden)))
   await clone(true)
@@ -200,11 +200,11 @@ t.test('names that change all the time lead no command out', async t => {
   for (let round = 0; round < rounds; round++) {
     const output = `.svcd-${round.toString(16).padStart(16, '0')}`
     await Promise.allSettled([
-      perform(places, 'copy', { tree, path: 'etc/word', output }, {}).then(() =>
+      runCommand(places, 'copy', { tree, path: 'etc/word', output }, {}).then(() =>
         words.add(readFileSync(join(places.files, output), 'utf8'))
       ),
-      perform(places, 'remove', { parent: 'p/x', name: hidden }, {}),
-      perform(places, 'rename', { parent: 'p/x', from: 'from', to: 'to' }, {})
+      runCommand(places, 'remove', { parent: 'p/x', name: hidden }, {}),
+      runCommand(places, 'rename', { parent: 'p/x', from: 'from', to: 'to' }, {})
     ])
   }
   t.strictSame([...words], ['image'])

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { isMade } from '../../lib/backup/state-names.js'
+import { isOwnEntry } from '../../lib/backup/state-names.js'
 import { kinds } from '../../lib/model/types.js'
 import { makeTree } from '../image/small-tree.js'
 import { start } from '../support/child.js'
@@ -131,12 +131,12 @@ t.test('the state of a daemon that was root is handed over by the command that t
   t.equal((await daemon.request('GET', '/config/osimage/compute/_pack')).status, 204)
   const before = (await daemon.request('GET', '/config/osimage')).body
   t.strictSame(
-    [...readdirSync(daemon.path('state')), ...Object.keys(kinds)].filter(name => !isMade(name)),
+    [...readdirSync(daemon.path('state')), ...Object.keys(kinds)].filter(name => !isOwnEntry(name)),
     [],
     'the names are known'
   )
   t.ok(
-    ['node-boots', 'node-status'].every(name => isMade(`${name}.journal.new`)),
+    ['node-boots', 'node-status'].every(name => isOwnEntry(`${name}.journal.new`)),
     'what a crash leaves too'
   )
   t.notMatch(daemon.log(), /who cannot read/)

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import { connect, type Server } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Accepting } from '../../lib/http/accepting.js'
+import { Acceptor } from '../../lib/http/acceptor.js'
 import { memoryLog, route, start } from './helpers.js'
 
 /** Milliseconds that each turn of the event loop takes. */
@@ -68,7 +68,7 @@ t.test('where what listens cannot be duplicated, one line says so and all goes o
     const log = memoryLog()
     const close = (done: () => void) => done()
     const server = Object.assign(new EventEmitter(), { _handle: handle, close })
-    const accepting = new Accepting(server as unknown as Server, {}, log)
+    const accepting = new Acceptor(server as unknown as Server, {}, log)
     for (const until = performance.now() + 20; performance.now() < until; );
     for (let i = 0; i < 3 * AT_ONCE; i++) server.emit('connection')
     await sleep(100)

@@ -11,7 +11,7 @@ import {
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t from 'tap'
-import { Certificate, expiry, isFor, type PairFiles, readPair } from '../../lib/http/certificate.js'
+import { Certificate, type CertificateFiles, expiry, isFor, readPair } from '../../lib/http/certificate.js'
 import { makeCertificate } from '../support/certificate.js'
 import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
@@ -39,7 +39,7 @@ t.test('what is no certificate with its key is refused; the message names file a
   chmodSync(at('open'), 0o777)
   symlinkSync(at('open/key'), at('link'))
   symlinkSync(one.certificate, at('open/link'))
-  const table: [Partial<PairFiles>, string | RegExp][] = [
+  const table: [Partial<CertificateFiles>, string | RegExp][] = [
     [
       { key: two.key },
       `${two.key} is not the key of ${one.certificate}: put both files of one certificate there`

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { badRequest, ServiceError } from '../../lib/errors.js'
 import type { Limits } from '../../lib/http/limits.js'
-import type { HandedOn, Route } from '../../lib/http/route.js'
+import type { ForwardedCaller, Route } from '../../lib/http/route.js'
 import { instead } from '../support/instead.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, isRefusal, RawClient, route, start } from './helpers.js'
@@ -473,7 +473,7 @@ t.test('what a front server is told is not handed on', async t => {
 })
 
 /** What the one that writes knows a request of `front` by. */
-const byFront = ({ headers }: IncomingMessage): HandedOn | undefined =>
+const byFront = ({ headers }: IncomingMessage): ForwardedCaller | undefined =>
   headers['x-by'] === 'front' ? { address: '192.0.2.1', checkBody: async () => undefined } : undefined
 
 // rules 2.11

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { OpenFile } from '../../lib/http/open-files.js'
-import { Pieces } from '../../lib/http/pieces.js'
+import { PieceCache } from '../../lib/http/piece-cache.js'
 
 const SIZE = 4
 
@@ -21,7 +21,7 @@ function fileOf(id: number, bytes: string, failing = 0) {
 }
 
 /** What a client gets that has sent the piece before it asks for the next one. */
-async function text(pieces: Pieces, file: OpenFile, position: number, most = Number.POSITIVE_INFINITY) {
+async function text(pieces: PieceCache, file: OpenFile, position: number, most = Number.POSITIVE_INFINITY) {
   const { bytes, letGo } = await pieces.read(file, position, SIZE, most)
   const got = String(bytes)
   letGo()
@@ -30,7 +30,7 @@ async function text(pieces: Pieces, file: OpenFile, position: number, most = Num
 
 // rules 2.13
 t.test('a piece is read once for all who ask for it meanwhile and soon after', async t => {
-  const pieces = new Pieces(100)
+  const pieces = new PieceCache(100)
   const file = fileOf(1, 'abcdefgh01')
   t.same(await Promise.all([text(pieces, file, 0), text(pieces, file, 0)]), ['abcd', 'abcd'])
   t.equal(await text(pieces, file, 0), 'abcd')
@@ -44,13 +44,13 @@ t.test('a piece is read once for all who ask for it meanwhile and soon after', a
 
 t.test('what a file has more than it was promised to have is not sent', async t => {
   const grown = Object.assign(fileOf(1, 'abcdefgh'), { size: 6 })
-  const pieces = new Pieces(100)
+  const pieces = new PieceCache(100)
   t.equal(await text(pieces, grown, 4, 2), 'ef')
   t.equal(await text(pieces, grown, 4, 2), 'ef')
 })
 
 t.test('pieces of so many bytes are kept, those that were used last', async t => {
-  const pieces = new Pieces(2 * SIZE)
+  const pieces = new PieceCache(2 * SIZE)
   const file = fileOf(1, 'abcdefghijkl')
   for (const position of [0, 4, 0, 8]) await text(pieces, file, position)
   t.equal(file.reads, 3)
@@ -64,7 +64,7 @@ t.test('pieces of so many bytes are kept, those that were used last', async t =>
 })
 
 t.test('parts of pieces are not kept: whoever asks for single bytes makes nothing grow', async t => {
-  const pieces = new Pieces(2 * SIZE)
+  const pieces = new PieceCache(2 * SIZE)
   const file = fileOf(1, 'abcdefgh')
   for (const [position, most] of [
     [1, 100],
@@ -79,7 +79,7 @@ t.test('parts of pieces are not kept: whoever asks for single bytes makes nothin
 })
 
 t.test('memory is used again only when nobody has it', async t => {
-  const pieces = new Pieces(SIZE)
+  const pieces = new PieceCache(SIZE)
   const file = fileOf(1, 'abcdefghijkl')
   const first = await pieces.read(file, 0, SIZE, 4)
   const same = await pieces.read(file, 0, SIZE, 4)
@@ -91,7 +91,7 @@ t.test('memory is used again only when nobody has it', async t => {
 })
 
 t.test('a piece that could not be read is read again', async t => {
-  const pieces = new Pieces(100)
+  const pieces = new PieceCache(100)
   const file = fileOf(1, 'abcd', 1)
   const both = await Promise.allSettled([text(pieces, file, 0), text(pieces, file, 0)])
   t.same(
@@ -104,7 +104,7 @@ t.test('a piece that could not be read is read again', async t => {
 })
 
 t.test('a piece that is kept comes in a later turn', async t => {
-  const pieces = new Pieces(100)
+  const pieces = new PieceCache(100)
   const file = fileOf(1, 'abcdefgh'.repeat(10))
   await text(pieces, file, 0)
   let turns = 0

@@ -2,7 +2,7 @@ import { createHook } from 'node:async_hooks'
 import { renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { OpenFiles, SmallFiles } from '../../lib/http/open-files.js'
+import { OpenFiles, SmallFileCache } from '../../lib/http/open-files.js'
 import { RawClient, route, start } from './helpers.js'
 
 const KILOBYTE = 1024
@@ -29,7 +29,7 @@ function smallFiles(now = () => Date.now() + 10_000) {
       open.now--
     }
   }
-  return { small: new SmallFiles(new OpenFiles(descriptors), now), open }
+  return { small: new SmallFileCache(new OpenFiles(descriptors), now), open }
 }
 
 // rules 2.13
@@ -128,7 +128,7 @@ t.test('what is kept of small files has a bound', async t => {
 t.test('what is no small file, or cannot be read, is left to whoever opens it', async t => {
   const { small, open } = smallFiles()
   for (const name of ['large', '.', 'missing']) t.equal(await small.get(join(dir, name)), undefined, name)
-  const full = new SmallFiles(
+  const full = new SmallFileCache(
     new OpenFiles({
       take: () => {
         throw new Error('no descriptor')

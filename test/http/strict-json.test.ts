@@ -1,5 +1,5 @@
 import t from 'tap'
-import { atOnce } from '../../lib/concurrency.js'
+import { runSync } from '../../lib/concurrency.js'
 import { ServiceError } from '../../lib/errors.js'
 import { MAX_DEPTH, parseStrict, parsingStrict } from '../../lib/http/strict-json.js'
 
@@ -275,5 +275,5 @@ t.test('a long text is parsed in steps, to the same value with the same order of
       t.ok(JSON.stringify(step.value) === JSON.stringify(value), 'the same value')
     }
   const broken = `[${JSON.stringify(long(5_000))},]`
-  t.throws(() => atOnce(parsingStrict(bytes(broken))), /no comma may follow the last one/)
+  t.throws(() => runSync(parsingStrict(bytes(broken))), /no comma may follow the last one/)
 })

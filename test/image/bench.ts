@@ -4,13 +4,13 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { Mutex } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
-import { localWork } from '../../lib/helper/local.js'
-import { placesOf } from '../../lib/helper/places.js'
+import { helperSettingsOf } from '../../lib/helper/directories.js'
+import { localHelper } from '../../lib/helper/local.js'
 import type { ImageContext } from '../../lib/image/context.js'
 import { Intents } from '../../lib/image/intents.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
 import { createLog } from '../../lib/log.js'
-import { Model, storeOptions, theDaemon } from '../../lib/model/model.js'
+import { daemonActor, Model, storeOptions } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { iniSettings } from '../../lib/model/settings.js'
 import type { ClusterStore, Tx } from '../../lib/model/stored.js'
@@ -58,7 +58,7 @@ export class Bench {
       config,
       model,
       intents,
-      work: localWork(placesOf(config, true)),
+      work: localHelper(helperSettingsOf(config, true)),
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
       ticks: () => bench.now - bench.clockSet,
@@ -74,7 +74,7 @@ export class Bench {
   }
 
   put(change: (tx: Tx) => void): Promise<void> {
-    return this.context.model.change(theDaemon, change)
+    return this.context.model.change(daemonActor, change)
   }
 
   /** What a job sees; `onLine` is called with each line while the job waits for it. */

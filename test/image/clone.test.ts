@@ -2,9 +2,9 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { cloneImage, removeHidden } from '../../lib/image/place-tree.js'
 import { decide, recover } from '../../lib/image/recovery.js'
-import { theDaemon } from '../../lib/model/model.js'
+import { daemonActor } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/stored.js'
-import { FollowingError, StoreError } from '../../lib/store/errors.js'
+import { NotLeaderError, StoreError } from '../../lib/store/errors.js'
 import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree } from './small-tree.js'
@@ -18,7 +18,7 @@ async function beginning(t: Test) {
       context,
       'compute',
       { values: new Map(), newName: 'copy', interfaces: [], override: false, readBack: false },
-      theDaemon,
+      daemonActor,
       job
     )
   const none = (what: string) => {
@@ -127,7 +127,7 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
   none('it was not stored')
   t.equal(intents.undecided.size, 0)
 
-  await t.rejects(clone(bench.job(), unanswered(false, new FollowingError())), FollowingError)
+  await t.rejects(clone(bench.job(), unanswered(false, new NotLeaderError())), NotLeaderError)
   none('another controller writes: it is sure that nothing was stored')
 
   await t.rejects(clone(bench.job(), unanswered(true, noAnswer)), noAnswer)

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { removeTree } from '../../lib/disk/open-directory.js'
-import { localWork } from '../../lib/helper/local.js'
+import { localHelper } from '../../lib/helper/local.js'
 import { requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { beginning } from './imaging.js'
@@ -77,7 +77,7 @@ t.test('an initramfs that may not be replaced is named, and what to type', async
     kernelmodules: [],
     record: undefined
   }
-  const build = () => localWork(place).call('initramfs', args)
+  const build = () => localHelper(place).call('initramfs', args)
   for (const path of [initrd, 'boot']) {
     chattr('+i', join(tree.path, path))
     await t.rejects(build(), {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { theDaemon } from '../../lib/model/model.js'
+import { daemonActor } from '../../lib/model/model.js'
 import { until } from '../support/until.js'
 import { oneOfSeveral } from './one-of-several.js'
 import { makeTree } from './small-tree.js'
@@ -30,7 +30,7 @@ t.test('pushes of two images do not meet on a node', async t => {
   })
   for (const name of ['a', 'b', 'c']) makeTree(bench.path('images', name))
   const { signal } = new AbortController()
-  const push = (osimage: string, node: string) => images.pushToNode(node, osimage, false, theDaemon, signal)
+  const push = (osimage: string, node: string) => images.pushToNode(node, osimage, false, daemonActor, signal)
   const own = await push('a', 'n1')
   await until(() => open.length === 1)
   const second = await push('b', 'n1')

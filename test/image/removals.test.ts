@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { unavailable } from '../../lib/errors.js'
 import { Removals } from '../../lib/image/removals.js'
-import { theDaemon } from '../../lib/model/model.js'
+import { daemonActor } from '../../lib/model/model.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'
 import { oneOfSeveral } from './one-of-several.js'
@@ -142,7 +142,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
       return work()
     }
   })
-  await removals.submit(theDaemon)
+  await removals.submit(daemonActor)
   t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1'])
   t.match(bench.log.join(''), 'directories of deleted OS images are removed later: a shell is open')
   t.strictSame(
@@ -153,7 +153,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
   )
   t.match([...intents.undecided], [{ kind: 'removal', target: 'mine', at: 1 }])
   isHeld = false
-  await removals.submit(theDaemon)
+  await removals.submit(daemonActor)
   t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1', 'mounted 1'])
 })
 

@@ -5,8 +5,8 @@ import type { ImageContext } from '../../lib/image/context.js'
 import { namedFiles } from '../../lib/image/copies/named.js'
 import { type Outcome, publish } from '../../lib/image/publish.js'
 import { Sweep } from '../../lib/image/sweep.js'
-import { theDaemon } from '../../lib/model/model.js'
-import { type PackDoc, packBefore } from '../../lib/model/types/osimage.js'
+import { daemonActor } from '../../lib/model/model.js'
+import { type PackDoc, previousPack } from '../../lib/model/types/osimage.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'
 
@@ -44,7 +44,7 @@ async function site(t: Test, others: string[], ...overrides: string[]) {
   const image = () => context.model.view.get('osimage', 'compute')
   const job = bench.job()
   const begin = async (pack: PackDoc, with_ = job) => {
-    const rest = await publish(context, outcomeOf(pack), theDaemon)
+    const rest = await publish(context, outcomeOf(pack), daemonActor)
     return () => rest(with_)
   }
   const packs = () => [...context.model.view.names('pack')]
@@ -98,7 +98,7 @@ t.test(
     }
     const time = (name: string) => context.model.view.get('pack', name)?.time
     t.equal(time(next.name), future + 1)
-    t.match(packBefore(context.model.view, { ...next, time: future + 1 }), { name: ahead.name })
+    t.match(previousPack(context.model.view, { ...next, time: future + 1 }), { name: ahead.name })
     await (await begin(again))()
     t.match(image(), { imagefile: again.name })
     t.equal(time(again.name), future + 2)

@@ -2,8 +2,8 @@ import t from 'tap'
 import type { JsonValue } from '../../lib/json.js'
 import { AddressSet, parsePrefix } from '../../lib/model/address.js'
 import {
+  applyGroupInterfaces,
   assignAddresses,
-  followGroup,
   mergeGroupInterfaces,
   mergeNodeInterfaces
 } from '../../lib/model/networks.js'
@@ -78,7 +78,7 @@ t.test('the work on the interfaces of a node or a group grows with their number 
   t.test('of a node that enters a group with them', async t => {
     const { counter, entries } = counted(many, { network: 'net' })
     const group = { name: 'g', interfaces: plain }
-    t.equal(followGroup({ ...node, interfaces: entries }, undefined, group).interfaces?.length, many)
+    t.equal(applyGroupInterfaces({ ...node, interfaces: entries }, undefined, group).interfaces?.length, many)
     t.ok(counter.reads < few, `${counter.reads} reads`)
   })
   t.test('of an import or a file', async t => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { looseNames } from '../../lib/model/loose-names.js'
+import { nameWarnings } from '../../lib/model/warnings.js'
 import { populated } from '../support/routes.js'
 
 /** Characters in a row. */
@@ -61,7 +61,7 @@ t.test('what was stored before is left as it is; an import takes it, and the che
   t.match(await said('node/007', { comment: 'as before' }), /^20/)
   t.match(await said('node/007', { domain: x(62) }), /^20/, 'it was too long before')
   const { view, cluster: settings } = c.daemon.model
-  t.match(looseNames(view, settings).join(), /node 007: its host name 007\.x+ has 66 characters/)
+  t.match(nameWarnings(view, settings).join(), /node 007: its host name 007\.x+ has 66 characters/)
   t.match(await said('node/007', { newhostname: 'node007', domain: 'hpc' }), /^20/)
 })
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { see, show } from '../../lib/model/output.js'
+import { answerSourceOf, show } from '../../lib/model/answer.js'
 import { MemoryCluster, settings } from '../support/memory-cluster.js'
 
 const bmc = ['setupbmc', 'bmcsetupname']
@@ -29,7 +29,7 @@ for (const type of ['group', 'node'] as const)
     const doc = model.get(type, 'x')
     const shown = show(
       type,
-      see(type, doc, model.view, () => null),
+      answerSourceOf(type, doc, model.view, () => null),
       { cluster: settings, masked: false }
     )
     const order = orders[type]

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { auditLineRoutes } from '../../lib/api/between-controllers.js'
 import { checkParam } from '../../lib/api/params.js'
 import type { Caller } from '../../lib/auth/access.js'
-import { ControllerQuestions } from '../../lib/auth/controller-proof.js'
+import { ControllerAuth } from '../../lib/auth/controller-proof.js'
 import { HttpServer } from '../../lib/http/server.js'
 import { createLog } from '../../lib/log.js'
 import { AuditLogs } from '../../lib/monitor/audit-logs.js'
@@ -21,7 +21,7 @@ const log = (...lines: object[]) => ({ last: async () => ({ lines }) })
 /** A controller that has these lines. */
 async function controllerWith(t: Test, name: string, lines: object[], by: Uint8Array = key) {
   const server = new HttpServer<Caller>({
-    routes: auditLineRoutes(log(...lines), new ControllerQuestions(by, Date.now)),
+    routes: auditLineRoutes(log(...lines), new ControllerAuth(by, Date.now)),
     authorize: () => ({ kind: 'anonymous' }),
     param: checkParam,
     maxBody: 1024,
@@ -42,7 +42,7 @@ const logsOf = (
     ...{ own: 'c1', audit: log(...lines), trust: { rejectUnauthorized: true } },
     others: () => others,
     known: () => known,
-    proofs: new ControllerQuestions(key, Date.now)
+    proofs: new ControllerAuth(key, Date.now)
   })
 
 t.test('the lines of all controllers are one list, the newest first, each with its controller', async t => {
@@ -107,7 +107,7 @@ t.test('who cannot be asked, or is not believed, is named; the others are shown'
 
 t.test('lines are for controllers alone, and an answer is that to one question', async t => {
   const { url } = await controllerWith(t, 'c2', [line(1, 'a')])
-  const questions = new ControllerQuestions(key, Date.now)
+  const questions = new ControllerAuth(key, Date.now)
   const ask = async (path: string, headers: Record<string, string>) =>
     (await fetch(url + path, { headers })).status
   t.equal(await ask('/audit/users', {}), 401)

@@ -2,7 +2,7 @@ import { cpSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { identityIn } from '../../lib/disk/steps.js'
-import { Boots, type Noted } from '../../lib/monitor/boots.js'
+import { Boots, type ObservedStep } from '../../lib/monitor/boots.js'
 import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
@@ -445,7 +445,11 @@ t.test('the leases of the DHCP server, and files that a front server sends', asy
   ])
 })
 
-const noted = (place: Noted['place'], step: Noted['step'] = 'script', about = ''): Noted => ({
+const noted = (
+  place: ObservedStep['place'],
+  step: ObservedStep['step'] = 'script',
+  about = ''
+): ObservedStep => ({
   ...{ step, about, from: own, place }
 })
 const log = { warn: () => {}, info: () => {} }

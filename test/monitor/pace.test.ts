@@ -1,11 +1,11 @@
 import t from 'tap'
-import { type Pace, paced } from '../../lib/monitor/pace.js'
+import { type TokenBucket, takeTokenOrThrow } from '../../lib/monitor/token-bucket.js'
 
 // rules 11.17
 t.test('60 at once, and then one in 5 s', t => {
-  let pace: Pace | undefined
+  let pace: TokenBucket | undefined
   const take = (nowMs: number) => {
-    pace = paced('n1', pace, nowMs)
+    pace = takeTokenOrThrow('n1', pace, nowMs)
   }
   const refused = {
     status: 503,

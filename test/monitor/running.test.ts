@@ -1,10 +1,10 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { atOnce } from '../../lib/concurrency.js'
+import { runSync } from '../../lib/concurrency.js'
 import { identityIn } from '../../lib/disk/steps.js'
 import { Boots } from '../../lib/monitor/boots.js'
-import { findingStale } from '../../lib/monitor/stale.js'
+import { findStaleSliced } from '../../lib/monitor/stale.js'
 import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
@@ -90,7 +90,7 @@ t.test('what a node installed, what it would get now, and how many run which pac
       /^n1 runs compute.tar.gz of OS image compute since .* and would get new.tar.gz .* now; start it anew/
   })
   await installs(c, 'n2')
-  t.same(atOnce(findingStale(c.daemon.model, c.daemon.boots)), ['n1'])
+  t.same(runSync(findStaleSliced(c.daemon.model, c.daemon.boots)), ['n1'])
   t.same(Object.keys((await c.get('/config/node/@stale:yes')).body.config.node), ['n1'], 'as a node set')
   t.same(await packs(c), [
     { pack: 'new.tar.gz', sha256: '', nodes: 1, current: true },
@@ -109,7 +109,7 @@ t.test('what a node installed, what it would get now, and how many run which pac
     await c.post('/config/node/n1', { newhostname: 'm1' })
     t.match(await shown(c, 'm1'), { _running: old, _stale: { pack: 'new.tar.gz' } })
     await c.get('/config/node/m1/_delete')
-    t.same(atOnce(findingStale(c.daemon.model, c.daemon.boots)), [])
+    t.same(runSync(findStaleSliced(c.daemon.model, c.daemon.boots)), [])
   })
 
   await t.test('a node without an image would get none', async t => {

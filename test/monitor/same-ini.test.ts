@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/log.js'
-import { SameIni } from '../../lib/monitor/writer-reach.js'
+import { ControllerDrift } from '../../lib/monitor/controller-checks.js'
 
 const URL = '[http] url'
 const own = { [URL]: 'a', '[boot]': 'b' }
@@ -13,7 +13,7 @@ function comparing(
 ) {
   const state = { others }
   const log: string[] = []
-  const same = new SameIni({
+  const same = new ControllerDrift({
     ...{ name: 'c1', own },
     others: () => state.others,
     log: createLog('info', line => log.push(line))

@@ -5,7 +5,7 @@ import type { View } from '../../lib/model/stored.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
-import type { Memory, OpenRecords } from '../../lib/store/records.js'
+import type { JournaledState, OpenRecords } from '../../lib/store/records.js'
 import { until } from '../support/until.js'
 
 type Appended = Readonly<Record<string, unknown>>
@@ -16,10 +16,10 @@ class Shared {
   isFollowing = false
   /** Is waited for before a record is stored; a throw is a failure. */
   before: (record: Appended) => Promise<void> = async () => {}
-  memory: Memory<never> | undefined
+  memory: JournaledState<never> | undefined
 
   readonly open: OpenRecords = async memory => {
-    this.memory = memory as Memory<never>
+    this.memory = memory as JournaledState<never>
     const shared = this
     return {
       isShared: true,

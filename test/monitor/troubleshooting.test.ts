@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { troubleshootingDocument, whys } from '../../lib/monitor/why.js'
+import { troubleshootingDocument, verdictRules } from '../../lib/monitor/why.js'
 
 const text = readFileSync(new URL('../../docs/troubleshooting.md', import.meta.url), 'utf8')
 
@@ -9,13 +9,13 @@ t.test('docs/troubleshooting.md has the tables of the code: make docs', async t 
 })
 
 t.test('a remedy is in words of svcctl, not of the interface', async t => {
-  for (const { id, remedy } of whys) t.notMatch(remedy, /\bpost\b|": /, id)
+  for (const { id, remedy } of verdictRules) t.notMatch(remedy, /\bpost\b|": /, id)
 })
 
 t.test('each rule has its section, and each section its rule', async t => {
   const sections = [...text.matchAll(/^### (\S+)$/gm)].map(([, id]) => id)
   t.same(
     sections,
-    whys.map(({ id }) => id)
+    verdictRules.map(({ id }) => id)
   )
 })

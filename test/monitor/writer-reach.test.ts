@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../lib/log.js'
-import { WriterReach } from '../../lib/monitor/writer-reach.js'
+import { LeaderReach } from '../../lib/monitor/controller-checks.js'
 
 const SHARED = 'http://10.141.0.10:7050'
 const others = [
@@ -13,7 +13,7 @@ const others = [
 function standby() {
   const state = { writer: SHARED as string | undefined, ticks: 0 }
   const log: string[] = []
-  const reach = new WriterReach({
+  const reach = new LeaderReach({
     own: SHARED,
     others: () => others,
     writer: () => state.writer,
@@ -58,7 +58,7 @@ t.test('a takeover: nobody is told to give a URL where each controller has one',
   const own = 'http://10.141.0.1:7050'
   let others = [{ name: 'c2', url: 'http://10.141.0.2:7050' }]
   let writer = own
-  const reach = new WriterReach({
+  const reach = new LeaderReach({
     ...{ own, others: () => others, writer: () => writer, ticks: () => 0 },
     log: createLog('info', line => log.push(line))
   })

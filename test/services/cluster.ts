@@ -1,5 +1,5 @@
+import type { ClusterIndex } from '../../lib/model/cluster-index.js'
 import type { Docs } from '../../lib/model/docs.js'
-import type { ClusterIndex } from '../../lib/model/index.js'
 import type { ClusterSettings, View } from '../../lib/model/stored.js'
 import { createIndex, kinds } from '../../lib/model/types.js'
 import { State } from '../../lib/store/state.js'

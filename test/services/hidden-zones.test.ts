@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { checkAll } from '../../lib/check.js'
-import { atOnce } from '../../lib/concurrency.js'
+import { runSync } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { capture } from '../../lib/services/capture.js'
-import { hiding, wholeZones } from '../../lib/services/dns/hidden.js'
+import { foreignNameWarnings, ownedZones } from '../../lib/services/dns/hidden.js'
 import { Controller } from '../support/controller.js'
 import { MemoryCluster, settings } from '../support/memory-cluster.js'
 import { scratch } from '../support/scratch.js'
@@ -69,19 +69,23 @@ t.test('a zone in which others have names is told, one that is ours or nobody’
     ['cluster', 'controller.cluster.'],
     ['141.10.in-addr.arpa', 'controller.cluster.']
   ])
-  const told = await hiding(zones, [address])
+  const told = await foreignNameWarnings(zones, [address])
   t.match(told, [
     /^DNS zone example\.org: others have names there today \(ns1\.example\.org\), .*"dns": "hosts"/,
     /^DNS zone sub\.example\.org: others have names there today \(a zone around it\)/
   ])
   t.equal(told.length, 2)
   t.same(asked.sort(), [...zones.keys()].sort())
-  t.same(await hiding(new Map([['example.org', 'ns1.example.org.']]), [address]), [], 'it is ours')
+  t.same(
+    await foreignNameWarnings(new Map([['example.org', 'ns1.example.org.']]), [address]),
+    [],
+    'it is ours'
+  )
   const many = new Map(Array.from({ length: 500 }, (_, i) => [`z${i}.example.org`, 'x.']))
-  await hiding(many, [address])
+  await foreignNameWarnings(many, [address])
   t.ok(asked.length < 50, 'a few are asked for')
   close()
-  t.same(await hiding(zones, ['127.0.0.1:9']), [], 'where nobody answers, nothing is told')
+  t.same(await foreignNameWarnings(zones, ['127.0.0.1:9']), [], 'where nobody answers, nothing is told')
 })
 
 // rules 10.14
@@ -96,7 +100,9 @@ t.test('empty zones of a resolver are not told, nor those of svcd on another con
   Object.assign(Resolver.prototype, {
     resolveSoa: async (zone: string) => ({ nsname: sources[zone] ?? '' })
   })
-  const told = await hiding(new Map(Object.keys(sources).map(zone => [zone, 'ctl2.cluster. ctl1.cluster.'])))
+  const told = await foreignNameWarnings(
+    new Map(Object.keys(sources).map(zone => [zone, 'ctl2.cluster. ctl1.cluster.']))
+  )
   t.match(told, [/^DNS zone 20\.10\.in-addr\.arpa: /])
   t.equal(told.length, 1)
   const { view } = new MemoryCluster({ 'network/cluster': { network: '10.141.0.0/16' } }).model
@@ -105,9 +111,9 @@ t.test('empty zones of a resolver are not told, nor those of svcd on another con
     controller: { name: 'ctl2', address: '10.141.255.253' },
     otherControllers: [{ name: 'ctl1', address: '10.141.255.254' }]
   }
-  const zones = atOnce(wholeZones(capture(view, cluster)))
+  const zones = runSync(ownedZones(capture(view, cluster)))
   t.same([...zones.keys()], ['cluster', '141.10.in-addr.arpa'])
-  t.same(await hiding(zones), [], 'the name of each controller is ours')
+  t.same(await foreignNameWarnings(zones), [], 'the name of each controller is ours')
 })
 
 // rules 10.14, 12.7

@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Unit } from '../../lib/services/unit.js'
+import { ManagedServer } from '../../lib/services/managed-server.js'
 import { until } from '../support/until.js'
 import { many } from './cluster.js'
 import { Fake, named } from './fake.js'
@@ -110,7 +110,7 @@ t.test('a stop by the API waits for what is under way, and holds', async t => {
 t.test('a stop between the swap and the reload holds too', async t => {
   const fake = new Fake(t, 'dhcp', 'isc', named('good'))
   await fake.start()
-  const unit = new Unit(fake.settings)
+  const unit = new ManagedServer(fake.settings)
   await fake.restart({ unit })
   fake.asked()
   const { signal } = new AbortController()

@@ -3,7 +3,7 @@ import t from 'tap'
 import { contains, formatAddress, mask, type Prefix, parsePrefix } from '../../lib/model/address.js'
 import type { NetworkDoc } from '../../lib/model/types/network.js'
 import { capture } from '../../lib/services/capture.js'
-import { dhcpData, groupsOf, wires } from '../../lib/services/dhcp/data.js'
+import { dhcpData, subnetGroups, wires } from '../../lib/services/dhcp/data.js'
 import type { DhcpData } from '../../lib/services/dhcp/variables.js'
 import { settings, view } from './cluster.js'
 import { dataOf, options } from './rendered.js'
@@ -25,15 +25,15 @@ const inside = (inner: Prefix, outer: Prefix) => inner.length > outer.length && 
 t.test('a subnet keeps its number, and has a lower one than those around it', async t => {
   fc.assert(
     fc.property(cidrs, list => {
-      const groups = groupsOf(docs(list), undefined)
+      const groups = subnetGroups(docs(list), undefined)
       const ids = groups.map(({ id }) => id)
       if (new Set(ids).size !== list.length || ids.some(id => id < 1 || id > 2 ** 32 - 2)) return false
-      const alone = groups.every(group => groupsOf(docs([group.cidr]), undefined)[0]?.id === group.id)
+      const alone = groups.every(group => subnetGroups(docs([group.cidr]), undefined)[0]?.id === group.id)
       return alone && groups.every(a => groups.every(b => !inside(a.prefix, b.prefix) || a.id < b.id))
     })
   )
   for (const text of ['0.0.0.0/0', '0.0.0.0/1', '255.255.255.254/31', '255.255.255.255/32', '0.0.0.0/32']) {
-    const [group] = groupsOf(docs([text]), undefined)
+    const [group] = subnetGroups(docs([text]), undefined)
     t.ok(group && group.id >= 1 && group.id <= 2 ** 32 - 2, `${text} has ${group?.id}`)
   }
 })
@@ -42,7 +42,7 @@ t.test('a subnet knows which ones lie in it', async () => {
   const covers = (outer: Prefix, inner: Prefix) => outer.first === inner.first || inside(inner, outer)
   fc.assert(
     fc.property(cidrs, list => {
-      const groups = groupsOf(docs(list), undefined)
+      const groups = subnetGroups(docs(list), undefined)
       return groups.every(({ prefix, inside: within }) => {
         const inner = groups.map(group => group.prefix).filter(other => inside(other, prefix))
         return (

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { inSlices } from '../../lib/concurrency.js'
+import { runSliced } from '../../lib/concurrency.js'
 import type { ClusterSettings } from '../../lib/model/stored.js'
 import type { RenderedFile, ServiceSettings } from '../../lib/services/backend.js'
 import { backendOf, type ServiceName } from '../../lib/services/backends.js'
@@ -59,7 +59,7 @@ export const dataOf = (
   controllers?: readonly ClusterSettings['controller'][]
 ): Promise<object> => {
   const captured = capture(view(objects), cluster, controllers)
-  return inSlices<object>(
+  return runSliced<object>(
     service === 'dhcp' ? dhcpData(captured, { ...options, ...more }, cards) : dnsData(captured)
   )
 }

@@ -2,18 +2,18 @@
 import { cpSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { inSlices } from '../../lib/concurrency.js'
+import { runSliced } from '../../lib/concurrency.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { createLog } from '../../lib/log.js'
 import { capture } from '../../lib/services/capture.js'
-import { AgreedZones } from '../../lib/services/dns/agreed-zones.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { digestOf, serials, type ZoneSerial } from '../../lib/services/dns/serials.js'
 import type { DnsData } from '../../lib/services/dns/variables.js'
+import { ZoneAgreement } from '../../lib/services/dns/zone-agreement.js'
 import { Services } from '../../lib/services/services.js'
-import { SharedServices } from '../../lib/services/shared.js'
+import { SharedServiceState } from '../../lib/services/shared.js'
 import { StoreError } from '../../lib/store/errors.js'
-import type { Records, SharedMemory } from '../../lib/store/records.js'
+import type { Records, ReplicatedState } from '../../lib/store/records.js'
 import { Controller } from '../support/controller.js'
 import { checkout, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
@@ -34,12 +34,12 @@ class Hub {
   /** Whether what is stored is told as failed, and whether it is stored all the same. */
   answer: 'stored' | 'failed' | 'lost' = 'stored'
   readonly stored = new Map<string, readonly never[]>()
-  readonly #memories = new Map<string, SharedMemory<never>>()
+  readonly #memories = new Map<string, ReplicatedState<never>>()
 
-  opener(who: string): <R>(memory: SharedMemory<R>) => Promise<Records<R>> {
+  opener(who: string): <R>(memory: ReplicatedState<R>) => Promise<Records<R>> {
     const hub = this
     return async memory => {
-      const own = memory as SharedMemory<never>
+      const own = memory as ReplicatedState<never>
       hub.#memories.set(who, own)
       for (const [key, records] of hub.stored) own.take(key, records)
       return {
@@ -78,7 +78,7 @@ const log = (lines: string[] = []) => createLog('info', line => lines.push(line)
 
 /** A controller with a name server that is scripts. */
 async function controller(t: Test, hub: Hub, name: string, objects: Objects) {
-  const shared = await SharedServices.open(hub.opener(name), {
+  const shared = await SharedServiceState.open(hub.opener(name), {
     self: { name, address: '10.141.255.254', ...own },
     others: () => [],
     log: log(),
@@ -87,7 +87,7 @@ async function controller(t: Test, hub: Hub, name: string, objects: Objects) {
   t.teardown(() => shared.close())
   const lines: string[] = []
   const waits = { gatherMs: 0, patienceMs: 1500, log: log(lines) }
-  const zones = new AgreedZones(shared, waits)
+  const zones = new ZoneAgreement(shared, waits)
   const fake: Fake = new Fake(t, 'dns', 'bind', objects, { zones })
   shared.heard = () => fake.service.heard()
   const zone = (of: string) => fake.read(join(fake.directory, 'files', `${of}.zone`)) ?? ''
@@ -128,7 +128,7 @@ t.test('a controller that is stopped gives its range up where another one goes o
   const run = async (writer: string, others: readonly (typeof other)[]) => {
     const hub = new Hub()
     hub.writer = writer
-    const shared = await SharedServices.open(hub.opener('one'), {
+    const shared = await SharedServiceState.open(hub.opener('one'), {
       self: one,
       others: () => others,
       log: log(),
@@ -150,7 +150,7 @@ t.test('a controller that is stopped gives its range up where another one goes o
   writeFileSync(control, '#!/bin/sh\ntest "$1" = status || exec sleep 60\n', { mode: 0o755 })
   const begun = performance.now()
   const hub = new Hub()
-  const shared = await SharedServices.open(hub.opener('one'), {
+  const shared = await SharedServiceState.open(hub.opener('one'), {
     ...{ self: one, others: () => [other], log: log(), now: Date.now }
   })
   const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
@@ -301,7 +301,7 @@ t.test('a rendering that takes longer than the one before does not make a zone w
   let nowMs = 0
   const lines: string[] = []
   const following = { isFollowing: true, zones: {}, tell: async () => {} }
-  const zones = new AgreedZones(following, {
+  const zones = new ZoneAgreement(following, {
     gatherMs: 0,
     patienceMs: 1000,
     log: log(lines),
@@ -415,7 +415,7 @@ t.test('zones name every controller, whichever renders them', async t => {
   ]
   const zonesOf = async (self: number) => {
     const own = { ...settings, controller: controllers[self] as (typeof controllers)[0] }
-    const { zones } = await inSlices<DnsData>(dnsData(capture(view({ network }), own, controllers)))
+    const { zones } = await runSliced<DnsData>(dnsData(capture(view({ network }), own, controllers)))
     return zones
   }
   const zones = await zonesOf(0)
@@ -445,7 +445,7 @@ t.test(
     let others = [{ name: 'c10', address: '10.141.0.10', ...own }]
     const heard: string[] = []
     const open = async (who: string, name: string) => {
-      const shared = await SharedServices.open(hub.opener(who), {
+      const shared = await SharedServiceState.open(hub.opener(who), {
         self: { name, address: `10.141.0.${name.slice(1)}`, ...own },
         others: () => others,
         log: log(),
@@ -457,7 +457,7 @@ t.test(
     }
     const one = await open('one', 'c9')
     const two = await open('two', 'c10')
-    const names = ({ controllers }: SharedServices) => controllers.map(({ name }) => name)
+    const names = ({ controllers }: SharedServiceState) => controllers.map(({ name }) => name)
     t.strictSame(
       [names(one), names(two)],
       [
@@ -506,7 +506,7 @@ t.test('who is gone is kept, with since when, until it is removed or comes back'
   const of = (i: number) => ({ name: `c${i}`, address: '10.141.0.9', ...own })
   let others: ReturnType<typeof of>[] | undefined
   const open = async (who: string) => {
-    const shared = await SharedServices.open(hub.opener(who), {
+    const shared = await SharedServiceState.open(hub.opener(who), {
       self: of(1),
       others: () => others,
       log: log(),

@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import type { SwitchDoc } from '../../lib/model/types/switch.js'
-import { converse } from '../../lib/services/snmp/session.js'
+import { openSnmp } from '../../lib/services/snmp/session.js'
 import { readTables } from '../../lib/services/snmp/tables.js'
 
 // Switches that are somebody else: what they tell has a bound (rules 4.18).
@@ -117,7 +117,7 @@ t.test('of what a switch tells, numbers and short texts are kept', async t => {
     ][n % 5] as Buffer
   })
   const { port } = await agent(t, { row, atOnce: 10, most: 20 })
-  const conversation = converse('127.0.0.1', community, port)
+  const conversation = openSnmp('127.0.0.1', community, port)
   const rows = await conversation.table('1.3.6.1.2.1.31.1.1.1.1')
   conversation.close()
   const [first, second] = [rows.get('1'), rows.get('2')]

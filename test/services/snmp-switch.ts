@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { converse } from '../../lib/services/snmp/session.js'
+import { openSnmp } from '../../lib/services/snmp/session.js'
 import { startChild } from '../support/child.js'
 import { freePort } from '../support/free-port.js'
 import { checkout, requirePrograms } from '../support/programs.js'
@@ -113,7 +113,7 @@ pass_persist .1.3.6.1.2.1.31.1.1.1 ${agent}
 /** snmpd starts its agents with the first question. */
 async function agentsRun(port: number): Promise<void> {
   for (let tries = 1; ; tries++) {
-    const conversation = converse('127.0.0.1', community, port)
+    const conversation = openSnmp('127.0.0.1', community, port)
     try {
       return void (await Promise.all([portTable, nameTable].map(oid => conversation.table(oid))))
     } catch (error) {

@@ -17,7 +17,7 @@ import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
 import { Keys } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'
 import { StoredKeys } from '../../lib/store/etcd/stored.js'
-import { CompactedError, type Moment, watching } from '../../lib/store/etcd/watch.js'
+import { CompactedError, type WatchedTransaction, watchTransactions } from '../../lib/store/etcd/watch.js'
 import { makeCertificate } from '../support/certificate.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
@@ -481,9 +481,9 @@ t.test('a watch gives each transaction whole, and ends with what it does not und
         .map(part => (typeof part === 'string' ? part : `${JSON.stringify({ result: part })}\n`))
         .join('')
     })
-    const moments: Moment[] = []
+    const moments: WatchedTransaction[] = []
     const ended = (async () => {
-      for await (const moment of watching(ours, '/svcd/', '7', new AbortController().signal))
+      for await (const moment of watchTransactions(ours, '/svcd/', '7', new AbortController().signal))
         moments.push(moment)
     })()
     const error = await ended.then(

@@ -1,4 +1,4 @@
-import { type FileOptions, Files } from '../../lib/store/files/medium.js'
+import { FileMedium, type FileOptions } from '../../lib/store/files/medium.js'
 import type { StoreOptions as AnyOptions } from '../../lib/store/start.js'
 import { Store as AnyStore } from '../../lib/store/store.js'
 import type { Index, Types } from '../../lib/store/types.js'
@@ -10,7 +10,7 @@ export type StoreOptions<T extends Types, I extends Index> = Omit<AnyOptions<T, 
 
 export const Store = {
   open: <T extends Types, I extends Index>(options: StoreOptions<T, I>): Promise<Store<T, I>> =>
-    AnyStore.open<T, I>({ ...options, medium: new Files(options) }),
+    AnyStore.open<T, I>({ ...options, medium: new FileMedium(options) }),
   inspect: <T extends Types, I extends Index>(options: StoreOptions<T, I>) =>
-    AnyStore.inspect<T, I>({ ...options, medium: new Files(options) })
+    AnyStore.inspect<T, I>({ ...options, medium: new FileMedium(options) })
 }

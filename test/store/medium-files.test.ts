@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { Files } from '../../lib/store/files/medium.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
 import type { Medium } from '../../lib/store/medium.js'
 import { scratch } from '../support/scratch.js'
 import { systemError, TestFiles } from './fixtures.js'
@@ -26,7 +26,7 @@ class Directory implements Place {
       this.failures++
       throw systemError('EIO')
     }
-    const medium = new Files({ directory: this.#directory, files })
+    const medium = new FileMedium({ directory: this.#directory, files })
     this.#layers.set(medium, files)
     return medium
   }

@@ -1,15 +1,16 @@
 // Changes a store without end, in the medium that its words name, and prints each change after it was
 // acknowledged.
 import { writeSync } from 'node:fs'
-import { Etcd } from '../../lib/store/etcd/medium.js'
-import { Files } from '../../lib/store/files/medium.js'
+import { EtcdMedium } from '../../lib/store/etcd/medium.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
 import type { Medium } from '../../lib/store/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from './fixtures.js'
 
 const media: Readonly<Record<string, (...words: string[]) => Medium>> = {
-  files: (directory = '') => new Files({ directory }),
-  etcd: (url = '', prefix = '', ttl = '1') => new Etcd({ endpoints: [url], prefix, ttlSeconds: Number(ttl) })
+  files: (directory = '') => new FileMedium({ directory }),
+  etcd: (url = '', prefix = '', ttl = '1') =>
+    new EtcdMedium({ endpoints: [url], prefix, ttlSeconds: Number(ttl) })
 }
 
 const [word = '', ...words] = process.argv.slice(2)

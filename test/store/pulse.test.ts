@@ -1,12 +1,12 @@
 import t from 'tap'
-import { Pulse } from '../../lib/store/etcd/pulse.js'
+import { HeartbeatMonitor } from '../../lib/store/etcd/heartbeats.js'
 
 /**
  * What the pulse says of looks that took 10 ms each: at these times, with the last sign of life, '' where
  * nobody writes.
  */
 function seen(ttlMs: number | undefined, ...looks: readonly (readonly [ms: number, sign: string])[]) {
-  const pulse = new Pulse()
+  const pulse = new HeartbeatMonitor()
   return looks.map(([ms, sign]) => pulse.isSilent(sign || undefined, ttlMs, ms, ms + 10))
 }
 const everyHalf = (sign: string, from: number, to: number) =>

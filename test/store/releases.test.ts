@@ -12,8 +12,8 @@ import {
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { isKept } from '../../lib/backup/state-names.js'
-import { keepState } from '../../lib/backup/stored-files.js'
+import { isBackedUp } from '../../lib/backup/state-names.js'
+import { backUpState } from '../../lib/backup/stored-files.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { startDaemon } from '../../lib/daemon.js'
 import { createLog } from '../../lib/log.js'
@@ -217,13 +217,13 @@ t.test('three backups are kept, and no half one', async t => {
   )
   mkdirSync(join(state, 'backups'))
   writeFileSync(join(state, 'backups/x.tar.part'), 'half')
-  for (const from of [0, 1, 2, 3, 4]) await keepState(state, from, '0.1.0')
+  for (const from of [0, 1, 2, 3, 4]) await backUpState(state, from, '0.1.0')
   const kept = readdirSync(join(state, 'backups')).sort()
   t.match(kept, [/-version-2\.tar$/, /-version-3\.tar$/, /-version-4\.tar$/])
   t.equal(kept.length, 3)
   const listed = await output('tar', ['-tf', join(state, 'backups', kept[2] as string)])
   t.equal(listed, 'backup.json\nstate/node/n1.json\nsha256\n')
-  t.notOk(isKept('work') || isKept('own') || isKept('images'))
+  t.notOk(isBackedUp('work') || isBackedUp('own') || isBackedUp('images'))
 })
 
 async function killedWhileItMigrates(t: Test): Promise<void> {

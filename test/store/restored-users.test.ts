@@ -1,6 +1,6 @@
 // An etcd that has users is restored from an older snapshot under stores that write and follow. Rules 11.14.
 import t from 'tap'
-import { Etcd } from '../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../lib/store/etcd/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { startEtcd } from '../support/etcd.js'
 import { until } from '../support/until.js'
@@ -19,7 +19,7 @@ t.test(
     await etcd.ask('auth/enable', {})
     const said: string[] = []
     const opened = async (isWriter: boolean) => {
-      const medium = new Etcd({
+      const medium = new EtcdMedium({
         ...{ endpoints: [etcd.url], ttlSeconds: 3, patienceMs: 500, login: { user: 'root', password: 'r' } },
         log: (_, text) => said.push(text)
       })
@@ -62,7 +62,7 @@ t.test('a right to write that is in doubt for longer than its lease is told as a
   const url = await watched(t, etcd, {
     before: ({ path }) => (isMute && path === '/v3/kv/txn' ? new Promise(() => {}) : undefined)
   })
-  const medium = new Etcd({ endpoints: [url], ttlSeconds: 1, patienceMs: 500 })
+  const medium = new EtcdMedium({ endpoints: [url], ttlSeconds: 1, patienceMs: 500 })
   const store = await Store.open<TestTypes, MacIndex>({ medium, kinds, createIndex: () => new MacIndex() })
   t.teardown(() => store.close())
   isMute = true

@@ -1,7 +1,7 @@
 // etcd is restored from an older snapshot, or emptied, under stores that write and follow: they notice, and
 // read all of it anew. Rules 11.14.
 import t, { type Test } from 'tap'
-import { Etcd } from '../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../lib/store/etcd/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { type EtcdServer, startEtcd } from '../support/etcd.js'
 import { until } from '../support/until.js'
@@ -13,14 +13,14 @@ type TestStore = Store<TestTypes, MacIndex>
 /** A store, its medium, and what it has logged. */
 interface Opened {
   readonly store: TestStore
-  readonly medium: Etcd
+  readonly medium: EtcdMedium
   readonly said: string[]
 }
 
 // A right to write that a busy machine does not lose.
 async function opened(t: Test, url: string, as: 'writes' | 'follows', ttlSeconds = 5): Promise<Opened> {
   const said: string[] = []
-  const medium = new Etcd({
+  const medium = new EtcdMedium({
     ...{ endpoints: [url], ttlSeconds, patienceMs: 500 },
     log: (_, text) => said.push(text)
   })

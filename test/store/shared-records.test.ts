@@ -5,7 +5,7 @@ import type { JsonObject } from '../../lib/json.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { TooLargeError } from '../../lib/store/etcd/client.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
-import { type Keeper, SharedRecords } from '../../lib/store/etcd/shared-records.js'
+import { type RecordsMedium, SharedRecords } from '../../lib/store/etcd/shared-records.js'
 import type { OpenRecords } from '../../lib/store/records.js'
 import { until } from '../support/until.js'
 
@@ -48,7 +48,7 @@ class Place {
   controller(who: string) {
     const late: (() => Omit<Outcome, 'revision'>)[] = []
     const place = this
-    const keeper: Keeper = {
+    const keeper: RecordsMedium = {
       get isFollowing() {
         return place.writer !== who
       },

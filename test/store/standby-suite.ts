@@ -3,10 +3,10 @@
 import { join } from 'node:path'
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { FollowingError, StoreError } from '../../lib/store/errors.js'
+import { NotLeaderError, StoreError } from '../../lib/store/errors.js'
 import { Client } from '../../lib/store/etcd/client.js'
-import { Etcd } from '../../lib/store/etcd/medium.js'
-import { Writer } from '../../lib/store/etcd/writer.js'
+import { Leadership } from '../../lib/store/etcd/leadership.js'
+import { EtcdMedium } from '../../lib/store/etcd/medium.js'
 import type { StoreOptions } from '../../lib/store/start.js'
 import { Store } from '../../lib/store/store.js'
 import { start } from '../support/child.js'
@@ -23,9 +23,9 @@ type Options = Partial<Omit<StoreOptions<TestTypes, MacIndex>, 'medium'>>
 /** A right to write that is not lost by a busy machine; who closes gives it back at once. */
 const optionsAt = (
   url: string,
-  { ttlSeconds = 10, medium, ...more }: Options & { ttlSeconds?: number; medium?: Etcd } = {}
+  { ttlSeconds = 10, medium, ...more }: Options & { ttlSeconds?: number; medium?: EtcdMedium } = {}
 ) => ({
-  medium: medium ?? new Etcd({ endpoints: [url], ttlSeconds, patienceMs: 500 }),
+  medium: medium ?? new EtcdMedium({ endpoints: [url], ttlSeconds, patienceMs: 500 }),
   kinds,
   createIndex: () => new MacIndex(),
   ...more
@@ -143,7 +143,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
 
     t.match(follower.following, /^etcd at \S+: what is below \/svcd\/ is written by process \d+ on \S+$/)
     t.equal(writer.following, '')
-    const refusal = new FollowingError()
+    const refusal = new NotLeaderError()
     t.equal(refusal.status, 503)
     await t.rejects(setAll(follower, ['c'], 9), refusal)
     await t.rejects(
@@ -374,7 +374,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
         }
       })
       const said: string[] = []
-      const medium = new Etcd({
+      const medium = new EtcdMedium({
         endpoints: [url],
         ttlSeconds: 1,
         patienceMs: 5000,
@@ -467,7 +467,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await same(second, first)
     t.equal(told.length, 151, 'it was told what differs')
     t.equal(has(first, 'e'), undefined, 'what was answered as failed is not there')
-    await t.rejects(setAll(first, ['c'], 5), FollowingError)
+    await t.rejects(setAll(first, ['c'], 5), NotLeaderError)
     await until(() => first.health.ok)
     await setAll(second, ['c'], 6)
     await same(second, first)
@@ -528,7 +528,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     })
     const client = new Client({ endpoints: [url] })
     t.teardown(() => client.close())
-    const writer = new Writer({
+    const writer = new Leadership({
       ...{ client, key: '/svcd/writer', ttlSeconds: 3, url: '', log: () => {} },
       regained: async () => {},
       overtaken: async reason => {
@@ -551,7 +551,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     const etcd = await startEtcd(t)
     const way = await Way.to(t, etcd)
     const writer = await open(t, etcd.url)
-    const medium = new Etcd({ endpoints: [way.url, etcd.url], ttlSeconds: 3, patienceMs: 500 })
+    const medium = new EtcdMedium({ endpoints: [way.url, etcd.url], ttlSeconds: 3, patienceMs: 500 })
     const follower = await follow(t, way.url, { medium })
     await setAll(writer, ['c'], 1)
     await until(() => has(follower) === 1)
@@ -587,7 +587,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     way.cut()
     await until(() => has(first) === 2)
     t.not(first.following, '')
-    await t.rejects(setAll(first, ['c'], 3), FollowingError)
+    await t.rejects(setAll(first, ['c'], 3), NotLeaderError)
   })
 
   t.test(

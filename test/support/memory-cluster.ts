@@ -1,9 +1,9 @@
 import type { Test } from 'tap'
-import { atOnce } from '../../lib/concurrency.js'
+import { runSync } from '../../lib/concurrency.js'
 import type { ServiceError } from '../../lib/errors.js'
 import type { JsonValue } from '../../lib/json.js'
+import type { ClusterIndex } from '../../lib/model/cluster-index.js'
 import type { Docs, TypeName } from '../../lib/model/docs.js'
-import type { ClusterIndex } from '../../lib/model/index.js'
 import { type Actor, type ChangeKind, Model } from '../../lib/model/model.js'
 import { readObject } from '../../lib/model/request.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
@@ -51,7 +51,7 @@ export class MemoryCluster {
         change: fn => this.#change(fn),
         changeInSteps: fn => {
           this.inSteps++
-          return this.#change(tx => atOnce(fn(tx)))
+          return this.#change(tx => runSync(fn(tx)))
         }
       },
       ini: settings,

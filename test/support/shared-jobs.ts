@@ -5,7 +5,7 @@ import type { StoredRecord } from '../../lib/jobs/shared.js'
 import type { JsonObject } from '../../lib/json.js'
 import { createLog } from '../../lib/log.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
-import { type Keeper, SharedRecords } from '../../lib/store/etcd/shared-records.js'
+import { type RecordsMedium, SharedRecords } from '../../lib/store/etcd/shared-records.js'
 
 const text = (base64: unknown) => Buffer.from(String(base64), 'base64').toString()
 
@@ -80,7 +80,7 @@ export class SharedKeys {
     return { head: this.keys.get('/r/jobs'), texts }
   }
 
-  #keeper(name: string): Keeper {
+  #keeper(name: string): RecordsMedium {
     const place = this
     return {
       get isFollowing() {

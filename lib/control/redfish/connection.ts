@@ -3,7 +3,7 @@ import { Agent, request } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
 import { isObject, type JsonObject, type JsonValue } from '../../json.js'
 import type { Bmc } from '../bmc.js'
-import { cleanLine } from '../words.js'
+import { cleanLine } from '../bmc-text.js'
 
 /** An answer of a service; `body` is {} if there is none. */
 export interface Answer {
@@ -34,7 +34,7 @@ interface ConnectionOptions {
 }
 
 /** Connection failures by system error code, with remedies. */
-const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>> = {
+const CONNECT_ERRORS: Readonly<Record<string, (port: number, setup: string) => string>> = {
   ECONNREFUSED: (port, setup) =>
     `refuses connections on port ${port}: turn Redfish on in it, ` +
     `or set "protocol" of BMC set-up ${setup} to ipmi`,
@@ -47,7 +47,7 @@ const REFUSALS: Readonly<Record<string, (port: number, setup: string) => string>
 }
 
 /** Certificate faults, with remedies. */
-const FAULTS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
+const CERTIFICATE_ERRORS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
   name: ['is for another name', 'install one that names this address in the BMC'],
   time: [
     'has expired, or is not valid yet',
@@ -83,7 +83,7 @@ export class Connection {
   /** Returns a resource. Throws RefusedError, and Error if it is no JSON object or exceeds a bound. */
   async get(path: string, signal: AbortSignal): Promise<JsonObject> {
     const { status, headers, body } = await this.send('GET', path, signal)
-    if (status !== 200) throw new RefusedError(status, `GET ${path}`, wordsOf(body))
+    if (status !== 200) throw new RefusedError(status, `GET ${path}`, errorMessageOf(body))
     // Some services send it in the header only.
     return headers.etag === undefined ? body : { '@odata.etag': headers.etag, ...body }
   }
@@ -103,7 +103,7 @@ export class Connection {
       const answer = await this.send(method, path, signal, body, tag === undefined ? {} : { 'If-Match': tag })
       const { status } = answer
       if (status >= 200 && status <= 299) return answer
-      refusal = new RefusedError(status, `${method} ${path}`, wordsOf(answer.body))
+      refusal = new RefusedError(status, `${method} ${path}`, errorMessageOf(answer.body))
       if (status !== 412) break
     }
     throw refusal
@@ -188,7 +188,7 @@ export class Connection {
     const code = error.code ?? ''
     const fault = certificateFault(code)
     if (fault !== undefined) {
-      const [what, wayOut] = FAULTS[fault]
+      const [what, wayOut] = CERTIFICATE_ERRORS[fault]
       return new Error(
         `its certificate ${what} (${code}): ${wayOut}, ` +
           `or set "verify_certificate" of BMC set-up ${setup} to false`
@@ -201,7 +201,7 @@ export class Connection {
       return new Error(`its https is too old (${old}): update the firmware of the BMC, or ${orIpmi}`)
     if (NO_TLS.test(words))
       return new Error(`speaks no https on port ${port}: correct "port" of BMC set-up ${setup}, or ${orIpmi}`)
-    const refused = REFUSALS[code]
+    const refused = CONNECT_ERRORS[code]
     if (refused) return new Error(refused(port, setup))
     return new Error(cleanLine(error.message))
   }
@@ -221,7 +221,7 @@ function parsed(text: string, status: number, what: string): JsonObject {
 }
 
 /** Returns the message of an error: the first of its extended information (DSP0266, "Error responses"). */
-export function wordsOf(body: JsonObject): string {
+export function errorMessageOf(body: JsonObject): string {
   const error = isObject(body.error) ? body.error : {}
   const extended = error['@Message.ExtendedInfo']
   const first = Array.isArray(extended) && isObject(extended[0]) ? extended[0] : {}
@@ -275,14 +275,14 @@ interface Session {
 export async function login(connection: Connection, bmc: Bmc, signal: AbortSignal): Promise<Session> {
   const root = await connection.get('/redfish/v1/', signal)
   const sessions = linkOf(objectAt(root, 'Links').Sessions)
-  if (sessions === undefined) return basic(connection, bmc, root)
+  if (sessions === undefined) return basicLogin(connection, bmc, root)
   const credentials = { UserName: bmc.username, Password: bmc.password }
   const { status, headers, body } = await connection.send('POST', sessions, signal, credentials)
-  if (status === 404 || status === 405 || status === 501) return basic(connection, bmc, root)
-  const why = `${status} ${wordsOf(body)}`.trim()
+  if (status === 404 || status === 405 || status === 501) return basicLogin(connection, bmc, root)
+  const why = `${status} ${errorMessageOf(body)}`.trim()
   // All sessions are taken, or the service is busy: the password may be right.
   if (status === 429 || status >= 500 || ALL_TAKEN.test(JSON.stringify(body))) {
-    const session = basic(connection, bmc, root)
+    const session = basicLogin(connection, bmc, root)
     await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error
       throw new Error(
@@ -310,7 +310,7 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
   }
 }
 
-function basic(connection: Connection, { username, password }: Bmc, root: JsonObject): Session {
+function basicLogin(connection: Connection, { username, password }: Bmc, root: JsonObject): Session {
   const both = Buffer.from(`${username}:${password}`).toString('base64')
   connection.credentials = { Authorization: `Basic ${both}` }
   return { root, logout: async () => {} }

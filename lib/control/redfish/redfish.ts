@@ -1,8 +1,8 @@
 import { readRegularFile } from '../../disk/file.js'
 import { isObject, type JsonObject } from '../../json.js'
-import type { Bmc, Visit } from '../bmc.js'
+import type { Bmc, CallLimits } from '../bmc.js'
+import { cleanLine } from '../bmc-text.js'
 import { type Command, IS_OFF } from '../commands.js'
-import { cleanLine } from '../words.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */
@@ -69,14 +69,14 @@ const LOGOUT_MS = 2000
 export async function redfish(
   bmc: Bmc,
   command: Command,
-  { port, timeLimitMs, signal, caFile }: Visit & { readonly caFile: string }
+  { port, timeLimitMs, signal, caFile }: CallLimits & { readonly caFile: string }
 ): Promise<string> {
   const { address, setup, verifyCertificate } = bmc
   const ca = caFile === '' || !verifyCertificate ? undefined : await certificates(caFile)
   const connection = new Connection({ address, port, setup, verifyCertificate, ca })
   const late = new Error(`no answer within ${timeLimitMs / 1000} s`)
   const logoutMs = Math.min(LOGOUT_MS, timeLimitMs / 4)
-  const visit = bounded(timeLimitMs - logoutMs, late, signal)
+  const visit = timeoutSignal(timeLimitMs - logoutMs, late, signal)
   try {
     const session = await login(connection, bmc, visit.signal)
     try {
@@ -102,7 +102,7 @@ export async function redfish(
           return ''
       }
     } finally {
-      const end = bounded(logoutMs, late)
+      const end = timeoutSignal(logoutMs, late)
       // The command has succeeded; a session that cannot be ended expires by itself.
       await session.logout(end.signal).catch(() => {})
       end.release()
@@ -121,7 +121,7 @@ export async function redfish(
 }
 
 /** Returns a signal that aborts after a time with `reason`, or together with another signal. */
-function bounded(ms: number, reason: Error, other?: AbortSignal) {
+function timeoutSignal(ms: number, reason: Error, other?: AbortSignal) {
   const controller = new AbortController()
   const timer = setTimeout(() => controller.abort(reason), ms)
   const follow = () => controller.abort(other?.reason)
@@ -164,14 +164,19 @@ async function identify(
   lit: boolean,
   signal: AbortSignal
 ): Promise<void> {
-  if (await light(connection, system, lit, signal)) return
+  if (await switchLight(connection, system, lit, signal)) return
   for (const path of linksOf(objectAt(system.body, 'Links').Chassis, 4))
-    if (await light(connection, { path, body: await connection.get(path, signal) }, lit, signal)) return
+    if (await switchLight(connection, { path, body: await connection.get(path, signal) }, lit, signal)) return
   throw new Error('neither its system nor its chassis has a light that can be turned on')
 }
 
 /** Returns whether the resource has a light; throws if the service refuses to switch it. */
-async function light(connection: Connection, { path, body }: Resource, lit: boolean, signal: AbortSignal) {
+async function switchLight(
+  connection: Connection,
+  { path, body }: Resource,
+  lit: boolean,
+  signal: AbortSignal
+) {
   const states: JsonObject[] = []
   if (typeof body.LocationIndicatorActive === 'boolean') states.push({ LocationIndicatorActive: lit })
   // Deprecated, but older services have nothing else, and some know only one of the two.

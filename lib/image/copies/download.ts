@@ -1,8 +1,8 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
-import { askController, type Proofs, type Trust, UnansweredError } from '../../ask-controller.js'
-import { objectIn } from '../../json.js'
+import { type RequestAuth, requestController, type Trust, UnansweredError } from '../../ask-controller.js'
+import { jsonObjectOrEmpty } from '../../json.js'
 
 /** Another controller. */
 export interface Source {
@@ -13,7 +13,7 @@ export interface Source {
 
 export interface Asking {
   readonly trust: Trust
-  readonly proofs: Proofs
+  readonly proofs: RequestAuth
   /** Whether a controller is still listed. Absent: it is. */
   readonly isThere?: (source: Source) => boolean
   /** Absent: `PACE`. */
@@ -83,7 +83,7 @@ export async function checksumAt(
       parts.push(chunk)
     }
   }).finally(() => answer.destroy())
-  const { bytes, sha256, proof } = objectIn(Buffer.concat(parts).toString())
+  const { bytes, sha256, proof } = jsonObjectOrEmpty(Buffer.concat(parts).toString())
   const told = { bytes: Number(bytes), sha256: String(sha256) }
   const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
   if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
@@ -229,7 +229,7 @@ async function answered(
 ): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
   const asked = proofs.headersFor(path)
   try {
-    const answer = await askController({
+    const answer = await requestController({
       ...{ url: source.url, path, headers: { ...asked, ...more }, trust, signal },
       answerMs,
       ...(isThere ? { isThere: () => isThere(source) } : {})

@@ -2,8 +2,8 @@ import { isUtf8 } from 'node:buffer'
 import { type BigIntStats, closeSync, openSync, readlinkSync, readSync } from 'node:fs'
 import { Header, Pax } from 'tar'
 import { FILE } from '../../disk/open-directory.js'
-import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
-import { about, type Member, printable, unchanged, unmounted, type Walk, walk } from './walk.js'
+import { type Omissions, OTHER_FILESYSTEM, SOCKETS } from './packer.js'
+import { type Member, namingMember, printable, unchanged, unmounted, type Walk, walk } from './walk.js'
 
 const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
@@ -16,7 +16,7 @@ const HOLES = 'files that take less disk than their size (sparse ones) are packe
  * rest. Throws an Error naming a file that cannot be read or changes while it is read. It blocks, so it runs
  * in a worker thread.
  */
-export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
+export function* archive(options: Walk, omitted: Omissions): Generator<Buffer> {
   const leaveOut = (path: string) => {
     if (options.leaveOut(path)) return true
     if (isText(path)) return false
@@ -25,13 +25,13 @@ export function* archive(options: Walk, omitted: Omitted): Generator<Buffer> {
   }
   const links = new Map<string, string>()
   for (const member of walk({ ...options, leaveOut })) {
-    if (member.isElsewhere) omitted.add(ELSEWHERE, printable(member.path))
+    if (member.isElsewhere) omitted.add(OTHER_FILESYSTEM, printable(member.path))
     if (!member.isElsewhere || member.stat.isDirectory()) yield* entry(member, links, omitted)
   }
   yield Buffer.alloc(2 * BLOCK_BYTES)
 }
 
-function* entry(member: Member, links: Map<string, string>, omitted: Omitted): Generator<Buffer> {
+function* entry(member: Member, links: Map<string, string>, omitted: Omissions): Generator<Buffer> {
   const { stat } = member
   const path = text(member.path)
   const inode = `${stat.dev}:${stat.ino}`
@@ -68,7 +68,7 @@ function kindOf({ path, openPath, stat }: Member): Kind | { readonly unable: str
   if (stat.isCharacterDevice()) return { type: 'CharacterDevice', ...device(stat.rdev) }
   if (stat.isBlockDevice()) return { type: 'BlockDevice', ...device(stat.rdev) }
   if (!stat.isSymbolicLink()) return { unable: SOCKETS }
-  const target = about(path, () => readlinkSync(openPath, 'latin1'))
+  const target = namingMember(path, () => readlinkSync(openPath, 'latin1'))
   return isText(target) ? { type: 'SymbolicLink', linkpath: text(target) } : { unable: NOT_UTF8 }
 }
 
@@ -101,7 +101,7 @@ function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
 }
 
 function* file(path: string, member: Member): Generator<Buffer> {
-  const fd = about(member.path, () => openSync(member.openPath, FILE))
+  const fd = namingMember(member.path, () => openSync(member.openPath, FILE))
   try {
     unmounted(member.path, fd, member.mount)
     unchanged(member.path, fd, member.stat)
@@ -109,7 +109,7 @@ function* file(path: string, member: Member): Generator<Buffer> {
     const size = Number(member.stat.size)
     for (let position = 0; position < size; ) {
       const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, size - position))
-      const read = about(member.path, () => readSync(fd, chunk, 0, chunk.length, position))
+      const read = namingMember(member.path, () => readSync(fd, chunk, 0, chunk.length, position))
       if (read === 0) break
       yield chunk.subarray(0, read)
       position += read

@@ -1,7 +1,7 @@
 import { fillNew } from '../../disk/file.js'
 import { contentsOf } from './contents.js'
-import { inWorker } from './in-worker.js'
-import type { Packed, Packer, PackRequest } from './packer.js'
+import { runInWorker } from './in-worker.js'
+import type { Packer, PackRequest, PackResult } from './packer.js'
 
 const NEVER_CARRIED = [
   'extended attributes, access control lists, file capabilities and SELinux labels are not carried',
@@ -16,12 +16,20 @@ export const builtinPacker: Packer = {
   name: 'builtin',
   suffix: '.tar.gz',
 
-  async pack({ tree, excludes, output, owner, signal, timeLimitMs, progress }: PackRequest): Promise<Packed> {
+  async pack({
+    tree,
+    excludes,
+    output,
+    owner,
+    signal,
+    timeLimitMs,
+    progress
+  }: PackRequest): Promise<PackResult> {
     const contents = await contentsOf(tree, excludes)
     const packed = await fillNew(
       output,
       ({ fd }) =>
-        inWorker<Packed>(
+        runInWorker<PackResult>(
           { kind: 'archive', contents, output: fd },
           { name: 'the builtin packer', signal, timeLimitMs, progress }
         ),

@@ -8,11 +8,11 @@ export interface Contents {
   readonly tree: string
   /** As `pattern` returns them. */
   readonly excludes: readonly string[]
-  readonly mounts: readonly Mounted[]
+  readonly mounts: readonly MountPoint[]
 }
 
 /** Something mounted in a tree. A pack leaves it out, as it may lie outside `[image] directory`. */
-export interface Mounted {
+export interface MountPoint {
   /** `./proc`. */
   readonly path: string
   /** A directory is packed empty, anything else is not packed. */
@@ -37,7 +37,7 @@ export async function contentsOf(tree: string, excludes: readonly string[]): Pro
     const stat = await lstat(join(tree, path))
     return { path, isDirectory: stat.isDirectory(), isBound: stat.dev === dev }
   })
-  return { tree, excludes: excludes.map(pattern), mounts: await Promise.all(mounts) }
+  return { tree, excludes: excludes.map(tarPattern), mounts: await Promise.all(mounts) }
 }
 
 /**
@@ -47,7 +47,7 @@ export async function contentsOf(tree: string, excludes: readonly string[]): Pro
  * `/var/cache` none. Throws an Error for an exclude that names no path, as the whole image cannot be left
  * out.
  */
-export function pattern(exclude: string): string {
+export function tarPattern(exclude: string): string {
   const path = exclude
     .split('/')
     .filter(name => name !== '' && name !== '.')
@@ -59,7 +59,7 @@ export function pattern(exclude: string): string {
 }
 
 /** Returns a pattern that matches only this path (`./a/b`). */
-export const verbatim = (path: string): string => path.replace(/[*?[\\]/g, '\\$&')
+export const literalPattern = (path: string): string => path.replace(/[*?[\\]/g, '\\$&')
 
 /** Returns GNU tar's options that leave out these patterns. */
 export const tarOptions = (patterns: readonly string[]): string[] => [

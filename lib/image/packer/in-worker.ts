@@ -3,13 +3,13 @@ import { LONGEST_MS } from '../../concurrency.js'
 import type { Contents } from './contents.js'
 
 /** The tasks of worker.ts. An archive is written to an open file. */
-export type Task =
+export type WorkerTask =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
 /** Messages of the thread: progress (0..1), and at the end the result. */
-export type Posted<T> = { readonly progress: number } | { readonly result: T }
+export type WorkerMessage<T> = { readonly progress: number } | { readonly result: T }
 
 interface WorkerOptions {
   /** For messages: "the builtin packer". */
@@ -23,7 +23,7 @@ interface WorkerOptions {
  * Runs a task in a worker thread and returns its result. Throws an Error when the task fails, is aborted or
  * reaches the time limit. The thread has ended then and holds no file.
  */
-export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T> {
+export async function runInWorker<T>(task: WorkerTask, options: WorkerOptions): Promise<T> {
   const { name, signal, timeLimitMs = LONGEST_MS, progress } = options
   if (signal?.aborted) throw new Error(`${name} was stopped before it began`)
   const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: task })
@@ -37,7 +37,7 @@ export async function inWorker<T>(task: Task, options: WorkerOptions): Promise<T
       signal?.addEventListener('abort', stop)
       const limit = Math.min(timeLimitMs, LONGEST_MS)
       timer = setTimeout(() => fail(`took longer than ${limit / 1000} s and was ended`), limit)
-      worker.on('message', (message: Posted<T>) => {
+      worker.on('message', (message: WorkerMessage<T>) => {
         if ('result' in message) posted = message
         else progress?.(message.progress)
       })
@@ -59,8 +59,8 @@ export interface Hashed {
 
 /** Returns the checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
-  inWorker<Hashed>({ kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
+  runInWorker<Hashed>({ kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>
-  inWorker<number>({ kind: 'measure', contents }, { name: `the size of ${contents.tree}`, signal })
+  runInWorker<number>({ kind: 'measure', contents }, { name: `the size of ${contents.tree}`, signal })

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { arch, release } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { inSlices, timeLimited } from '../../concurrency.js'
+import { runSliced, timeLimited } from '../../concurrency.js'
 import { openInside } from '../../disk/open-directory.js'
 import type { Initramfs, InitramfsRequest } from './initramfs.js'
 import { digestsOf, type Limits, listTree, shownPath } from './listing.js'
@@ -67,7 +67,7 @@ export async function initramfsOf(request: CacheRequest): Promise<CachedInitramf
   const built = await request.build()
   if (built === undefined || listing === undefined) return built && { ...built, isBuilt: true }
   const recorded = async () => {
-    const directories = await inSlices(digestsOf(listing, `./${built.initrd}`))
+    const directories = await runSliced(digestsOf(listing, `./${built.initrd}`))
     return written({ ...built, key, sha256: await checksum(tree, built.initrd, path, limits), directories })
   }
   const record = await recorded().catch(doubt)
@@ -85,7 +85,7 @@ async function whyBuild(
   const limits = { signal, timeLimitMs }
   const made = `./${last.initrd}`
   const [directories, sha256] = await Promise.all([
-    listTree(tree, limits).then(listing => inSlices(digestsOf(listing, made))),
+    listTree(tree, limits).then(listing => runSliced(digestsOf(listing, made))),
     checksum(tree, last.initrd, path, limits).catch(() => undefined)
   ])
   if (sha256 !== last.sha256) return `${shownPath(made)} is not the one that was built`

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { inSlices } from '../../concurrency.js'
+import { runSliced } from '../../concurrency.js'
 import { shown } from '../../disk/printable.js'
 import { run } from '../../program/program.js'
 import { contentsOf } from './contents.js'
@@ -56,7 +56,7 @@ export async function listTree(tree: string, limits: Limits): Promise<Listing> {
     cwd: tree,
     maxOutput: OUTPUT_BYTES_MAX
   })
-  return inSlices(parsed(stdout, newestMs))
+  return runSliced(parsed(stdout, newestMs))
 }
 
 function* parsed(stdout: string, newestMs: number): Generator<void, Listing> {

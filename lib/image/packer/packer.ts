@@ -21,7 +21,7 @@ export interface PackRequest {
 }
 
 /** Result of a pack, with the checksum and the size of the output. */
-export interface Packed extends Hashed {
+export interface PackResult extends Hashed {
   /** Sentences for the record about files and attributes that were left out, with few names in each. */
   readonly omitted: readonly string[]
 }
@@ -37,14 +37,14 @@ export interface Packer {
    * anything cannot be read or written or changes meanwhile, when it is aborted and at the time limit; the
    * file is gone then.
    */
-  pack(request: PackRequest): Promise<Packed>
+  pack(request: PackRequest): Promise<PackResult>
 }
 
 /** Names of each kind in the record of a pack. */
 const NAMED = 20
 
 /** Gathers what a pack leaves out: each kind with its count and its first names. */
-export class Omitted {
+export class Omissions {
   readonly #kinds = new Map<string, { count: number; readonly names: string[] }>()
 
   /** `kind` begins a sentence ("sockets are left out"); `name` is printable. */
@@ -64,4 +64,4 @@ export class Omitted {
 }
 
 export const SOCKETS = 'sockets are left out'
-export const ELSEWHERE = 'what is mounted in the image or lies on another file system is left out'
+export const OTHER_FILESYSTEM = 'what is mounted in the image or lies on another file system is left out'

@@ -3,11 +3,11 @@ import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
-import { Held } from '../../program/held.js'
-import { type ProgramError, run, searchPath, withoutInherited } from '../../program/program.js'
+import { HeldProgram } from '../../program/held-program.js'
+import { type ProgramError, run, searchPath, stdioWithoutInherited } from '../../program/program.js'
 
 /** A request to run programs of an image in a sandbox. */
-interface PlaceRequest {
+interface ProgramRequest {
   /** The image's directory: the path of one that is held open, or one that nobody can change. */
   readonly tree: string
   /** Whether the caller has root's rights anyway: programs may then run without a user namespace. */
@@ -18,7 +18,7 @@ interface PlaceRequest {
   line(text: string): unknown
 }
 
-export interface SandboxRequest extends PlaceRequest {
+export interface SandboxRequest extends ProgramRequest {
   readonly onLine: (text: string) => unknown
   readonly onErrorLine: (text: string) => unknown
 }
@@ -45,10 +45,10 @@ const ofPackages = '+fsetid,+kill,+setgid,+setuid,+setfcap'
  * Maps root and all other users of the image's programs to users of the controller that nobody is
  * (hold-image.sh). The programs see the owners of the image's files as they are, up to number 2147483646.
  */
-const users = '0 2147483648 2147483647'
+const idMap = '0 2147483648 2147483647'
 
 /** Time limit for the set-up of namespaces, which takes milliseconds. */
-const BEGIN_MS = 60_000
+const SETUP_LIMIT_MS = 60_000
 
 /**
  * Runs build-initramfs.sh with these arguments inside an image, by the image's own shell. The image's
@@ -60,7 +60,7 @@ const BEGIN_MS = 60_000
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
   const { signal, timeLimitMs, onLine, onErrorLine } = request
   const script = ['/bin/sh', '/tmp/svc/libexec/build-initramfs.sh', ...args]
-  await inPlace(request, '', capabilities, script, async (words, env) => {
+  await inNamespaces(request, '', capabilities, script, async (words, env) => {
     await run('nsenter', words, { signal, timeLimitMs, onLine, onErrorLine, env })
   })
 }
@@ -77,9 +77,9 @@ exec /bin/sh -l`
  * and packages start no service: both are mounted over files of the image, if it has them (hold-image.sh).
  * Throws ProgramError.
  */
-export function shellInImage(request: PlaceRequest, image: string, banner: string): Promise<number> {
+export function shellInImage(request: ProgramRequest, image: string, banner: string): Promise<number> {
   const shell = ['/bin/sh', '-c', startShell, 'sh', image]
-  return inPlace(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
+  return inNamespaces(request, 'shell', `${capabilities},${ofPackages}`, shell, async (words, env) => {
     request.line(banner)
     const isTerminal = [0, 1, 2].some(isatty)
     // A program with the admin's terminal could type into the admin's shell: script(1) gives another one.
@@ -87,7 +87,7 @@ export function shellInImage(request: PlaceRequest, image: string, banner: strin
       ? ['script', ['-qec', "set -f; IFS='\x1f'; exec $SVC_WORDS", '/dev/null']]
       : ['nsenter', words]
     const more = { SVC_WORDS: ['nsenter', ...words].join('\x1f'), SHELL: '/bin/sh', TERM: process.env.TERM }
-    const stdio = withoutInherited(['inherit', 'inherit', 'inherit'])
+    const stdio = stdioWithoutInherited(['inherit', 'inherit', 'inherit'])
     const child = spawn(program, args, { stdio, env: { ...env, ...more }, detached: !isTerminal })
     // The shell ends first, so that its mounts in the image go.
     const end = (signal: NodeJS.Signals) =>
@@ -99,20 +99,22 @@ export function shellInImage(request: PlaceRequest, image: string, banner: strin
 }
 
 /** Makes an image the root of namespaces. `work` gets the words of nsenter that run a program in them. */
-async function inPlace<T>(
-  request: PlaceRequest,
+async function inNamespaces<T>(
+  request: ProgramRequest,
   kind: '' | 'shell',
   left: string,
   program: readonly string[],
   work: (words: string[], env: NodeJS.ProcessEnv) => Promise<T>
 ): Promise<T> {
   const { tree, byRoot, signal, timeLimitMs, line } = request
-  const limits = { signal, timeLimitMs: Math.min(BEGIN_MS, timeLimitMs) }
-  const held = [await Held.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
+  const limits = { signal, timeLimitMs: Math.min(SETUP_LIMIT_MS, timeLimitMs) }
+  const held = [await HeldProgram.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
   try {
-    const usersFile = (await mapUsers(held[0] as Held, byRoot, line)) ? `/proc/${held[0]?.pid}/ns/user` : ''
+    const usersFile = (await mapUsers(held[0] as HeldProgram, byRoot, line))
+      ? `/proc/${held[0]?.pid}/ns/user`
+      : ''
     const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile, kind]
-    const image = await Held.start('unshare', words, { ...limits, cwd: tree })
+    const image = await HeldProgram.start('unshare', words, { ...limits, cwd: tree })
     held.push(image)
     for (let said = await image.line(); said !== 'moved'; said = await image.line()) line(said)
     const of = (what: string) => `/proc/${image.pid}/${what}`
@@ -126,7 +128,7 @@ async function inPlace<T>(
     image.tell()
     await image.line()
     if (kind === 'shell') {
-      const network = await Held.start('sh', [script('hold-network.sh'), String(image.pid)], limits)
+      const network = await HeldProgram.start('sh', [script('hold-network.sh'), String(image.pid)], limits)
       held.push(network)
       await network.line()
     }
@@ -146,10 +148,14 @@ async function inPlace<T>(
  * Maps the users of the image's programs. Where the system gives no user namespace, returns false for a
  * caller with root's rights, as few capabilities are left, and throws Error for others.
  */
-async function mapUsers(held: Held, byRoot: boolean, line: (text: string) => unknown): Promise<boolean> {
+async function mapUsers(
+  held: HeldProgram,
+  byRoot: boolean,
+  line: (text: string) => unknown
+): Promise<boolean> {
   try {
     await held.line()
-    for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, users)
+    for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, idMap)
     return true
   } catch (error) {
     if ((error as ProgramError).why === 'aborted') throw error

@@ -2,9 +2,9 @@ import type { FileHandle } from 'node:fs/promises'
 import { fillNew } from '../../disk/file.js'
 import { shown } from '../../disk/printable.js'
 import { ProgramError, run } from '../../program/program.js'
-import { type Contents, contentsOf, tarOptions, verbatim } from './contents.js'
+import { type Contents, contentsOf, literalPattern, tarOptions } from './contents.js'
 import { hashFile, measureTree } from './in-worker.js'
-import { ELSEWHERE, Omitted, type Packed, type Packer, type PackRequest } from './packer.js'
+import { Omissions, OTHER_FILESYSTEM, type Packer, type PackRequest, type PackResult } from './packer.js'
 import { TarMessages } from './tar-messages.js'
 
 export type Compressor = 'zstd' | 'pigz' | 'none'
@@ -30,7 +30,7 @@ export function systemPacker(compressor: Compressor): Packer {
   return {
     name: 'system',
     suffix,
-    async pack(request: PackRequest): Promise<Packed> {
+    async pack(request: PackRequest): Promise<PackResult> {
       const contents = await contentsOf(request.tree, request.excludes)
       const words = [
         ...options(command),
@@ -38,11 +38,11 @@ export function systemPacker(compressor: Compressor): Packer {
         `--directory=${request.path ?? request.tree}`,
         '.'
       ]
-      const omitted = new Omitted()
+      const omitted = new Omissions()
       // tar itself names the directories of other devices, where it sees them.
       for (const { path, isDirectory, isBound } of contents.mounts)
         if (request.path !== undefined || isBound || !isDirectory)
-          omitted.add(ELSEWHERE, shown(Buffer.from(path)))
+          omitted.add(OTHER_FILESYSTEM, shown(Buffer.from(path)))
       return fillNew(
         request.output,
         async file => {
@@ -91,14 +91,14 @@ const options = (compressor: string | undefined) => [
 const excluding = ({ excludes, mounts }: Contents) =>
   tarOptions([
     ...excludes,
-    ...mounts.map(({ path, isDirectory }) => `${verbatim(path)}${isDirectory ? '/*' : ''}`)
+    ...mounts.map(({ path, isDirectory }) => `${literalPattern(path)}${isDirectory ? '/*' : ''}`)
   ])
 
 async function tar(
   words: readonly string[],
   file: FileHandle,
   { signal, timeLimitMs, line, through }: PackRequest,
-  omitted: Omitted,
+  omitted: Omissions,
   progress: ReturnType<typeof progressOf>
 ): Promise<void> {
   const said = new TarMessages(omitted, records => progress.at(records * RECORD_BYTES), line)

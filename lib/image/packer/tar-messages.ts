@@ -1,4 +1,4 @@
-import { ELSEWHERE, type Omitted, SOCKETS } from './packer.js'
+import { type Omissions, OTHER_FILESYSTEM, SOCKETS } from './packer.js'
 
 /**
  * Reads the standard error of GNU tar (LC_ALL=C) and its compressor, line by line: checkpoints
@@ -10,7 +10,7 @@ export class TarMessages {
   #isCompressorsFault = false
 
   constructor(
-    readonly omitted: Omitted,
+    readonly omitted: Omissions,
     readonly checkpoint: (records: number) => void,
     readonly line: (text: string) => unknown
   ) {}
@@ -51,7 +51,7 @@ function leftOut(said: string): [kind: string, name: string] | undefined {
   const socket = /^(.+): socket ignored$/.exec(said)?.[1]
   if (socket !== undefined) return [SOCKETS, socket]
   const directory = /^(.+?)\/?: file is on a different filesystem; not dumped$/.exec(said)?.[1]
-  if (directory !== undefined) return [ELSEWHERE, directory]
+  if (directory !== undefined) return [OTHER_FILESYSTEM, directory]
   const support = /^(.+) support is not available$/.exec(said)?.[1]
   return support === undefined ? undefined : ['what this tar was built without is not carried', support]
 }

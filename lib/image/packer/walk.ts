@@ -55,18 +55,18 @@ function* inDirectory(
   before: BigIntStats,
   mount: string | undefined
 ): Generator<Member> {
-  const names = about(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
+  const names = namingMember(path, () => readdirSync(entryPath(directory, ''), 'latin1'))
   for (const name of names.sort()) {
     const inner = `${path}/${name}`
     if (options.leaveOut(inner)) continue
     const here = entryPath(directory, Buffer.from(name, 'latin1'))
-    const stat = about(inner, () => lstatSync(here, { bigint: true }))
+    const stat = namingMember(inner, () => lstatSync(here, { bigint: true }))
     const isListed = stat.dev !== before.dev || options.mounts.has(inner)
     if (!stat.isDirectory() || isListed) {
       yield { path: inner, openPath: here, stat, mount, isElsewhere: isListed }
       continue
     }
-    const fd = about(inner, () => openSync(here, DIRECTORY))
+    const fd = namingMember(inner, () => openSync(here, DIRECTORY))
     try {
       // It may have been mounted since the mounts were listed.
       const isElsewhere = mountOf(fd) !== mount
@@ -86,7 +86,7 @@ export function unmounted(path: string, fd: number, mount: string | undefined): 
 
 /** Throws an Error when an open file is another one than at `before`, or has changed since. */
 export function unchanged(path: string, fd: number, before: BigIntStats): void {
-  const now = about(path, () => fstatSync(fd, { bigint: true }))
+  const now = namingMember(path, () => fstatSync(fd, { bigint: true }))
   const isSame = (['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const).every(
     key => now[key] === before[key]
   )
@@ -94,7 +94,7 @@ export function unchanged(path: string, fd: number, before: BigIntStats): void {
 }
 
 /** Runs `work` on a member. Its error names the member, not the path by which it was opened. */
-export function about<T>(path: string, work: () => T): T {
+export function namingMember<T>(path: string, work: () => T): T {
   try {
     return work()
   } catch (error) {

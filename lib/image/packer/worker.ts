@@ -5,15 +5,15 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { createGzip } from 'node:zlib'
 import { archive } from './archive.js'
 import type { Contents } from './contents.js'
-import type { Hashed, Posted, Task } from './in-worker.js'
-import { Omitted, type Packed } from './packer.js'
+import type { Hashed, WorkerMessage, WorkerTask } from './in-worker.js'
+import { Omissions, type PackResult } from './packer.js'
 import { walk, walkOf } from './walk.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 256 * 1024
 
-const post = (posted: Posted<unknown>) => parentPort?.postMessage(posted)
+const post = (posted: WorkerMessage<unknown>) => parentPort?.postMessage(posted)
 
 function hashOf(file: string): Hashed {
   const hash = createHash('sha256')
@@ -40,8 +40,8 @@ function sizeOf(contents: Contents, isSparse: boolean): number {
 }
 
 /** Reads the tree here and compresses in node's thread pool. */
-async function archiveTo(output: number, contents: Contents): Promise<Packed> {
-  const omitted = new Omitted()
+async function archiveTo(output: number, contents: Contents): Promise<PackResult> {
+  const omitted = new Omissions()
   const hash = createHash('sha256')
   const total = sizeOf(contents, false)
   let readBytes = 0
@@ -85,7 +85,7 @@ async function archiveTo(output: number, contents: Contents): Promise<Packed> {
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-const task = workerData as Task
+const task = workerData as WorkerTask
 if (task.kind === 'hash') post({ result: hashOf(task.file) })
 else if (task.kind === 'measure') post({ result: sizeOf(task.contents, true) })
 else post({ result: await archiveTo(task.output, task.contents) })

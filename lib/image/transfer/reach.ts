@@ -9,7 +9,7 @@ const QUICK_MS = 15_000
  * Checks what a grab or a push needs: rsync, ssh and the key here, a node that lets us in and has rsync.
  * Takes seconds at most. Throws Error in one sentence with the reason (rules 2.4).
  */
-export async function reachable(
+export async function checkReachable(
   remote: Remote,
   node: string,
   address: string | undefined,

@@ -3,7 +3,7 @@ import { run } from '../../program/program.js'
 import { type Remote, remoteFailure, type Target } from './remote.js'
 
 /** The node of a transfer, its limits and its reports. */
-export interface Course extends Target {
+export interface TransferContext extends Target {
   readonly remote: Remote
   readonly dryrun: boolean
   readonly signal: AbortSignal
@@ -19,7 +19,7 @@ export interface Course extends Target {
 }
 
 /** A grab or a push. */
-export interface CopyRequest extends Course {
+export interface CopyRequest extends TransferContext {
   /** `grab_filesystems` and `grab_exclude` of the image. */
   readonly filesystems: readonly string[]
   readonly exclude: readonly string[]
@@ -27,7 +27,7 @@ export interface CopyRequest extends Course {
   readonly own?: readonly string[]
 }
 
-export interface Transfer extends Course {
+export interface Transfer extends TransferContext {
   /** Directories as rsync takes them with --relative. They are on the node where `from` is `node`. */
   readonly sources: readonly string[]
   readonly destination: string

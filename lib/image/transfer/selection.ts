@@ -1,5 +1,5 @@
 import { posix } from 'node:path'
-import { identity, keptByPush, neverDeleted, volatile } from './kept.js'
+import { identity, keptByPush, neverDeleted, volatile } from './exclusions.js'
 
 /** rsync's own limit, less what it adds. */
 const LONGEST_PATTERN = 4000
@@ -35,7 +35,7 @@ function pattern(text: string): string {
 }
 
 /** File systems of a node that are transferred, and mount points below them that are not. */
-export interface Chosen {
+export interface FilesystemChoice {
   /** Mount points, parents first. */
   readonly taken: readonly string[]
   /** Named, but no mount points on this node: parts of file systems that are taken. */
@@ -44,7 +44,7 @@ export interface Chosen {
   readonly left: readonly string[]
 }
 
-/** Left out anyway (kept.ts): a node may have hundreds of mounts there. */
+/** Left out anyway (exclusions.ts): a node may have hundreds of mounts there. */
 const PSEUDO = ['/proc', '/sys', '/dev', '/run']
 
 /**
@@ -55,7 +55,7 @@ export function chooseFilesystems(
   node: string,
   filesystems: readonly string[],
   mounted: readonly string[]
-): Chosen {
+): FilesystemChoice {
   const there = new Set(['/', ...mounted])
   const taken = filesystems.filter(path => there.has(path)).sort()
   const missing = filesystems.filter(path => !there.has(path))
@@ -85,7 +85,11 @@ const lostAndFound = (taken: readonly string[]) => taken.map(path => hide(posix.
  * Returns rsync's filter rules of a grab without the patterns `exclude` and the paths `own`. Volatile
  * directories and mount points that are left alone are copied empty.
  */
-export const grabRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
+export const grabRules = (
+  exclude: readonly string[],
+  own: readonly string[],
+  { taken, left }: FilesystemChoice
+) => [
   ...own.map(hidePath),
   ...exclude.map(hide),
   ...volatile.map(path => hide(`${path}/*`)),
@@ -99,7 +103,11 @@ export const grabRules = (exclude: readonly string[], own: readonly string[], { 
  * Returns rsync's filter rules of a push without the patterns `exclude` and the paths `own`. Excluded paths
  * are neither sent nor deleted; mount points that are left alone keep their modes too.
  */
-export const pushRules = (exclude: readonly string[], own: readonly string[], { taken, left }: Chosen) => [
+export const pushRules = (
+  exclude: readonly string[],
+  own: readonly string[],
+  { taken, left }: FilesystemChoice
+) => [
   ...left.map(path => hide(literal(path))),
   ...own.map(hidePath),
   ...[...exclude, ...volatile].map(hide),

@@ -1,7 +1,7 @@
 import { formatAddress } from '../address.js'
 import { address, mac, objectName, type Stored, type Table } from '../field.js'
 import { nextFree } from '../networks.js'
-import type { Changing } from '../object-type.js'
+import type { ChangeContext } from '../object-type.js'
 
 /** The only connection of a switch or another device. */
 export const deviceFields = [
@@ -18,7 +18,7 @@ export const device = {
   connections: (doc: DeviceDoc) => [doc],
   unique: ['macaddress'],
   /** A clone gets the next free address of the network (rules 3.2). */
-  copy<D extends DeviceDoc>({ tx, cluster }: Changing, copy: D): D {
+  copy<D extends DeviceDoc>({ tx, cluster }: ChangeContext, copy: D): D {
     if (copy.network === undefined || copy.ipaddress === undefined) return copy
     return { ...copy, ipaddress: formatAddress(nextFree(tx, copy.network, cluster)) }
   }

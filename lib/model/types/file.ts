@@ -222,18 +222,18 @@ export function checkAttached(view: View, files: readonly string[] = [], title: 
 }
 
 /** A file of a node, and the level that names it. */
-export interface FileInForce {
+export interface EffectiveFile {
   readonly file: FileDoc
   readonly source: 'group' | 'node'
 }
 
 /** Returns the files of a node in `group`, by path; a node's own file replaces its group's (rules 4.25). */
-export function filesInForce(
+export function effectiveFiles(
   view: View,
   node: { readonly files?: readonly string[] },
   group: { readonly files?: readonly string[] } | undefined
-): FileInForce[] {
-  const found = new Map<string, FileInForce>()
+): EffectiveFile[] {
+  const found = new Map<string, EffectiveFile>()
   for (const [source, names = []] of [
     ['group', group?.files],
     ['node', node.files]

@@ -1,17 +1,17 @@
 import { isDeepStrictEqual } from 'node:util'
 import { badRequest } from '../../errors.js'
-import { groupInForce, kernelOptionsInForce, settingsOf } from '../effective.js'
+import { effectiveGroup, effectiveKernelOptions, settingsOf } from '../effective.js'
 import { comment, type Stored, type Table } from '../field.js'
 import {
+  applyGroupInterfaces,
   assignAddresses,
-  followGroup,
   mergeGroupInterfaces,
   type Renames,
   removeGroupInterface,
   renaming,
   withRenamed
 } from '../networks.js'
-import { type Changing, named, type ObjectType } from '../object-type.js'
+import { type ChangeContext, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
 import { checkVariables, variablesField } from '../variables.js'
@@ -60,13 +60,13 @@ export const group: ObjectType<GroupDoc> = {
   ...ownsSecrets('group'),
 
   inForce(doc, _group, cluster) {
-    const { settings, sources, variables, variableSources } = groupInForce(doc, cluster)
+    const { settings, sources, variables, variableSources } = effectiveGroup(doc, cluster)
     return { settings, sources: { ...sources, variables: variableSources }, derived: { variables } }
   },
-  kernelOptions: (doc, _group, image) => kernelOptionsInForce(image, doc),
+  kernelOptions: (doc, _group, image) => effectiveKernelOptions(image, doc),
   *write(changing, before, after, given) {
     const [interfaces, renames] = renaming(given.interfaces)
-    const over = groupInForce(after, changing.cluster).settings.provision_interface
+    const over = effectiveGroup(after, changing.cluster).settings.provision_interface
     const renamed = withRenamed(after, `group ${after.name}`, renames, over)
     yield* put(changing, before, mergeGroupInterfaces(renamed, interfaces), renames)
   },
@@ -77,7 +77,7 @@ export const group: ObjectType<GroupDoc> = {
   *checks(view, doc, title, cluster) {
     yield () => checkVariables(doc.variables, title)
     yield () => checkAttached(view, doc.files, title)
-    yield () => checkTag(view, groupInForce(doc, cluster).settings, title)
+    yield () => checkTag(view, effectiveGroup(doc, cluster).settings, title)
   },
   /** Checks image and tag for the members that inherit one of them (rules 1.2). */
   *checkChange(tx, before, after, cluster) {
@@ -92,7 +92,7 @@ export const group: ObjectType<GroupDoc> = {
 
 /** Stores a group; its members follow a change of its interfaces (rules 3.5). */
 function* put(
-  { tx, cluster }: Changing,
+  { tx, cluster }: ChangeContext,
   before: GroupDoc | undefined,
   after: GroupDoc,
   renames: Renames = new Map()
@@ -118,6 +118,6 @@ function* put(
       `node ${name}`,
       new Map([...renames].filter(([from]) => !removed.includes(from)))
     )
-    tx.put('node', name, assignAddresses(tx, followGroup(renamed, was, after), cluster))
+    tx.put('node', name, assignAddresses(tx, applyGroupInterfaces(renamed, was, after), cluster))
   }
 }

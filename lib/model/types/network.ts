@@ -1,5 +1,6 @@
 import { badRequest } from '../../errors.js'
 import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
+import { ownerText } from '../cluster-index.js'
 import {
   address,
   addresses,
@@ -17,7 +18,6 @@ import {
   type Stored,
   type Table
 } from '../field.js'
-import { ownerText } from '../index.js'
 import { isNetworkName, objectNameRule } from '../names.js'
 import { checkDeviceAddress, controllerAddresses } from '../networks.js'
 import type { ObjectType } from '../object-type.js'

@@ -1,9 +1,9 @@
 import { badRequest } from '../../errors.js'
 import {
+  effectiveInterfaces,
+  effectiveKernelOptions,
   effectiveNode,
   groupOf,
-  interfacesInForce,
-  kernelOptionsInForce,
   provisionOf,
   settingsOf,
   sourcesOf,
@@ -25,16 +25,16 @@ import {
 } from '../field.js'
 import { isNodeName, nodeNameRule } from '../names.js'
 import {
+  applyGroupInterfaces,
   assignAddresses,
   cloneInterfaces,
-  followGroup,
   mergeNodeInterfaces,
   removeNodeInterface,
   renaming,
   withMac,
   withNodeRenamed
 } from '../networks.js'
-import type { Changing, Given, ObjectType } from '../object-type.js'
+import type { ChangeContext, ObjectPatch, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
@@ -172,7 +172,7 @@ export const node: ObjectType<NodeDoc> = {
     }
     return { settings, sources, derived: { macaddr, variables } }
   },
-  kernelOptions: (doc, group, image) => kernelOptionsInForce(image, group, doc),
+  kernelOptions: (doc, group, image) => effectiveKernelOptions(image, group, doc),
   *write(changing, before, asked, wanted) {
     const { tx, cluster } = changing
     const [interfaces, renames] = renaming(wanted.interfaces)
@@ -185,13 +185,14 @@ export const node: ObjectType<NodeDoc> = {
     const ofGroup = new Set(before ? [] : group?.interfaces?.map(entry => entry.interface))
     const named = given.interfaces.filter(entry => ofGroup.has(entry.interface))
     const begun = named.length > 0 ? mergeNodeInterfaces(changing, after, named) : after
-    const node = moved ? followGroup(begun, before && groupOf(tx, before), group) : after
-    const wishes = moved && before && given.readBack ? withoutRead(tx, before, given) : given.interfaces
+    const node = moved ? applyGroupInterfaces(begun, before && groupOf(tx, before), group) : after
+    const wishes =
+      moved && before && given.readBack ? dropUnchangedInterfaces(tx, before, given) : given.interfaces
     const merged = withMacaddr(changing, before, mergeNodeInterfaces(changing, node, wishes), given)
     yield tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
   },
   copy: (_changing, copy) => cloneInterfaces(copy),
-  wishes: (given, source) => (given.readBack ? withoutMachine(given, source) : given),
+  wishes: (given, source) => (given.readBack ? dropMachineFields(given, source) : given),
   *removeInterface({ tx }, doc, name) {
     yield tx.put('node', doc.name, removeNodeInterface(tx, doc, name))
   },
@@ -232,8 +233,8 @@ export const node: ObjectType<NodeDoc> = {
  * Drops entries that are unchanged since they were read: when a node moves to another group, they are no
  * request to keep what the move drops (rules 1.11).
  */
-function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfaces'] {
-  const shown = interfacesInForce(before, groupOf(view, before))
+function dropUnchangedInterfaces(view: View, before: NodeDoc, given: ObjectPatch): ObjectPatch['interfaces'] {
+  const shown = effectiveInterfaces(before, groupOf(view, before))
   const byName = new Map(shown.map(entry => [entry.interface, entry]))
   return given.interfaces.filter(wanted => {
     const read = byName.get(wanted.interface)
@@ -248,10 +249,10 @@ function withoutRead(view: View, before: NodeDoc, given: Given): Given['interfac
 
 /** Sets the MAC that the request gives to the provision interface (rules 3.9). */
 function withMacaddr(
-  { tx, cluster }: Changing,
+  { tx, cluster }: ChangeContext,
   before: NodeDoc | undefined,
   node: NodeDoc,
-  given: Given
+  given: ObjectPatch
 ): NodeDoc {
   const mac = given.values.get('macaddr')
   if (mac === undefined) return node
@@ -263,7 +264,7 @@ function withMacaddr(
 }
 
 /** Drops unchanged fields of the source's machine from a body that was read: a clone is another machine. */
-function withoutMachine(given: Given, source: NodeDoc): Given {
+function dropMachineFields(given: ObjectPatch, source: NodeDoc): ObjectPatch {
   const fields: Readonly<Record<string, unknown>> = source
   const values = new Map(given.values)
   for (const field of machineFields) if (values.get(field) === fields[field]) values.delete(field)
@@ -283,7 +284,7 @@ function withoutMachine(given: Given, source: NodeDoc): Given {
 }
 
 /** Revokes all tokens of a node name, so that a later node of that name cannot use them (rules 4.8). */
-function revoke({ tx, now }: Changing, name: string, renamed?: string): void {
+function revoke({ tx, now }: ChangeContext, name: string, renamed?: string): void {
   const generation = generationOf(tx, name) + 1
   tx.put('revoked', name, { name, at: now, generation, ...(renamed === undefined ? {} : { renamed }) })
 }

@@ -1,5 +1,5 @@
 import { basename, dirname, join, normalize } from 'node:path'
-import { groupInForce, groupOf, members, settingsOf } from '../effective.js'
+import { effectiveGroup, groupOf, nodesUsing, settingsOf } from '../effective.js'
 import {
   boolean,
   comment,
@@ -8,7 +8,7 @@ import {
   freeText,
   integer,
   kernelOptions,
-  noRoot,
+  noDiskOptions,
   objectName,
   oneOf,
   path,
@@ -19,7 +19,7 @@ import {
 } from '../field.js'
 import { named, type ObjectType } from '../object-type.js'
 import type { AttachedType, Tx, View } from '../stored.js'
-import { checkUnused, holders, imageKey, nameKey, removeTags, renameTags, tagKey } from '../tags.js'
+import { checkUnused, imageKey, nameKey, removeTags, renameTags, tagKey, tagsNamed } from '../tags.js'
 
 const fields = [
   comment,
@@ -40,7 +40,7 @@ const fields = [
     name: 'kerneloptions',
     also: ['kernopts'],
     type: kernelOptions,
-    limit: noRoot,
+    limit: noDiskOptions,
     meaning: 'kernel options'
   },
   { name: 'dracutmodules', type: freeText, meaning: 'dracut modules, comma-separated' },
@@ -113,18 +113,18 @@ const packFields = [
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>
 
 /** Returns the prefix of all file names made for a pack, including an earlier kernel of its image. */
-export const stemOf = ({ osimage, sha256 }: PackDoc): string => `${osimage}-${sha256.slice(0, 12)}-`
+export const packFilePrefix = ({ osimage, sha256 }: PackDoc): string => `${osimage}-${sha256.slice(0, 12)}-`
 
 /** Whether svcd made a kernel or initramfs with this pack. */
 export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
-  file === pack.kernelfile || file === pack.initrdfile || file.startsWith(stemOf(pack))
+  file === pack.kernelfile || file === pack.initrdfile || file.startsWith(packFilePrefix(pack))
 
 /** Whether svcd made a kernel or initramfs with any pack. */
 export const isBootFileOfPacks = (view: View, file: string): boolean =>
   view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
 
 /** Returns the previous pack of the same image by time; undefined if it is not kept. */
-export function packBefore(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
+export function previousPack(view: View, { osimage, time }: PackDoc): PackDoc | undefined {
   const older = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
   return older
     .filter(pack => pack.osimage === osimage && pack.time < time)
@@ -197,7 +197,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
     if (name !== tagKey(osimage, tag))
       yield `tag ${tag} of OS image ${osimage} belongs in ${tagKey(osimage, tag)}.json`
     if (!view.get('osimage', osimage)) yield `OS image ${osimage} does not exist`
-    if (order === 1 && holders(view, tag)[0]?.name !== name)
+    if (order === 1 && tagsNamed(view, tag)[0]?.name !== name)
       yield `another image has the first place ("order": 1) for tag ${tag}`
   },
   /** Refuses to remove a tag in use. The message names groups, not the nodes that inherit it from them. */
@@ -206,9 +206,9 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
     const groups = new Set<string>()
     for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
       const group = user.type === 'group' ? tx.get('group', user.name) : undefined
-      if (group && groupInForce(group, cluster).settings.osimagetag === tag) groups.add(user.name)
+      if (group && effectiveGroup(group, cluster).settings.osimagetag === tag) groups.add(user.name)
     }
-    for (const name of members(tx, 'osimage', osimage)) {
+    for (const name of nodesUsing(tx, 'osimage', osimage)) {
       const node = tx.get('node', name)
       if (node?.osimagetag === undefined && groups.has(node?.group ?? '')) continue
       if (node && settingsOf(node, groupOf(tx, node), cluster).osimagetag === tag) users.push(`node ${name}`)
@@ -228,7 +228,7 @@ export const pack: AttachedType<PackDoc> = {
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
 
 /** Returns the directory of an image: `path`, else its name below `[image] directory` (rules 9.1). */
-export const meantTree = (directory: string, { name, path }: OsimageDoc): string =>
+export const imageDirectoryOf = (directory: string, { name, path }: OsimageDoc): string =>
   // A final slash has no meaning.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
@@ -244,7 +244,7 @@ export function* treeProblems(
   if (moved.size === 0) return
   for (const name of tx.names('osimage')) {
     const image = tx.get('osimage', name)
-    const tree = image?.path === undefined ? '' : meantTree(directory, image)
+    const tree = image?.path === undefined ? '' : imageDirectoryOf(directory, image)
     const byName = dirname(tree) === directory ? tx.get('osimage', basename(tree)) : undefined
     if (!byName || byName.path !== undefined) continue
     const shares = (name: string, other: string, way: string) => ({
@@ -266,7 +266,7 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
     const isSame =
       was &&
       (was.path === undefined) === (is.path === undefined) &&
-      meantTree(directory, was) === meantTree(directory, is)
+      imageDirectoryOf(directory, was) === imageDirectoryOf(directory, is)
     if (!isSame) yield name
   }
 }

@@ -8,7 +8,7 @@ import {
   parsePrefix,
   toAddress
 } from '../../model/address.js'
-import { isBmc } from '../../model/index.js'
+import { isBmc } from '../../model/cluster-index.js'
 import { isGuid } from '../../model/names.js'
 import { dynamicRange, nameServersOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
@@ -62,7 +62,7 @@ export function* dhcpData(
 const asText = ({ first, last }: Range) => ({ first: formatAddress(first), last: formatAddress(last) })
 
 function subnet(
-  { id, cidr, prefix, dhcp, here, networks, inside }: Group,
+  { id, cidr, prefix, dhcp, here, networks, inside }: SubnetGroup,
   { cluster }: Captured,
   taken: readonly Range[],
   others: readonly string[],
@@ -72,8 +72,8 @@ function subnet(
   const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
-  const own = without(ranges, inside)
-  const lent = without(own, taken)
+  const own = subtractRanges(ranges, inside)
+  const lent = subtractRanges(own, taken)
   const servers = nameServersOf(
     networks.find(({ ns_ip }) => ns_ip !== undefined),
     cluster
@@ -102,7 +102,7 @@ function subnet(
       ...(standby && lent.length > 0
         ? ['No range: another controller writes, and its server alone lends these addresses.']
         : []),
-      ...(sizeOf(own) < sizeOf(without(ranges, []))
+      ...(addressCount(own) < addressCount(subtractRanges(ranges, []))
         ? ['What lies in networks with longer prefixes is left out of the range: they answer for it.']
         : []),
       ...ntp
@@ -155,16 +155,16 @@ class Hosts {
   readonly hosts: DhcpHost[] = []
   /** Lower-case name of a device, alone or with its network or domain → address. */
   readonly addresses = new Map<string, string>()
-  readonly groups: readonly Group[]
+  readonly groups: readonly SubnetGroup[]
   readonly controller: string
-  readonly #groupOf = new Map<string, Group>()
+  readonly #groupOf = new Map<string, SubnetGroup>()
   readonly #taken: Address[] = []
 
   constructor(readonly captured: Captured) {
     const { networks, cluster, controllers } = captured
     const controller = parseAddress(cluster.controller.address)
     this.controller = controller === undefined ? '' : formatAddress(controller)
-    this.groups = groupsOf(networks, controller)
+    this.groups = subnetGroups(networks, controller)
     for (const group of this.groups) for (const { name } of group.networks) this.#groupOf.set(name, group)
     if (controller !== undefined) this.#controller(cluster.controller.name, controller)
     for (const { name, address } of controllers) {
@@ -230,7 +230,7 @@ interface Range {
 }
 
 /** Merges ranges that overlap or touch, in order. */
-function joined(ranges: readonly Range[]): Range[] {
+function mergeRanges(ranges: readonly Range[]): Range[] {
   const result: Range[] = []
   for (const range of [...ranges].sort((a, b) => a.first - b.first)) {
     const before = result.at(-1)
@@ -242,12 +242,12 @@ function joined(ranges: readonly Range[]): Range[] {
 }
 
 /** Counts the addresses of ranges that do not overlap. */
-export const sizeOf = (ranges: readonly Range[]) =>
+export const addressCount = (ranges: readonly Range[]) =>
   ranges.reduce((sum, { first, last }) => sum + last - first + 1, 0)
 
 /** Subtracts addresses that are `taken` (in order, not overlapping) from ranges. */
-export function without(ranges: readonly Range[], taken: readonly Range[]): Range[] {
-  return joined(ranges).flatMap(({ first, last }) => {
+export function subtractRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
+  return mergeRanges(ranges).flatMap(({ first, last }) => {
     const parts: Range[] = []
     let from = first
     for (let at = position(taken, first); at < taken.length; at++) {
@@ -273,7 +273,7 @@ function position(sorted: readonly Range[], value: number): number {
 }
 
 /** The networks of one CIDR, those that serve DHCP first. */
-interface Group {
+interface SubnetGroup {
   readonly id: number
   readonly cidr: string
   readonly prefix: Prefix
@@ -286,7 +286,10 @@ interface Group {
 }
 
 /** Groups the networks by CIDR, the longest prefix first. */
-export function groupsOf(networks: readonly NetworkDoc[], controller: Address | undefined): Group[] {
+export function subnetGroups(
+  networks: readonly NetworkDoc[],
+  controller: Address | undefined
+): SubnetGroup[] {
   const byCidr = new Map<string, NetworkDoc[]>()
   for (const network of networks) {
     const there = byCidr.get(network.network)
@@ -301,14 +304,14 @@ export function groupsOf(networks: readonly NetworkDoc[], controller: Address | 
   groups.sort((a, b) => a.prefix.length - b.prefix.length || a.prefix.first - b.prefix.first)
   const ids = idsOf(groups.map(({ prefix }) => prefix))
   const inside = new Map<object, Prefix[]>()
-  const note = (nest: ReturnType<typeof nests<(typeof groups)[number]>>[number]) => {
+  const note = (nest: ReturnType<typeof prefixTrees<(typeof groups)[number]>>[number]) => {
     inside.set(
       nest.of,
       nest.inside.map(({ of }) => of.prefix)
     )
     nest.inside.forEach(note)
   }
-  nests(groups).forEach(note)
+  prefixTrees(groups).forEach(note)
   const here =
     controller === undefined ? undefined : groups.findLast(({ prefix }) => contains(prefix, controller))
   return groups
@@ -344,19 +347,19 @@ function idsOf(prefixes: readonly Prefix[]): number[] {
 }
 
 /** A prefix and its direct children: the prefixes inside it that lie in no smaller one inside it. */
-interface Nest<T> {
+interface PrefixTree<T> {
   readonly of: T
-  readonly inside: Nest<T>[]
+  readonly inside: PrefixTree<T>[]
 }
 
 /** Arranges distinct prefixes as trees. Two prefixes overlap only when one contains the other. */
-function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T>[] {
-  const outermost: Nest<T>[] = []
-  const around: Nest<T>[] = []
+function prefixTrees<T extends { readonly prefix: Prefix }>(all: readonly T[]): PrefixTree<T>[] {
+  const outermost: PrefixTree<T>[] = []
+  const around: PrefixTree<T>[] = []
   const sorted = [...all].sort((a, b) => a.prefix.first - b.prefix.first || a.prefix.length - b.prefix.length)
   for (const of of sorted) {
     while (around.length > 0 && (around.at(-1)?.of.prefix.last ?? 0) < of.prefix.first) around.pop()
-    const nest: Nest<T> = { of, inside: [] }
+    const nest: PrefixTree<T> = { of, inside: [] }
     ;(around.at(-1)?.inside ?? outermost).push(nest)
     around.push(nest)
   }
@@ -367,19 +370,19 @@ function nests<T extends { readonly prefix: Prefix }>(all: readonly T[]): Nest<T
  * Numbers the wire of each group. Networks share a wire when they serve DHCP and overlap, when one names the
  * other in `shared_with`, and when one card has addresses in them.
  */
-function wireNumbers(groups: readonly Group[], cards: Cards): Map<Group, number> {
-  const parent = new Map<Group, Group>()
-  const root = (group: Group): Group => {
+function wireNumbers(groups: readonly SubnetGroup[], cards: Cards): Map<SubnetGroup, number> {
+  const parent = new Map<SubnetGroup, SubnetGroup>()
+  const root = (group: SubnetGroup): SubnetGroup => {
     let at = group
     for (let up = parent.get(at); up; up = parent.get(at)) at = up
     if (at !== group) parent.set(group, at)
     return at
   }
-  const join = (together: readonly (Group | undefined)[]) => {
+  const join = (together: readonly (SubnetGroup | undefined)[]) => {
     const [first, ...others] = together.flatMap(group => group ?? [])
     for (const other of others) if (first && root(first) !== root(other)) parent.set(root(other), root(first))
   }
-  for (const nest of nests(groups.filter(({ dhcp }) => dhcp))) join(flat(nest))
+  for (const nest of prefixTrees(groups.filter(({ dhcp }) => dhcp))) join(flat(nest))
   const named = new Map(groups.flatMap(group => group.networks.map(({ name }) => [name, group])))
   for (const group of groups)
     join([group, ...group.networks.map(({ shared_with = '' }) => named.get(shared_with))])
@@ -388,7 +391,7 @@ function wireNumbers(groups: readonly Group[], cards: Cards): Map<Group, number>
   return new Map(groups.map(group => [group, root(group).id]))
 }
 
-const flat = <T>({ of, inside }: Nest<T>): T[] => [of, ...inside.flatMap(flat)]
+const flat = <T>({ of, inside }: PrefixTree<T>): T[] => [of, ...inside.flatMap(flat)]
 
 /** Groups subnets by wire, outer wires first, the longest prefix first in each (rules 3.6). */
 export function wires(subnets: readonly DhcpSubnet[]): DhcpSubnet[][] {

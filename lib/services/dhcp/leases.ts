@@ -103,7 +103,7 @@ const macNumber = (mac: string) =>
   mac.length === 17 ? Number.parseInt(mac.replaceAll(':', ''), 16) : Number.NaN
 
 /** Reads lease files, the oldest line first, and keeps the last lease of each address. */
-interface Reader {
+interface LeaseReader {
   /**
    * Suffixes of the configured path that name the server's files, the oldest first: leases move along them.
    */
@@ -113,7 +113,7 @@ interface Reader {
 }
 
 /** dhcpd: blocks of lines. */
-const isc: Reader = {
+const isc: LeaseReader = {
   files: [''],
   lines: leases => {
     let address: Address | undefined
@@ -152,7 +152,7 @@ function iscTime(text: string): number {
  * kea: address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,…; later
  * lines win.
  */
-const kea: Reader = {
+const kea: LeaseReader = {
   files: ['.2', '.1', '.completed', ''],
   lines: leases => line => {
     const [text = '', mac = '', , lifetime, expire, , , , , state] = line.split(',')
@@ -164,7 +164,7 @@ const kea: Reader = {
 }
 
 /** dnsmasq: expiry (0: never), MAC, address, name, client id. */
-const dnsmasq: Reader = {
+const dnsmasq: LeaseReader = {
   files: [''],
   lines: leases => line => {
     const [expiry = '', mac = '', text = ''] = line.split(' ')
@@ -175,4 +175,4 @@ const dnsmasq: Reader = {
 }
 
 /** Name of the server in the ini → its reader. */
-const readers: Readonly<Record<string, Reader>> = { isc, kea, dnsmasq }
+const readers: Readonly<Record<string, LeaseReader>> = { isc, kea, dnsmasq }

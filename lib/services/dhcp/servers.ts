@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { contains, formatAddress, parseAddress, parsePrefix, toAddress } from '../../model/address.js'
 import { type Backend, type RenderedFile, readable } from '../backend.js'
-import { sizeOf, wires } from './data.js'
+import { addressCount, wires } from './data.js'
 import type { DhcpData, DhcpHost, DhcpSubnet, KeaSubnet, SharedNetwork } from './variables.js'
 
 /** ISC dhcpd has one file, and cannot reread it: a reload is a restart. */
@@ -16,7 +16,7 @@ export const isc: Backend<DhcpData> = {
   },
   reload: 'restart',
   render: (data, { config }, render) => {
-    const all = wires(data.subnets).map(subnets => ofServer(subnets).map(bounded))
+    const all = wires(data.subnets).map(subnets => ofServer(subnets).map(cutRanges))
     const text = render('dhcp/templ_isc.cfg', { ...data, wires: all })
     return { files: [{ path: config, text, mode: readable, needs: 'restart' }], owned: [] }
   },
@@ -56,10 +56,10 @@ function holds({ cidr }: DhcpSubnet, text: string): boolean {
 const mostLeases = 65_536
 
 /** Cuts a subnet's ranges to as many addresses as dhcpd can hold. */
-function bounded(subnet: DhcpSubnet): DhcpSubnet {
+function cutRanges(subnet: DhcpSubnet): DhcpSubnet {
   let room = mostLeases
   const ranges = subnet.ranges.map(({ first, last }) => ({ first: toAddress(first), last: toAddress(last) }))
-  const all = sizeOf(ranges)
+  const all = addressCount(ranges)
   if (all <= room) return subnet
   const kept = ranges.flatMap(({ first, last }) => {
     const size = Math.min(room, last - first + 1)
@@ -132,7 +132,7 @@ export const dnsmasq: Backend<DhcpData> = {
   },
   reload: 'reload',
   render: (data, { config, directory, leaseFile }, render) => {
-    const { shared, relayed } = beyond(data)
+    const { shared, relayed } = subnetsBeyond(data)
     // dnsmasq takes the first subnet that an address fits, and lends from the first range: shared ones come
     // last.
     const subnets = data.subnets.map(subnet => (shared.includes(subnet) ? { ...subnet, ranges: [] } : subnet))
@@ -171,7 +171,7 @@ export const dnsmasq: Backend<DhcpData> = {
  * Returns the wires as dnsmasq needs them: subnets of the controller's wire that do not hold its address, and
  * on other wires each gateway with the networks beside it.
  */
-function beyond({ subnets, controller }: DhcpData) {
+function subnetsBeyond({ subnets, controller }: DhcpData) {
   const shared: DhcpSubnet[] = []
   const relayed: { relay: string; network: string }[] = []
   for (const all of wires(subnets)) {

@@ -156,7 +156,7 @@ function* reverseOf(
   }
   const single: DnsZone[] = []
   for (const [address, name] of names.called) {
-    const place = placeOf(address, zones)
+    const place = reverseNameOf(address, zones)
     const of = place ? undefined : partial.find(({ prefix }) => contains(prefix, address))
     const data = `${name}.`
     if (of)
@@ -213,7 +213,7 @@ const zoneOf = (address: Address, octets: number) =>
   `${formatAddress(address).split('.').slice(0, octets).reverse().join('.')}.in-addr.arpa`
 
 /** Finds the smallest of these zones that holds an address, and the address's name inside it. */
-export function placeOf(
+export function reverseNameOf(
   address: Address,
   zones: ReadonlyMap<string, unknown>
 ): { readonly zone: string; readonly name: string } | undefined {

@@ -7,7 +7,7 @@ const MOST_ASKED = 20
 const ANSWER_MS = 1000
 
 /** Returns the zones that svcd serves as a whole → their name servers, separated by blanks. */
-export function* wholeZones(captured: Captured): Generator<undefined, Map<string, string>> {
+export function* ownedZones(captured: Captured): Generator<undefined, Map<string, string>> {
   const { zones } = yield* dnsData(captured)
   return new Map(
     zones
@@ -23,7 +23,7 @@ export function* wholeZones(captured: Captured): Generator<undefined, Map<string
  * Warns of zones in which this machine's resolvers know foreign names, which svcd's server would hide (rules
  * 10.14). A zone without an answer is skipped. `servers` replaces those of /etc/resolv.conf.
  */
-export async function hiding(
+export async function foreignNameWarnings(
   zones: ReadonlyMap<string, string>,
   servers?: readonly string[]
 ): Promise<string[]> {

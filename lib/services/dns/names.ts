@@ -6,13 +6,13 @@ import {
   parsePrefix,
   toAddress
 } from '../../model/address.js'
-import { isBmc } from '../../model/index.js'
+import { isBmc } from '../../model/cluster-index.js'
 import type { InterfaceDoc } from '../../model/types/interface.js'
 import type { NetworkDoc } from '../../model/types/network.js'
 import type { NodeDoc } from '../../model/types/node.js'
 import { type Captured, type Device, domainName, ownName } from '../capture.js'
 
-interface Named {
+interface NameEntry {
   readonly address: string
   /** "node node001": for notes. */
   readonly of: string
@@ -21,7 +21,7 @@ interface Named {
 }
 
 /** A name that is assigned after all others. */
-interface Alias extends Named {
+interface Alias extends NameEntry {
   readonly zone: string
   readonly name: string
 }
@@ -29,7 +29,7 @@ interface Alias extends Named {
 /** All names, their zones, and the canonical name of each address. */
 export class Names {
   /** Full name without the final dot → its address or target. */
-  readonly all = new Map<string, Named>()
+  readonly all = new Map<string, NameEntry>()
   /** Forward zone → sentences about names that could not be written. */
   readonly zones = new Map<string, string[]>()
   /** Zones that exist elsewhere too: svcd answers only for the names that it knows. */

@@ -1,5 +1,5 @@
 import type { Log } from '../../log.js'
-import { isBmc } from '../../model/index.js'
+import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
 import type { View } from '../../model/stored.js'
 import type { NodeDoc } from '../../model/types/node.js'
@@ -13,7 +13,7 @@ const readLimitMs = 20_000
 /** A switch is not asked again for so long after a reading or a failure. */
 const cacheMs = 30_000
 /** Refusals that are remembered, so that each is logged once. */
-const mostTold = 10_000
+const loggedMax = 10_000
 /** Rows read from all switches together, and the bounds of each switch's share. */
 const rows = { ofAll: 1_048_576, least: 16_384, most: 65_536 }
 
@@ -38,7 +38,7 @@ interface Reading {
 }
 
 /** The edge port of a switch that a machine is at. */
-interface Place {
+interface PortLocation {
   readonly switch: SwitchDoc
   readonly port: number
   readonly tables: SwitchTables
@@ -59,7 +59,7 @@ export class PortDetection {
   readonly #readings = new Map<string, Reading>()
   /** Names of the switches that could not be asked. */
   readonly #failing = new Set<string>()
-  readonly #told = new Map<string, string>()
+  readonly #lastReasons = new Map<string, string>()
   readonly #closing = new AbortController()
 
   constructor(private readonly o: DetectionOptions) {
@@ -74,12 +74,12 @@ export class PortDetection {
   async find(mac: string): Promise<((view: View) => Detected | undefined) | undefined> {
     const readings = this.#read()
     await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
-    const places = readings.flatMap(reading => placesOf(mac, reading))
+    const places = readings.flatMap(reading => edgePortsOf(mac, reading))
     const [place, another] = places
     if (!place) return undefined
     if (another) {
       const seen = places.map(({ switch: { name }, port, tables }) => `switch ${name} ${tables.label(port)}`)
-      this.#tell(
+      this.#warnOnce(
         mac,
         `is at more than one port: ${seen.join(', ')}; ` +
           'the ports that lead to other switches belong in uplinkports'
@@ -139,38 +139,38 @@ export class PortDetection {
     return reading
   }
 
-  #nodeAt(view: View, mac: string, { switch: { name }, port, tables }: Place): Detected | undefined {
+  #nodeAt(view: View, mac: string, { switch: { name }, port, tables }: PortLocation): Detected | undefined {
     const where = `switch ${name} ${tables.label(port)}`
     const nodes = view.index
       .users({ type: 'switch', name })
       .flatMap(user => (user.type === 'node' ? (view.get('node', user.name) ?? []) : []))
       .filter(node => node.switchport !== undefined && tables.portCalled(node.switchport) === port)
     const [node, another] = nodes
-    if (!node) this.#tell(mac, `is at ${where}, where no node is`)
+    if (!node) this.#warnOnce(mac, `is at ${where}, where no node is`)
     else if (another)
-      this.#tell(mac, `is at ${where}, where more than one node is: ${node.name}, ${another.name}`)
+      this.#warnOnce(mac, `is at ${where}, where more than one node is: ${node.name}, ${another.name}`)
     else {
       const other = node.interfaces?.find(
         ({ interface: on, macaddress }) =>
           macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.includes(port)
       )
       if (!other) return { node, where }
-      this.#tell(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
+      this.#warnOnce(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
     }
     return undefined
   }
 
   /** Logs why a machine stays unknown, once for each reason. */
-  #tell(mac: string, reason: string): void {
-    if (this.#told.get(mac) === reason) return
-    if (this.#told.size >= mostTold) this.#told.clear()
-    this.#told.set(mac, reason)
+  #warnOnce(mac: string, reason: string): void {
+    if (this.#lastReasons.get(mac) === reason) return
+    if (this.#lastReasons.size >= loggedMax) this.#lastReasons.clear()
+    this.#lastReasons.set(mac, reason)
     this.o.log.warn(`unknown MAC ${mac} ${reason}`)
   }
 }
 
 /** Returns the edge ports of a switch on which it learned a MAC. */
-function placesOf(mac: string, { of, tables }: Reading): Place[] {
+function edgePortsOf(mac: string, { of, tables }: Reading): PortLocation[] {
   const ports = tables?.macs.get(mac)
   if (!tables || !ports) return []
   const uplinks = new Set((of.uplinkports ?? '').split(',').map(port => tables.portCalled(port)))

@@ -10,7 +10,7 @@ const rowsAtOnce = 40
 const longest = 255
 
 /** A conversation with one switch. */
-export interface Conversation {
+export interface SnmpClient {
   /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
   table(oid: string): Promise<Map<string, number | string>>
   close(): void
@@ -21,12 +21,12 @@ export interface Conversation {
  * `v3:<user>[:<authentication password>[:<privacy password>]]` (SHA and AES-128; none may hold a colon). It
  * fails when the agent sends more than `most` rows.
  */
-export function converse(
+export function openSnmp(
   address: string,
   read: string,
   port = 161,
   most = Number.POSITIVE_INFINITY
-): Conversation {
+): SnmpClient {
   let left = most
   const waiting = new Set<(error: Error) => void>()
   const fail = (why: string) => {

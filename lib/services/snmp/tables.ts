@@ -1,6 +1,6 @@
-import { inSlices } from '../../concurrency.js'
+import { runSliced } from '../../concurrency.js'
 import type { SwitchDoc } from '../../model/types/switch.js'
-import { converse } from './session.js'
+import { openSnmp } from './session.js'
 
 // Numeric, so that no MIB file is needed.
 const dot1qTpFdbPort = '1.3.6.1.2.1.17.7.1.2.2.1.2'
@@ -59,7 +59,7 @@ export async function readTables(
   most?: number
 ): Promise<SwitchTables> {
   signal.throwIfAborted()
-  const conversation = converse(ipaddress, read, port, most)
+  const conversation = openSnmp(ipaddress, read, port, most)
   const close = () => conversation.close()
   signal.addEventListener('abort', close)
   try {
@@ -67,7 +67,7 @@ export async function readTables(
     const [indexes, names, ...learned] = await Promise.all(
       [dot1dBasePortIfIndex, ifName, ...forwarding].map(table => conversation.table(table))
     )
-    return new SwitchTables(await inSlices(macsOf(learned)), numbers(indexes), texts(names))
+    return new SwitchTables(await runSliced(macsOf(learned)), numbers(indexes), texts(names))
   } finally {
     signal.removeEventListener('abort', close)
     if (!signal.aborted) close()

@@ -14,7 +14,7 @@ import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 /** Upper bound of an answer in bytes. Lists that exceed it are asked for again with fewer keys. */
 const ANSWER_BYTES = 64 * 1024 * 1024
 /** etcd's own text in a message is clipped to this many characters. */
-const WORDS = 300
+const DETAIL_CHARACTERS = 300
 const OPEN_MS = 5000
 /** An idempotent request is also sent to another endpoint after this long without an answer. */
 const HEDGE_MS = 500
@@ -29,7 +29,7 @@ const STALE_TOKEN =
 const NO_ROOM = 8
 const OUT_OF_RANGE = 11
 /** Advice for an admin, by gRPC code. */
-const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
+const ADVICE: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
   7: etcdctl =>
     'give the user of [store] user a role that may read and write below [store] prefix ' +
     `(${etcdctl('role grant-permission --prefix=true ROLE readwrite PREFIX', true)})`,
@@ -40,13 +40,13 @@ const WAYS_OUT: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
 const NO_MAJORITY = /request timed out|no leader/
 /** The errors of etcd and of its gateway for a request over their size limit. */
 const TOO_LARGE = /request is too large|message larger than max/
-const FAULTS: Readonly<Record<CertificateFault, string>> = {
+const CERTIFICATE_ADVICE: Readonly<Record<CertificateFault, string>> = {
   name: 'its certificate is for another name: name the endpoint as its certificate does',
   time: 'its certificate has expired, or is not valid yet: renew it, or set the clock',
   issuer: 'its certificate is not trusted: name its authority in [store] ca'
 }
 
-interface Silent {
+interface SilentEndpoint {
   readonly endpoint: string
   readonly reason: string
   readonly isFull: boolean
@@ -232,7 +232,7 @@ export class Client {
       signal.throwIfAborted()
       leave()
       if (error instanceof UnclearError || error instanceof RefusedError) throw error
-      throw new UnclearError(`${from}: ${explained(error as Error, this.etcdctl)}`)
+      throw new UnclearError(`${from}: ${explain(error as Error, this.etcdctl)}`)
     }
   }
 
@@ -240,7 +240,7 @@ export class Client {
    * Returns the endpoints that do not answer within `limitMs`, with the reason. All are asked at once. A
    * member without a leader answers. `isFull`: it answers, but its space quota is used up.
    */
-  async silent(limitMs: number): Promise<readonly Silent[]> {
+  async silent(limitMs: number): Promise<readonly SilentEndpoint[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
     const found = await Promise.all(
       this.#endpoints.map(async endpoint => {
@@ -248,7 +248,7 @@ export class Client {
           const { errors } = await this.#post(new URL('/v3/maintenance/status', endpoint), {}, limit)
           if (String(errors).includes('NOSPACE'))
             return [
-              { endpoint: endpoint.origin, reason: WAYS_OUT[NO_ROOM]?.(this.etcdctl) ?? '', isFull: true }
+              { endpoint: endpoint.origin, reason: ADVICE[NO_ROOM]?.(this.etcdctl) ?? '', isFull: true }
             ]
         } catch (error) {
           // A refusal is an answer.
@@ -392,8 +392,10 @@ export class Client {
       )
       asked.on('error', (error: NodeJS.ErrnoException) => {
         const fault = certificateFault(error.code)
-        const silence = fault ? FAULTS[fault] : (error.code ?? oneLine(error.message, WORDS))
-        unclear(explained(error, this.etcdctl), silence)
+        const silence = fault
+          ? CERTIFICATE_ADVICE[fault]
+          : (error.code ?? oneLine(error.message, DETAIL_CHARACTERS))
+        unclear(explain(error, this.etcdctl), silence)
       })
       asked.on('close', () => clearTimeout(limit))
       asked.on('response', answer => read(answer, from, this.etcdctl).then(resolve, reject))
@@ -412,7 +414,7 @@ function endpointOf(text: string): URL {
     url.hostname !== ''
   if (!isOne)
     throw new TypeError(
-      `${oneLine(JSON.stringify(text), WORDS)} is no endpoint of etcd; one is like https://10.141.0.1:2379`
+      `${oneLine(JSON.stringify(text), DETAIL_CHARACTERS)} is no endpoint of etcd; one is like https://10.141.0.1:2379`
     )
   if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
     throw new TypeError(
@@ -422,15 +424,15 @@ function endpointOf(text: string): URL {
   return url
 }
 
-function explained({ code, message }: NodeJS.ErrnoException, etcdctl: Etcdctl): string {
+function explain({ code, message }: NodeJS.ErrnoException, etcdctl: Etcdctl): string {
   const fault = certificateFault(code)
-  if (fault) return `${FAULTS[fault]} (${code})`
+  if (fault) return `${CERTIFICATE_ADVICE[fault]} (${code})`
   if (
     code === 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED' ||
     code === 'ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE'
   )
     return `it asks for a certificate (${code}): name one that it trusts in [store] cert and key`
-  return `${oneLine(message, WORDS)}; look whether it runs (${etcdctl('endpoint health', true)})`
+  return `${oneLine(message, DETAIL_CHARACTERS)}; look whether it runs (${etcdctl('endpoint health', true)})`
 }
 
 async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<string> {
@@ -465,7 +467,7 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
     }
   } catch (error) {
     if (error instanceof TooLongError) throw error
-    const reason = oneLine((error as Error).message, WORDS)
+    const reason = oneLine((error as Error).message, DETAIL_CHARACTERS)
     throw new UnclearError(`${from}: ${reason}`, reason)
   }
   const body = Buffer.concat(chunks).toString()
@@ -482,7 +484,7 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
     const reason = `what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`
     throw new UnclearError(`${from}: ${reason}`, reason)
   }
-  const said = `${from}: ${oneLine(error, WORDS)}`
+  const said = `${from}: ${oneLine(error, DETAIL_CHARACTERS)}`
   if (UNCLEAR.has(code))
     throw new UnclearError(
       NO_MAJORITY.test(error)
@@ -494,7 +496,7 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
     throw new TooLargeError(
       `${said}; what is to be stored has more bytes than etcd takes in a request (etcd --max-request-bytes)`
     )
-  const wayOut = WAYS_OUT[code]
+  const wayOut = ADVICE[code]
   const Refusal = code === NO_ROOM ? NoRoomError : code === OUT_OF_RANGE ? NoRevisionError : RefusedError
   throw new Refusal(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
 }

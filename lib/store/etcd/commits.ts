@@ -5,14 +5,14 @@ import { reasonOf } from '../errors.js'
 import type { Revertible, Write } from '../medium.js'
 import { type Client, UnclearError } from './client.js'
 import type { Keys } from './keys.js'
-import { get, holds, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import { get, hasValue, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import type { Leadership } from './leadership.js'
 import { commitsIn, type Intent, intentText, type Unfinished } from './stored.js'
-import type { Writer } from './writer.js'
 
 interface CommitsOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly writer: Writer
+  readonly writer: Leadership
   /** A commit is retried for this long while etcd does not answer. */
   readonly patienceMs: number
   /** Called when another controller has written, or is about to; returns the error of the commit. */
@@ -120,7 +120,7 @@ export class Commits {
 
   /** Commits the writes atomically. Throws Error on failure; they are taken back before the next commit. */
   async commit(writes: readonly Revertible[]): Promise<void> {
-    const revision = await this.#ready()
+    const revision = await this.#prepare()
     if (
       writes.length <= MOST_WRITES &&
       bytesOf(writes) <= MOST_BYTES &&
@@ -144,7 +144,7 @@ export class Commits {
     otherwise: readonly JsonObject[],
     patienceMs = this.o.patienceMs
   ): Promise<Outcome> {
-    return this.#patiently(() => this.#once(revision, conditions, operations, otherwise), patienceMs)
+    return this.#withRetries(() => this.#once(revision, conditions, operations, otherwise), patienceMs)
   }
 
   /** Reports the leadership with this fencing token as lost. */
@@ -165,9 +165,9 @@ export class Commits {
     text === undefined ? remove(this.o.keys.object(type, name)) : put(this.o.keys.object(type, name), text)
 
   /** Takes back an unclear commit and finishes a large one. Returns the fencing token. */
-  async #ready(): Promise<string> {
+  async #prepare(): Promise<string> {
     const { revision } = this.o.writer
-    if (this.#unclear) await this.#settle(revision)
+    if (this.#unclear) await this.#resolveUnclear(revision)
     if (this.#intent) await this.#finishing.run()
     return revision
   }
@@ -228,7 +228,7 @@ export class Commits {
     const { intent } = this.o.keys
     const last = [remove(intent), removeAll(this.o.keys.stagedBy(change.id))]
     // A delayed part must not bring back old texts after the intent is gone.
-    const isDue = holds(intent, intentText(change))
+    const isDue = hasValue(intent, intentText(change))
     const { revision } = this.o.writer
     for (const part of this.#parts(change.writes, this.#operation, last)) {
       if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
@@ -284,7 +284,7 @@ export class Commits {
   ): Promise<void> {
     const { head } = this.o.keys
     const moved = [...operations, put(head, to)]
-    const outcome = await this.write(revision, [holds(head, from)], moved, [get(head)])
+    const outcome = await this.write(revision, [hasValue(head, from)], moved, [get(head)])
     const [there] = outcome.found
     // An earlier try was carried out, but its answer was lost.
     if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
@@ -292,7 +292,7 @@ export class Commits {
   }
 
   /** Retries while the answer is unclear. A refusal after that says nothing about the earlier tries. */
-  async #patiently<R>(ask: () => Promise<R>, patienceMs: number): Promise<R> {
+  async #withRetries<R>(ask: () => Promise<R>, patienceMs: number): Promise<R> {
     let unclear: UnclearError | undefined
     for (const giveUp = performance.now() + patienceMs; ; await sleep(PAUSE_MS)) {
       try {
@@ -306,7 +306,7 @@ export class Commits {
   }
 
   /** Takes back a commit reported as failed; if it was not carried out, makes sure that it never will be. */
-  async #settle(revision: string): Promise<void> {
+  async #resolveUnclear(revision: string): Promise<void> {
     const { to, settled, back } = this.#unclear as Unclear
     const head = await this.#headNow()
     if (head === to) await this.#move(revision, to, settled, back())

@@ -1,11 +1,11 @@
 import { Background } from '../../background.js'
-import { isObject, objectIn } from '../../json.js'
+import { isObject, jsonObjectOrEmpty } from '../../json.js'
 import type { Controller } from '../medium.js'
 import { compareNames } from '../order.js'
 import type { Client } from './client.js'
 import type { Keys } from './keys.js'
 import { list, type Pair, put, transact } from './kv.js'
-import { granted, isKept, revoke } from './writer.js'
+import { grantLease, renewLease, revokeLease } from './leadership.js'
 
 interface ControllersOptions {
   readonly client: Client
@@ -32,26 +32,26 @@ const MOST_TREES = 100
 const CLOCK_MS = 5000
 const LOOK_MS = 1000
 /** Changes of a clock's difference below this are measuring noise. */
-const NO_NEWS_MS = 2000
+const CLOCK_NOISE_MS = 2000
 
 /** The live controllers: each registers itself in a key with a lease of its own. */
 export class Controllers {
   #lease = ''
   #others: readonly Controller[] | undefined
-  #namesake = ''
+  #duplicateName = ''
   /** The last report of our clock, on the clock of `performance`. */
-  #toldMs = 0
+  #registeredMs = 0
   /** Last modification of each controller's key, and how far its clock is ahead. */
-  #heard = new Map<string, { readonly modified: string; readonly aheadMs: number | undefined }>()
-  readonly #telling: Background
+  #clocks = new Map<string, { readonly modified: string; readonly aheadMs: number | undefined }>()
+  readonly #refreshing: Background
 
   constructor(private readonly options: ControllersOptions) {
-    this.#telling = new Background({
-      work: signal => this.#tell(signal),
+    this.#refreshing = new Background({
+      work: signal => this.#refresh(signal),
       everyMs: Math.min(LOOK_MS, (options.ttlSeconds * 1000) / 3),
       failed: reason => options.log('warn', `the other controllers cannot be listed: ${reason}`)
     })
-    this.#telling.wake()
+    this.#refreshing.wake()
   }
 
   /** The other controllers as of a moment ago, in natural order; undefined until listed. */
@@ -61,36 +61,37 @@ export class Controllers {
 
   /** Describes the controller with the same name as this one, and what to do; '' if there is none. */
   get namesake(): string {
-    return this.#namesake
+    return this.#duplicateName
   }
 
   async close(): Promise<void> {
-    await this.#telling.close()
-    if (this.#lease !== '') await revoke(this.options.client, this.#lease, this.#limitMs)
+    await this.#refreshing.close()
+    if (this.#lease !== '') await revokeLease(this.options.client, this.#lease, this.#limitMs)
   }
 
   get #limitMs(): number {
     return (this.options.ttlSeconds * 1000) / 3
   }
 
-  async #tell(signal: AbortSignal): Promise<void> {
+  async #refresh(signal: AbortSignal): Promise<void> {
     const { client, keys, ttlSeconds, self } = this.options
-    if (this.#lease === '' || !(await isKept(client, this.#lease, this.#limitMs))) {
+    if (this.#lease === '' || !(await renewLease(client, this.#lease, this.#limitMs))) {
       this.#lease = ''
       // If unused, this lease expires by itself.
-      const lease = await granted(client, ttlSeconds, this.#limitMs)
-      await this.#say(lease)
+      const lease = await grantLease(client, ttlSeconds, this.#limitMs)
+      await this.#register(lease)
       this.#lease = lease
     }
     // While etcd has no room, the others are listed all the same.
-    else if (performance.now() - this.#toldMs > CLOCK_MS) await this.#say(this.#lease).catch(() => undefined)
+    else if (performance.now() - this.#registeredMs > CLOCK_MS)
+      await this.#register(this.#lease).catch(() => undefined)
     const { pairs } = await list(client, keys.controllers, MOST, signal)
     // The key of our last run expires a moment later.
-    const others = this.#hear(pairs.filter(({ lease }) => lease !== this.#lease))
+    const others = this.#parse(pairs.filter(({ lease }) => lease !== this.#lease))
     this.#others = others
       .filter(({ name }) => name !== self.name)
       .sort((a, b) => compareNames(a.name, b.name))
-    this.#tellOfNamesake(
+    this.#warnOfDuplicateName(
       others.find(
         // Cloned machines may have the same host name.
         ({ name, host, address, port }) =>
@@ -99,42 +100,42 @@ export class Controllers {
     )
   }
 
-  async #say(lease: string): Promise<void> {
+  async #register(lease: string): Promise<void> {
     const { client, keys, self, now, trees } = this.options
-    this.#toldMs = performance.now()
+    this.#registeredMs = performance.now()
     const told = { ...self, trees: trees().slice(0, MOST_TREES), clock: now() }
     const said = put(`${keys.controllers}${lease}`, JSON.stringify(told), lease)
     await transact(client, [], [said], [], this.#limitMs)
   }
 
   /** Parses the keys. A clock counts only if reported since the last look, as older reports are stale. */
-  #hear(pairs: readonly Pair[]): Controller[] {
+  #parse(pairs: readonly Pair[]): Controller[] {
     const nowMs = this.options.now()
-    const before = this.#heard
-    this.#heard = new Map()
+    const before = this.#clocks
+    this.#clocks = new Map()
     return pairs.flatMap(pair => {
       const [{ key, modified }, last] = [pair, before.get(pair.key)]
       return controllerIn(pair, nowMs).map(({ aheadMs: told, ...one }) => {
-        const isSame = Math.abs(Number(told) - Number(last?.aheadMs)) < NO_NEWS_MS
+        const isSame = Math.abs(Number(told) - Number(last?.aheadMs)) < CLOCK_NOISE_MS
         const aheadMs = !last || last.modified === modified || isSame ? last?.aheadMs : told
-        this.#heard.set(key, { modified, aheadMs })
+        this.#clocks.set(key, { modified, aheadMs })
         return { ...one, ...aheadIn(aheadMs) }
       })
     })
   }
 
-  #tellOfNamesake(namesake: Controller | undefined): void {
+  #warnOfDuplicateName(namesake: Controller | undefined): void {
     const told = namesake
       ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ` +
         `${this.options.self.name} too: give each its own, [controller] name`
       : ''
-    if (told !== '' && told !== this.#namesake) this.options.log('warn', told)
-    this.#namesake = told
+    if (told !== '' && told !== this.#duplicateName) this.options.log('warn', told)
+    this.#duplicateName = told
   }
 }
 
 /** Lists the live controllers; clocks are up to CLOCK_MS old. `now`: milliseconds since 1970. */
-export async function controllersAt(client: Client, keys: Keys, now: number): Promise<Controller[]> {
+export async function listControllers(client: Client, keys: Keys, now: number): Promise<Controller[]> {
   const { pairs } = await list(client, keys.controllers, MOST)
   return pairs.flatMap(pair => controllerIn(pair, now))
 }
@@ -143,7 +144,7 @@ export async function controllersAt(client: Client, keys: Keys, now: number): Pr
 const aheadIn = (ms: unknown) => (Number.isFinite(ms) ? { aheadMs: Number(ms) } : {})
 
 function controllerIn({ value }: Pair, nowMs: number): Controller[] {
-  const { name, host, address, port, ini, url, digests, trees, clock } = objectIn(value.toString())
+  const { name, host, address, port, ini, url, digests, trees, clock } = jsonObjectOrEmpty(value.toString())
   const isOne = isText(name) && isText(host) && isText(address) && isText(ini) && Number.isSafeInteger(port)
   const reached = isText(url) && isHttp(url) ? { url } : {}
   const ahead = aheadIn(typeof clock === 'number' && clock - nowMs)

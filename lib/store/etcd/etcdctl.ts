@@ -2,7 +2,7 @@
 export type Etcdctl = (words: string, asRoot?: boolean) => string
 
 /** The options taken from the ini: paths of files, '' or undefined if unset. */
-interface Reached {
+interface EtcdctlSettings {
   readonly endpoints: readonly string[]
   readonly ca?: string
   readonly cert?: string
@@ -12,7 +12,7 @@ interface Reached {
 
 /** Adds endpoints, authority and user, without which etcdctl would ask another etcd or be refused. */
 export const etcdctlFor =
-  ({ endpoints, ca = '', cert = '', key = '', user = '' }: Reached): Etcdctl =>
+  ({ endpoints, ca = '', cert = '', key = '', user = '' }: EtcdctlSettings): Etcdctl =>
   (words, asRoot = false) =>
     [
       'etcdctl',

@@ -1,24 +1,24 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
-import { inSlices } from '../../concurrency.js'
+import { runSliced } from '../../concurrency.js'
 import { oneLine } from '../../log.js'
-import { briefly, LoadError, reasonOf } from '../errors.js'
+import { LoadError, reasonOf, summaryOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
-import type { Followed, Reached, Write } from '../medium.js'
+import type { LeaderEndpoint, ReplicationListener, Write } from '../medium.js'
 import { type Client, NoRevisionError, NoRoomError, UnclearError } from './client.js'
+import { HeartbeatMonitor } from './heartbeats.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
-import { Pulse } from './pulse.js'
-import { type AllRecords, commitsIn, countOf, StoredKeys, textOf, writtenAs } from './stored.js'
-import { type Moment, watching } from './watch.js'
-import { granted, type Holder, holderIn, revoke } from './writer.js'
+import { grantLease, type Leader, leaderIn, revokeLease } from './leadership.js'
+import { type AllRecords, commitsIn, parseIntent, StoredKeys, textOf, versionOf } from './stored.js'
+import { type WatchedTransaction, watchTransactions } from './watch.js'
 
 /**
  * Turns changes of keys into commits: a small change is one transaction on the keys of objects; a large one
  * counts from its intent on, with the writes staged before.
  */
-class Replica {
+class CommitAssembler {
   /** Staged writes without an intent so far, by the id of their change. */
   readonly #staged = new Map<string, Map<string, Write>>()
 
@@ -31,7 +31,7 @@ class Replica {
   }
 
   /** Returns the writes of a transaction, at most one per object. Throws Error for unknown kinds of keys. */
-  take(moment: Moment): Write[] {
+  take(moment: WatchedTransaction): Write[] {
     const { objects, staged, intent } = this.keys
     const writes: Write[] = []
     for (const { key, value } of moment.keys)
@@ -52,7 +52,7 @@ class Replica {
   }
 
   #committed(value: Buffer): Iterable<Write> {
-    const { id, count } = countOf(value)
+    const { id, count } = parseIntent(value)
     const writes = this.#staged.get(id)
     const size = writes?.size ?? 0
     if (size !== count) throw new Error(`${this.keys.intent}: ${size} of its ${count} writes are known`)
@@ -61,12 +61,12 @@ class Replica {
 }
 
 /** The listener of a follower. */
-export type Told = Pick<Followed, 'changed' | 'reload'>
+export type FollowerListener = Pick<ReplicationListener, 'changed' | 'reload'>
 
 interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly followed: Told
+  readonly followed: FollowerListener
   readonly records: Pick<AllRecords, 'loading' | 'hear'>
   /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly free?: () => unknown
@@ -75,14 +75,14 @@ interface FollowerOptions {
 
 const PAUSE_MS = { first: 100, longest: 10_000 }
 /** Interval at which the follower checks whether it is up to date. */
-const LOOK_MS = 500
-const LOOK_LIMIT_MS = 2000
+const CHECK_MS = 500
+const REQUEST_LIMIT_MS = 2000
 /** Time to live of the probe lease, which is revoked at once. */
 const PROBE_SECONDS = 5
 /** A commit that the watch has not delivered for this long was lost with its connection. */
 const SILENT_MS = 2000
 /** A healthy member delivers an awaited revision within this time. */
-const SOON_MS = 500
+const DELIVERY_MS = 500
 const SILENT = 'the watch tells nothing more'
 
 /** etcd was restored, or another one answers: its history differs, so that everything has to be reread. */
@@ -90,31 +90,31 @@ class OtherHistoryError extends Error {}
 
 /** Replicates the commits of others: each whole, in order and once, despite lost connections and members. */
 export class Follower {
-  #replica: Replica | undefined
+  #replica: CommitAssembler | undefined
   /** Everything up to this revision was delivered. */
   #revision = '0'
   /** The value of the head at that revision. */
   #head: string | undefined
   /** `writtenAs` of some keys at that revision: head, leadership, and the key delivered last. */
-  #known: ReadonlyMap<string, string> = new Map()
+  #versions: ReadonlyMap<string, string> = new Map()
   /** The last time at which nothing was missing; on the clock of `performance`. */
   #freshMs = performance.now()
   #behindSinceMs: number | undefined
   /** A reload or change is being delivered, which may take long. */
-  #isTelling = false
+  #isDelivering = false
   #problem = ''
   /** Create revision of the leadership key: '' without a leader, undefined while unknown. */
-  #right: string | undefined
-  #holder: Holder | undefined
-  #gone = new AbortController()
-  #pulse = new Pulse()
+  #leaderToken: string | undefined
+  #leader: Leader | undefined
+  #leadershipEnded = new AbortController()
+  #heartbeats = new HeartbeatMonitor()
   /** etcd had no room at the last request: it then takes no heartbeats and grants no leases. */
   #isFull = false
   readonly #closing = new AbortController()
   #watch: AbortController | undefined
   #running: Promise<void> | undefined
   #waiting: { readonly revision: bigint; done(): void }[] = []
-  readonly #looking = new Background({ work: () => this.#look(), everyMs: LOOK_MS })
+  readonly #checking = new Background({ work: () => this.#checkProgress(), everyMs: CHECK_MS })
 
   constructor(private readonly o: FollowerOptions) {}
 
@@ -122,7 +122,7 @@ export class Follower {
   start(stored?: StoredKeys): void {
     if (stored) this.#begin(stored)
     this.#running = this.#run()
-    this.#looking.wake()
+    this.#checking.wake()
   }
 
   /** The number of the last commit known here. */
@@ -135,14 +135,14 @@ export class Follower {
   }
 
   /** The leader, with a signal that is aborted when its leadership ends; undefined if unknown. */
-  get holder(): (Holder & Pick<Reached, 'right' | 'gone'>) | undefined {
-    if (!this.#holder || this.#right === undefined) return undefined
-    return { ...this.#holder, right: this.#right, gone: this.#gone.signal }
+  get holder(): (Leader & Pick<LeaderEndpoint, 'right' | 'gone'>) | undefined {
+    if (!this.#leader || this.#leaderToken === undefined) return undefined
+    return { ...this.#leader, right: this.#leaderToken, gone: this.#leadershipEnded.signal }
   }
 
   /** Whether there is no leader, as far as known. */
   get isFree(): boolean {
-    return this.#right === ''
+    return this.#leaderToken === ''
   }
 
   /** Time since this controller was last up to date, in ms. */
@@ -151,7 +151,7 @@ export class Follower {
   }
 
   get problem(): string {
-    return this.#problem || this.#looking.problem || (this.#replica ? '' : 'what is stored is being read')
+    return this.#problem || this.#checking.problem || (this.#replica ? '' : 'what is stored is being read')
   }
 
   /**
@@ -163,30 +163,33 @@ export class Follower {
     const wanted = BigInt(revision)
     if (BigInt(this.#revision) < wanted)
       await new Promise<void>(resolve => {
-        const anew = setTimeout(() => this.#isTelling || this.#watch?.abort(new Error(SILENT)), SOON_MS)
+        const anew = setTimeout(
+          () => this.#isDelivering || this.#watch?.abort(new Error(SILENT)),
+          DELIVERY_MS
+        )
         const done = () => {
           clearTimeout(anew)
           resolve()
         }
         this.#waiting.push({ revision: wanted, done })
       })
-    await this.#pairs()
+    await this.#readHeadAndLeader()
     if (!this.#replica) throw new Error(this.problem)
   }
 
   /** Finishes a delivery under way. */
   async close(): Promise<void> {
     this.#closing.abort()
-    this.#gone.abort()
+    this.#leadershipEnded.abort()
     this.#watch?.abort()
     await this.#running
-    await this.#looking.close()
+    await this.#checking.close()
   }
 
   #begin(stored: StoredKeys): void {
-    this.#replica = new Replica(this.o.keys, stored.staged)
+    this.#replica = new CommitAssembler(this.o.keys, stored.staged)
     this.#head = stored.head
-    this.#known = stored.known
+    this.#versions = stored.known
     this.#advance(stored.revision)
   }
 
@@ -194,10 +197,10 @@ export class Follower {
    * Returns the current head and leadership. Throws OtherHistoryError if etcd, at the revision known here,
    * did not hold what is known here.
    */
-  async #pairs(): Promise<readonly (Pair | undefined)[]> {
+  async #readHeadAndLeader(): Promise<readonly (Pair | undefined)[]> {
     const { client, keys } = this.o
     const revision = this.#revision
-    const known = [...(this.#replica ? this.#known : [])]
+    const known = [...(this.#replica ? this.#versions : [])]
     const now = [get(keys.head), get(keys.writer)]
     const then = known.map(([key]) => get(key, revision))
     const strange = (what: string) =>
@@ -205,10 +208,10 @@ export class Follower {
         `etcd at ${client.where}: ${what} at revision ${revision}, of which this svcd knows: it was ` +
           'restored or compacted, or answers for another one; everything is read anew'
       )
-    const { found } = await transact(client, [], [...now, ...then], [], LOOK_LIMIT_MS).catch(error => {
+    const { found } = await transact(client, [], [...now, ...then], [], REQUEST_LIMIT_MS).catch(error => {
       throw error instanceof NoRevisionError ? strange('it does not know what was') : error
     })
-    const other = known.find(([, was], i) => writtenAs(found[now.length + i]) !== was)
+    const other = known.find(([, was], i) => versionOf(found[now.length + i]) !== was)
     if (other) throw strange(`${oneLine(other[0], 300)} was another one`)
     return found
   }
@@ -227,7 +230,7 @@ export class Follower {
         const isOther = error instanceof OtherHistoryError
         const isUntold = isOther || !(error instanceof UnclearError || this.#watch.signal.aborted)
         if (isUntold) this.#replica = undefined
-        const reason = error instanceof LoadError ? briefly(error.problems) : reasonOf(error)
+        const reason = error instanceof LoadError ? summaryOf(error.problems) : reasonOf(error)
         if (this.#problem === '' || isOther)
           this.o.log('warn', `what other controllers change is not heard, and is asked for again: ${reason}`)
         this.#problem = reason
@@ -244,48 +247,48 @@ export class Follower {
   async #follow(signal: AbortSignal): Promise<never> {
     const { client, keys, followed, records } = this.o
     if (!this.#replica) {
-      await this.#telling(async () => {
+      await this.#delivering(async () => {
         const stored = await StoredKeys.read(client, keys, signal)
         await followed.reload(stored)
-        await inSlices(records.loading(stored.records))
+        await runSliced(records.loading(stored.records))
         this.#begin(stored)
       })
     }
-    await this.#pairs()
+    await this.#readHeadAndLeader()
     const from = String(BigInt(this.#revision) + 1n)
-    const moments = watching(client, keys.prefix, from, signal)
+    const moments = watchTransactions(client, keys.prefix, from, signal)
     for (;;) {
       const { value: moment } = await moments.next()
       if (moment.keys.some(({ key, value }) => key === keys.head && value === undefined))
         throw new OtherHistoryError(
           `etcd at ${client.where}: ${keys.head} was removed; everything is read anew`
         )
-      const writes = (this.#replica as Replica).take(moment)
-      if (writes.length > 0) await this.#telling(() => followed.changed(writes))
+      const writes = (this.#replica as CommitAssembler).take(moment)
+      if (writes.length > 0) await this.#delivering(() => followed.changed(writes))
       for (const { key, value } of moment.keys) records.hear(key, value)
-      this.#tell(moment)
+      this.#noteDelivered(moment)
       // Another history may have been found meanwhile.
       signal.throwIfAborted()
     }
   }
 
-  async #telling(work: () => Promise<void>): Promise<void> {
-    this.#isTelling = true
+  async #delivering(work: () => Promise<void>): Promise<void> {
+    this.#isDelivering = true
     try {
       await work()
     } finally {
-      this.#isTelling = false
+      this.#isDelivering = false
     }
   }
 
-  #tell({ revision: modified, keys: told }: Moment): void {
+  #noteDelivered({ revision: modified, keys: told }: WatchedTransaction): void {
     const { head, writer } = this.o.keys
-    const known = new Map([head, writer].map(key => [key, this.#known.get(key) ?? '']))
+    const known = new Map([head, writer].map(key => [key, this.#versions.get(key) ?? '']))
     for (const [i, { key, value }] of told.entries()) {
-      if (i === 0 || key === head || key === writer) known.set(key, writtenAs(value && { modified, value }))
+      if (i === 0 || key === head || key === writer) known.set(key, versionOf(value && { modified, value }))
       if (key === head) this.#head = value?.toString()
     }
-    this.#known = known
+    this.#versions = known
     this.#advance(modified)
   }
 
@@ -295,21 +298,21 @@ export class Follower {
     this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
   }
 
-  #heldBy(right: string, text: string | undefined): void {
-    if (right === this.#right) return
-    this.#right = right
-    this.#holder = text === undefined ? undefined : holderIn(text)
-    this.#gone.abort()
-    this.#gone = new AbortController()
+  #setLeader(right: string, text: string | undefined): void {
+    if (right === this.#leaderToken) return
+    this.#leaderToken = right
+    this.#leader = text === undefined ? undefined : leaderIn(text)
+    this.#leadershipEnded.abort()
+    this.#leadershipEnded = new AbortController()
     // Each forwarded request adds a listener.
-    setMaxListeners(0, this.#gone.signal)
+    setMaxListeners(0, this.#leadershipEnded.signal)
   }
 
   /** Ends the leadership of a leader without heartbeats, unless one reaches etcd before this transaction. */
-  async #free(writer: Pair, head: Pair | undefined): Promise<void> {
+  async #endDeadLeadership(writer: Pair, head: Pair | undefined): Promise<void> {
     const { client, keys, log } = this.o
     const wasFull = this.#isFull
-    const lease = await granted(client, PROBE_SECONDS, LOOK_LIMIT_MS).catch(error => {
+    const lease = await grantLease(client, PROBE_SECONDS, REQUEST_LIMIT_MS).catch(error => {
       if (error instanceof NoRoomError) return undefined
       throw error
     })
@@ -318,42 +321,42 @@ export class Follower {
     try {
       if (wasFull) {
         // Heartbeats are possible again from now on.
-        this.#pulse = new Pulse()
+        this.#heartbeats = new HeartbeatMonitor()
         return
       }
       const isStill = [
         isModifiedAt(writer.key, writer.modified),
         head ? isModifiedAt(head.key, head.modified) : isCreatedAt(keys.head, '0')
       ]
-      const { succeeded } = await transact(client, isStill, [remove(writer.key)], [], LOOK_LIMIT_MS)
+      const { succeeded } = await transact(client, isStill, [remove(writer.key)], [], REQUEST_LIMIT_MS)
       if (!succeeded) return
     } finally {
-      void revoke(client, lease, LOOK_LIMIT_MS)
+      void revokeLease(client, lease, REQUEST_LIMIT_MS)
     }
-    log('warn', `${this.#holder?.who} had the right to write, and gave no sign of life: its right is ended`)
-    this.#looking.wake()
+    log('warn', `${this.#leader?.who} had the right to write, and gave no sign of life: its right is ended`)
+    this.#checking.wake()
   }
 
   /** Detects a watch that no longer delivers: its connection may have vanished silently. */
-  async #look(): Promise<void> {
+  async #checkProgress(): Promise<void> {
     const asked = performance.now()
     const replica = this.#replica
-    const [head, writer] = await this.#pairs().catch(error => {
+    const [head, writer] = await this.#readHeadAndLeader().catch(error => {
       if (error instanceof OtherHistoryError && replica === this.#replica) {
         this.#replica = undefined
         this.#watch?.abort(error)
       }
       throw error
     })
-    this.#heldBy(writer?.created ?? '', writer?.value.toString())
-    const isSilent = this.#pulse.isSilent(
+    this.#setLeader(writer?.created ?? '', writer?.value.toString())
+    const isSilent = this.#heartbeats.isSilent(
       // A commit counts as a heartbeat.
       writer && `${writer.modified} ${head?.modified}`,
-      this.#holder?.ttlMs,
+      this.#leader?.ttlMs,
       asked,
       performance.now()
     )
-    if (writer && isSilent) await this.#free(writer, head)
+    if (writer && isSilent) await this.#endDeadLeadership(writer, head)
     const isTold = ({ modified }: Pair) => BigInt(modified) <= BigInt(this.#revision)
     if (this.#replica && [head, writer].every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked
@@ -363,7 +366,7 @@ export class Follower {
       if (this.isFree) this.o.free?.()
       return
     }
-    if (this.#isTelling) {
+    if (this.#isDelivering) {
       this.#behindSinceMs = undefined
       return
     }

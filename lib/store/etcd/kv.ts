@@ -61,7 +61,7 @@ export const isModifiedAt = (key: string, revision: string): JsonObject => ({
   mod_revision: revision
 })
 /** The key has this value; undefined: it does not exist. */
-export const holds = (key: string, value: string | undefined): JsonObject =>
+export const hasValue = (key: string, value: string | undefined): JsonObject =>
   value === undefined ? isCreatedAt(key, '0') : { target: 'VALUE', key: base64(key), value: base64(value) }
 
 /** Result of a transaction: whether its conditions held, and what each `get` of the branch taken found. */

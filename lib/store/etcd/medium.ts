@@ -1,21 +1,28 @@
 import { join } from 'node:path'
 import { Background } from '../../background.js'
-import { atOnce } from '../../concurrency.js'
+import { runSync } from '../../concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
-import { asOwnerOf } from '../../disk/printable.js'
+import { runuserPrefix } from '../../disk/printable.js'
 import { reasonOf } from '../errors.js'
-import type { Controller, Followed, Reached, Revertible, SharedMedium, Standing } from '../medium.js'
+import type {
+  Controller,
+  LeaderEndpoint,
+  ReplicaStatus,
+  ReplicationListener,
+  Revertible,
+  SharedMedium
+} from '../medium.js'
 import { LAYOUT, VERSION } from '../start.js'
+import { Candidate } from './candidate.js'
 import { Client, type ClientOptions } from './client.js'
 import { Commits } from './commits.js'
-import { Controllers, controllersAt } from './controllers.js'
-import { compared, marksIn, refuseOtherKeys } from './key-marks.js'
+import { Controllers, listControllers } from './controllers.js'
+import { compareKeys, fingerprintsIn, refuseOtherKeys } from './key-fingerprints.js'
 import { Keys } from './keys.js'
-import { get, holds, put, transact } from './kv.js'
-import type { Keeper } from './shared-records.js'
-import { Standby } from './standby.js'
+import { get, hasValue, put, transact } from './kv.js'
+import { Leadership, leaderIn } from './leadership.js'
+import type { RecordsMedium } from './shared-records.js'
 import { AllRecords, commitsIn, StoredKeys } from './stored.js'
-import { holderIn, Writer } from './writer.js'
 
 export interface EtcdOptions extends ClientOptions {
   /** Prefix of all keys. Default /svcd/. */
@@ -34,13 +41,13 @@ const LIMIT_MS = 2000
 /** A member without an answer within this time is reported as silent. */
 const SILENT_MS = 3000
 /** Backoff of takeovers: each attempt reads everything that is stored. */
-const TAKE_MS = { first: 500, longest: 30_000 }
+const TAKEOVER_BACKOFF_MS = { first: 500, longest: 30_000 }
 /** Short, because nothing is lost if a report is not stored: the node is asked to retry. */
 const RECORD_MS = 2000
 
 /** Marker file in the state directory of a controller that has had its objects in etcd. */
-const USED = 'objects-in-etcd'
-const USED_TEXT =
+const MARKER_FILE = 'objects-in-etcd'
+const MARKER_TEXT =
   'This svcd has its objects in etcd. While this file is here, ' +
   'it does not begin on an etcd that holds nothing.\n'
 
@@ -49,10 +56,10 @@ const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
 /** The store in etcd: the leader commits, followers replicate until they lead themselves. */
-export class Etcd implements SharedMedium {
+export class EtcdMedium implements SharedMedium {
   readonly #client: Client
   readonly #keys: Keys
-  readonly #writer: Writer
+  readonly #leadership: Leadership
   readonly #ttlMs: number
   readonly #url: string
   readonly #log: NonNullable<EtcdOptions['log']>
@@ -62,11 +69,11 @@ export class Etcd implements SharedMedium {
   /** The result of `read`, dropped by `start`. */
   stored: StoredKeys | undefined
   /** Receives the commits of others after a loss of leadership. */
-  #followed: Followed | undefined
+  #listener: ReplicationListener | undefined
   /** Set while another controller leads. */
-  #standby: Standby | undefined
+  #candidate: Candidate | undefined
   /** Outlives the standbys, because a failed takeover creates a new one. */
-  readonly #taking: Background
+  readonly #takingOver: Background
   #controllers: Controllers | undefined
   /** The records of nodes and requests, which are no objects. */
   readonly records: AllRecords
@@ -86,8 +93,8 @@ export class Etcd implements SharedMedium {
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
-    this.records = new AllRecords({ keys: this.#keys, keeper: this.#keeper(), log })
-    this.#writer = new Writer({
+    this.records = new AllRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
+    this.#leadership = new Leadership({
       client: this.#client,
       key: this.#keys.writer,
       ttlSeconds,
@@ -95,33 +102,33 @@ export class Etcd implements SharedMedium {
       log,
       regained: revision => this.#commits.assertHead(revision),
       overtaken: async reason => {
-        if (!this.#followed || !this.#commits.isOpen) throw new Error(reason)
-        throw await this.#overtaken()
+        if (!this.#listener || !this.#commits.isOpen) throw new Error(reason)
+        throw await this.#superseded()
       }
     })
     this.#commits = new Commits({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#writer,
+      writer: this.#leadership,
       patienceMs,
-      overtaken: () => this.#overtaken(),
+      overtaken: () => this.#superseded(),
       log
     })
-    this.#taking = new Background({
-      work: () => this.#standby?.take() ?? Promise.resolve(),
-      retryMs: TAKE_MS,
+    this.#takingOver = new Background({
+      work: () => this.#candidate?.take() ?? Promise.resolve(),
+      retryMs: TAKEOVER_BACKOFF_MS,
       failed: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
     })
   }
 
   async lock(): Promise<void> {
-    await this.#writer.acquire()
+    await this.#leadership.acquire()
   }
 
   /** Returns a description of the leader; '' if there is none. */
   async holder(): Promise<string> {
     const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
-    return found[0] ? holderIn(found[0].value.toString()).who : ''
+    return found[0] ? leaderIn(found[0].value.toString()).who : ''
   }
 
   /** Returns the fingerprints of the keys that all controllers share; undefined before any are stored. */
@@ -138,11 +145,11 @@ export class Etcd implements SharedMedium {
   /** Stores the fingerprints of the leader's keys if there are none. Throws Error if others are stored. */
   async keepKeyMarks(state: string): Promise<void> {
     const at = this.#keys.keyMarks
-    const marks = JSON.stringify(await marksIn(state))
-    const { revision } = this.#writer
+    const marks = JSON.stringify(await fingerprintsIn(state))
+    const { revision } = this.#leadership
     const { succeeded, found } = await this.#commits.write(
       revision,
-      [holds(at, undefined)],
+      [hasValue(at, undefined)],
       [put(at, marks)],
       [get(at)]
     )
@@ -162,8 +169,8 @@ export class Etcd implements SharedMedium {
     const [version, intent, marks] = found
     return {
       hasObjects: version !== undefined || intent !== undefined,
-      controllers: await controllersAt(this.#client, this.#keys, now),
-      compared: (files: ReadonlyMap<string, Buffer>) => compared(files, marks?.value.toString())
+      controllers: await listControllers(this.#client, this.#keys, now),
+      compared: (files: ReadonlyMap<string, Buffer>) => compareKeys(files, marks?.value.toString())
     }
   }
 
@@ -181,7 +188,7 @@ export class Etcd implements SharedMedium {
 
   /** Notes in the state directory that the objects are in etcd, for `refuseForgotten`. */
   async noteUse(state: string): Promise<void> {
-    await createOnce(join(state, USED), USED_TEXT)
+    await createOnce(join(state, MARKER_FILE), MARKER_TEXT)
   }
 
   /**
@@ -190,8 +197,8 @@ export class Etcd implements SharedMedium {
    */
   async refuseForgotten(state: string): Promise<void> {
     if (this.stored?.isEmpty === false) return
-    const copy = async () => `${await asOwnerOf(state)}svcd store copy files etcd`
-    const used = join(state, USED)
+    const copy = async () => `${await runuserPrefix(state)}svcd store copy files etcd`
+    const used = join(state, MARKER_FILE)
     if (await exists(used))
       throw new Error(
         `${this.place()} holds nothing, and this svcd has had its objects in etcd: look at [store] ` +
@@ -215,24 +222,24 @@ export class Etcd implements SharedMedium {
     )
   }
 
-  async start(_types: Iterable<string>, followed?: Followed): Promise<void> {
-    this.#followed = followed && this.#toldBy(followed)
+  async start(_types: Iterable<string>, followed?: ReplicationListener): Promise<void> {
+    this.#listener = followed && this.#guardedListener(followed)
     this.#loadRecords()
-    await this.#commits.begin(this.#writer.revision, this.stored)
+    await this.#commits.begin(this.#leadership.revision, this.stored)
     this.stored = undefined
   }
 
-  follow(followed: Followed, isWhole = true): void {
-    this.#followed = this.#toldBy(followed)
+  follow(followed: ReplicationListener, isWhole = true): void {
+    this.#listener = this.#guardedListener(followed)
     this.#log('info', FOLLOWS)
     this.#loadRecords()
-    if (!isWhole) void this.#writer.end('what is stored cannot be read whole')
-    this.#stand(isWhole ? this.stored : undefined)
+    if (!isWhole) void this.#leadership.end('what is stored cannot be read whole')
+    this.#startFollowing(isWhole ? this.stored : undefined)
     this.stored = undefined
   }
 
   /** Wraps the listener: refuses to load an etcd that was emptied, and logs when changes were lost. */
-  #toldBy(followed: Followed): Followed {
+  #guardedListener(followed: ReplicationListener): ReplicationListener {
     const reload = async (stored: StoredKeys) => {
       const { revision: known } = this.standing
       // A daemon that has joined has stored a layout.
@@ -256,29 +263,29 @@ export class Etcd implements SharedMedium {
   }
 
   get isFollowing(): boolean {
-    return this.#standby !== undefined
+    return this.#candidate !== undefined
   }
 
   get following(): string {
-    return this.#standby?.following ?? ''
+    return this.#candidate?.following ?? ''
   }
 
-  get writer(): Reached | undefined {
-    return this.#standby?.writer
+  get writer(): LeaderEndpoint | undefined {
+    return this.#candidate?.writer
   }
 
   get right(): string | undefined {
-    return this.#standby ? undefined : this.#writer.right
+    return this.#candidate ? undefined : this.#leadership.right
   }
 
-  get standing(): Standing {
+  get standing(): ReplicaStatus {
     const known = this.#commits.number
-    if (!this.#standby) {
-      const { doubtMs } = this.#writer
+    if (!this.#candidate) {
+      const { doubtMs } = this.#leadership
       return { role: doubtMs === 0 ? 'primary' : 'unknown', revision: known, lag_ms: Math.ceil(doubtMs) }
     }
     // After losing leadership, our own last commit counts until the rest was read.
-    const { revision, lagMs } = this.#standby
+    const { revision, lagMs } = this.#candidate
     return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
   }
 
@@ -297,7 +304,7 @@ export class Etcd implements SharedMedium {
 
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
     // A controller that has come so far has stored a layout, and does not write where the objects were removed.
-    this.#writer.since.set(this.#keys.object(LAYOUT, VERSION), '1')
+    this.#leadership.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
       keys: this.#keys,
@@ -310,7 +317,7 @@ export class Etcd implements SharedMedium {
 
   /** Runs in one go: no records are open yet. */
   #loadRecords(): void {
-    if (this.stored) atOnce(this.records.loading(this.stored.records))
+    if (this.stored) runSync(this.records.loading(this.stored.records))
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
@@ -319,36 +326,36 @@ export class Etcd implements SharedMedium {
   }
 
   #assertOpen(): void {
-    if (!this.#commits.isOpen) throw new Error(this.#standby ? OTHER_WRITES : NOT_OPEN)
+    if (!this.#commits.isOpen) throw new Error(this.#candidate ? OTHER_WRITES : NOT_OPEN)
   }
 
   get problem(): string {
-    if (!this.#standby) return this.#writer.problem || this.#writer.full || this.#commits.problem
-    const { problem, isFree } = this.#standby
-    if (problem !== '' || !isFree || this.#taking.problem === '') return problem
-    return `nobody writes, and this svcd cannot either so far: ${this.#taking.problem}`
+    if (!this.#candidate) return this.#leadership.problem || this.#leadership.full || this.#commits.problem
+    const { problem, isFree } = this.#candidate
+    if (problem !== '' || !isFree || this.#takingOver.problem === '') return problem
+    return `nobody writes, and this svcd cannot either so far: ${this.#takingOver.problem}`
   }
 
   async close(): Promise<void> {
     this.#isClosed = true
     this.#commits.stop()
-    await this.#taking.close()
+    await this.#takingOver.close()
     await this.#commits.close()
-    await this.#standby?.close()
+    await this.#candidate?.close()
     await this.#controllers?.close()
-    await this.#writer.close()
+    await this.#leadership.close()
     this.#client.close()
   }
 
-  #keeper(): Keeper {
+  #recordsMedium(): RecordsMedium {
     const etcd = this
     return {
       get isFollowing() {
-        return etcd.#standby !== undefined
+        return etcd.#candidate !== undefined
       },
       get revision() {
         etcd.#assertOpen()
-        return etcd.#writer.revision
+        return etcd.#leadership.revision
       },
       write: (revision, ...parts) => this.#commits.write(revision, ...parts, RECORD_MS),
       lost: revision => this.#commits.lost(revision)
@@ -356,64 +363,64 @@ export class Etcd implements SharedMedium {
   }
 
   /** Another controller has written, or is about to: steps down and follows it. */
-  async #overtaken(): Promise<Error> {
+  async #superseded(): Promise<Error> {
     const reason =
       `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or ` +
       'emptied: ' +
-      (this.#followed ? 'this one follows it' : 'start svcd again')
-    const ended = this.#writer.end(reason)
-    if (this.#followed) {
+      (this.#listener ? 'this one follows it' : 'start svcd again')
+    const ended = this.#leadership.end(reason)
+    if (this.#listener) {
       this.#log('warn', reason)
       this.#log('info', FOLLOWS)
-      this.#demoted()
+      this.#stepDown()
     }
     await ended
     return new Error(reason)
   }
 
   /** Follows another controller, and notifies the listeners. */
-  #demoted(): void {
-    this.#stand()
-    this.#followed?.demoted()
+  #stepDown(): void {
+    this.#startFollowing()
+    this.#listener?.demoted()
     this.records.overtaken()
   }
 
   /** Follows from `stored`, or reads it first. */
-  #stand(stored?: StoredKeys): void {
-    if (this.#standby || this.#isClosed) return
+  #startFollowing(stored?: StoredKeys): void {
+    if (this.#candidate || this.#isClosed) return
     this.#commits.end()
-    this.#standby = new Standby({
+    this.#candidate = new Candidate({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#writer,
-      followed: this.#followed as Followed,
+      writer: this.#leadership,
+      followed: this.#listener as ReplicationListener,
       records: this.records,
       patienceMs: this.#ttlMs / 2,
-      promoted: (revision, commits) => this.#promoted(revision, commits),
+      promoted: (revision, commits) => this.#becomeLeader(revision, commits),
       // After a failure, `#taking` retries with backoff.
-      free: () => this.#taking.problem === '' && this.#taking.wake(),
+      free: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
       log: this.#log
     })
-    this.#standby.start(stored)
+    this.#candidate.start(stored)
   }
 
   /** Completes the predecessor's unfinished change before it writes anything else. */
-  async #promoted(revision: string, commits: number): Promise<void> {
+  async #becomeLeader(revision: string, commits: number): Promise<void> {
     try {
       await this.#commits.settled()
       const unfinished = await StoredKeys.unfinished(this.#client, this.#keys)
       if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
       // The lease may have been lost to another controller while the last answer was on its way.
-      if (this.#writer.revision !== revision) throw new Error('the right to write was lost meanwhile')
-      this.#standby = undefined
+      if (this.#leadership.revision !== revision) throw new Error('the right to write was lost meanwhile')
+      this.#candidate = undefined
       this.#log('info', 'this svcd writes now')
       this.records.promoted()
-      this.#followed?.promoted()
+      this.#listener?.promoted()
     } catch (error) {
-      this.#standby = undefined
-      await this.#writer.end(reasonOf(error))
-      this.#demoted()
+      this.#candidate = undefined
+      await this.#leadership.end(reasonOf(error))
+      this.#stepDown()
       throw error
     }
   }

@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { readRegularFile, refuseOthers } from '../../disk/file.js'
+import { readRegularFile, refuseLooseMode } from '../../disk/file.js'
 import { etcdctlFor } from './etcdctl.js'
-import { Etcd, type EtcdOptions } from './medium.js'
+import { EtcdMedium, type EtcdOptions } from './medium.js'
 
 /** The settings of etcd in the ini: paths of files, '' if unset. */
 export interface EtcdSettings {
@@ -27,7 +27,7 @@ export class EtcdFilesError extends Error {
 export async function openEtcd(
   settings: EtcdSettings,
   { log, url }: Pick<EtcdOptions, 'log' | 'url'> = {}
-): Promise<Etcd> {
+): Promise<EtcdMedium> {
   const { endpoints, prefix, ttl, user } = settings
   const reasons: string[] = []
   const read = async <T>(key: keyof EtcdSettings, use: (file: string) => Promise<T>) => {
@@ -50,7 +50,7 @@ export async function openEtcd(
   })
   const password = await read('password_file', passwordIn)
   if (reasons.length > 0) throw new EtcdFilesError(reasons)
-  return new Etcd({
+  return new EtcdMedium({
     endpoints,
     etcdctl: etcdctlFor(settings),
     prefix,
@@ -63,7 +63,7 @@ export async function openEtcd(
 }
 
 /** The command by which an admin removes all that svcd has in the etcd of the ini. */
-export const removalFrom = (settings: EtcdSettings): string =>
+export const removalCommand = (settings: EtcdSettings): string =>
   etcdctlFor(settings)(`del --prefix ${settings.prefix}`)
 
 async function certificateIn(file: string): Promise<Buffer> {
@@ -75,7 +75,7 @@ async function certificateIn(file: string): Promise<Buffer> {
 /** Reads a key or a password. Throws Error if others may read it. */
 async function secretIn(file: string): Promise<Buffer> {
   const bytes = await readRegularFile(file)
-  await refuseOthers(file, 0o037, '0640', 'others than its owner and its group may read or change it')
+  await refuseLooseMode(file, 0o037, '0640', 'others than its owner and its group may read or change it')
   return bytes
 }
 

@@ -3,12 +3,12 @@ import type { JsonObject } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { reasonOf, StoreError } from '../errors.js'
 import { compareNames } from '../order.js'
-import type { Memory, OpenRecords, Records, SharedMemory } from '../records.js'
+import type { JournaledState, OpenRecords, Records, ReplicatedState } from '../records.js'
 import { TooLargeError } from './client.js'
-import { get, holds, type Outcome, put, remove } from './kv.js'
+import { get, hasValue, type Outcome, put, remove } from './kv.js'
 
 /** The functions of the medium that records need. */
-export interface Keeper {
+export interface RecordsMedium {
   /** Whether another controller leads, or none does. */
   readonly isFollowing: boolean
   /** The fencing token; throws Error if this controller does not lead. */
@@ -33,7 +33,7 @@ export interface StoredRecords {
 interface SharedOptions {
   /** The key of the head; the keys of names are below it. */
   readonly key: string
-  readonly keeper: Keeper
+  readonly keeper: RecordsMedium
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -58,16 +58,16 @@ const recordsIn = <R>(text = ''): R[] =>
  */
 export class SharedRecords<R> implements Records<R> {
   readonly isShared = true
-  #memory: SharedMemory<R> | undefined
+  #memory: ReplicatedState<R> | undefined
   /** Stored texts that no memory has taken yet. */
-  #untold = new Map<string, string>()
+  #unloaded = new Map<string, string>()
   /** The names that have a key. */
   readonly #stored = new Set<string>()
   #head: string | undefined
   #count = 0
   #queue: Waiting<R>[] = []
   /** Names whose key may differ from memory: after a failed write, or a change of leader. */
-  readonly #doubtful = new Set<string>()
+  readonly #uncertain = new Set<string>()
   #running: Promise<void> | undefined
   #isClosed = false
 
@@ -78,15 +78,15 @@ export class SharedRecords<R> implements Records<R> {
   }
 
   /** Loads the stored records into memory. A leader of a new kind starts it with the records of `before`. */
-  open(memory: Memory<R>, before?: OpenRecords): Promise<this>
-  open(memory: SharedMemory<R>): Promise<this>
-  async open(memory: SharedMemory<R>, before?: OpenRecords): Promise<this> {
+  open(memory: JournaledState<R>, before?: OpenRecords): Promise<this>
+  open(memory: ReplicatedState<R>): Promise<this>
+  async open(memory: ReplicatedState<R>, before?: OpenRecords): Promise<this> {
     const isBegun = this.#head !== undefined && !this.#head.endsWith(UNFINISHED)
     const begins = before !== undefined && !isBegun && !this.isFollowing
-    if (begins) await (await before(memory as Memory<R>)).close()
+    if (begins) await (await before(memory as JournaledState<R>)).close()
     this.#memory = memory
-    for (const [name, text] of this.#untold) this.#tell(memory, name, text)
-    this.#untold = new Map()
+    for (const [name, text] of this.#unloaded) this.#load(memory, name, text)
+    this.#unloaded = new Map()
     if (begins) await this.#begin(memory)
     return this
   }
@@ -94,15 +94,15 @@ export class SharedRecords<R> implements Records<R> {
   /** Replaces all records with the stored ones, one step per name. */
   *loading({ head, texts }: StoredRecords): Generator<void> {
     this.#head = head
-    this.#doubtful.clear()
+    this.#uncertain.clear()
     this.#stored.clear()
     for (const name of texts.keys()) this.#stored.add(name)
     if (!this.#memory) {
-      this.#untold = new Map(texts)
+      this.#unloaded = new Map(texts)
       return
     }
     this.#memory.reset()
-    for (const [name, text] of texts) yield this.#tell(this.#memory, name, text)
+    for (const [name, text] of texts) yield this.#load(this.#memory, name, text)
   }
 
   /** Applies the head of another controller's write. */
@@ -114,9 +114,9 @@ export class SharedRecords<R> implements Records<R> {
   hear(name: string, text: string | undefined): void {
     if (text === undefined) this.#stored.delete(name)
     else this.#stored.add(name)
-    if (this.#memory) this.#tell(this.#memory, name, text)
-    else if (text === undefined) this.#untold.delete(name)
-    else this.#untold.set(name, text)
+    if (this.#memory) this.#load(this.#memory, name, text)
+    else if (text === undefined) this.#unloaded.delete(name)
+    else this.#unloaded.set(name, text)
   }
 
   /** This controller leads now. Its predecessor may have died between a change and the records due to it. */
@@ -124,8 +124,8 @@ export class SharedRecords<R> implements Records<R> {
     // Before `open` only stored records are known, so nothing can differ.
     if (!this.#memory) return
     const known = new Set(this.#memory.names())
-    for (const name of this.#stored) if (!known.has(name)) this.#doubtful.add(name)
-    for (const name of known) if (!this.#stored.has(name)) this.#doubtful.add(name)
+    for (const name of this.#stored) if (!known.has(name)) this.#uncertain.add(name)
+    for (const name of known) if (!this.#stored.has(name)) this.#uncertain.add(name)
     this.#start()
     this.#memory.promoted?.()
   }
@@ -173,14 +173,14 @@ export class SharedRecords<R> implements Records<R> {
         isTried = true
         // A record over the size limit stores nothing, and says nothing about the others.
         const isTooLarge = error instanceof TooLargeError
-        if (!isTooLarge) for (const name of texts.keys()) this.#doubtful.add(name)
+        if (!isTooLarge) for (const name of texts.keys()) this.#uncertain.add(name)
         // Each try takes as long as etcd is waited for, so no record waits for more than one.
         const others = isTooLarge ? [] : this.#queue.splice(0)
         for (const { failed } of [...batch, ...others]) failed(new StoreError(reasonOf(error)))
         continue
       }
       for (const { done } of batch) done()
-    } while (this.#queue.length > 0 || (this.#doubtful.size > 0 && !isTried && !this.#isClosed))
+    } while (this.#queue.length > 0 || (this.#uncertain.size > 0 && !isTried && !this.#isClosed))
     this.#running = undefined
   }
 
@@ -189,7 +189,7 @@ export class SharedRecords<R> implements Records<R> {
    * followed by one that is: the text of the latter would lack the former.
    */
   #next(): { batch: Waiting<R>[]; texts: Map<string, string> } {
-    const memory = this.#memory as SharedMemory<R>
+    const memory = this.#memory as ReplicatedState<R>
     const texts = new Map<string, string>()
     const batch: Waiting<R>[] = []
     const added = new Map<string, string>()
@@ -221,7 +221,7 @@ export class SharedRecords<R> implements Records<R> {
       batch.push(waiting)
     }
     this.#queue.splice(0, batch.length)
-    for (const name of this.#doubtful) if (!texts.has(name) && !takes([name])) break
+    for (const name of this.#uncertain) if (!texts.has(name) && !takes([name])) break
     return { batch, texts }
   }
 
@@ -242,7 +242,7 @@ export class SharedRecords<R> implements Records<R> {
       const from = this.#head
       const { succeeded, found } = await keeper.write(
         revision,
-        [holds(key, from)],
+        [hasValue(key, from)],
         [...operations, put(key, to)],
         [get(key)]
       )
@@ -255,20 +255,20 @@ export class SharedRecords<R> implements Records<R> {
     }
     this.#head = to
     for (const [name, text] of texts) {
-      this.#doubtful.delete(name)
+      this.#uncertain.delete(name)
       if (text === '') this.#stored.delete(name)
       else this.#stored.add(name)
     }
   }
 
   /** Stores all records in memory for the first time. */
-  async #begin(memory: SharedMemory<R>): Promise<void> {
-    for (const name of [...memory.names(), ...this.#stored]) this.#doubtful.add(name)
-    while (this.#doubtful.size > 0) await this.#write(this.#next().texts, UNFINISHED)
+  async #begin(memory: ReplicatedState<R>): Promise<void> {
+    for (const name of [...memory.names(), ...this.#stored]) this.#uncertain.add(name)
+    while (this.#uncertain.size > 0) await this.#write(this.#next().texts, UNFINISHED)
     await this.#write(new Map(), '')
   }
 
-  #tell(memory: SharedMemory<R>, name: string, text = ''): void {
+  #load(memory: ReplicatedState<R>, name: string, text = ''): void {
     try {
       memory.take(name, recordsIn<R>(text), Buffer.byteLength(text))
     } catch (error) {

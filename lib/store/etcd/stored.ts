@@ -2,8 +2,8 @@ import { isObject } from '../../json.js'
 import { oneLine } from '../../log.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
-import type { Stored, Write } from '../medium.js'
-import type { Memory, OpenRecords, SharedMemory } from '../records.js'
+import type { StoredState, Write } from '../medium.js'
+import type { JournaledState, OpenRecords, ReplicatedState } from '../records.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, list, type Pair, transact } from './kv.js'
@@ -23,7 +23,7 @@ const LIMIT_MS = 2000
 const REQUESTS = 'jobs'
 
 /** All keys of a store at one revision, with an unfinished change applied. */
-export class StoredKeys implements Stored {
+export class StoredKeys implements StoredState {
   readonly #objects = new Map<string, Map<string, Buffer | string>>()
   readonly #problems: Problem[] = []
   readonly #foreign: Problem[] = []
@@ -50,7 +50,7 @@ export class StoredKeys implements Stored {
     readonly revision: string
   ) {
     const values = new Map(pairs.map(({ key, value }) => [key, value]))
-    const of = (wanted: string) => writtenAs(pairs.find(({ key }) => key === wanted))
+    const of = (wanted: string) => versionOf(pairs.find(({ key }) => key === wanted))
     this.known = new Map([keys.head, keys.writer].map(key => [key, of(key)]))
     this.#where = `etcd at ${client.where}: `
     try {
@@ -219,7 +219,7 @@ function isRecord(line: string): boolean {
 }
 
 /** Returns the modification revision and value of a key; '' if it does not exist. */
-export const writtenAs = (pair: Pick<Pair, 'modified' | 'value'> | undefined) =>
+export const versionOf = (pair: Pick<Pair, 'modified' | 'value'> | undefined) =>
   pair ? `${pair.modified} ${pair.value}` : ''
 
 /** The text of an intent. It counts the staged writes, so that an incomplete set is detected. */
@@ -237,7 +237,7 @@ function headOf(value: Buffer | undefined): string | undefined {
 }
 
 /** Returns id and number of the staged writes of an intent. Throws Error if it is malformed. */
-export function countOf(value: Buffer): { id: string; count: number } {
+export function parseIntent(value: Buffer): { id: string; count: number } {
   const json = parseJson(decodeUtf8(value))
   const { id, writes: count } = isObject(json) ? json : {}
   if (typeof id !== 'string' || !/^\d{1,19}-\d{1,15}$/.test(id) || typeof count !== 'number')
@@ -246,7 +246,7 @@ export function countOf(value: Buffer): { id: string; count: number } {
 }
 
 function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>): Intent {
-  const { id, count } = countOf(value)
+  const { id, count } = parseIntent(value)
   const prefix = keys.stagedBy(id)
   const writes: Write[] = []
   for (const [key, staged] of values)
@@ -274,12 +274,14 @@ export class AllRecords {
 
   /** Returns the opener of a kind. `before` supplies the first records where none are stored. */
   opener(kind: string, before: OpenRecords): OpenRecords {
-    return async memory => this.#of(kind).open(memory as Memory<never>, before) as never
+    return async memory => this.#of(kind).open(memory as JournaledState<never>, before) as never
   }
 
   /** Opens a kind that starts without records. */
-  open<R>(kind: string, memory: SharedMemory<R>): Promise<SharedRecords<R>> {
-    return this.#of(kind).open(memory as SharedMemory<never>) as Promise<unknown> as Promise<SharedRecords<R>>
+  open<R>(kind: string, memory: ReplicatedState<R>): Promise<SharedRecords<R>> {
+    return this.#of(kind).open(memory as ReplicatedState<never>) as Promise<unknown> as Promise<
+      SharedRecords<R>
+    >
   }
 
   /** Replaces all records with the stored ones, one step per name. */

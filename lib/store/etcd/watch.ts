@@ -4,7 +4,7 @@ import { type Client, UnclearError } from './client.js'
 import { base64, endOf, listIn, pairIn } from './kv.js'
 
 /** The changes of one transaction to the watched keys. */
-export interface Moment {
+export interface WatchedTransaction {
   readonly revision: string
   /** The new value of each key; undefined: removed. */
   readonly keys: readonly { readonly key: string; readonly value: Buffer | undefined }[]
@@ -20,12 +20,12 @@ export class CompactedError extends Error {
  * order and once. Ends by throwing: CompactedError, UnclearError if the stream breaks, or the signal's
  * reason.
  */
-export async function* watching(
+export async function* watchTransactions(
   client: Client,
   prefix: string,
   from: string,
   signal: AbortSignal
-): AsyncGenerator<Moment, never> {
+): AsyncGenerator<WatchedTransaction, never> {
   const question = {
     create_request: { key: base64(prefix), range_end: base64(endOf(prefix)), start_revision: from }
   }
@@ -37,7 +37,7 @@ export async function* watching(
     if (compacted !== undefined && compacted !== '0')
       throw new CompactedError(`etcd at ${client.where}: what happened since revision ${from} is compacted`)
     if (canceled) throw strange(`it ended the watch: ${oneLine(String(reason), 300)}`)
-    for (const moment of momentsOf(result, strange)) {
+    for (const moment of transactionsIn(result, strange)) {
       if (BigInt(moment.revision) <= last)
         throw strange(`it tells of revision ${moment.revision} after ${last}`)
       last = BigInt(moment.revision)
@@ -47,7 +47,7 @@ export async function* watching(
   throw strange('it ended the watch')
 }
 
-function momentsOf({ events }: JsonObject, strange: (what: string) => Error): Moment[] {
+function transactionsIn({ events }: JsonObject, strange: (what: string) => Error): WatchedTransaction[] {
   const moments: { revision: string; keys: { key: string; value: Buffer | undefined }[] }[] = []
   const all = listIn(events)
   if (!all) throw strange('what it tells is no list')

@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path'
 import { Background } from '../../background.js'
-import { inSlices } from '../../concurrency.js'
+import { runSliced } from '../../concurrency.js'
 import { type DiskStep, type FileLayer, StepError } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import { INTENTS, type Revertible, type Write } from '../medium.js'
@@ -12,7 +12,7 @@ import { fileStep, type Intent, intentFile, intentText, objectFile } from './sto
  */
 const OUTSTANDING_FILES = 400_000
 /** Files, or characters, per write; commits made meanwhile wait for it. */
-const TOGETHER = 32
+const FILES_PER_WRITE = 32
 const MOST_CHARACTERS = 1024 * 1024
 const RETRY_MS = { first: 100, longest: 2000 }
 /** Time limit of the files of a large change during a stop; the daemon has 10 s in all. */
@@ -27,7 +27,7 @@ interface FlusherOptions {
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-type Promised = Intent['writes'][number]
+type PendingWrite = Intent['writes'][number]
 
 /**
  * Writes the object files that intents promise, after the answers: the latest content of each file, the
@@ -35,7 +35,7 @@ type Promised = Intent['writes'][number]
  */
 export class Flusher {
   /** By object, the latest content of its file. Only a flush removes what it has written. */
-  readonly #waiting = new Map<string, Promised>()
+  readonly #pendingWrites = new Map<string, PendingWrite>()
   /** Types with written files whose names are not durable yet. */
   readonly #unsynced = new Set<string>()
   #intents: { number: number; files: number }[] = []
@@ -64,7 +64,7 @@ export class Flusher {
 
   /** Takes over a committed intent, in slices. Only one call at a time. */
   async add({ number, writes }: Intent): Promise<void> {
-    await inSlices(this.#wait(writes))
+    await runSliced(this.#addPending(writes))
     // Last: a flush removes the intents whose writes have waited since its start.
     this.#intents.push({ number, files: writes.length })
     this.#outstanding += writes.length
@@ -87,9 +87,9 @@ export class Flusher {
     await this.#flushing.close()
   }
 
-  *#wait(writes: Intent['writes']): Generator<void> {
+  *#addPending(writes: Intent['writes']): Generator<void> {
     for (const write of writes) {
-      this.#waiting.set(`${write.type}/${write.name}`, write)
+      this.#pendingWrites.set(`${write.type}/${write.name}`, write)
       yield
     }
   }
@@ -101,27 +101,27 @@ export class Flusher {
     if (covered.length === 0) return
     try {
       let steps: DiskStep[] = [ours]
-      let written: [string, Promised][] = []
+      let written: [string, PendingWrite][] = []
       let characters = 0
       // Objects added meanwhile come after these or replace one of them.
-      let left = this.#waiting.size
+      let left = this.#pendingWrites.size
       const write = async () => {
         this.#assertTime()
         await files.inOrder(steps)
         for (const [object, promised] of written)
-          if (this.#waiting.get(object) === promised) this.#waiting.delete(object)
+          if (this.#pendingWrites.get(object) === promised) this.#pendingWrites.delete(object)
         steps = [ours]
         written = []
         characters = 0
       }
-      for (const [object, promised] of this.#waiting) {
+      for (const [object, promised] of this.#pendingWrites) {
         if (left-- === 0) break
         const { type, name, text } = promised
         this.#unsynced.add(type)
         steps.push(fileStep(objectFile(directory, type, name), text))
         written.push([object, promised])
         characters += text?.length ?? 0
-        if (written.length === TOGETHER || characters >= MOST_CHARACTERS) await write()
+        if (written.length === FILES_PER_WRITE || characters >= MOST_CHARACTERS) await write()
       }
       for (const type of this.#unsynced) steps.push({ syncDirectory: join(directory, type) })
       // Checked again: an intent of another directory must stay.
@@ -186,7 +186,9 @@ export class Committer {
   async #commitFile(write: Revertible): Promise<void> {
     const file = objectFile(this.options.directory, write.type, write.name)
     // The old text is encoded only when needed.
-    await this.#settle([fileStep(file, write.text)], dirname(file), () => fileStep(file, write.textBefore))
+    await this.#commitOrRevert([fileStep(file, write.text)], dirname(file), () =>
+      fileStep(file, write.textBefore)
+    )
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
@@ -200,7 +202,7 @@ export class Committer {
       await files.inOrder([ours])
       await files.replace(file, intentText(writes))
     }
-    await this.#settle(steps, join(directory, INTENTS), () => ({ remove: file }))
+    await this.#commitOrRevert(steps, join(directory, INTENTS), () => ({ remove: file }))
     await flusher.add({ number, writes })
   }
 
@@ -208,7 +210,7 @@ export class Committer {
    * Runs the steps and syncs the directory, which ends a commit. After a failure, nothing else is written
    * until it is undone on the disk too.
    */
-  async #settle(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
+  async #commitOrRevert(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
     const { files, ours } = this.options
     const sync: DiskStep = { syncDirectory: directory }
     const all = [ours, ...steps, sync]

@@ -2,7 +2,7 @@ import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { exists, makeDirectory, readRegularFile, replaceFile } from '../../disk/file.js'
-import { flock } from '../../disk/lock.js'
+import { tryFlock } from '../../disk/lock.js'
 import { type DiskStep, type FileLayer, identityIn, realFiles } from '../../disk/steps.js'
 import { refuseForeignLinks } from '../../disk/trusted-path.js'
 import { LockedError } from '../errors.js'
@@ -21,7 +21,7 @@ export interface FileOptions {
 }
 
 /** A store of one file per object, in a directory locked by one process. */
-export class Files implements Medium {
+export class FileMedium implements Medium {
   readonly #layer: FileLayer
   #lock: Lock | undefined
   #stored: StoredFiles | undefined
@@ -94,7 +94,7 @@ interface Lock {
   release(): Promise<void>
 }
 
-interface Holder {
+interface LockHolder {
   readonly pid: number
   /** Clock ticks from boot to the start of the process: detects a reused pid. */
   readonly startTime: string
@@ -112,7 +112,7 @@ export async function acquireLock(directory: string): Promise<Lock> {
   const holderFile = join(directory, 'holder.json')
   const handle = await open(directory, 'r')
   try {
-    await take(handle, directory, holderFile)
+    await takeLock(handle, directory, holderFile)
     await refuseForeignLinks(directory)
     const self = await thisProcess(directory)
     // Replaced, not opened: opening a pipe would wait for its reader.
@@ -132,13 +132,13 @@ export async function acquireLock(directory: string): Promise<Lock> {
 }
 
 /** Takes the lock on an open directory; throws the LockedError. */
-async function take({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
+async function takeLock({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
   for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
-    const isTaken = await flock(fd)
+    const isTaken = await tryFlock(fd)
     const earlier = join(directory, 'lock')
     if (isTaken && !(await exists(earlier))) return
     const holder = await readHolder(holderFile)
-    if (holder && (await holds(holder, directory))) throw new LockedError(directory, holder.pid)
+    if (holder && (await isHeldBy(holder, directory))) throw new LockedError(directory, holder.pid)
     // Earlier versions of svcd created this directory as their lock.
     if (isTaken) return rm(earlier, { recursive: true, force: true })
     // The holder has not written its name yet.
@@ -147,7 +147,7 @@ async function take({ fd }: FileHandle, directory: string, holderFile: string): 
   }
 }
 
-async function readHolder(file: string): Promise<Holder | undefined> {
+async function readHolder(file: string): Promise<LockHolder | undefined> {
   try {
     const { pid, startTime, bootId, directory = '' } = JSON.parse((await readRegularFile(file)).toString())
     const texts = { startTime: String(startTime), bootId: String(bootId), directory: String(directory) }
@@ -158,13 +158,13 @@ async function readHolder(file: string): Promise<Holder | undefined> {
 }
 
 /** Whether that process is alive and holds this very directory. */
-async function holds(holder: Holder, directory: string): Promise<boolean> {
+async function isHeldBy(holder: LockHolder, directory: string): Promise<boolean> {
   if (holder.bootId !== (await bootId()) || holder.startTime !== (await startTimeOf(holder.pid))) return false
   // Earlier versions did not record the directory.
   return holder.directory === '' || holder.directory === (await identityOf(directory))
 }
 
-async function thisProcess(directory: string): Promise<Holder> {
+async function thisProcess(directory: string): Promise<LockHolder> {
   return {
     pid: process.pid,
     startTime: await startTimeOf(process.pid),

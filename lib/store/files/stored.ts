@@ -4,29 +4,29 @@ import { isLeftover, readRegularFileSync } from '../../disk/file.js'
 import type { DiskStep } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, JsonError, parseJson } from '../json.js'
-import { assertStorable, INTENTS, type Stored, type Write } from '../medium.js'
+import { assertStorable, INTENTS, type StoredState, type Write } from '../medium.js'
 
 /**
  * A state directory as read, with unfinished intents applied; nothing is written. Synchronous: several times
  * faster for 100,000 small files, and nothing is served before it ends.
  */
-export class StoredFiles implements Stored {
-  readonly #found: Intents
+export class StoredFiles implements StoredState {
+  readonly #intents: Intents
   /** Texts promised by intents, by type and name; undefined: no file. */
-  readonly #promised = new Map<string, Map<string, string | undefined>>()
+  readonly #intended = new Map<string, Map<string, string | undefined>>()
   /** Names of objects with a file, by type. */
   readonly #files = new Map<string, Set<string>>()
   readonly #leftovers: string[]
   readonly #foreign: Problem[] = []
 
   constructor(private readonly directory: string) {
-    this.#found = readIntents(directory)
-    this.#leftovers = [...this.#found.leftovers]
-    for (const write of this.#found.intents.flatMap(({ writes }) => writes)) this.#promise(write)
+    this.#intents = readIntents(directory)
+    this.#leftovers = [...this.#intents.leftovers]
+    for (const write of this.#intents.intents.flatMap(({ writes }) => writes)) this.#applyIntent(write)
   }
 
   get intents(): readonly Intent[] {
-    return this.#found.intents
+    return this.#intents.intents
   }
 
   /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
@@ -39,20 +39,20 @@ export class StoredFiles implements Stored {
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
-    const { intents, problems } = this.#found
+    const { intents, problems } = this.#intents
     return types ? [...problems, ...ofUnknownType(this.directory, intents, types)] : problems
   }
 
   names(type: string): Iterable<string> {
     const names = new Set(this.#filesOf(type))
-    for (const [name, text] of this.#promised.get(type) ?? [])
+    for (const [name, text] of this.#intended.get(type) ?? [])
       if (text === undefined) names.delete(name)
       else names.add(name)
     return names
   }
 
   text(type: string, name: string): string | undefined {
-    const promised = this.#promised.get(type)
+    const promised = this.#intended.get(type)
     if (promised?.has(name)) return promised.get(name)
     if (!this.#filesOf(type).has(name)) return undefined
     return decodeUtf8(readRegularFileSync(objectFile(this.directory, type, name)))
@@ -63,9 +63,9 @@ export class StoredFiles implements Stored {
     return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
   }
 
-  #promise({ type, name, text }: Write): void {
-    const promised = this.#promised.get(type) ?? new Map<string, string | undefined>()
-    this.#promised.set(type, promised.set(name, text))
+  #applyIntent({ type, name, text }: Write): void {
+    const promised = this.#intended.get(type) ?? new Map<string, string | undefined>()
+    this.#intended.set(type, promised.set(name, text))
   }
 
   #filesOf(type: string): ReadonlySet<string> {

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Tokens } from '../../../lib/auth/tokens.js'
-import { theDaemon } from '../../../lib/model/model.js'
+import { daemonActor } from '../../../lib/model/model.js'
 import { generationOf } from '../../../lib/model/types/node.js'
 import { makeTree } from '../../image/small-tree.js'
 import { cheapHash, passwords } from '../../support/callers.js'
@@ -123,7 +123,7 @@ export class Stage {
     const { status, text } = await this.c.post('/config/cluster/import', world)
     if (status !== 201) throw new Error(`the world cannot be put back: ${text}`)
     // An import leaves what happened to the nodes that stay.
-    await this.c.daemon.model.change(theDaemon, tx => {
+    await this.c.daemon.model.change(daemonActor, tx => {
       for (const name of [...tx.names('handover')]) tx.remove('handover', name)
     })
     await this.c.asked?.caughtUp()

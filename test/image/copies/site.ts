@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 import { copyRoutes } from '../../../lib/api/between-controllers.js'
 import { checkParam } from '../../../lib/api/params.js'
 import type { Caller } from '../../../lib/auth/access.js'
-import { ControllerQuestions } from '../../../lib/auth/controller-proof.js'
+import { ControllerAuth } from '../../../lib/auth/controller-proof.js'
 import { HttpServer } from '../../../lib/http/server.js'
 import { Checksums } from '../../../lib/image/copies/checksums.js'
 import { Copies, type CopiesOptions } from '../../../lib/image/copies/copies.js'
@@ -52,7 +52,7 @@ export async function controllerWith(t: Test, objects: (tx: Tx) => void, key: Ui
   await bench.put(objects)
   const checksums = new Checksums(Date.now)
   const { model, config, log } = bench.context
-  const proofs = new ControllerQuestions(key, Date.now)
+  const proofs = new ControllerAuth(key, Date.now)
   const server = new HttpServer<Caller>({
     routes: copyRoutes({ model, config: config as never }, proofs, checksums),
     authorize: () => ({ kind: 'anonymous' }),
@@ -133,7 +133,7 @@ export async function lacking(
   const bench = await Bench.open(t, ...(options.overrides ?? []))
   await bench.put(objects)
   const arrived = { times: 0 }
-  const proofs = new ControllerQuestions(KEY, Date.now)
+  const proofs = new ControllerAuth(KEY, Date.now)
   const open = async () => {
     const copies = await Copies.open({
       ...bench.context,

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import t from 'tap'
-import { matcher, pattern, tarOptions, verbatim } from '../../../lib/image/packer/contents.js'
+import { literalPattern, matcher, tarOptions, tarPattern } from '../../../lib/image/packer/contents.js'
 import { walk } from '../../../lib/image/packer/walk.js'
 import { NAMES, NAMES_NOT_UTF8, requireRootAndPrograms, workDirectory } from '../rich-tree.js'
 
@@ -103,7 +103,7 @@ t.test('patterns start at the image and leave out what they match, with all belo
     ['/../../*', []],
     ['/*', all.slice(1).map(path => path.slice(2))]
   ] as const) {
-    const left = new Set(walked([pattern(exclude)]))
+    const left = new Set(walked([tarPattern(exclude)]))
     t.strictSame(
       all.filter(path => !left.has(path)),
       gone.map(name => `./${name}`).sort()
@@ -131,12 +131,12 @@ t.test('both packers leave out the same', async t => {
   )
   for (const exclude of [...texts, ...wild]) {
     if (/^[/.]*$/.test(exclude)) continue
-    const patterns = [pattern(exclude)]
+    const patterns = [tarPattern(exclude)]
     t.strictSame(tarred(patterns), walked(patterns))
   }
   const literal = all.slice(1).filter(path => !NAMES_NOT_UTF8.some(name => path.includes(name)))
   for (const path of literal) {
-    const left = walked([verbatim(Buffer.from(path, 'latin1').toString('utf8'))])
+    const left = walked([literalPattern(Buffer.from(path, 'latin1').toString('utf8'))])
     t.strictSame(
       all.filter(other => !left.includes(other)),
       all.filter(other => other === path || other.startsWith(`${path}/`))
@@ -147,7 +147,7 @@ t.test('both packers leave out the same', async t => {
 t.test('one that names nothing is refused', async t => {
   for (const exclude of ['', '/', '///', '.', './', '/./.'])
     t.throws(
-      () => pattern(exclude),
+      () => tarPattern(exclude),
       new Error(`exclude ${JSON.stringify(exclude)} names no path in an image`)
     )
 })

@@ -14,7 +14,7 @@ import t, { type Test } from 'tap'
 import { archive } from '../../../lib/image/packer/archive.js'
 import { builtinPacker } from '../../../lib/image/packer/builtin-packer.js'
 import { hashFile } from '../../../lib/image/packer/in-worker.js'
-import { Omitted } from '../../../lib/image/packer/packer.js'
+import { Omissions } from '../../../lib/image/packer/packer.js'
 import { systemPacker } from '../../../lib/image/packer/system-packer.js'
 import { smallDisk } from '../../support/small-disk.js'
 import { bulkyTree, onlyPrograms, request } from '../packing.js'
@@ -183,7 +183,7 @@ t.test('an image that changes while it is packed fails the pack', async t => {
 
   /** The builtin packer's archive, with `change` made when the first file's content is taken. */
   const archiveWhile = (tree: string, change: () => void) => {
-    const pieces = archive({ tree, leaveOut: () => false, mounts: new Set() }, new Omitted())
+    const pieces = archive({ tree, leaveOut: () => false, mounts: new Set() }, new Omissions())
     for (let seen = 0; ; seen++) {
       if (seen === 3) change()
       if (pieces.next().done) return
@@ -221,7 +221,7 @@ t.test('an image that changes while it is packed fails the pack', async t => {
     const { tree } = place(t)
     const late = join(tree, 'late')
     mkdirSync(late)
-    const omitted = new Omitted()
+    const omitted = new Omissions()
     let text = ''
     let isMounted = false
     try {
@@ -244,7 +244,7 @@ t.test('an image that changes while it is packed fails the pack', async t => {
     writeFileSync(join(tree, 'inner/secret'), 'inside')
     mkdirSync(join(directory, 'outside'))
     writeFileSync(join(directory, 'outside/secret'), 'outside')
-    const pieces = archive({ tree, leaveOut: () => false, mounts: new Set() }, new Omitted())
+    const pieces = archive({ tree, leaveOut: () => false, mounts: new Set() }, new Omissions())
     let text = ''
     let isSwapped = false
     t.throws(() => {

@@ -2,7 +2,7 @@ import { copyFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { reachable } from '../../../lib/image/transfer/reach.js'
+import { checkReachable } from '../../../lib/image/transfer/reach.js'
 import { Remote } from '../../../lib/image/transfer/remote.js'
 import { freePort } from '../../support/free-port.js'
 import { output } from '../../support/programs.js'
@@ -59,10 +59,10 @@ t.test('a node', async t => {
   const root = join(directory, 'node')
   await makeSystem(root, await readFile(remote.publicKey, 'utf8'))
   const reach = (by = remote, address: string | undefined = '127.0.0.1') =>
-    reachable(by, 'node001', address, never)
+    checkReachable(by, 'node001', address, never)
   const known = join(state, 'ssh/known_hosts/node001')
 
-  await t.rejects(reachable(remote, 'node001', undefined, never), {
+  await t.rejects(checkReachable(remote, 'node001', undefined, never), {
     message: 'node node001 has no address to be reached at'
   })
   await t.rejects(reach(remote, '-oProxyCommand=id'), {

@@ -1,6 +1,6 @@
 // What controllers tell one another of themselves.
 import t from 'tap'
-import { Etcd } from '../../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../../lib/store/etcd/medium.js'
 import { controllerOn, isPrimary } from '../../support/controllers.js'
 import { Daemon } from '../../support/daemon.js'
 import { startEtcd } from '../../support/etcd.js'
@@ -20,7 +20,7 @@ t.test('machines that were cloned have one host name: their one name is told all
   const lines: string[] = []
   for (const address of ['10.141.0.1', '10.141.0.2']) {
     const log = (_level: string, line: string) => lines.push(line)
-    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1, log })
+    const medium = new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1, log })
     medium.join(controller('clone', { address }), Date.now)
     t.teardown(() => medium.close())
   }
@@ -42,7 +42,7 @@ t.test('each tells where it is reached; one of a release that tells no URL is li
       value: base64(JSON.stringify(value))
     })
   const open = (name: string, url: string) => {
-    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+    const medium = new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 })
     medium.join(controller(name, { url }), Date.now)
     t.teardown(() => medium.close())
     return medium
@@ -50,7 +50,7 @@ t.test('each tells where it is reached; one of a release that tells no URL is li
   const one = open('one', 'http://10.141.0.1:7050')
   const two = open('two', 'https://[fd00::2]:7050')
   await until(() => one.others.length === 4 && two.others.length === 4)
-  const byName = (medium: Etcd) => Object.fromEntries(medium.others.map(other => [other.name, other]))
+  const byName = (medium: EtcdMedium) => Object.fromEntries(medium.others.map(other => [other.name, other]))
   t.strictSame(
     one.others.map(({ name }) => name),
     ['none', 'odd', 'old', 'two'],
@@ -79,7 +79,7 @@ t.test('each tells digests of its ini; what is none, or too many, is left out', 
       value: base64(JSON.stringify(controller(name, { digests })))
     })
   const open = (name: string, more = {}) => {
-    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+    const medium = new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 })
     medium.join(controller(name, more), Date.now)
     t.teardown(() => medium.close())
     return medium
@@ -107,7 +107,7 @@ t.test(
         value: base64(JSON.stringify(controller(name, { trees })))
       })
     const open = (name: string, trees?: () => string[]) => {
-      const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+      const medium = new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 })
       medium.join(controller(name), Date.now, trees)
       t.teardown(() => medium.close())
       return medium
@@ -130,13 +130,14 @@ t.test('each tells its clock, and hears how far those of others are ahead, also 
   const etcd = await startEtcd(t)
   const offsets: Record<string, number> = { one: 0, two: 90_000, far: -4_000_000 }
   const [one, two] = Object.keys(offsets).map(name => {
-    const medium = new Etcd({ endpoints: [etcd.url], ttlSeconds: 60 })
+    const medium = new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 60 })
     medium.join(controller(name), () => Date.now() + (offsets[name] as number))
     t.teardown(() => medium.close())
     return medium
-  }) as [Etcd, Etcd]
-  const ahead = (medium: Etcd, name: string) => medium.others.find(other => other.name === name)?.aheadMs
-  const hears = (medium: Etcd, name: string, ms: number) =>
+  }) as [EtcdMedium, EtcdMedium]
+  const ahead = (medium: EtcdMedium, name: string) =>
+    medium.others.find(other => other.name === name)?.aheadMs
+  const hears = (medium: EtcdMedium, name: string, ms: number) =>
     until(
       () => Math.abs((ahead(medium, name) ?? Number.NaN) - ms) < 5000,
       () => medium.others

@@ -9,10 +9,10 @@ import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { FollowingError, StoreError } from '../../../lib/store/errors.js'
+import { NotLeaderError, StoreError } from '../../../lib/store/errors.js'
 import { Client, TooLargeError } from '../../../lib/store/etcd/client.js'
 import { put, transact } from '../../../lib/store/etcd/kv.js'
-import { Etcd } from '../../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../../lib/store/etcd/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, node, type TestTypes } from '../../store/fixtures.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
@@ -20,7 +20,7 @@ import { freePort } from '../../support/free-port.js'
 import { until } from '../../support/until.js'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
-const open = (medium: Etcd, opened = async () => {}) =>
+const open = (medium: EtcdMedium, opened = async () => {}) =>
   Store.open<TestTypes, MacIndex>({ medium, kinds, createIndex: () => new MacIndex(), opened })
 type TestStore = Awaited<ReturnType<typeof open>>
 const set = (store: TestStore, value: number, name = 'c') =>
@@ -76,14 +76,14 @@ t.test(
       late.push(sent.then(({ text }) => text))
       return sent
     })
-    const first = await open(new Etcd({ endpoints: [url], ttlSeconds: 1, patienceMs: 500 }))
+    const first = await open(new EtcdMedium({ endpoints: [url], ttlSeconds: 1, patienceMs: 500 }))
     await set(first, 1)
     isHeld = true
     const lost = set(first, 2)
     lost.catch(() => {}) // it fails while the other one opens
     await until(() => held.length > 0)
     // Its lease runs out by itself: nobody hears of it any more.
-    const second = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 }), async () => {
+    const second = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }), async () => {
       // It has read, and not written yet: the head is as the late commit wants it, and the writer is not.
       isHeld = false
       for (const go of held) go()
@@ -104,12 +104,12 @@ t.test(
       `etcd at ${url}: what is below /svcd/ is written by process ${process.pid} on ${hostname()}`
     )
     // Who asks is not told where etcd is.
-    await t.rejects(set(first, 6), new FollowingError())
+    await t.rejects(set(first, 6), new NotLeaderError())
     await second.close()
     await until(() => first.following === '')
     await set(first, 7)
     await first.close()
-    const third = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 }))
+    const third = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }))
     t.equal(stored(third), 7)
     await third.close()
   }
@@ -119,7 +119,7 @@ t.test(
   'etcd stands still for longer than the lease lasts: changes are taken again by themselves',
   async t => {
     const etcd = await startEtcd(t)
-    const store = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1, patienceMs: 500 }))
+    const store = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1, patienceMs: 500 }))
     await set(store, 1)
     etcd.child.process.kill('SIGSTOP')
     const began = performance.now()
@@ -139,7 +139,7 @@ t.test(
       )
     )
     await store.close()
-    const again = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 }))
+    const again = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }))
     t.equal(stored(again), 4)
     await again.close()
   }
@@ -165,7 +165,7 @@ t.test(
       return { number: Number(number), revision }
     }
     // The lease is kept meanwhile: the same one goes on to write.
-    const store = await open(new Etcd({ endpoints: [url], ttlSeconds: 3, patienceMs: 500 }))
+    const store = await open(new EtcdMedium({ endpoints: [url], ttlSeconds: 3, patienceMs: 500 }))
     await set(store, 1)
     const before = await head()
     isHeld = true
@@ -180,7 +180,7 @@ t.test(
     for (const text of await Promise.all(late.map(send => send()))) t.notMatch(text, '"succeeded":true')
     t.equal(stored(store), 3)
     await store.close()
-    const again = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 3 }))
+    const again = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 3 }))
     t.equal(stored(again), 3)
     await again.close()
   }
@@ -189,7 +189,7 @@ t.test(
 t.test('an endpoint that is gone is left for the next one', async t => {
   const etcd = await startEtcd(t)
   const gone = `http://127.0.0.1:${await freePort()}`
-  const store = await open(new Etcd({ endpoints: [gone, etcd.url], ttlSeconds: 1 }))
+  const store = await open(new EtcdMedium({ endpoints: [gone, etcd.url], ttlSeconds: 1 }))
   await set(store, 1)
   t.ok(store.health.ok)
   await store.close()
@@ -197,7 +197,7 @@ t.test('an endpoint that is gone is left for the next one', async t => {
 
 t.test('an object that etcd does not take is refused by name; the rest goes on', async t => {
   const etcd = await startEtcd(t)
-  const store = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 }))
+  const store = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }))
   const tags = ['x'.repeat(1024 * 1024)]
   await t.rejects(
     store.change(tx => tx.put('node', 'n1', { ...node('n1'), tags })),
@@ -214,14 +214,14 @@ t.test(
     const etcd = await startEtcd(t)
     const put = (key: string, text: string) => etcd.ask('kv/put', { key: base64(key), value: base64(text) })
     await put('/svcd/staged/7-1/counter/c', '{"name":"c","value":1}\n')
-    const store = await open(new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 }))
+    const store = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }))
     t.strictSame(store.current.names('counter'), [])
     await store.close()
     const question = { key: base64('/svcd/staged/'), range_end: base64('/svcd/staged0') }
     t.equal((await etcd.ask('kv/range', question)).kvs, undefined)
     await put('/svcd/intent', '{"id":"9-1","writes":2}')
     await put('/svcd/staged/9-1/counter/c', '{"name":"c","value":1}\n')
-    const medium = () => new Etcd({ endpoints: [etcd.url], ttlSeconds: 1 })
+    const medium = () => new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 })
     await t.rejects(open(medium()), /\/svcd\/intent: a damaged intent: 1 of its 2 writes are there/)
     await put('/svcd/staged/9-1/strange/d', '{}\n')
     await t.rejects(
@@ -245,14 +245,14 @@ t.test('what is no etcd, or answers badly, is told with its place, in time and m
     const url = await serve(t, async () => answer)
     // A long answer takes its time: a third of that of the lease.
     const ttlSeconds = answer.text.length > 1000 ? 60 : 1
-    const medium = new Etcd({ endpoints: [url], ttlSeconds, patienceMs: 100 })
+    const medium = new EtcdMedium({ endpoints: [url], ttlSeconds, patienceMs: 100 })
     await t.rejects(open(medium), new RegExp(`etcd at ${url}.*${reason}`), reason)
     await medium.close()
   }
   for (const endpoints of [[], ['127.0.0.1:2379'], ['https://a:1/x'], ['']])
-    t.throws(() => new Etcd({ endpoints }), TypeError)
+    t.throws(() => new EtcdMedium({ endpoints }), TypeError)
   for (const prefix of ['', 'svcd', '/svcd', '//', '/a b/'])
-    t.throws(() => new Etcd({ endpoints: ['http://127.0.0.1:1'], prefix }), TypeError)
+    t.throws(() => new EtcdMedium({ endpoints: ['http://127.0.0.1:1'], prefix }), TypeError)
 })
 
 t.test('what etcd and its gateway say of a request that is too large is known', async t => {

@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import t, { type Test } from 'tap'
 import { Client } from '../../../lib/store/etcd/client.js'
-import { Follower, type Told } from '../../../lib/store/etcd/follower.js'
+import { Follower, type FollowerListener } from '../../../lib/store/etcd/follower.js'
 import { Keys } from '../../../lib/store/etcd/keys.js'
-import { Etcd } from '../../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../../lib/store/etcd/medium.js'
 import { StoredKeys } from '../../../lib/store/etcd/stored.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from '../../store/fixtures.js'
@@ -15,7 +15,7 @@ import { Way } from '../../support/way.js'
 
 const open = (etcd: EtcdServer) =>
   Store.open<TestTypes, MacIndex>({
-    medium: new Etcd({ endpoints: [etcd.url], ttlSeconds: 3 }),
+    medium: new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 3 }),
     kinds,
     createIndex: () => new MacIndex()
   })
@@ -29,7 +29,7 @@ const setAll = (store: TestStore, names: readonly string[], value: number) =>
 const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
 
 /** What a follower was told, put together. */
-class Copy implements Told {
+class Copy implements FollowerListener {
   readonly objects = new Map<string, string>()
   reloads = 0
   commits = 0
@@ -38,7 +38,7 @@ class Copy implements Told {
     this.#fill(stored)
   }
 
-  async changed(writes: Parameters<Told['changed']>[0]): Promise<void> {
+  async changed(writes: Parameters<FollowerListener['changed']>[0]): Promise<void> {
     this.commits++
     for (const { type, name, text } of writes)
       if (text === undefined) this.objects.delete(`${type}/${name}`)

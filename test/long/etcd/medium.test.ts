@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { buffer } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { Etcd } from '../../../lib/store/etcd/medium.js'
+import { EtcdMedium } from '../../../lib/store/etcd/medium.js'
 import type { Medium } from '../../../lib/store/medium.js'
 import { type Place, testMedium } from '../../store/medium-suite.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
@@ -76,7 +76,12 @@ class Cluster implements Place {
 
   medium(): Medium {
     const wire = new Wire(this.#etcd, path => this.#fate(path)).listen()
-    const medium = new Etcd({ endpoints: [wire.url], prefix: this.#prefix, ttlSeconds: 2, patienceMs: 200 })
+    const medium = new EtcdMedium({
+      endpoints: [wire.url],
+      prefix: this.#prefix,
+      ttlSeconds: 2,
+      patienceMs: 200
+    })
     this.#wires.set(medium, wire)
     return medium
   }

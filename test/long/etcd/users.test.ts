@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { Etcd, type EtcdOptions } from '../../../lib/store/etcd/medium.js'
+import { EtcdMedium, type EtcdOptions } from '../../../lib/store/etcd/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from '../../store/fixtures.js'
 import { makeCertificate } from '../../support/certificate.js'
@@ -13,7 +13,7 @@ import { until } from '../../support/until.js'
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const open = (options: EtcdOptions) =>
   Store.open<TestTypes, MacIndex>({
-    medium: new Etcd({ ttlSeconds: 3, patienceMs: 500, ...options }),
+    medium: new EtcdMedium({ ttlSeconds: 3, patienceMs: 500, ...options }),
     kinds,
     createIndex: () => new MacIndex()
   })

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import type { Log } from '../log.js'
 
 /** Accept queue of the listening socket; the system may have a lower limit (net.core.somaxconn). */
-export const WAITING = 4096
+export const ACCEPT_BACKLOG = 4096
 /** Additional descriptors of the listening socket. */
 const DUPLICATES = 15
 /** The load of the event loop is measured after this many connections. */
@@ -19,14 +19,14 @@ const BUSY = 0.8
  * scripts too. So the first time the loop is busy while connections come, the listening socket gets more
  * descriptors.
  */
-export class Accepting {
+export class Acceptor {
   readonly #duplicates: Server[] = []
   #accepted = 0
   #since = performance.eventLoopUtilization()
   #child: ChildProcess | undefined
   /** No more descriptors will be made. */
   #done = false
-  #isTold = false
+  #isLogged = false
   #closed = false
 
   /** `options`: the socket options of `server`. */
@@ -74,8 +74,8 @@ export class Accepting {
   /** Goes on with one descriptor. */
   #failed(reason: string): void {
     this.#child?.kill()
-    if (this.#isTold || this.#closed) return
-    this.#isTold = true
+    if (this.#isLogged || this.#closed) return
+    this.#isLogged = true
     this.log.warn(`one connection is accepted at a time, which a storm of them may find slow: ${reason}`)
   }
 
@@ -83,7 +83,9 @@ export class Accepting {
     // This version of Node does not send listening sockets.
     if (!handle) return
     const duplicate = createServer(this.options, (socket: Socket) => this.server.emit('connection', socket))
-    duplicate.on('error', error => this.log.error(`accepting: ${error.message}`)).listen(handle, WAITING)
+    duplicate
+      .on('error', error => this.log.error(`accepting: ${error.message}`))
+      .listen(handle, ACCEPT_BACKLOG)
     if (this.#closed) duplicate.close()
     else this.#duplicates.push(duplicate)
   }

@@ -1,9 +1,9 @@
 import type { EffectiveNode } from '../model/effective.js'
 import type { Model } from '../model/model.js'
-import { untagged } from '../model/tags.js'
-import { isBootFileOf, type OsimageDoc, packBefore } from '../model/types/osimage.js'
+import { defaultTag } from '../model/tags.js'
+import { isBootFileOf, type OsimageDoc, previousPack } from '../model/types/osimage.js'
 
-interface PackBeforeOptions {
+interface PreviousPackOptions {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly hasFile: (name: string) => boolean
   /** As in BootOptions. */
@@ -17,18 +17,18 @@ const MOST_TOLD = 5
  * Boots the previous pack of an image while the current one is missing here and no other controller can send
  * it (rules 4.28). Kernel, initramfs and packed image are always of one pack.
  */
-export class PackBefore {
+export class PreviousPack {
   /** Image with its previous pack → the missing file. Stored objects are replaced, never changed. */
   readonly #missing = new WeakMap<OsimageDoc, string>()
 
-  constructor(private readonly options: PackBeforeOptions) {}
+  constructor(private readonly options: PreviousPackOptions) {}
 
   /**
    * Returns the node with the previous pack, or unchanged. A tag pins its files, so it has no previous pack.
    */
   inForce(target: EffectiveNode): EffectiveNode {
     const { image, settings } = target
-    const before = image && settings.osimagetag === untagged ? this.#before(image) : undefined
+    const before = image && settings.osimagetag === defaultTag ? this.#withPreviousPack(image) : undefined
     return before ? { ...target, image: before } : target
   }
 
@@ -46,20 +46,22 @@ export class PackBefore {
   /** Describes the images that boot their previous pack; undefined for none. */
   get condition(): { readonly ok: true; readonly reason: string } | undefined {
     const { view } = this.options.model
-    const images = view.names('osimage').map(name => this.#before(view.get('osimage', name) as OsimageDoc))
+    const images = view
+      .names('osimage')
+      .map(name => this.#withPreviousPack(view.get('osimage', name) as OsimageDoc))
     const told = images.flatMap(image => this.sentence({ image }) ?? [])
     return told.length === 0 ? undefined : { ok: true, reason: told.slice(0, MOST_TOLD).join('; ') }
   }
 
   /** Returns the image with its previous pack; undefined if not needed, or if that is incomplete. */
-  #before(image: OsimageDoc): OsimageDoc | undefined {
+  #withPreviousPack(image: OsimageDoc): OsimageDoc | undefined {
     const { model, hasFile, mayBeElsewhere } = this.options
     const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(
       file => file !== undefined && !hasFile(file) && !mayBeElsewhere(file)
     )
     if (missing === undefined) return undefined
     const present = model.view.get('pack', image.imagefile ?? '')
-    const pack = present && packBefore(model.view, present)
+    const pack = present && previousPack(model.view, present)
     if (!pack) return undefined
     // A kernel or initramfs that an admin chose for the image stays.
     const own = (field: 'kernelfile' | 'initrdfile') =>

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Followed, Reached } from '../medium.js'
+import type { LeaderEndpoint, ReplicationListener } from '../medium.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
+import type { Leadership } from './leadership.js'
 import type { AllRecords, StoredKeys } from './stored.js'
-import type { Writer } from './writer.js'
 
-interface StandbyOptions {
+interface CandidateOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly writer: Writer
-  readonly followed: Followed
+  readonly writer: Leadership
+  readonly followed: ReplicationListener
   readonly records: AllRecords
   /** Bound of the catch-up after taking the lease, in ms. */
   readonly patienceMs: number
@@ -25,10 +25,10 @@ interface StandbyOptions {
 }
 
 /** A controller that does not lead: follows the leader, and can take over when there is none. */
-export class Standby {
+export class Candidate {
   readonly #follower: Follower
 
-  constructor(private readonly o: StandbyOptions) {
+  constructor(private readonly o: CandidateOptions) {
     this.#follower = new Follower(o)
   }
 
@@ -54,7 +54,7 @@ export class Standby {
   }
 
   /** The leader's URL, with a signal that is aborted when its leadership ends; undefined if unknown. */
-  get writer(): Reached | undefined {
+  get writer(): LeaderEndpoint | undefined {
     const { holder } = this.#follower
     return holder?.url ? { url: holder.url, right: holder.right, gone: holder.gone } : undefined
   }

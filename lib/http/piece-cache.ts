@@ -27,7 +27,7 @@ class Piece {
 }
 
 /** A piece for one client, who must not write into it. */
-export interface Given {
+export interface FilePiece {
   readonly bytes: Buffer
   /** Allows the memory to be reused; never call it while the system may still send it. */
   letGo(): void
@@ -37,8 +37,8 @@ export interface Given {
  * A cache of file pieces, each read once for all clients: machines that boot together ask for the same ones.
  * Only whole pieces are kept, so that there are few of them whatever is asked for.
  */
-export class Pieces {
-  readonly #kept = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
+export class PieceCache {
+  readonly #cached = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
   #bytes = 0
   /** Unused buffers of one size. */
   #spare: Buffer[] = []
@@ -50,12 +50,12 @@ export class Pieces {
    * Returns up to `most` bytes of a file from `position` to the end of their piece of `size` bytes; none at
    * the end of the file. Resolves in a later turn of the event loop. Rejects with an error of the disk.
    */
-  async read(file: OpenFile, position: number, size: number, most: number): Promise<Given> {
+  async read(file: OpenFile, position: number, size: number, most: number): Promise<FilePiece> {
     const length = Math.min(most, size - (position % size))
     const isWhole = position % size === 0 && (length === size || position + length === file.size)
     const key = `${file.id} ${position} ${size}`
-    const kept = isWhole ? this.#used(key) : undefined
-    const piece = kept ?? this.#anew(file, position, isWhole ? size : length, size)
+    const kept = isWhole ? this.#cachedPiece(key) : undefined
+    const piece = kept ?? this.#readPiece(file, position, isWhole ? size : length, size)
     if (isWhole && !kept) this.#keep(key, piece, size)
     try {
       const read = await piece.read
@@ -71,33 +71,33 @@ export class Pieces {
 
   /** Empties the cache. */
   clear(): void {
-    for (const key of this.#kept.keys()) this.#drop(key)
+    for (const key of this.#cached.keys()) this.#drop(key)
     this.#spare = []
   }
 
   /** A cached piece, for one more client. */
-  #used(key: string): Piece | undefined {
-    const kept = this.#kept.get(key)
+  #cachedPiece(key: string): Piece | undefined {
+    const kept = this.#cached.get(key)
     if (!kept) return undefined
     // Moves it to the end; the first ones are evicted.
-    this.#kept.delete(key)
-    this.#kept.set(key, kept)
+    this.#cached.delete(key)
+    this.#cached.set(key, kept)
     return kept.piece.use()
   }
 
   #keep(key: string, piece: Piece, bytes: number): void {
-    this.#kept.set(key, { piece: piece.use(), bytes })
+    this.#cached.set(key, { piece: piece.use(), bytes })
     this.#bytes += bytes
-    for (const oldest of this.#kept.keys()) {
+    for (const oldest of this.#cached.keys()) {
       if (this.#bytes <= this.mostBytes) break
       this.#drop(oldest)
     }
     piece.read.catch(() => {
-      if (this.#kept.get(key)?.piece === piece) this.#drop(key)
+      if (this.#cached.get(key)?.piece === piece) this.#drop(key)
     })
   }
 
-  #anew(file: OpenFile, position: number, length: number, size: number): Piece {
+  #readPiece(file: OpenFile, position: number, length: number, size: number): Piece {
     const found = this.#spare.at(-1)?.length === size ? this.#spare.pop() : undefined
     const buffer = found ?? Buffer.allocUnsafeSlow(size)
     const read = file.read(buffer, position, length)
@@ -108,9 +108,9 @@ export class Pieces {
   }
 
   #drop(key: string): void {
-    const kept = this.#kept.get(key)
+    const kept = this.#cached.get(key)
     if (!kept) return
-    this.#kept.delete(key)
+    this.#cached.delete(key)
     this.#bytes -= kept.bytes
     kept.piece.letGo()
   }

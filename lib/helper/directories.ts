@@ -4,7 +4,7 @@ import type { Config } from '../config/types.js'
 import { DIRECTORY, inDirectory, mountsBelow, type OpenDirectory } from '../disk/open-directory.js'
 
 /** The directories and settings of the helper. They come from the ini, never with a command. */
-export interface Places {
+export interface HelperSettings {
   /** `[image] directory`. */
   readonly images: string
   /** `[paths] files`. */
@@ -24,11 +24,11 @@ export interface Places {
 }
 
 /** Reads the settings of the helper from a configuration. */
-export const placesOf = (
+export const helperSettingsOf = (
   { image, paths, ssh }: Pick<Config, 'image' | 'paths' | 'ssh'>,
   byRoot: boolean,
   units: readonly string[] = []
-): Places => ({
+): HelperSettings => ({
   images: image.directory,
   files: paths.files,
   state: paths.state,
@@ -51,14 +51,14 @@ export function checkHidden(name: string): string {
 }
 
 /** Throws Error unless a name is one component of a path. */
-export function checkPlain(name: string): string {
+export function checkComponent(name: string): string {
   if (name === '' || name === '.' || name === '..' || /[/\0]/.test(name))
     throw new Error(`${JSON.stringify(name)} is no name of a directory`)
   return name
 }
 
 /** Resolves `[image] directory`. Throws Error if others than root could replace it. */
-export async function imagesOf({ images, byRoot }: Places): Promise<string> {
+export async function imagesOf({ images, byRoot }: HelperSettings): Promise<string> {
   const top = await realpath(images)
   if (byRoot) return top
   for (let path = top; ; path = dirname(path)) {
@@ -78,8 +78,8 @@ export async function imagesOf({ images, byRoot }: Places): Promise<string> {
 const isWithin = (path: string, top: string) => path.startsWith(top === sep ? top : `${top}${sep}`)
 
 /** Runs work in a directory at or below `[image] directory`. Throws Error for a directory outside. */
-export async function inBase<T>(
-  places: Places,
+export async function inImageDirectory<T>(
+  places: HelperSettings,
   parent: string,
   work: (base: OpenDirectory) => Promise<T>
 ): Promise<T> {
@@ -92,7 +92,7 @@ export async function inBase<T>(
 
 /** Opens a tree below `[image] directory`, without links in its path, and runs work in it. */
 export async function inTree<T>(
-  places: Places,
+  places: HelperSettings,
   tree: string,
   work: (tree: OpenDirectory) => Promise<T>
 ): Promise<T> {
@@ -124,7 +124,7 @@ export interface Owner {
 }
 
 /** Returns the owner of the files directory, svcd. Throws Error if that is root and svcd is not. */
-export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise<Owner> {
+export async function ownerOf(places: Pick<HelperSettings, 'files' | 'byRoot'>): Promise<Owner> {
   const directory = await open(places.files, DIRECTORY)
   try {
     return await ownerIn(places, directory)
@@ -135,7 +135,7 @@ export async function ownerOf(places: Pick<Places, 'files' | 'byRoot'>): Promise
 
 /** Files for svcd must not belong to root, since svcd could replace their directory. */
 async function ownerIn(
-  { files, byRoot }: Pick<Places, 'files' | 'byRoot'>,
+  { files, byRoot }: Pick<HelperSettings, 'files' | 'byRoot'>,
   directory: FileHandle
 ): Promise<Owner> {
   const { uid, gid } = await directory.stat()
@@ -145,8 +145,8 @@ async function ownerIn(
 }
 
 /** Creates a hidden file in the files directory. `make` gets a path that survives renames, and the owner. */
-export async function inFiles<T>(
-  places: Places,
+export async function createInFiles<T>(
+  places: HelperSettings,
   name: string,
   make: (path: string, owner: Owner) => Promise<T>
 ): Promise<T> {

@@ -4,16 +4,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../background.js'
 import { isObject } from '../../json.js'
 import { oneLine } from '../../log.js'
-import { WrittenError } from '../errors.js'
+import { LeaderExistsError } from '../errors.js'
 import { type Client, NoRoomError, RefusedError, UnclearError } from './client.js'
-import { get, holds, isCreatedAt, isSince, put, transact } from './kv.js'
+import { get, hasValue, isCreatedAt, isSince, put, transact } from './kv.js'
 
 const RETRY_MS = { first: 100, longest: 1000 }
 const STEP_MS = 100
 /** The lease is checked at least this often. */
-const MOST_MS = 2000
+const LONGEST_INTERVAL_MS = 2000
 
-interface WriterOptions {
+interface LeadershipOptions {
   readonly client: Client
   /** The leadership key. */
   readonly key: string
@@ -32,60 +32,60 @@ interface WriterOptions {
  * Leadership: a key bound to a lease. Its create revision, the fencing token, differs each time the key is
  * taken, and every commit compares it: a former leader that was stopped or cut off can write nothing.
  */
-export class Writer {
+export class Leadership {
   #lease = ''
   /** Nonce of each election, because a restored etcd repeats revisions. */
-  #word = ''
-  #revision = ''
+  #nonce = ''
+  #fencingToken = ''
   /** The last time at which we were known to lead; on the clock of `performance`. */
-  #heldMs = Number.NEGATIVE_INFINITY
+  #confirmedMs = Number.NEGATIVE_INFINITY
   /** The reason for having given up leadership; no re-election is tried then. */
-  #over = ''
+  #endReason = ''
   /** The number of times that leadership was given up. */
   #ends = 0
   /** Revision of our last write of these keys; '1': the key must exist. */
   readonly since = new Map<string, string>()
   /** The error of an etcd without room for heartbeats, while we still lead; '' otherwise. */
   full = ''
-  readonly #keeping: Background
+  readonly #maintaining: Background
 
-  constructor(private readonly options: WriterOptions) {
-    this.#keeping = new Background({
-      work: () => this.#keep(),
+  constructor(private readonly options: LeadershipOptions) {
+    this.#maintaining = new Background({
+      work: () => this.#maintain(),
       // Bounded, because a long lease must not hide for long that etcd was restored.
-      everyMs: Math.min(MOST_MS, (options.ttlSeconds * 1000) / 3),
+      everyMs: Math.min(LONGEST_INTERVAL_MS, (options.ttlSeconds * 1000) / 3),
       retryMs: RETRY_MS
     })
   }
 
   /** The reason why leadership is in doubt; '' if it is not. */
   get problem(): string {
-    return this.#over || this.#keeping.problem
+    return this.#endReason || this.#maintaining.problem
   }
 
   /** Time since we were last known to lead, in ms; 0 while the lease lasts and all is well. */
   get doubtMs(): number {
-    const agoMs = performance.now() - this.#heldMs
-    const isOurs = this.problem === '' && this.#revision !== '' && agoMs < this.options.ttlSeconds * 1000
+    const agoMs = performance.now() - this.#confirmedMs
+    const isOurs = this.problem === '' && this.#fencingToken !== '' && agoMs < this.options.ttlSeconds * 1000
     return isOurs ? 0 : agoMs
   }
 
   /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
   get revision(): string {
-    if (this.#over !== '') throw new Error(this.#over)
-    if (this.#revision === '') throw new Error(this.problem || 'the right to write is lost')
-    return this.#revision
+    if (this.#endReason !== '') throw new Error(this.#endReason)
+    if (this.#fencingToken === '') throw new Error(this.problem || 'the right to write is lost')
+    return this.#fencingToken
   }
 
   /** The fencing token; undefined if leadership was lost. */
   get right(): string | undefined {
-    return this.#over === '' && this.#revision !== '' ? this.#revision : undefined
+    return this.#endReason === '' && this.#fencingToken !== '' ? this.#fencingToken : undefined
   }
 
   /** Compares the token, and that no key is older than our last write: an older snapshot may hold our key. */
   isAt(revision: string) {
     const { key } = this.options
-    const isOurs = [isCreatedAt(key, revision), holds(key, this.#self)]
+    const isOurs = [isCreatedAt(key, revision), hasValue(key, this.#self)]
     return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
   }
 
@@ -102,7 +102,7 @@ export class Writer {
       })
       if (holder === undefined) break
       if (performance.now() > giveUp)
-        throw new WrittenError(`${this.#at} is written by ${holder}: stop svcd there first`)
+        throw new LeaderExistsError(`${this.#at} is written by ${holder}: stop svcd there first`)
       if (holder !== '' && !isTold)
         this.options.log(
           'info',
@@ -111,7 +111,7 @@ export class Writer {
       isTold ||= holder !== ''
       await sleep(STEP_MS)
     }
-    this.#keeping.wake()
+    this.#maintaining.wake()
   }
 
   /**
@@ -120,32 +120,32 @@ export class Writer {
    */
   async take(before: (revision: string) => Promise<void>): Promise<string | undefined> {
     if ((await this.#elect(before)) !== undefined) return undefined
-    this.#keeping.wake()
-    return this.#revision
+    this.#maintaining.wake()
+    return this.#fencingToken
   }
 
   /** Reports the leadership with this token as lost, and tries soon to regain it. */
   lost(revision: string): void {
-    if (revision !== this.#revision) return
-    this.#revision = ''
-    this.#keeping.wake()
+    if (revision !== this.#fencingToken) return
+    this.#fencingToken = ''
+    this.#maintaining.wake()
   }
 
   /** Gives up leadership. */
   async end(reason: string): Promise<void> {
     this.#ends++
-    this.#over ||= reason
-    this.#revision = ''
+    this.#endReason ||= reason
+    this.#fencingToken = ''
     this.full = ''
     const { client, key } = this.options
     this.since.delete(key)
     const ID = this.#lease
     this.#lease = ''
-    if (ID !== '') await revoke(client, ID, this.#limitMs)
+    if (ID !== '') await revokeLease(client, ID, this.#limitMs)
   }
 
   async close(): Promise<void> {
-    await this.#keeping.close()
+    await this.#maintaining.close()
     await this.end('the store is closed')
   }
 
@@ -158,35 +158,35 @@ export class Writer {
     return `etcd at ${this.options.client.where}: what is below ${this.options.key.replace(/[^/]*$/, '')}`
   }
 
-  async #keep(): Promise<void> {
-    if (this.#over !== '') return
+  async #maintain(): Promise<void> {
+    if (this.#endReason !== '') return
     const ends = this.#ends
-    if (this.#revision !== '' && (await this.#isKept(this.#revision))) return
+    if (this.#fencingToken !== '' && (await this.#renewWithHeartbeat(this.#fencingToken))) return
     // Leadership that was given up meanwhile must not be taken again.
     if (ends !== this.#ends) return
-    this.#revision = ''
+    this.#fencingToken = ''
     const holder = await this.#elect(this.options.regained)
-    if (holder === undefined) this.#keeping.wake()
+    if (holder === undefined) this.#maintaining.wake()
     else if (ends === this.#ends) await this.options.overtaken(`${this.#at} is written by ${holder} now`)
   }
 
   /** Renews the lease and sends a heartbeat. False if the leadership with this token is lost. */
-  async #isKept(revision: string): Promise<boolean> {
+  async #renewWithHeartbeat(revision: string): Promise<boolean> {
     const { client, key } = this.options
     const asked = performance.now()
     const lease = this.#lease
-    if (!(await isKept(client, lease, this.#limitMs))) return false
+    if (!(await renewLease(client, lease, this.#limitMs))) return false
     const sign = put(key, this.#self, lease)
     try {
       const signed = await transact(client, this.isAt(revision), [sign], [], this.#limitMs)
       if (!signed.succeeded) return false
-      if (revision === this.#revision) this.since.set(key, signed.revision)
+      if (revision === this.#fencingToken) this.since.set(key, signed.revision)
       this.full = ''
     } catch (error) {
       // The heartbeat may still arrive, so it is repeated soon. After the lease has ended this is a fault.
-      const isOver = performance.now() - this.#heldMs > this.options.ttlSeconds * 1000
+      const isOver = performance.now() - this.#confirmedMs > this.options.ttlSeconds * 1000
       if (error instanceof UnclearError && !isOver) {
-        this.#keeping.wake(RETRY_MS.first)
+        this.#maintaining.wake(RETRY_MS.first)
         return true
       }
       // An etcd without room takes no heartbeat, but nobody can become leader there either.
@@ -194,14 +194,14 @@ export class Writer {
       this.full = error.message
       if (!(await transact(client, this.isAt(revision), [], [], this.#limitMs)).succeeded) return false
     }
-    if (revision === this.#revision) this.#heldMs = asked
+    if (revision === this.#fencingToken) this.#confirmedMs = asked
     return true
   }
 
   /** The value of our key. */
   get #self(): string {
     const { url, ttlSeconds } = this.options
-    return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds, word: this.#word })
+    return JSON.stringify({ host: hostname(), pid: process.pid, url, ttl: ttlSeconds, word: this.#nonce })
   }
 
   /** Takes the key if it is free, and leads after `before`. Returns the leader; undefined: we lead. */
@@ -210,11 +210,11 @@ export class Writer {
     const ends = this.#ends
     const asked = performance.now()
     // If unused, this lease expires by itself.
-    const ID = await granted(client, ttlSeconds, this.#limitMs)
+    const ID = await grantLease(client, ttlSeconds, this.#limitMs)
     const absent = isCreatedAt(key, '0')
-    this.#word = randomUUID()
+    this.#nonce = randomUUID()
     const success = [put(key, this.#self, ID), get(key)]
-    const giveBack = () => revoke(client, ID, this.#limitMs)
+    const giveBack = () => revokeLease(client, ID, this.#limitMs)
     const { found } = await transact(client, [absent], success, [get(key)], this.#limitMs).catch(
       async error => {
         // It may have been carried out: an unused key must not look like another leader.
@@ -225,7 +225,7 @@ export class Writer {
     const [pair] = found
     if (pair?.lease !== ID) {
       await giveBack()
-      return pair ? holderIn(pair.value.toString()).who : 'one who has just ended'
+      return pair ? leaderIn(pair.value.toString()).who : 'one who has just ended'
     }
     this.#lease = ID
     try {
@@ -235,17 +235,17 @@ export class Writer {
       await giveBack()
       throw error
     }
-    this.#over = ''
+    this.#endReason = ''
     this.full = ''
     this.since.set(key, pair.created)
-    this.#revision = pair.created
-    this.#heldMs = asked
+    this.#fencingToken = pair.created
+    this.#confirmedMs = asked
     return undefined
   }
 }
 
 /** The leader. */
-export interface Holder {
+export interface Leader {
   /** Host and process, for messages. */
   readonly who: string
   /** The URL at which other controllers reach it; '' if it has none. */
@@ -255,7 +255,7 @@ export interface Holder {
 }
 
 /** Parses the leader from the value of its key. */
-export function holderIn(text: string): Holder {
+export function leaderIn(text: string): Leader {
   try {
     const { host, pid, url, ttl } = JSON.parse(text)
     return {
@@ -269,7 +269,7 @@ export function holderIn(text: string): Holder {
 }
 
 /** Grants a lease and returns its id. Throws what `Client.ask` throws. */
-export async function granted(client: Client, ttlSeconds: number, limitMs: number): Promise<string> {
+export async function grantLease(client: Client, ttlSeconds: number, limitMs: number): Promise<string> {
   const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, limitMs)
   if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
     throw new RefusedError(`etcd at ${client.where}: a lease without a number`)
@@ -277,12 +277,12 @@ export async function granted(client: Client, ttlSeconds: number, limitMs: numbe
 }
 
 /** Renews a lease; false if it has expired. Throws what `Client.hedged` throws. */
-export async function isKept(client: Client, lease: string, limitMs: number): Promise<boolean> {
+export async function renewLease(client: Client, lease: string, limitMs: number): Promise<boolean> {
   const { result } = await client.hedged('lease/keepalive', { ID: lease }, limitMs)
   return isObject(result) && Number(result.TTL ?? 0) > 0
 }
 
 /** Revokes a lease and with it its keys. Without an answer of etcd, it expires by itself. */
-export async function revoke(client: Client, lease: string, limitMs: number): Promise<void> {
+export async function revokeLease(client: Client, lease: string, limitMs: number): Promise<void> {
   await client.ask('lease/revoke', { ID: lease }, limitMs).catch(() => undefined)
 }

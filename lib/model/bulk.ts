@@ -1,22 +1,22 @@
-import { atOnce } from '../concurrency.js'
+import { runSync } from '../concurrency.js'
 import { badRequest } from '../errors.js'
+import { digestChanges } from './change-digest.js'
 import type { TypeName } from './docs.js'
-import { marked } from './mark.js'
-import { type Actor, type Model, removeObjects, write } from './model.js'
-import type { Changing, Given } from './object-type.js'
-import { checkingChanges, refusal } from './rules.js'
+import { type Actor, type Model, removeObjects, saveObject } from './model.js'
+import type { ChangeContext, ObjectPatch } from './object-type.js'
+import { checkChangesSliced, refusalMessage } from './rules.js'
 import type { View } from './stored.js'
 import { objectTypes } from './types.js'
 
 /** Finds the names of the objects to change, in short steps. */
-type Pick = (view: View) => Generator<unknown, readonly string[]>
+type Selector = (view: View) => Generator<unknown, readonly string[]>
 
 /** Changes the objects that `pick` names in one transaction, and returns their number. Throws 404. */
 export function saveAll(
   model: Model,
   type: TypeName,
-  pick: Pick,
-  given: Given,
+  pick: Selector,
+  given: ObjectPatch,
   actor: Actor
 ): Promise<number> {
   const picked = function* (view: View) {
@@ -25,12 +25,12 @@ export function saveAll(
     return names
   }
   return changeAll(model, actor, picked, function* (changing, name) {
-    yield* write(changing, type, name, model.get(type, name, changing.tx), given)
+    yield* saveObject(changing, type, name, model.get(type, name, changing.tx), given)
   })
 }
 
 /** Throws 400 for a MAC or address for several objects, before the second conflicts with the first. */
-function refuseShared(type: TypeName, count: number, { values, interfaces }: Given): void {
+function refuseShared(type: TypeName, count: number, { values, interfaces }: ObjectPatch): void {
   const { title } = objectTypes[type]
   const refuse = (where: string, what: string, value: unknown) => {
     if (typeof value === 'string')
@@ -48,7 +48,7 @@ function refuseShared(type: TypeName, count: number, { values, interfaces }: Giv
 }
 
 /** Removes the objects that `pick` names, or none if one is in use; returns their number. */
-export function removeAll(model: Model, type: TypeName, pick: Pick, actor: Actor): Promise<number> {
+export function removeAll(model: Model, type: TypeName, pick: Selector, actor: Actor): Promise<number> {
   return changeAll(model, actor, pick, function* (changing, name) {
     model.get(type, name, changing.tx)
     yield removeObjects(changing, type, [name])
@@ -58,13 +58,13 @@ export function removeAll(model: Model, type: TypeName, pick: Pick, actor: Actor
 function changeAll(
   model: Model,
   actor: Actor,
-  pick: Pick,
-  change: (changing: Changing, name: string) => Generator<void>
+  pick: Selector,
+  change: (changing: ChangeContext, name: string) => Generator<void>
 ): Promise<number> {
   return model.inSteps(actor, 'set', function* (changing) {
     const names = [...(yield* pick(changing.tx))]
     for (const name of names) yield* change(changing, name)
-    yield* checkingChanges(changing.tx, changing.cluster)
+    yield* checkChangesSliced(changing.tx, changing.cluster)
     return names.length
   })
 }
@@ -73,7 +73,7 @@ function changeAll(
  * Creates and changes objects, one per entry, in one transaction. `refused` receives each entry that breaks a
  * rule, then `refuse` throws. Throws 400 if the outcome differs from the dry run whose digest is `expected`.
  */
-export function saveEach<E extends { readonly name: string; readonly given: Given }>(
+export function saveEach<E extends { readonly name: string; readonly given: ObjectPatch }>(
   model: Model,
   type: TypeName,
   entries: readonly E[],
@@ -87,19 +87,19 @@ export function saveEach<E extends { readonly name: string; readonly given: Give
     const byName = new Map(entries.map(entry => [entry.name, entry]))
     for (const entry of entries) {
       yield
-      const why = refusal(() =>
-        atOnce(write(changing, type, entry.name, tx.get(type, entry.name), entry.given))
+      const why = refusalMessage(() =>
+        runSync(saveObject(changing, type, entry.name, tx.get(type, entry.name), entry.given))
       )
       if (why !== undefined) refused(entry, why)
     }
-    yield* checkingChanges(tx, cluster, (changed, error) => {
+    yield* checkChangesSliced(tx, cluster, (changed, error) => {
       const entry = changed.type === type ? byName.get(changed.name) : undefined
       if (!entry) throw error
       refused(entry, error.message)
     })
     refuse()
     const changes = tx.changes()
-    if (expected !== undefined) (yield* marked(changes)).check(expected)
+    if (expected !== undefined) (yield* digestChanges(changes)).check(expected)
     const ours = changes.filter(change => change.type === type)
     const created = ours.filter(({ before }) => !before).length
     return { created, changed: ours.length - created }

@@ -1,19 +1,19 @@
 import type { Docs, TypeName } from './docs.js'
-import type { VariableSources } from './effective.js'
-import { imageOf, interfacesInForce } from './effective.js'
-import { type Field, hidden, type Table } from './field.js'
+import type { VariableLevels } from './effective.js'
+import { effectiveInterfaces, imageOf } from './effective.js'
+import { type Field, secretMask, type Table } from './field.js'
 import type { ClusterSettings, View } from './stored.js'
-import { untagged } from './tags.js'
+import { defaultTag } from './tags.js'
 import { objectTypes } from './types.js'
 
 /** The rights of the caller, and the settings that all answers depend on. */
-export interface Reader {
+export interface AnswerOptions {
   readonly cluster: ClusterSettings
   readonly masked: boolean
 }
 
 /** An object with all that its answer needs, of one moment: a long list is written later. */
-export interface Seen<K extends TypeName = TypeName> {
+export interface AnswerSource<K extends TypeName = TypeName> {
   readonly doc: Docs[K]
   /** The node's group. */
   readonly group: Docs['group'] | undefined
@@ -26,18 +26,18 @@ export interface Seen<K extends TypeName = TypeName> {
 }
 
 /** Collects all that `show` needs. `status` returns a node's last reported state, `runs` more keys. */
-export function see<K extends TypeName>(
+export function answerSourceOf<K extends TypeName>(
   type: K,
   doc: Docs[K],
   view: View,
   status: (node: string) => string | null,
   runs?: (node: string) => object
-): Seen<K> {
+): AnswerSource<K> {
   const { memberOf, kernelOptions } = objectTypes[type]
   const name = memberOf?.(doc)
   const group = name === undefined ? undefined : view.get('group', name)
   const own = doc as { readonly osimage?: string; readonly osimagetag?: string }
-  const { osimage = group?.osimage ?? null, osimagetag = group?.osimagetag ?? untagged } = own
+  const { osimage = group?.osimage ?? null, osimagetag = group?.osimagetag ?? defaultTag } = own
   return {
     doc,
     group,
@@ -50,8 +50,8 @@ export function see<K extends TypeName>(
 /** Returns an object as answers show it: values in force, their sources, `_override` (rules 1.4, 3.4). */
 export function show<K extends TypeName>(
   type: K,
-  { doc, group, image, status, runs }: Seen<K>,
-  { cluster, masked }: Reader
+  { doc, group, image, status, runs }: AnswerSource<K>,
+  { cluster, masked }: AnswerOptions
 ): Record<string, unknown> {
   const { fields, interfaces, inForce, kernelOptions, leavesOut } = objectTypes[type]
   const inherited = inForce?.(doc, group, cluster)
@@ -64,7 +64,7 @@ export function show<K extends TypeName>(
   const shown: Record<string, unknown> = { name: doc.name }
   const put = ({ name, secret, default: byDefault }: Field) => {
     const value = values[name] ?? null
-    shown[name] = value === null ? (byDefault ?? null) : secret && masked ? hidden : value
+    shown[name] = value === null ? (byDefault ?? null) : secret && masked ? secretMask : value
   }
   // Lists come first: luna's client loops forever on a list of objects that follows an object (rules 2.17).
   const isObject = ({ type: { json } }: Field) => json === 'object'
@@ -73,8 +73,8 @@ export function show<K extends TypeName>(
   for (const field of fields) if (isObject(field)) put(field)
   for (const name of leavesOut?.(doc) ?? []) delete shown[name]
   if (!inherited) return shown
-  const sources: Readonly<Record<string, string | VariableSources>> = inherited.sources
-  const isOwn = (source: string | VariableSources): boolean =>
+  const sources: Readonly<Record<string, string | VariableLevels>> = inherited.sources
+  const isOwn = (source: string | VariableLevels): boolean =>
     typeof source === 'string' ? source === type : Object.values(source).some(isOwn)
   shown._override = Object.values(sources).some(isOwn)
   for (const { name } of fields) if (sources[name] !== undefined) shown[`_${name}_source`] = sources[name]
@@ -91,20 +91,20 @@ export function showInterfaces(
   doc: object,
   group: Docs['group'] | undefined
 ): Record<string, unknown>[] {
-  return interfacesInForce(doc, group).map((values: Readonly<Record<string, unknown>>) =>
+  return effectiveInterfaces(doc, group).map((values: Readonly<Record<string, unknown>>) =>
     Object.fromEntries(table.map(({ name, default: byDefault }) => [name, values[name] ?? byDefault ?? null]))
   )
 }
 
 /** A cached answer text, with all that it was made from. */
-interface Text extends Omit<Seen, 'doc'>, Reader {
+interface Text extends Omit<AnswerSource, 'doc'>, AnswerOptions {
   readonly text: string
 }
 const texts = new WeakMap<object, Text>()
 const longestKept = 8192
 
 /** Returns `show` as JSON text, cached until the object or its other sources are replaced. */
-export function showText<K extends TypeName>(type: K, seen: Seen<K>, reader: Reader): string {
+export function showText<K extends TypeName>(type: K, seen: AnswerSource<K>, reader: AnswerOptions): string {
   const { doc, group, image, status, runs } = seen
   const { cluster, masked } = reader
   const kept = texts.get(doc)

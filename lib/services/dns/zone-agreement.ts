@@ -10,7 +10,7 @@ interface SharedSerials {
   tell(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
 }
 
-interface AgreedZonesOptions {
+interface ZoneAgreementOptions {
   /** `[dns] gather`, in milliseconds. */
   readonly gatherMs: number
   readonly log: Pick<Log, 'warn'>
@@ -25,7 +25,7 @@ const PATIENCE_MS = 30_000
 const TIMES_SLOWER = 3
 
 /** Holds a follower's rendering back until the leader has stored the serials of its zones (rules 11.18). */
-export class AgreedZones {
+export class ZoneAgreement {
   readonly #ticks: () => number
   /** Zones that are not the leader's, since when (ms); -Infinity: patience is over. */
   #unlike = new Map<string, number>()
@@ -34,7 +34,7 @@ export class AgreedZones {
 
   constructor(
     private readonly shared: SharedSerials,
-    private readonly o: AgreedZonesOptions
+    private readonly o: ZoneAgreementOptions
   ) {
     this.#ticks = o.ticks ?? (() => performance.now())
   }
@@ -42,7 +42,7 @@ export class AgreedZones {
   /** Returns the input of a rendering. */
   job(): ZonesJob {
     // Noted before the rendering: should it take longer than the last one, patience must not begin again.
-    this.#apart()
+    this.#overdue()
     return { isLeader: !this.shared.isFollowing, stored: this.shared.zones }
   }
 
@@ -58,7 +58,7 @@ export class AgreedZones {
     const unlike = Object.entries(found.unlike)
     this.#unlike = new Map(unlike.map(([zone]) => [zone, this.#unlike.get(zone) ?? now]))
     if (found.isLeader) await this.shared.tell(found.decided)
-    const apart = this.#apart()
+    const apart = this.#overdue()
     const waiting = unlike.flatMap(([zone, isChanged]) => (isChanged && !apart.includes(zone) ? zone : []))
     if (waiting.length === 0) return undefined
     const since = waiting.map(zone => this.#unlike.get(zone) ?? now)
@@ -67,7 +67,7 @@ export class AgreedZones {
 
   /** Reports zones that are not the leader's. */
   get condition(): Condition {
-    const apart = this.#apart()
+    const apart = this.#overdue()
     if (apart.length > 0) return { ok: false, reason: `${listed(apart)} ${APART}` }
     return { ok: true, reason: this.#ahead.length === 0 ? '' : `${listed(this.#ahead)} ${AHEAD}` }
   }
@@ -78,7 +78,7 @@ export class AgreedZones {
   }
 
   /** Returns the zones that have not been the leader's for longer than patience; warns of each once. */
-  #apart(): string[] {
+  #overdue(): string[] {
     const until = this.#ticks() - this.#patienceMs
     const zones = [...this.#unlike].flatMap(([zone, since]) => (since <= until ? zone : []))
     for (const zone of zones) {

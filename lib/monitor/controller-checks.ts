@@ -7,7 +7,7 @@ import type { Condition } from './health.js'
 /** How long a failure counts: forwarded requests may be rare. */
 const FRESH_MS = 60_000
 
-interface WriterReachOptions {
+interface LeaderReachOptions {
   /** URL of this controller. */
   readonly own: string
   /** The other controllers, as they announce themselves. */
@@ -26,10 +26,10 @@ interface Failure {
 }
 
 /** Reports a leader that this follower cannot reach, in the log and health, not to clients (rules 11.16). */
-export class WriterReach {
+export class LeaderReach {
   #last: Failure | undefined
 
-  constructor(private readonly o: WriterReachOptions) {}
+  constructor(private readonly o: LeaderReachOptions) {}
 
   /**
    * Records why a request could not be forwarded to the controller at `url`, a code or words; '' on success.
@@ -42,7 +42,7 @@ export class WriterReach {
       return
     }
     const text =
-      `${this.#nameOf(url)}, which writes, ` + `cannot be asked (${failure}): ${this.#wayOut(url, failure)}`
+      `${this.#nameOf(url)}, which writes, ` + `cannot be asked (${failure}): ${this.#remedy(url, failure)}`
     this.#last = { url, text, atMs: this.o.ticks() }
     if (before?.text !== text) this.o.log.warn(text)
   }
@@ -68,7 +68,7 @@ export class WriterReach {
     return `${names.length > 0 ? `controller ${names.join(' or ')}` : 'the controller'} (${url})`
   }
 
-  #wayOut(url: string, failure: string): string {
+  #remedy(url: string, failure: string): string {
     const isOwn = url === this.o.own
     const there = this.#namesAt(url).length
     if (isOwn ? there > 0 : there > 1)
@@ -93,7 +93,7 @@ const MOST_NAMED = 10
 /** Digests of settings that must be equal; keyed by their names for an admin. */
 type Digests = Readonly<Record<string, string>>
 
-interface SameIniOptions {
+interface ControllerDriftOptions {
   /** Name of this controller. */
   readonly name: string
   /** Digests of this controller. */
@@ -104,12 +104,12 @@ interface SameIniOptions {
 }
 
 /** Checks that settings and clocks agree on all controllers, and logs differences (rules 11.15). */
-export class SameIni {
+export class ControllerDrift {
   /** Differences at the last check. */
-  #told: ReadonlySet<string> = new Set()
+  #logged: ReadonlySet<string> = new Set()
   readonly #looking: Background
 
-  constructor(private readonly options: SameIniOptions) {
+  constructor(private readonly options: ControllerDriftOptions) {
     this.#looking = new Background({ work: async () => this.look(), everyMs: LOOK_MS })
     this.#looking.wake()
   }
@@ -122,8 +122,8 @@ export class SameIni {
   /** Logs each difference that is new since the last check. */
   look(): void {
     const found = new Map(this.#differences().map(({ id, text }) => [id, text]))
-    for (const [id, text] of found) if (!this.#told.has(id)) this.options.log.warn(text)
-    this.#told = new Set(found.keys())
+    for (const [id, text] of found) if (!this.#logged.has(id)) this.options.log.warn(text)
+    this.#logged = new Set(found.keys())
   }
 
   /** Failed while another controller differs. A clock is reported before its offset becomes a failure. */

@@ -20,7 +20,7 @@ export const cleanText = (text: string) =>
     .join('\n')
 
 /** Shortens a text to `longest` characters: keeps the last lines, or the beginning of a single one. */
-export function fitted(text: string, longest: number): string {
+export function shortenTo(text: string, longest: number): string {
   if (text.length <= longest) return text
   const lines = text.split('\n')
   if (lines.length === 1) return `${text.slice(0, longest - 1)}…`

@@ -1,9 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
-import { asBooted, type EffectiveNode, effectiveNode, findingMembers, kernelOptionsOf } from './effective.js'
-import { hidden } from './field.js'
+import {
+  atNextBoot,
+  type EffectiveNode,
+  effectiveNode,
+  findNodesUsing,
+  kernelOptionsOf
+} from './effective.js'
+import { secretMask } from './field.js'
 import type { Change, ClusterSettings, View } from './stored.js'
-import { filesInForce } from './types/file.js'
+import { effectiveFiles } from './types/file.js'
 import type { NodeDoc } from './types/node.js'
 
 /** Affected nodes that are listed with their values. */
@@ -12,7 +18,7 @@ const mostNodes = 20
 const mostCharacters = 200
 
 /** The nodes for which a change alters values in force: how many, and the first of them. */
-export interface Felt {
+export interface Impact {
   /** Nodes whose disks are written at their next network boot, if the change affects that. */
   readonly written: readonly string[]
   readonly count: number
@@ -26,11 +32,11 @@ interface Side {
 }
 
 /** Returns a generator that finds the affected nodes; `after` may be rolled back before it runs. */
-export function feltBy(
+export function findImpact(
   changes: readonly Change[],
   before: { readonly view: View; readonly cluster: ClusterSettings },
   after: { readonly view: View; readonly cluster: ClusterSettings }
-): () => Generator<void, Felt> {
+): () => Generator<void, Impact> {
   const changed = new Map(changes.map(change => [`${change.type}/${change.name}`, change]))
   const side = (
     of: 'before' | 'after',
@@ -47,7 +53,7 @@ export function feltBy(
   })
   const [now, then] = [side('before', before), side('after', after)]
   return function* () {
-    const nodes = yield* candidates(changes, before.view)
+    const nodes = yield* affectedCandidates(changes, before.view)
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
     const written: string[] = []
@@ -57,7 +63,7 @@ export function feltBy(
       if (!is) continue
       const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
       const fields = difference(had, has)
-      if (isWritten(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
+      if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
       if (!was) continue
       fields.push(...ofReferenced(changed, now, was))
       if (fields.length === 0) continue
@@ -69,7 +75,7 @@ export function feltBy(
 }
 
 /** Returns the nodes that a change may affect, in natural order. */
-function* candidates(changes: readonly Change[], view: View): Generator<void, readonly string[]> {
+function* affectedCandidates(changes: readonly Change[], view: View): Generator<void, readonly string[]> {
   const found = new Set<string>()
   const add = (names: Iterable<string>) => {
     for (const name of names) found.add(name)
@@ -80,9 +86,9 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
     if (!before) continue
     if (type === 'group') add(view.index.members(name)?.all.values ?? [])
     else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
-      add(yield* findingMembers(view, type, name, true))
+      add(yield* findNodesUsing(view, type, name, true))
     else if (type === 'osimagetag')
-      add(yield* findingMembers(view, 'osimage', (before as { osimage: string }).osimage))
+      add(yield* findNodesUsing(view, 'osimage', (before as { osimage: string }).osimage))
     else if (type === 'network')
       for (const user of view.index.users({ type, name })) if (user.type === 'node') found.add(user.name)
   }
@@ -93,7 +99,7 @@ function* candidates(changes: readonly Change[], view: View): Generator<void, re
 function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> {
   const target = effectiveNode(view as View, node, cluster)
   const { settings, variables, interfaces } = target
-  const booted = asBooted(view as View, target)
+  const booted = atNextBoot(view as View, target)
   const values = new Map<string, unknown>(Object.entries(settings))
   values.set('hostname', target.hostname)
   values.set('rescue', node.rescue)
@@ -112,7 +118,7 @@ const installing =
   /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
-const isWritten = (values: ReadonlyMap<string, unknown>) =>
+const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
   values.get('rescue') === undefined &&
   values.get('netboot') === true &&
   (values.get('partscript') !== '' || values.get('localinstall') === true)
@@ -124,7 +130,7 @@ function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, u
 }
 
 /** Fields of a network, BMC set-up or file that do not reach a node. */
-const unfelt = /^(?:comment|dns_records|type|zone)$/
+const withoutImpact = /^(?:comment|dns_records|type|zone)$/
 
 /** Returns changes of a node's networks, BMC set-up and files; a field is `network cluster: gateway`. */
 function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: NodeDoc): Difference[] {
@@ -138,7 +144,7 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
   return names.flatMap(key => {
     const change = changed.get(key)
     if (!change?.before || !change.after) return []
-    const fields = differences(change).filter(({ field }) => !unfelt.test(field))
+    const fields = differences(change).filter(({ field }) => !withoutImpact.test(field))
     return fields.map(({ field, before, after }) => ({
       field: `${change.type} ${change.name}: ${field}`,
       before: shown(before),
@@ -148,10 +154,11 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
 }
 
 const fileNames = (view: View, { node, group }: EffectiveNode) =>
-  filesInForce(view, node, group).map(({ file }) => file.name)
+  effectiveFiles(view, node, group).map(({ file }) => file.name)
 
 /** Returns a value for an answer: null if not set, long texts cut. */
 function shown(value: unknown): unknown {
-  if (typeof value !== 'string' || value === hidden || value.length <= mostCharacters) return value ?? null
+  if (typeof value !== 'string' || value === secretMask || value.length <= mostCharacters)
+    return value ?? null
   return `${value.slice(0, mostCharacters)}… (${value.length} characters)`
 }

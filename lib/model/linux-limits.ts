@@ -1,8 +1,8 @@
 import { badRequest } from '../errors.js'
-import { asBooted, effectiveNode, findingMembers, kernelOptionsInForce } from './effective.js'
-import { isBmc } from './index.js'
+import { isBmc } from './cluster-index.js'
+import { atNextBoot, effectiveKernelOptions, effectiveNode, findNodesUsing } from './effective.js'
 import type { Change, ClusterSettings, Tx, View } from './stored.js'
-import { untagged } from './tags.js'
+import { defaultTag } from './tags.js'
 import type { GroupDoc } from './types/group.js'
 import type { InterfaceDoc } from './types/interface.js'
 import type { NodeDoc } from './types/node.js'
@@ -25,7 +25,7 @@ function argumentBytes(
   ).length
 }
 
-const lostEnd = (bytes: number) =>
+const argumentsTooLong = (bytes: number) =>
   bytes > most.kernelArguments
     ? `its kernel arguments have ${bytes} bytes with those that svcd adds, and Linux reads ` +
       `${most.kernelArguments}: shorten "kerneloptions" of the node, its group or its image`
@@ -34,11 +34,11 @@ const lostEnd = (bytes: number) =>
 const packedFiles = ['kernelfile', 'initrdfile', 'imagefile'] as const
 
 /** Returns why the rescue of a node cannot boot: it is needed when there is trouble already (rules 6.15). */
-export function badRescue(view: View, node: NodeDoc, cluster: ClusterSettings): string | undefined {
+export function rescueProblem(view: View, node: NodeDoc, cluster: ClusterSettings): string | undefined {
   if (node.rescue === undefined) return undefined
-  const { image, settings } = asBooted(view, effectiveNode(view, node, cluster))
+  const { image, settings } = atNextBoot(view, effectiveNode(view, node, cluster))
   if (!image || packedFiles.every(file => image[file])) return undefined
-  const tag = settings.osimagetag === untagged ? '' : settings.osimagetag
+  const tag = settings.osimagetag === defaultTag ? '' : settings.osimagetag
   return (
     `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: ` +
     `svcctl osimage pack ${image.name}${tag && ', and tag it again'}`
@@ -46,33 +46,33 @@ export function badRescue(view: View, node: NodeDoc, cluster: ClusterSettings): 
 }
 
 /** Returns why Linux would cut the host name or kernel arguments (rules 3.18), or the rescue cannot boot. */
-function tooLong(view: View, node: NodeDoc, cluster: ClusterSettings) {
+function linuxProblems(view: View, node: NodeDoc, cluster: ClusterSettings) {
   const target = effectiveNode(view, node, cluster)
   const { group, provision, prefix, hostname, domain } = target
-  const { text } = kernelOptionsInForce(asBooted(view, target).image, group, node)
+  const { text } = effectiveKernelOptions(atNextBoot(view, target).image, group, node)
   const ip = provision?.ipaddress === undefined ? '' : `${provision.ipaddress}/${prefix?.length ?? 0}`
   return {
-    rescue: badRescue(view, node, cluster),
+    rescue: rescueProblem(view, node, cluster),
     hostName:
       hostname.length > most.hostName
         ? `its host name ${hostname} has ${hostname.length} characters, and Linux takes ${most.hostName}: ` +
           `give the node a shorter name, or it or its group a "domain" that is shorter than ${domain}`
         : undefined,
-    kernel: lostEnd(
+    kernel: argumentsTooLong(
       argumentBytes(cluster, text, { node: node.name, hostname, ip, rescue: node.rescue ?? '' })
     )
   }
 }
 
 /** Returns a sentence for each value of a stored node that Linux would cut or that cannot boot. */
-export const tooLongOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
-  Object.values(tooLong(view, node, cluster)).filter(why => why !== undefined)
+export const linuxProblemsOf = (view: View, node: NodeDoc, cluster: ClusterSettings): string[] =>
+  Object.values(linuxProblems(view, node, cluster)).filter(why => why !== undefined)
 
 /**
  * Refuses values that a change makes too long for Linux, and impossible host names (rules 3.18). Old values
  * stay, and an import accepts them (rules 3.11). One step per affected node; throws 400.
  */
-export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
+export function* checkLinuxLimits(tx: Tx, change: Change, cluster: ClusterSettings): Generator<void> {
   const { type, name, after } = change
   if (!after) return
   const before = renamed(tx, change.before, after)
@@ -83,9 +83,9 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
     return
   }
   if (type === 'group') checkInterfaces(`group ${name}`, before as GroupDoc | undefined, after as GroupDoc)
-  if ((type !== 'group' && type !== 'osimage') || !concerns(before, after)) return
+  if ((type !== 'group' && type !== 'osimage') || !affectsMembers(before, after)) return
   const { kerneloptions: own = '' } = after as GroupDoc | OsimageDoc
-  const why = lostEnd(argumentBytes(cluster, own))
+  const why = argumentsTooLong(argumentBytes(cluster, own))
   if (why !== undefined && own !== (before as GroupDoc | undefined)?.kerneloptions)
     throw badRequest(`${type === 'group' ? 'group' : 'OS image'} ${name}: ${why}`, 'too-long')
   if (!before) return
@@ -95,7 +95,7 @@ export function* checkLengths(tx: Tx, change: Change, cluster: ClusterSettings):
   const nodes =
     type === 'group'
       ? [...(tx.index.members(name)?.all.values ?? [])]
-      : yield* findingMembers(tx, 'osimage', name, true)
+      : yield* findNodesUsing(tx, 'osimage', name, true)
   for (const member of nodes) {
     yield
     const node = tx.get('node', member)
@@ -115,7 +115,7 @@ function renamed(tx: Tx, before: object | undefined, after: object): object | un
 }
 
 /** Whether a change of a group or image can lengthen a value of its nodes or remove files of their rescue. */
-const concerns = (before: object | undefined, after: object) =>
+const affectsMembers = (before: object | undefined, after: object) =>
   (['kerneloptions', 'domain', 'provision_interface', 'osimage', 'osimagetag'] as const).some(
     field => (before as GroupDoc | undefined)?.[field] !== (after as GroupDoc)[field]
   ) || packedFiles.some(file => (before as OsimageDoc | undefined)?.[file] && !(after as OsimageDoc)[file])
@@ -129,9 +129,9 @@ function refuseNew(
   cluster: ClusterSettings,
   where: string
 ): void {
-  const now = tooLong(is, after, cluster)
+  const now = linuxProblems(is, after, cluster)
   for (const what of ['hostName', 'kernel', 'rescue'] as const)
-    if (now[what] !== undefined && (!before || tooLong(was, before, cluster)[what] === undefined))
+    if (now[what] !== undefined && (!before || linuxProblems(was, before, cluster)[what] === undefined))
       throw badRequest(`${where}node ${after.name}: ${now[what]}`, 'too-long')
 }
 

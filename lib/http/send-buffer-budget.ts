@@ -1,17 +1,17 @@
 import type { Socket } from 'node:net'
 import type { Log } from '../log.js'
-import { Notice } from './connections.js'
+import { ThrottledWarning } from './connections.js'
 import type { Exchange } from './exchange.js'
 
 /** Budget in bytes for unread answers of all clients, without downloads. */
 const MOST_BYTES = 32 * 1024 * 1024
 /** Above this, even answers of clients that read are cut. */
-const MOST_IN_ANY_CASE = 4 * MOST_BYTES
+const HARD_LIMIT_BYTES = 4 * MOST_BYTES
 /** A client that has taken nothing for this long does not read. */
 const STALLED_MS = 2000
 
 /** An answer that is being sent. */
-interface Answer {
+interface PendingAnswer {
   /** All of them stay in memory until the system has taken the last one. */
   readonly bytes: number
   /** Bytes that the system had not taken at the last look. */
@@ -22,19 +22,19 @@ interface Answer {
 }
 
 /** Budgets the answers that wait in memory for clients that do not read (rules 2.16). */
-export class Unread {
+export class SendBufferBudget {
   #bytes = 0
   /** Oldest first. */
-  readonly #answers = new Map<object, Answer>()
-  readonly #notice: Notice
+  readonly #answers = new Map<object, PendingAnswer>()
+  readonly #notice: ThrottledWarning
   #again: NodeJS.Timeout | undefined
 
   constructor(log: Log) {
-    this.#notice = new Notice(log)
+    this.#notice = new ThrottledWarning(log)
   }
 
   /** Counts an answer of `bytes`. Over budget, answers that clients do not read are cut, never this one. */
-  add(exchange: Answer['exchange'], bytes: number): void {
+  add(exchange: PendingAnswer['exchange'], bytes: number): void {
     this.remove(exchange)
     this.#answers.set(exchange, { bytes, left: bytes, movedMs: performance.now(), exchange })
     this.#bytes += bytes
@@ -58,7 +58,7 @@ export class Unread {
     for (const [key, { movedMs, exchange }] of this.#answers) {
       if (this.#bytes <= MOST_BYTES) return
       if (key === newest) continue
-      if (now - movedMs < STALLED_MS && this.#bytes <= MOST_IN_ANY_CASE) continue
+      if (now - movedMs < STALLED_MS && this.#bytes <= HARD_LIMIT_BYTES) continue
       this.remove(key)
       this.#notice.say(`${exchange.address} does not read the answer to ${exchange.path}: it is cut`)
       exchange.incoming.socket.destroy()

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
 import { ServiceError } from '../errors.js'
-import { neighbours, networkOf } from '../source.js'
+import { addressBlockOf, clientNetworkOf } from '../request-source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 
@@ -9,7 +9,7 @@ import type { Limits } from './limits.js'
 const MOST_WAITING = 1000
 
 /** A slot of an answer whose number is limited. */
-export interface Place {
+export interface Slot {
   /** Time of the last progress (ms of `performance`); undefined while there is progress. */
   waitingSince: number | undefined
   /** Gives up a slow upstream. Called only after the newcomer's wait, as slowness may be by design. */
@@ -18,7 +18,7 @@ export interface Place {
   isServed?: true
 }
 
-export interface PlacesOptions {
+export interface ConcurrencyLimitOptions {
   readonly most: number
   /** Limit per address, waiting requests included; by default there is none. */
   readonly ofAddress?: {
@@ -39,17 +39,17 @@ export interface PlacesOptions {
 }
 
 /** Limits the number of answers that are large or take long (rules 2.13). */
-export class Places {
-  readonly #taken = new Map<Place, () => void>()
-  readonly #waiting = new Waiting()
-  readonly #comebacks: Comebacks
+export class ConcurrencyLimit {
+  readonly #taken = new Map<Slot, () => void>()
+  readonly #waiting = new FairQueue()
+  readonly #retryAfter: RetryAfter
   /** Slots that were granted, but are not in use yet. */
-  #given = 0
+  #granted = 0
   /** Running and waiting requests by address. */
   readonly #ofAddress = new Map<string, number>()
 
-  constructor(private readonly options: PlacesOptions) {
-    this.#comebacks = new Comebacks(options.leastPerSecond)
+  constructor(private readonly options: ConcurrencyLimitOptions) {
+    this.#retryAfter = new RetryAfter(options.leastPerSecond)
   }
 
   /** Number of slots in use. */
@@ -58,16 +58,16 @@ export class Places {
   }
 
   /** Runs `send` in a slot, unless the client leaves. Throws 503 with Retry-After if none is free in time. */
-  async run<C>(exchange: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
+  async run<C>(exchange: Exchange<C>, send: (place: Slot) => Promise<void>): Promise<void> {
     const { ofAddress } = this.options
-    const address = networkOf(exchange.address)
+    const address = clientNetworkOf(exchange.address)
     const before = this.#ofAddress.get(address) ?? 0
     if (ofAddress && before >= ofAddress.most && !ofAddress.isUnbound(exchange.address))
       // The others do not wait for an address that is over its own limit.
       throw busy(`${address} has ${before} ${ofAddress.what}`)
     this.#ofAddress.set(address, before + 1)
     try {
-      if (await this.#wasGiven(exchange, address)) await this.#use(exchange, send)
+      if (await this.#acquire(exchange, address)) await this.#use(exchange, send)
     } finally {
       const left = (this.#ofAddress.get(address) ?? 1) - 1
       if (left > 0) this.#ofAddress.set(address, left)
@@ -75,23 +75,23 @@ export class Places {
     }
   }
 
-  async #use<C>({ outgoing }: Exchange<C>, send: (place: Place) => Promise<void>): Promise<void> {
-    const place: Place = { waitingSince: undefined }
-    this.#given--
+  async #use<C>({ outgoing }: Exchange<C>, send: (place: Slot) => Promise<void>): Promise<void> {
+    const place: Slot = { waitingSince: undefined }
+    this.#granted--
     this.#taken.set(place, () => (place.giveUp ? place.giveUp() : outgoing.destroy()))
     try {
       await send(place)
-      if (place.isServed) this.#comebacks.served()
+      if (place.isServed) this.#retryAfter.served()
     } finally {
       // A slot that was cut has been given away already.
-      if (this.#taken.delete(place)) this.#giveNext()
+      if (this.#taken.delete(place)) this.#grantNext()
     }
   }
 
   /** Gets a slot, now or in time; false if the client has left. Never overtakes those that wait. */
-  async #wasGiven<C>(exchange: Exchange<C>, address: string): Promise<boolean> {
-    if (this.#waiting.size === 0 && (this.#isFree || this.#makeRoom(false))) {
-      this.#given++
+  async #acquire<C>(exchange: Exchange<C>, address: string): Promise<boolean> {
+    if (this.#waiting.size === 0 && (this.#isFree || this.#evictStalled(false))) {
+      this.#granted++
       return true
     }
     const { waitMs, what } = this.options
@@ -99,36 +99,36 @@ export class Places {
     for (;;) {
       const left = until - performance.now()
       if (left <= 0 || this.#waiting.size >= MOST_WAITING)
-        throw this.#comebacks.refuse(`${this.#taken.size} ${what}`)
-      let isGiven = await this.#isGivenWithin(exchange, address, left)
-      if (!isGiven && !exchange.gone && this.#makeRoom(true)) {
-        this.#given++
+        throw this.#retryAfter.refuse(`${this.#taken.size} ${what}`)
+      let isGiven = await this.#waitForSlot(exchange, address, left)
+      if (!isGiven && !exchange.gone && this.#evictStalled(true)) {
+        this.#granted++
         isGiven = true
       }
       if (isGiven && !exchange.gone) return true
       if (isGiven) {
-        this.#given--
-        this.#giveNext()
+        this.#granted--
+        this.#grantNext()
       }
       if (exchange.gone) return false
     }
   }
 
   get #isFree(): boolean {
-    return this.#taken.size + this.#given < this.options.most
+    return this.#taken.size + this.#granted < this.options.most
   }
 
   /** Gives a free slot to the next in the queue. */
-  #giveNext(): void {
+  #grantNext(): void {
     if (!this.#isFree) return
     const next = this.#waiting.take()
     if (!next) return
-    this.#given++
+    this.#granted++
     next()
   }
 
   /** True when a slot was granted; false when the client has left, or after at most `ms`. */
-  #isGivenWithin<C>({ outgoing }: Exchange<C>, address: string, ms: number): Promise<boolean> {
+  #waitForSlot<C>({ outgoing }: Exchange<C>, address: string, ms: number): Promise<boolean> {
     return new Promise(resolve => {
       const end = (isGiven: boolean) => {
         clearTimeout(timer)
@@ -148,8 +148,8 @@ export class Places {
   }
 
   /** Takes the slot without progress for longest. `hasWaited`: the newcomer's wait has timed out. */
-  #makeRoom(hasWaited: boolean): boolean {
-    let longest: Place | undefined
+  #evictStalled(hasWaited: boolean): boolean {
+    let longest: Slot | undefined
     for (const place of this.#taken.keys()) {
       if (place.giveUp && !hasWaited) continue
       if ((place.waitingSince ?? Infinity) < (longest?.waitingSince ?? Infinity)) longest = place
@@ -164,7 +164,7 @@ export class Places {
 }
 
 /** A queue that is fair to addresses: hundreds of requests of one do not delay those of another. */
-class Waiting {
+class FairQueue {
   readonly #ofAddress = new Map<string, Set<() => void>>()
   size = 0
 
@@ -199,18 +199,18 @@ class Waiting {
 }
 
 /** Shortest and longest Retry-After in seconds. */
-const SOONEST = 2
-const LATEST = 30
+const RETRY_MIN_S = 2
+const RETRY_MAX_S = 30
 const PERIOD_MS = 1000
 /** More clients are invited than were served lately: otherwise the pace could never grow. */
-const MORE = 1.25
+const GROWTH = 1.25
 
 /** Books retries at the pace of service: refusing all again at once would leave no time to serve them. */
-export class Comebacks {
+export class RetryAfter {
   readonly #least: number
   readonly #now: () => number
   /** The latest time that was given out. */
-  #lastMs = Number.NEGATIVE_INFINITY
+  #lastBookedMs = Number.NEGATIVE_INFINITY
   /** Clients served since `#sinceMs`, and retries per millisecond. */
   #served = 0
   #sinceMs: number
@@ -238,29 +238,29 @@ export class Comebacks {
   #seconds(): number {
     this.#measure()
     const now = this.#now()
-    const latest = now + LATEST * 1000
-    this.#lastMs = Math.max(this.#lastMs, now + SOONEST * 1000) + 1 / this.#pace
-    if (this.#lastMs <= latest) return Math.round((this.#lastMs - now) / 1000)
+    const latest = now + RETRY_MAX_S * 1000
+    this.#lastBookedMs = Math.max(this.#lastBookedMs, now + RETRY_MIN_S * 1000) + 1 / this.#pace
+    if (this.#lastBookedMs <= latest) return Math.round((this.#lastBookedMs - now) / 1000)
     // The whole period is booked.
-    this.#lastMs = latest
-    return between(LATEST / 2, LATEST)
+    this.#lastBookedMs = latest
+    return between(RETRY_MAX_S / 2, RETRY_MAX_S)
   }
 
   #measure(): void {
     const now = this.#now()
     const period = now - this.#sinceMs
     if (period < PERIOD_MS) return
-    this.#pace = Math.max(this.#least, (MORE * this.#served) / period)
+    this.#pace = Math.max(this.#least, (GROWTH * this.#served) / period)
     this.#served = 0
     this.#sinceMs = now
   }
 }
 
 /** Returns a 503 with Retry-After for a short overload. `why` is part of the message. */
-export const busy = (why: string): ServiceError => busyFor(between(SOONEST, 10), why)
+export const busy = (why: string): ServiceError => busyFor(between(RETRY_MIN_S, 10), why)
 
 /** The same where thousands may be refused in a second, and refusing costs as much as serving. */
-export const busyForLong = (why: string): ServiceError => busyFor(between(5, LATEST), why)
+export const busyForLong = (why: string): ServiceError => busyFor(between(5, RETRY_MAX_S), why)
 
 const busyFor = (seconds: number, why: string) =>
   new ServiceError(503, `${why}; try again in ${seconds} s`, { 'Retry-After': String(seconds) })
@@ -275,8 +275,8 @@ const LEAST_PER_SECOND = 10
 export type InTurn = <R>(make: () => R) => Promise<R>
 
 /** Limits long lists: in number, and to one piece per turn, fair to client addresses (rules 2.13). */
-export class Lists {
-  readonly #places: Places
+export class ListLimit {
+  readonly #places: ConcurrencyLimit
   readonly #pieces = new Semaphore(1)
 
   /** `isUnbound`: whether an address may use all slots. */
@@ -288,13 +288,20 @@ export class Lists {
     const own = 'lists and exports on their way, which is the most for one address'
     // Short lists come by here too, of which a program may ask for many at once.
     const ofAddress = { most: Math.ceil((most * 3) / 4), isUnbound, what: own }
-    this.#places = new Places({ most, ofAddress, yieldMs, waitMs, leastPerSecond: LEAST_PER_SECOND, what })
+    this.#places = new ConcurrencyLimit({
+      most,
+      ofAddress,
+      yieldMs,
+      waitMs,
+      leastPerSecond: LEAST_PER_SECOND,
+      what
+    })
   }
 
   /** Runs `send` in a slot for one list. Throws 503 with Retry-After if none is free in time. */
-  run<C>(exchange: Exchange<C>, send: (place: Place, inTurn: InTurn) => Promise<void>): Promise<void> {
+  run<C>(exchange: Exchange<C>, send: (place: Slot, inTurn: InTurn) => Promise<void>): Promise<void> {
     const inTurn: InTurn = make =>
-      this.#pieces.run(neighbours(exchange.address), async () => {
+      this.#pieces.run(addressBlockOf(exchange.address), async () => {
         const made = make()
         await nextTurn()
         return made

@@ -1,8 +1,8 @@
 import { didYouMean } from '../did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
-import { groupInForce, groupOf, settingsOf } from './effective.js'
-import { tooLongOf } from './lengths.js'
+import { effectiveGroup, groupOf, settingsOf } from './effective.js'
+import { linuxProblemsOf } from './linux-limits.js'
 import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
 
@@ -17,17 +17,17 @@ const distributions = ['debian', 'ubuntu', 'redhat', 'rhel', 'centos', 'rocky', 
 const isDistribution = (name: string) =>
   distributions.includes(name.toLowerCase()) || /^(?:alma\w*|opensuse[\w-]*)$/i.test(name)
 
-const looseTypes = ['network', 'osimage', 'group', 'node'] as const
-type LooseType = (typeof looseTypes)[number]
+const warnedTypes = ['network', 'osimage', 'group', 'node'] as const
+type WarnedType = (typeof warnedTypes)[number]
 
 const listOf = (names: readonly string[]) =>
   names.slice(0, mostNames).join(', ') +
   (names.length > mostNames ? ` and ${names.length - mostNames} more` : '')
 
 /** Yields a sentence for each suspicious value: a name that leads nowhere, an overlapping network. */
-function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSettings): Generator<string> {
-  if (type === 'node') yield* looseInNode(view, doc as Docs['node'], cluster)
-  else if (type === 'group') yield* looseInGroup(doc as Docs['group'], cluster)
+function* warningsIn(view: View, type: WarnedType, doc: object, cluster: ClusterSettings): Generator<string> {
+  if (type === 'node') yield* nodeWarnings(view, doc as Docs['node'], cluster)
+  else if (type === 'group') yield* groupWarnings(doc as Docs['group'], cluster)
   else if (type === 'network') {
     yield* overlaps(view, doc as Docs['network'])
     yield* lostAliases(view, doc as Docs['network'])
@@ -43,7 +43,7 @@ function* looseIn(view: View, type: LooseType, doc: object, cluster: ClusterSett
 const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp', 'metric', 'on']
 
 /** Yields options that a node silently ignores. */
-function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
+function* optionWarnings({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
   for (const { interface: name, options: given = '' } of interfaces) {
     const words = given.split(/\s+/).filter(one => one !== '')
     const isFurther = words.some(one => /^on=./.test(one))
@@ -68,32 +68,32 @@ function* looseOptions({ interfaces = [] }: Docs['node'] | Docs['group']): Gener
 const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>
   interfaces.map(entry => entry.interface)
 
-const notItsOwn = (wanted: string, has: readonly string[]) =>
+const provisionProblem = (wanted: string, has: readonly string[]) =>
   has.length === 0 || has.includes(wanted)
     ? undefined
     : `provision_interface is ${wanted}, and there are only ${listOf(has)}`
 
-function* looseInGroup(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
-  const why = notItsOwn(groupInForce(doc, cluster).settings.provision_interface, interfacesOf(doc))
+function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
+  const why = provisionProblem(effectiveGroup(doc, cluster).settings.provision_interface, interfacesOf(doc))
   if (why !== undefined) yield why
-  yield* looseOptions(doc)
+  yield* optionWarnings(doc)
 }
 
-function* looseInNode(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
-  yield* tooLongOf(view, doc, cluster)
+function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
+  yield* linuxProblemsOf(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []
   const wanted = settingsOf(doc, group, cluster).provision_interface
-  const why = notItsOwn(wanted, interfacesOf(doc))
+  const why = provisionProblem(wanted, interfacesOf(doc))
   // A problem of the whole group is reported once, for the group.
-  const isOfGroup = doc.provision_interface === undefined && notItsOwn(wanted, ofGroup) !== undefined
+  const isOfGroup = doc.provision_interface === undefined && provisionProblem(wanted, ofGroup) !== undefined
   if (why !== undefined && !isOfGroup) yield why
   // An interface that only the node has is normal; a name close to one of the group is a slip.
   for (const name of interfacesOf(doc)) {
     const meant = ofGroup.includes(name) ? '' : didYouMean(name, ofGroup)
     if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
   }
-  yield* looseOptions(doc)
+  yield* optionWarnings(doc)
   const switches = doc.switch === undefined ? [] : view.names('switch')
   if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`
@@ -119,10 +119,10 @@ function* overlaps(view: View, { name, network }: Docs['network']): Generator<st
 }
 
 /** Returns the sentences about one object; none if it does not exist (rules 3.17). */
-export function looseOf(view: View, type: TypeName, name: string, cluster: ClusterSettings): string[] {
+export function warningsOf(view: View, type: TypeName, name: string, cluster: ClusterSettings): string[] {
   const doc = view.get(type, name)
-  const isLoose = (one: TypeName): one is LooseType => looseTypes.some(loose => loose === one)
-  return doc && isLoose(type) ? [...looseIn(view, type, doc, cluster)] : []
+  const isLoose = (one: TypeName): one is WarnedType => warnedTypes.some(loose => loose === one)
+  return doc && isLoose(type) ? [...warningsIn(view, type, doc, cluster)] : []
 }
 
 /** Joins the objects of each sentence to one line. */
@@ -140,12 +140,12 @@ function lines(found: Iterable<readonly [object: string, sentence: string]>): st
 }
 
 /** Returns warnings about names that lead nowhere, for `svcd check` (rules 3.17). */
-export function looseNames(view: View, cluster: ClusterSettings): string[] {
+export function nameWarnings(view: View, cluster: ClusterSettings): string[] {
   function* found(): Generator<readonly [string, string]> {
-    for (const type of looseTypes)
+    for (const type of warnedTypes)
       for (const name of view.names(type)) {
         const doc = view.get(type, name)
-        for (const sentence of doc ? looseIn(view, type, doc, cluster) : [])
+        for (const sentence of doc ? warningsIn(view, type, doc, cluster) : [])
           yield [`${objectTypes[type].title} ${name}`, sentence]
       }
   }

@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js'
 
 /** The origin of a request, after `[http] trusted_proxies` (rules 4.5). */
-export interface Source {
+export interface RequestSource {
   /** IPv4 or IPv6 address in canonical form; IPv4-mapped IPv6 becomes IPv4. */
   readonly address: string
   /** True for 127.0.0.0/8 and ::1, unless X-Forwarded-For comes from a proxy that is not trusted. */
@@ -11,14 +11,14 @@ export interface Source {
 }
 
 /** The origin of a request that may leave a trace. */
-export interface Visit {
-  readonly source: Source
+export interface RequestContext {
+  readonly source: RequestSource
   /** A HEAD is answered like a GET, but nothing is granted, recorded or started for it (rules 2.5). */
   readonly headOnly: boolean
 }
 
 /** The end of an answer with a file. */
-export interface Sent {
+export interface FileDelivery {
   /**
    * `whole`: all bytes were sent; `part`: all bytes of a range; `cut`: the client left before; `front`: the
    * front server sends the file, unseen by svcd; `refused`: nothing was sent.
@@ -30,7 +30,7 @@ export interface Sent {
 }
 
 /** Returns the address for counting: an IPv4 address, or the first 64 bits of IPv6, which are one network. */
-export function networkOf(address: string): string {
+export function clientNetworkOf(address: string): string {
   if (!address.includes(':')) return address
   const [groups = ''] = address.split('%')
   if (!ipaddr.IPv6.isValid(groups)) return address
@@ -42,7 +42,7 @@ export function networkOf(address: string): string {
  * Returns the group of addresses that share a turn: the /24 of IPv4, the /64 of IPv6. A slash follows the /16
  * or /48, whose groups share turns in the same way.
  */
-export const neighbours = (address: string) =>
-  networkOf(address)
+export const addressBlockOf = (address: string) =>
+  clientNetworkOf(address)
     .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')
     .replace(/^(\w+:\w+:\w+):(\w+)$/, '$1/$2')

@@ -5,7 +5,7 @@ import { hasBody } from './body.js'
 const MOST_REQUESTS = 16
 const MOST_BYTES = 32 * 1024
 /** Maximum number of queued requests, those included that were read before reading stopped. */
-export const MOST_READ = 32
+export const MOST_PIPELINED = 32
 /** Queued bytes of all connections. Above it the newest connection is closed; a paused one at half of it. */
 const MOST_BYTES_IN_ALL = 64 * 1024 * 1024
 /** Approximate size in bytes of a request, and of each name or value in its header, beside the text. */
@@ -13,7 +13,7 @@ const REQUEST_BYTES = 4096
 const FIELD_BYTES = 40
 
 /** How a queue controls its connection. */
-export interface Reader {
+export interface FlowControl {
   /** Stops reading from the client. */
   hold(): void
   /** Resumes reading. */
@@ -23,12 +23,12 @@ export interface Reader {
 }
 
 /** Pipelined requests that start per turn of the event loop. */
-const MOST_BEHIND_IN_A_TURN = 8
+const PIPELINED_PER_TICK = 8
 /** Other requests that start per turn. */
-const MOST_FIRST_IN_A_TURN = 16
+const DIRECT_PER_TICK = 16
 
 /** Starts requests in order of arrival, a limited number per turn of the event loop. */
-class Turns {
+class PerTickQueue {
   /** At most one of each connection, oldest first. */
   readonly #due: (() => void)[] = []
   /** Requests started at once in this turn. */
@@ -62,25 +62,25 @@ class Turns {
 }
 
 /** Bounds the memory and time that queued requests cost, over all connections (rules 2.14). */
-export class Backlog {
+export class PipelineBudget {
   /** Bytes of pipelined requests. */
   bytes = 0
   /** Other requests: thousands of them in one turn would keep new connections from being accepted. */
-  readonly first = new Turns(MOST_FIRST_IN_A_TURN)
+  readonly first = new PerTickQueue(DIRECT_PER_TICK)
   /** Pipelined requests: nobody waits for a whole queue, nor for the heads of a thousand queues. */
-  readonly behind = new Turns(MOST_BEHIND_IN_A_TURN)
+  readonly behind = new PerTickQueue(PIPELINED_PER_TICK)
 }
 
 /** The pipelined requests of one connection. */
-export class RequestQueue {
+export class PipelineQueue {
   readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
   #bytes = 0
   /** Whether reading is stopped until the queue is empty. */
   held = false
 
   constructor(
-    private readonly backlog: Backlog,
-    readonly reader: Reader
+    private readonly backlog: PipelineBudget,
+    readonly reader: FlowControl
   ) {}
 
   /** Queues a request that `start` will serve. Returns false if it is one too many for this connection. */
@@ -96,7 +96,7 @@ export class RequestQueue {
     }
     const most = this.held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
     if (this.backlog.bytes > most) this.reader.cut()
-    return length <= MOST_READ
+    return length <= MOST_PIPELINED
   }
 
   /** Queues a start behind all requests; it takes no memory. */

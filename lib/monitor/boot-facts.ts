@@ -49,9 +49,9 @@ export const stepMs = 5 * minuteMs
 export const bootMs = 15 * minuteMs
 
 /** Formats a time for a verdict. */
-export const at = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
+export const formatTime = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
 /** Formats a count; '' for 1. */
-export const times = (count: number) => (count === 1 ? '' : ` (${count} times)`)
+export const formatCount = (count: number) => (count === 1 ? '' : ` (${count} times)`)
 
 const progress: readonly StepName[] = [
   'install',
@@ -73,29 +73,29 @@ export const timeOf = (step: Step | undefined) => step?.last ?? 0
 /** Time at which any step of the current boot was last seen; 0 if never. */
 export const lastSeen = ({ boot }: Facts) => Math.max(0, ...(boot?.steps.map(({ last }) => last) ?? []))
 /** Returns the last step with one of these names, unless the booted kernel was seen after it. */
-export const beforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => {
+export const lastBeforeKernel = ({ boot }: Facts, ...names: readonly StepName[]) => {
   const step = newest(boot?.steps, ...names)
   return step && timeOf(newest(boot?.steps, ...progress)) < step.last ? step : undefined
 }
 /** Returns the step that says why the node cannot boot, if no other boot script was sent after it. */
 export const noScript = (facts: Facts) => {
-  const told = beforeKernel(facts, 'no-script')
+  const told = lastBeforeKernel(facts, 'no-script')
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
 /** End of a verdict whose cause is gone. */
-export const putRight = ' (that is put right by now)'
+export const causeGone = ' (that is put right by now)'
 /** Returns a suffix for a verdict: the cause `about` is gone, or has been replaced by another. */
-export function since({ obstacle }: Facts, about: string): string {
+export function causeSuffix({ obstacle }: Facts, about: string): string {
   const now = obstacle()
-  if (now === undefined) return putRight
+  if (now === undefined) return causeGone
   return clipped(now) === about ? '' : ` (by now the reason is another: ${clipped(now)})`
 }
 /** Returns the verdict for a node whose boot script reports an obstacle that `fits`; undefined for none. */
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
   return told && fits(told.about)
-    ? `${facts.node} asked for its boot script at ${at(told.last)}${times(told.count)} and cannot boot: ` +
-        `${told.about}${since(facts, told.about)}`
+    ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)} and cannot boot: ` +
+        `${told.about}${causeSuffix(facts, told.about)}`
     : undefined
 }
 const report = ({ boot }: Facts, pattern: RegExp) =>
@@ -120,7 +120,7 @@ export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
   const whole = facts.failure && clipped(withoutOutput(facts.failure)) === step.about
   const reason = whole ? (facts.failure ?? '').replace(/^installer\.failed: *[\w-]*:? */, '') : found.reason
   return (
-    `the installation of ${facts.node} failed in step ${name} at ${at(step.last)}${times(step.count)}: ` +
+    `the installation of ${facts.node} failed in step ${name} at ${formatTime(step.last)}${formatCount(step.count)}: ` +
     `${reason || 'no reason was reported'}`
   )
 }
@@ -133,7 +133,7 @@ const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !=
  * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
  * searched for.
  */
-export function impostor(facts: Facts): Facts['strangers'][number] | undefined {
+export function candidateMachine(facts: Facts): Facts['strangers'][number] | undefined {
   const { macs, strangers, boot, address, now } = facts
   const since = strangers.filter(({ last }) => last > lastSeen(facts))
   if (!boot)
@@ -165,7 +165,7 @@ export function refusal(facts: Facts): Step | undefined {
 }
 
 /** Returns the last report of the installer or of the installed system. */
-export const sign = ({ boot }: Facts) =>
+export const lastReport = ({ boot }: Facts) =>
   newest(
     boot?.steps.filter(({ step, about }) => step === 'running' || /^installer\./.test(about)),
     'running',
@@ -175,14 +175,14 @@ export const sign = ({ boot }: Facts) =>
 export const installed = (facts: Facts) => report(facts, /^installer\.completed\b/)
 /** Whether the last report says that the node was installed or that its system is up. */
 export const isUp = (facts: Facts) => {
-  const last = sign(facts)
+  const last = lastReport(facts)
   return last !== undefined && (last.step === 'running' || last === installed(facts))
 }
 /** Returns the sentence on what the node runs and what it would get now. */
 export const runs = ({ node, running, would, netboot }: Facts) =>
   running &&
   `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} ` +
-    `since ${at(running.since)}, and would get ` +
+    `since ${formatTime(running.since)}, and would get ` +
     `${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} ${
       netboot
         ? 'now'
@@ -190,13 +190,13 @@ export const runs = ({ node, running, would, netboot }: Facts) =>
     }`
 
 /** Describes the last step in words. */
-export function doing({ boot }: Facts): string {
+export function describeLastStep({ boot }: Facts): string {
   const last = boot?.steps.reduce((a, b) => (b.last >= a.last ? b : a))
-  return last ? deeds[last.step].replace('ABOUT', () => last.about) : 'was never seen'
+  return last ? stepTexts[last.step].replace('ABOUT', () => last.about) : 'was never seen'
 }
 
 /** The text for each step; ABOUT is replaced by the subject of the step. */
-const deeds: Readonly<Record<StepName, string>> = {
+const stepTexts: Readonly<Record<StepName, string>> = {
   menu: 'asked for the menu',
   script: 'got its boot script',
   'no-script': 'asked for its boot script and got none: ABOUT',

@@ -1,8 +1,8 @@
-import type { Needs, ServiceSettings } from './backend.js'
+import type { ReloadKind, ServiceSettings } from './backend.js'
 import { command, configReload, type Runner, type Running, runningState, type Verb } from './control.js'
 
 /** A server as the control command knows it. Two services, and the API, share its lock. */
-export class Unit {
+export class ManagedServer {
   readonly #control: readonly string[]
   readonly #command: Runner
   readonly #service: string
@@ -80,7 +80,7 @@ export class Unit {
   }
 
   /** Makes it take new files: by the ini's command, else the control socket, else the control command. */
-  async reload(settings: ServiceSettings, needs: Needs, signal: AbortSignal): Promise<void> {
+  async reload(settings: ServiceSettings, needs: ReloadKind, signal: AbortSignal): Promise<void> {
     if (settings.reload.length > 0) await this.#command(settings.reload, signal)
     else if (settings.controlSocket !== '' && (await configReload(settings.controlSocket, signal))) return
     else await this.control(needs, signal)

@@ -46,10 +46,10 @@ export interface Owner extends Ref {
 export const ownerText = ({ title, name, interface: on }: Owner) =>
   `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
-export type Connected = Connection & { readonly owner: Owner }
+export type OwnedConnection = Connection & { readonly owner: Owner }
 
 /** Returns a text that is equal for connections with equal index entries. */
-const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: Connected) =>
+const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: OwnedConnection) =>
   `${macaddress} ${ipaddress} ${on}`
 
 /** Whether a node has no MAC to boot with. */
@@ -168,7 +168,7 @@ export class ClusterIndex implements Index {
   }
 
   /** Returns an object's connections, each with its owner. */
-  connectionsOf(ref: Ref, doc: object | undefined): readonly Connected[] {
+  connectionsOf(ref: Ref, doc: object | undefined): readonly OwnedConnection[] {
     const indexed = this.types[ref.type]
     const title = indexed?.title ?? ref.type
     const connections = (doc && indexed?.connections?.(doc)) ?? []
@@ -217,9 +217,9 @@ export class ClusterIndex implements Index {
     const stays = new Set(now.mentions.map(refKey))
     for (const target of old.mentions) if (!stays.has(refKey(target))) this.#reference(ref, target, false)
     for (const target of now.mentions) if (!mentioned.has(refKey(target))) this.#reference(ref, target, true)
-    const isIn = (there: readonly Connected[]) => {
+    const isIn = (there: readonly OwnedConnection[]) => {
       const keys = new Set(there.map(connectionKey))
-      return (one: Connected) => keys.has(connectionKey(one))
+      return (one: OwnedConnection) => keys.has(connectionKey(one))
     }
     const [wasThere, isThere] = [isIn(old.connections), isIn(now.connections)]
     for (const one of old.connections) if (!isThere(one)) this.#connection(one.owner, one, false)
@@ -295,7 +295,7 @@ export interface Ref {
 }
 
 /** A reference to an object; with `soft` the object need not exist. */
-export interface Mention extends Ref {
+export interface ObjectReference extends Ref {
   readonly soft: boolean
 }
 
@@ -317,9 +317,9 @@ function referring(table: Table): readonly Referring[] {
 }
 
 /** Returns the objects that a stored object names, each once (rules 3.2). */
-export function referencesOf(table: Table, doc: object): Mention[] {
+export function referencesOf(table: Table, doc: object): ObjectReference[] {
   const fields = doc as Fields
-  const found = new Map<string, Mention>()
+  const found = new Map<string, ObjectReference>()
   const add = (type: TypeName, name: unknown, soft = false) => {
     if (typeof name !== 'string') return
     const mention = { type, name, soft }

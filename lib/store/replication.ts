@@ -1,8 +1,8 @@
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
-import type { Stored, Write } from './medium.js'
+import type { StoredState, Write } from './medium.js'
 import type { StoreOptions } from './start.js'
-import { GONE, LAYOUT, type Layout, VERSION } from './start.js'
+import { LAYOUT, LAYOUT_MISSING, type Layout, VERSION } from './start.js'
 import type { Doc, Index, Kind, Tx, Types } from './types.js'
 
 type Kinds = ReadonlyMap<string, Kind<Doc>>
@@ -10,7 +10,7 @@ type Kinds = ReadonlyMap<string, Kind<Doc>>
 type Place = (type: string, name: string) => string
 
 /** Applies the leader's writes, one step per object. Throws Error with the name of a malformed object. */
-export function* made<T extends Types, I extends Index>(
+export function* applyWrites<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   writes: readonly Write[],
   kinds: Kinds,
@@ -19,16 +19,16 @@ export function* made<T extends Types, I extends Index>(
   // Removals first: a value they free may be taken in the same change.
   for (const { type, name, text } of writes) if (text === undefined) yield tx.remove(type, name)
   for (const { type, name, text } of writes)
-    if (text !== undefined) yield tx.put(type, name, decoded(type, name, text, kinds, place) as T[string])
+    if (text !== undefined) yield tx.put(type, name, decode(type, name, text, kinds, place) as T[string])
 }
 
 /**
  * Turns the transaction's state into the stored one, one step per object. Throws LoadError with every
  * problem, broken rules of `verify` included.
  */
-export function* brought<T extends Types, I extends Index>(
+export function* applyReload<T extends Types, I extends Index>(
   tx: Tx<T, I>,
-  stored: Stored,
+  stored: StoredState,
   kinds: Kinds,
   verify: StoreOptions<T, I>['verifying']
 ): Generator<void> {
@@ -54,7 +54,7 @@ export function* brought<T extends Types, I extends Index>(
       }
     }
   }
-  if (kinds.has(LAYOUT) && [...stored.names(LAYOUT)].length === 0) told(LAYOUT, VERSION, GONE)
+  if (kinds.has(LAYOUT) && [...stored.names(LAYOUT)].length === 0) told(LAYOUT, VERSION, LAYOUT_MISSING)
   if (problems.length > 0) throw new LoadError(problems)
   // Removals first: a name they free may be taken by another object.
   for (const ref of gone) yield tx.remove(...ref)
@@ -70,7 +70,7 @@ export function refuseLayout<T extends Types, I extends Index>(
   place: Place
 ): void {
   const layout = tx.get(LAYOUT, VERSION) as { version?: number } | undefined
-  if (!layout) throw new Error(`${place(LAYOUT, VERSION)}: ${GONE}`)
+  if (!layout) throw new Error(`${place(LAYOUT, VERSION)}: ${LAYOUT_MISSING}`)
   const { version } = layout
   if (version !== steps.length)
     throw new Error(
@@ -79,7 +79,7 @@ export function refuseLayout<T extends Types, I extends Index>(
     )
 }
 
-function decoded(type: string, name: string, text: string, kinds: Kinds, place: Place): Doc {
+function decode(type: string, name: string, text: string, kinds: Kinds, place: Place): Doc {
   try {
     const kind = kinds.get(type)
     if (!kind) throw new Error('this svcd knows no such type; it needs the release of the one that writes')

@@ -1,15 +1,15 @@
 /** Requests are 0.5 s apart: a longer gap means no answers of etcd, or a stopped process. */
-const PAUSE_MS = 1200
+const LONGEST_GAP_MS = 1200
 /** etcd's default election timeout makes no lease shorter than this. */
-const LEAST_MS = 2000
+const SHORTEST_LEASE_MS = 2000
 
 /**
  * Detects a leader without heartbeats, which come every third of its lease. The lease alone may last longer,
  * as a new leader among etcd's members renews all leases.
  */
-export class Pulse {
+export class HeartbeatMonitor {
   /** The last heartbeat, and when it was first seen. */
-  #sign: string | undefined
+  #heartbeat: string | undefined
   #seenMs = 0
   /** Start of the current sequence of answers, and the last answer. */
   #answersMs = 0
@@ -26,13 +26,15 @@ export class Pulse {
     askedMs: number,
     answeredMs: number
   ): boolean {
-    if (answeredMs - this.#lastMs > PAUSE_MS) this.#answersMs = answeredMs
+    if (answeredMs - this.#lastMs > LONGEST_GAP_MS) this.#answersMs = answeredMs
     this.#lastMs = answeredMs
-    if (sign !== this.#sign) {
-      this.#sign = sign
+    if (sign !== this.#heartbeat) {
+      this.#heartbeat = sign
       this.#seenMs = answeredMs
     }
     if (sign === undefined || ttlMs === undefined) return false
-    return askedMs - this.#seenMs >= Math.max(ttlMs, LEAST_MS) && askedMs - this.#answersMs >= ttlMs / 2
+    return (
+      askedMs - this.#seenMs >= Math.max(ttlMs, SHORTEST_LEASE_MS) && askedMs - this.#answersMs >= ttlMs / 2
+    )
   }
 }

@@ -7,30 +7,32 @@ import { isObject, type JsonObject } from '../../json.js'
 const NAMES = ['secret.key', 'token.key'] as const
 
 /** Returns a fingerprint per existing key; 32 random bytes cannot be guessed from it. */
-export async function marksIn(state: string): Promise<Record<string, string>> {
+export async function fingerprintsIn(state: string): Promise<Record<string, string>> {
   const marks: Record<string, string> = {}
   for (const name of NAMES) {
     const key = await readFile(join(state, name)).catch((error: NodeJS.ErrnoException) => {
       if (error.code !== 'ENOENT') throw error
       return undefined
     })
-    if (key) marks[name] = markOf(name, key)
+    if (key) marks[name] = fingerprintOf(name, key)
   }
   return marks
 }
 
-const markOf = (name: string, key: Buffer) =>
+const fingerprintOf = (name: string, key: Buffer) =>
   createHash('sha256').update(`svcd ${name} `).update(key).digest('hex')
 
 /** Compares files with the fingerprints; those without a fingerprint are in neither list. */
-export function compared(
+export function compareKeys(
   files: ReadonlyMap<string, Buffer>,
   kept: string | undefined
 ): { readonly alike: readonly string[]; readonly others: readonly string[] } {
-  const marks = kept === undefined ? {} : marksOf(kept)
+  const marks = kept === undefined ? {} : parseFingerprints(kept)
   const known = [...files].filter(([name]) => typeof marks[name] === 'string')
   const names = (isAlike: boolean) =>
-    known.filter(([name, key]) => (marks[name] === markOf(name, key)) === isAlike).map(([name]) => name)
+    known
+      .filter(([name, key]) => (marks[name] === fingerprintOf(name, key)) === isAlike)
+      .map(([name]) => name)
   return { alike: names(true), others: names(false) }
 }
 
@@ -45,9 +47,9 @@ export async function refuseOtherKeys(
   removal: string
 ): Promise<void> {
   if (kept === undefined && !isWritten) return
-  const ours = await marksIn(state)
+  const ours = await fingerprintsIn(state)
   const missing = NAMES.filter(name => !(name in ours))
-  const theirs = kept === undefined ? {} : marksOf(kept)
+  const theirs = kept === undefined ? {} : parseFingerprints(kept)
   const other = NAMES.filter(name => name in ours && name in theirs && ours[name] !== theirs[name])
   if (missing.length === 0 && other.length === 0) return
   const wrong = [
@@ -62,7 +64,7 @@ export async function refuseOtherKeys(
   )
 }
 
-function marksOf(text: string): JsonObject {
+function parseFingerprints(text: string): JsonObject {
   try {
     const json: unknown = JSON.parse(text)
     return isObject(json) ? json : {}

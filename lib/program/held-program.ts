@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { Lines } from './lines.js'
-import { boundToUs, environment, locate, ProgramError, withoutInherited } from './program.js'
+import { environment, locate, ProgramError, stdioWithoutInherited, withParentDeathSignal } from './program.js'
 
 const STDERR_KEPT = 8 * 1024
 const LINES_KEPT = 100
@@ -18,7 +18,7 @@ export interface HeldOptions {
  * A program that runs until it is ended and holds something for others, such as namespaces. The kernel kills
  * it with this process, however that ends, if setpriv is installed.
  */
-export class Held {
+export class HeldProgram {
   readonly #lines: string[] = []
   readonly #closed: Promise<unknown>
   #isClosed = false
@@ -48,13 +48,17 @@ export class Held {
   }
 
   /** Starts a program with an argument array. Throws ProgramError if it is missing. */
-  static async start(program: string, args: readonly string[], options: HeldOptions): Promise<Held> {
+  static async start(program: string, args: readonly string[], options: HeldOptions): Promise<HeldProgram> {
     const env = environment()
     const file = await locate(program)
     if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-    const [command, words] = await boundToUs(file, args)
-    const stdio = withoutInherited(['pipe', 'pipe', 'pipe'])
-    return new Held(program, spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }), options)
+    const [command, words] = await withParentDeathSignal(file, args)
+    const stdio = stdioWithoutInherited(['pipe', 'pipe', 'pipe'])
+    return new HeldProgram(
+      program,
+      spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }),
+      options
+    )
   }
 
   /** Undefined if it could not be started; `line` then throws the reason. */

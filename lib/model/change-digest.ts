@@ -10,7 +10,7 @@ const digest = (text: string) => createHmac('sha256', key).update(text).digest('
  * A digest of what a change replaces and of the interfaces that it makes, because their addresses depend on
  * other changes. Two runs of one request give the same digest if they have the same effect.
  */
-export class Mark {
+export class ChangeDigest {
   readonly #parts: string[] = []
 
   add({ type, name, before, after }: Change): void {
@@ -34,8 +34,8 @@ export class Mark {
 }
 
 /** Digests changes, one per step. */
-export function* marked(changes: readonly Change[]): Generator<void, Mark> {
-  const mark = new Mark()
+export function* digestChanges(changes: readonly Change[]): Generator<void, ChangeDigest> {
+  const mark = new ChangeDigest()
   for (const change of changes) {
     yield
     mark.add(change)

@@ -1,5 +1,5 @@
 /** How a task reports and is stopped. A program's output is read on when the promise of a report resolves. */
-export interface Course {
+export interface TaskHooks {
   readonly signal?: AbortSignal
   readonly timeLimitMs?: number
   /** For the record of the request. */
