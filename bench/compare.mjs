@@ -65,7 +65,7 @@ const named = (word, list) => list.length > 0 && console.log(`\n${word}:\n  ${li
 const failing = report =>
   new Set(report.cases.filter(({ failed }) => failed !== undefined).map(({ name }) => name))
 const [failedBefore, failedNow] = [failing(base), failing(run)]
-/** What a file has been measured of: `svcd COMMIT (MACHINE)`, with its cases where there are several runs. */
+/** Returns the origin of a file of figures: `svcd COMMIT (MACHINE)`, with its cases where there are several runs. */
 const source = report =>
   runsOf(report)
     .map(

@@ -1,4 +1,4 @@
-// What the cases have in common: children that end with them, rounds in turn, and figures.
+// Shared by the cases: children that end with them, rounds in turn, and figures.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,4 +1,4 @@
-// `make bench`: runs each case in a process of its own, in turn with its yardstick, and ends with one table
+// `make bench`: runs each case in a process of its own, in turn with its yardstick, and ends with a table
 // and a file.
 //   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out bench/out/latest.json]
 //                      [--against ../old --base bench/baseline.json] [--limit 900]
@@ -65,7 +65,7 @@ const git = (checkout, ...args) => {
   }
 }
 
-/** What is measured of a checkout, and the file that it goes to. */
+/** Describes a checkout to measure, and the file for its figures. */
 const measured = (checkout, file) => ({
   checkout,
   file,

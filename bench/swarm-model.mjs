@@ -17,7 +17,7 @@ export const MEASURED = [
 ]
 const NODES = 8
 const LINK = 0.2
-/** What of a link carries the file: 1,448 of the 1,514 bytes of a frame. */
+/** The share of a link that carries the file: 1,448 of the 1,514 bytes of a frame. */
 const PAYLOAD = 1448 / 1514
 /** From the start of the script to the first byte, and from the last to the end, in seconds. */
 const HTTP_START = 1.3

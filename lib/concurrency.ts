@@ -68,7 +68,7 @@ export async function runSliced<R>(work: Generator<unknown, R>): Promise<R> {
   }
 }
 
-/** Items that one step sorts. */
+/** Number of items sorted in a step. */
 const SORT_CHUNK = 512
 
 /** Sorts in short steps, with the result of `toSorted`. */

@@ -1,6 +1,7 @@
 /**
- * The codes of refusals by status: `{"message": …, "code": …}`. Programs match the code, which stays when a sentence is
- * improved. The first code of a status stands for all refusals that have none of their own. docs/errors.md is made from it.
+ * The codes of refusals by status: `{"message": …, "code": …}`. Programs match the code, which stays when a
+ * sentence is improved. The first code of a status stands for all refusals that have none of their own.
+ * docs/errors.md is made from it.
  */
 export const errorCodes = {
   400: {

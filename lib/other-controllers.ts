@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { auditLineRoutes, copyRoutes, writerFor } from './api/between-controllers.js'
+import { auditLineRoutes, copyRoutes, upstreamFor } from './api/between-controllers.js'
 import type { Parts } from './api/context.js'
 import { trustFor } from './ask-controller.js'
 import type { Caller } from './auth/access.js'

@@ -1,4 +1,4 @@
-// What must not depend on size: the next free address of a network.
+// The cost of these must not depend on size: the next free address of a network.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startDaemon } from '../daemon.mjs'

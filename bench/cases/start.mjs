@@ -7,7 +7,7 @@ import { startDaemon } from '../daemon.mjs'
 import { figure } from '../figures.mjs'
 import { ask, inTurn, memoryOf, start, temporary, timed } from '../harness.mjs'
 
-/** What no start can do without: each file read and parsed. */
+/** Reads and parses each file: the least that a start has to do. */
 function readAll(directory) {
   const read = []
   for (const name of readdirSync(directory))

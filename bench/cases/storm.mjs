@@ -7,7 +7,7 @@ import { storm } from '../storm/storm.mjs'
 
 const BYTES = 16_384
 const NONE = { atMost: 0, always: true }
-/** What a machine asks for, in that order. */
+/** The requests of a machine, in order. */
 const KINDS = ['menu', 'boot script', 'kernel', 'initramfs', 'install script', 'library', 'report']
 
 /** How often a try failed for another reason than a refusal. */

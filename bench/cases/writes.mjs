@@ -1,4 +1,4 @@
-// What is on disk when it is answered, beside the least that makes as much durable.
+// Changes that are durable when they are answered, beside the least work that makes as much durable.
 import { addressOf, writeCluster } from '../cluster.mjs'
 import { startDaemon } from '../daemon.mjs'
 import { appends, creations, newFiles, reportsOf, WARM_MS } from '../durable.mjs'

@@ -19,13 +19,13 @@ const STATES = [
   ...['started', 'prescript', 'partscript', 'download', 'unpack', 'network', 'secrets', 'files', 'hostkeys'],
   ...['postscript', 'roles', 'completed']
 ]
-/** What curl is given in svc-fetch.sh and http.sh, in ms. */
+/** Time limits of curl in svc-fetch.sh and http.sh, in ms. */
 const SCRIPT_MS = 120_000
 const REPORT_MS = 60_000
 
 class Failed extends Error {}
 
-/** What a process of machines found. */
+/** The findings of a process of machines. */
 class Found {
   times = {}
   first = new Times()

@@ -1,4 +1,4 @@
-// What machines boot from: daemons with so many nodes, and a bare node:http that sends the same bytes.
+// The servers that machines boot from: daemons with so many nodes, and a bare node:http that sends the same bytes.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { addressOf, macOf, nameOf, writeCluster } from '../cluster.mjs'

@@ -40,7 +40,7 @@ interface StandbyOptions {
  * Returns the leader where a follower has to forward a request; undefined where this controller answers
  * itself. Throws 503 without a leader, and for a request that was forwarded already.
  */
-export function writerFor(
+export function upstreamFor(
   { store, requests, trust, told }: StandbyOptions,
   route: Pick<ApiRoute, 'path' | 'effect'>,
   { method, headers, source, headOnly, target }: RequestHead

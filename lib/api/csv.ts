@@ -67,7 +67,8 @@ export class Refusals {
     const more = this.#more + Math.max(0, told.length - MOST_REPORTED)
     const rest = more > 0 ? `; and ${more} more` : ''
     throw badRequest(
-      `the table is refused, nothing was changed: ${visible(texts.slice(0, MOST_REPORTED).join('; '))}${rest}`,
+      'the table is refused, nothing was changed: ' +
+        `${visible(texts.slice(0, MOST_REPORTED).join('; '))}${rest}`,
       'invalid-table'
     )
   }

@@ -1,5 +1,5 @@
 import { badRequest } from '../errors.js'
-import type { KernelWish } from '../image/kernel.js'
+import type { KernelRequest } from '../image/kernel.js'
 import { findNodesUsing } from '../model/effective.js'
 import { file, freeText, objectName } from '../model/field.js'
 import { allTags, defaultTag, removeTag, setTag, tagsOf } from '../model/tags.js'
@@ -20,7 +20,7 @@ const kernel = bodyOf(
     initrdfile: { type: file, meaning: 'file below /boot of the image; built where absent' },
     kernelversion: { type: freeText, also: ['kernver'], meaning: 'alone it means vmlinuz-<version>' }
   },
-  (values, about): KernelWish => {
+  (values, about): KernelRequest => {
     const wish = Object.entries(values).filter(([, value]) => value !== null)
     if (wish.length === 0)
       throw badRequest(

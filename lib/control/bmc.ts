@@ -31,7 +31,8 @@ export function bmcOf(model: Model, name: string): Bmc {
     throw notFound(`node ${name} has no interface BMC: type ${set} BMC.network=NETWORK`, 'bmc-not-configured')
   if (entry.ipaddress === undefined)
     throw notFound(
-      `node ${name}: its interface BMC has no "ipaddress": type svcctl node set ${name} BMC.ipaddress=ADDRESS`,
+      `node ${name}: its interface BMC has no "ipaddress": ` +
+        `type svcctl node set ${name} BMC.ipaddress=ADDRESS`,
       'unknown-node-set'
     )
   const { bmcsetupname } = settings

@@ -9,7 +9,7 @@ import { wrongUsage } from './terminal.js'
 /** Reads a long text: from a file, from stdin for `-`, and a secret without echo from a terminal. */
 export type ReadText = (place: string, field: Field) => Promise<Buffer>
 
-/** What has settable fields: a type of object, the cluster, or a secret. */
+/** A type of object, the cluster, or a secret: each has settable fields. */
 export type Settable = Pick<ObjectType, 'title' | 'fields' | 'interfaces'> & {
   readonly newName: readonly string[]
 }

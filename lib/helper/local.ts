@@ -36,7 +36,8 @@ export async function runCommand(
 function withoutRoot(error: Error): Error {
   if (process.getuid?.() === 0 || !/\b(EACCES|EPERM)\b|not permitted|permission denied/i.test(error.message))
     return error
-  const lacking = `this needs root, and svcd is user ${process.getuid?.()} with no helper at ${HELPER_SOCKET_PATH}`
+  const lacking =
+    `this needs root, and svcd is user ${process.getuid?.()} ` + `with no helper at ${HELPER_SOCKET_PATH}`
   error.message += `; ${lacking}: start svcd as root, or as the installed svcd.service`
   return error
 }

@@ -103,7 +103,7 @@ export interface Route<Caller> {
   readonly path: string
   /** A GET that changes something does not answer HEAD. */
   readonly effect: 'reads' | 'changes'
-  /** Who may call. http/ passes it to `authorize` unread. */
+  /** The permitted callers. http/ passes it to `authorize` unread. */
   readonly access: string
   /** `json`: a strict JSON body is required; `text`: UTF-8; `ignored`: a POST's body is read and dropped. */
   readonly body: 'json' | 'text' | 'ignored'

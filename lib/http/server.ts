@@ -60,7 +60,7 @@ export interface FinishedRequest<C> {
   readonly bytes: number
 }
 
-/** What the composition root passes to the server; `C` is what it knows of a caller. */
+/** Options from the composition root; `C` describes a caller. */
 export interface ServerOptions<C> {
   readonly routes: readonly Route<C>[]
   /** Identifies the caller. Throws ServiceError 401 or 403. Parameters are decoded, but not yet checked. */

@@ -6,7 +6,14 @@ import { badRequest, unavailable } from '../errors.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import { belowBoot, chooseInitrd, chooseKernel, type KernelWish, namedFile, wantedKernel } from './kernel.js'
+import {
+  belowBoot,
+  chooseInitrd,
+  chooseKernel,
+  type KernelRequest,
+  namedFile,
+  wantedKernel
+} from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
 import { orderOf } from './packer/version-order.js'
 
@@ -22,7 +29,7 @@ export async function bootFiles(
   context: ImageContext,
   image: OsimageDoc,
   tree: string,
-  wish: KernelWish,
+  wish: KernelRequest,
   job: JobContext
 ): Promise<BootFiles> {
   const { model, config, work, controllers } = context
@@ -49,7 +56,7 @@ export async function bootFiles(
     return 'kept' as const
   }
   const ofKernel = pack?.kernelfile === image.kernelfile ? pack : undefined
-  await checkWish(tree, image.name, wish)
+  await checkKernelRequest(tree, image.name, wish)
   const found = await chooseKernel(tree, image, ofKernel, wish, isOwn('kernelfile'))
   await checkVersion(tree, image, ofKernel, wish, found)
   if (found === undefined) job.line('the image has no kernel below /boot')
@@ -107,7 +114,7 @@ async function checkVersion(
   tree: string,
   image: OsimageDoc,
   pack: PackDoc | undefined,
-  wish: KernelWish,
+  wish: KernelRequest,
   kernel: string | undefined
 ): Promise<void> {
   const wanted = image.kernelversion
@@ -186,9 +193,9 @@ async function hasTool(tree: string): Promise<boolean> {
  * Throws 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's
  * name does not say and that the image has no modules of (rules 2.4, 9.3).
  */
-export async function checkWish(tree: string, image: string, wish: KernelWish): Promise<void> {
+export async function checkKernelRequest(tree: string, image: string, wish: KernelRequest): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
-  const refused = (field: keyof KernelWish, why: string) =>
+  const refused = (field: keyof KernelRequest, why: string) =>
     badRequest(`OS image ${image}: field "${field}": ${why}`, 'invalid-field')
   if ((kernelfile ?? kernelversion) !== undefined) {
     const kernel = await wantedKernel(tree, wish)
@@ -207,8 +214,8 @@ export async function checkWish(tree: string, image: string, wish: KernelWish): 
 const words = (text = '') => text.split(/[\s,]+/).filter(word => word !== '')
 
 /*
- * The record of the last build of each image's initramfs (packer/initramfs-cache.ts) is a file of the state directory,
- * where nobody who makes images writes.
+ * The record of the last build of each image's initramfs (packer/initramfs-cache.ts) is a file of the state
+ * directory, where nobody who makes images writes.
  */
 
 const directoryOf = ({ config }: ImageContext) => join(config.paths.state, 'initramfs')

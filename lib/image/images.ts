@@ -12,12 +12,12 @@ import type { ObjectPatch } from '../model/object-type.js'
 import type { Change } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { NodeStatus } from '../monitor/node-status.js'
-import { checkWish } from './boot-files.js'
+import { checkKernelRequest } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { reachWarning } from './findings.js'
 import { Installing } from './installing.js'
 import { Intents, parentOf } from './intents.js'
-import { type KernelWish, newWish } from './kernel.js'
+import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { packImage, storing } from './pack.js'
 import { checkClone, cloneImage, grabImage, placeOf, removeHidden } from './place-tree.js'
 import { decide, recover } from './recovery.js'
@@ -236,15 +236,15 @@ export class Images {
   }
 
   /** Gives an image another kernel and packs it. Throws 400 for a file that the image does not have. */
-  async kernel(name: string, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
+  async kernel(name: string, wish: KernelRequest, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
-    return this.#packing('kernel', image, newWish(image, wish), actor)
+    return this.#packing('kernel', image, newKernelRequest(image, wish), actor)
   }
 
-  async #packing(kind: string, image: OsimageDoc, wish: KernelWish, actor: Actor): Promise<SubmittedJob> {
+  async #packing(kind: string, image: OsimageDoc, wish: KernelRequest, actor: Actor): Promise<SubmittedJob> {
     const { name } = image
     await checkHere(this.#context, image)
-    await checkWish(await treeOf(this.#context, image), name, wish)
+    await checkKernelRequest(await treeOf(this.#context, image), name, wish)
     return this.#submit(kind, image, actor, [], job =>
       packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
     )

@@ -4,20 +4,20 @@ import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { fileIn, kernelsIn, versionOf } from './kernels.js'
 
 /** The fields of a `kernel` request, as names of files in the image. svcd chooses absent ones. */
-export interface KernelWish {
+export interface KernelRequest {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly kernelversion?: string
 }
 
 /** Returns a request without the values that the image already has. */
-export function newWish(image: OsimageDoc, wish: KernelWish): KernelWish {
-  const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelWish])
+export function newKernelRequest(image: OsimageDoc, wish: KernelRequest): KernelRequest {
+  const entries = Object.entries(wish).filter(([key, value]) => value !== image[key as keyof KernelRequest])
   return Object.fromEntries(entries)
 }
 
 /** Returns the path of a requested kernel below the tree; undefined where the image has no such kernel. */
-export async function wantedKernel(tree: string, wish: KernelWish): Promise<string | undefined> {
+export async function wantedKernel(tree: string, wish: KernelRequest): Promise<string | undefined> {
   if (wish.kernelfile !== undefined) return namedFile(tree, wish.kernelfile)
   return ofVersion(tree, wish.kernelversion)
 }
@@ -59,7 +59,7 @@ export async function chooseKernel(
   tree: string,
   image: OsimageDoc,
   pack: PackDoc | undefined,
-  wish: KernelWish,
+  wish: KernelRequest,
   isOwnFile: (name: string) => Promise<boolean>
 ): Promise<string | 'kept' | undefined> {
   if (wish.kernelfile !== undefined || wish.kernelversion !== undefined) return wantedKernel(tree, wish)
@@ -98,7 +98,7 @@ export async function chooseInitrd(
   tree: string,
   image: OsimageDoc,
   pack: PackDoc | undefined,
-  wish: KernelWish,
+  wish: KernelRequest,
   version: string | undefined,
   kernel: string | undefined,
   isOwnFile: (name: string) => Promise<boolean>

@@ -10,7 +10,7 @@ import { StoreError } from '../store/errors.js'
 import { bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { newIntentId, type PackIntent, temporary } from './intents.js'
-import { belowBoot, type KernelWish } from './kernel.js'
+import { belowBoot, type KernelRequest } from './kernel.js'
 import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
@@ -60,7 +60,7 @@ export const storing =
 export async function packImage(
   context: ImageContext,
   name: string,
-  wish: KernelWish,
+  wish: KernelRequest,
   store: Storing,
   job: JobContext
 ): Promise<void> {

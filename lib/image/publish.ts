@@ -28,7 +28,7 @@ export interface Made {
   readonly name: string
 }
 
-/** What a pack changes in the objects. */
+/** The changes of objects that follow from a pack. */
 export interface Outcome {
   /** The field "path" of the image that was packed. */
   readonly path?: string

@@ -142,7 +142,8 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
       : error
   }
   throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ${imageDirectoryOf(directory, image)}: ` +
+    `OS image ${image.name}: field "path" is not set, and there is no ` +
+      `${imageDirectoryOf(directory, image)}: ` +
       `set path, or make that directory${whereLooked(shared, image)}`
   )
 }

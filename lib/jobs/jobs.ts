@@ -281,7 +281,7 @@ const AROUND_WRITE = 1024
  * otherwise. A running request stores all of its record; after too much, the next request waits.
  */
 export class ReadingPace {
-  /** What is left to each user who has stored something (below 0: too much), and the time of that. */
+  /** Bytes left to each user with stored requests (below 0: too much), and since when. */
   readonly #left = new Map<string, { readonly bytes: number; readonly sinceMs: number }>()
 
   /** `now`: monotonic milliseconds. */

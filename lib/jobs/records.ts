@@ -6,7 +6,7 @@ import type { Log } from '../log.js'
 import { Entry, type RecordPlace, reasonOf } from './entry.js'
 import { decode, decoded, emptyBody, encode, encodeShort, type JobSummary } from './record.js'
 import type { RecordDisk } from './record-file.js'
-import { type Followed, SharedDisk, type Sharing } from './shared.js'
+import { type JobFollower, SharedDisk, type Sharing } from './shared.js'
 
 /** A record is kept so long after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
@@ -121,7 +121,7 @@ export class Records {
   }
 
   /** Hears the changes of shared records. */
-  readonly #followed: Followed = {
+  readonly #followed: JobFollower = {
     stored: (id, record, bytes) => {
       if (record === undefined) {
         this.#entries.delete(id)

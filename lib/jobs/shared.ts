@@ -20,7 +20,7 @@ interface SharedRecords {
 }
 
 /** Hears of records in etcd. */
-export interface Followed {
+export interface JobFollower {
   /** Another controller has stored or (undefined) removed a record. Throws Error for what is no record. */
   stored(id: string, record: StoredRecord | undefined, bytes: number): void
   /** Returns the ids of all known records. */
@@ -48,7 +48,7 @@ export class SharedDisk implements RecordDisk {
   readonly writing = new Map<string, StoredRecord>()
   #records: SharedRecords | undefined
 
-  async open(sharing: Sharing, followed: Followed): Promise<void> {
+  async open(sharing: Sharing, followed: JobFollower): Promise<void> {
     this.#records = await sharing.open(memoryOf(this.writing, followed))
   }
 
@@ -91,7 +91,7 @@ export class SharedDisk implements RecordDisk {
 const idOf = (file: string) => file.slice(PLACE.length)
 
 /** The callbacks of the records in etcd. */
-const memoryOf = (writing: Map<string, StoredRecord>, followed: Followed) => ({
+const memoryOf = (writing: Map<string, StoredRecord>, followed: JobFollower) => ({
   namesIn: ({ id }: StoredRecord): readonly string[] => [id],
   waits: (_record: StoredRecord) => false,
   names: () => followed.ids(),

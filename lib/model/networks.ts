@@ -321,7 +321,8 @@ function takeAddress(
   const dynamic = dynamicRange(tx.get('network', network) as never)
   if (!wanted.force && dynamic && address >= dynamic.first && address <= dynamic.last)
     throw badRequest(
-      `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; "force": true allows it`,
+      `${where}: ${wanted.ipaddress} lies in the dynamic range of network ${network}; ` +
+        '"force": true allows it',
       'address-in-dynamic-range'
     )
   for (const owner of tx.index.addressOwners(address)) {

@@ -112,7 +112,10 @@ function cardOf(prefix: Prefix, such: Address, to: string): string {
     : `give its card an address in ${to} too, such as ${formatAddress(such)}, then `
 }
 
-/** Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for each object. */
+/**
+ * Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for
+ * each object.
+ */
 function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0

@@ -94,7 +94,8 @@ export function causeSuffix({ obstacle }: Facts, about: string): string {
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
   return told && fits(told.about)
-    ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)} and cannot boot: ` +
+    ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)} ` +
+        'and cannot boot: ' +
         `${told.about}${causeSuffix(facts, told.about)}`
     : undefined
 }
@@ -120,7 +121,8 @@ export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
   const whole = facts.failure && clipped(withoutOutput(facts.failure)) === step.about
   const reason = whole ? (facts.failure ?? '').replace(/^installer\.failed: *[\w-]*:? */, '') : found.reason
   return (
-    `the installation of ${facts.node} failed in step ${name} at ${formatTime(step.last)}${formatCount(step.count)}: ` +
+    `the installation of ${facts.node} failed in step ${name} at ${formatTime(step.last)}` +
+    `${formatCount(step.count)}: ` +
     `${reason || 'no reason was reported'}`
   )
 }

@@ -98,7 +98,7 @@ interface ControllerDriftOptions {
   readonly name: string
   /** Digests of this controller. */
   readonly own: Digests
-  /** The other controllers that are up; a digest that one does not announce is not compared. */
+  /** The other controllers that are up; digests that are not announced are not compared. */
   readonly others: () => readonly Pick<Controller, 'name' | 'digests' | 'aheadMs'>[]
   readonly log: Log
 }

@@ -246,7 +246,8 @@ export const verdictRules: readonly VerdictRule[] = [
       const { node, macs, now } = facts
       const sent = lastBeforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
-        ? `the kernel of ${node} was sent at ${formatTime(sent.last)}${formatCount(sent.count)} and nothing came after ` +
+        ? `the kernel of ${node} was sent at ${formatTime(sent.last)}${formatCount(sent.count)} ` +
+            'and nothing came after ' +
             `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
             'or the kernel did not start'
         : undefined

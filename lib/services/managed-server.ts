@@ -44,7 +44,7 @@ export class ManagedServer {
     }
   }
 
-  /** Resolves when no files for it are being made, so that one restart serves all of them. */
+  /** Resolves when no files for it are being made, so that a single restart serves all of them. */
   async prepared(signal: AbortSignal): Promise<void> {
     while (this.#preparing.size > 0) await unlessAborted(Promise.all(this.#preparing), signal)
   }

@@ -60,8 +60,8 @@ export interface SharedMedium extends Medium {
   /** Describes another controller with our name, and what to do; '' if there is none. */
   readonly namesake: string
   /**
-   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since 1970;
-   * `trees`: as in Controller, asked each time.
+   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since
+   * 1970; `trees`: as in Controller, asked each time.
    */
   join(self: Controller, now: () => number, trees?: () => readonly string[]): void
   /**
@@ -97,7 +97,10 @@ export interface Controller {
   readonly digests?: Readonly<Record<string, string>>
   /** Directories of deleted images that are out of their places there (`outOfPlace` of removals.ts). */
   readonly trees?: readonly string[]
-  /** How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as above. */
+  /**
+   * How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as
+   * above.
+   */
   readonly aheadMs?: number
 }
 

@@ -50,7 +50,7 @@ export interface Kept {
   readonly changed: boolean
   /** Info hashes of the wanted torrents that it offers. */
   readonly seeding: ReadonlySet<string>
-  /** Those of them that nobody fetches now. */
+  /** Torrents without a leecher at present. */
   readonly idle: ReadonlySet<string>
   /** One sentence each. */
   readonly problems: readonly string[]

@@ -186,7 +186,8 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
       const one = there.find(entry => entry.network === name && entry.ipaddress !== undefined)
       if (one)
         throw badRequest(
-          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: choose another one`,
+          `${title}: DNS record ${host}: that is the name of ${one.owner.title} ${device}: ` +
+            'choose another one',
           'already-exists'
         )
     }

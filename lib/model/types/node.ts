@@ -222,7 +222,8 @@ export const node: ObjectType<NodeDoc> = {
         if (has.has(name)) return
         const entry = JSON.stringify({ interface: name, network, ipaddress: '…' })
         throw badRequest(
-          `${title}: interface ${name} of its group ${doc.group} is missing: add ${entry} to its "interfaces"`,
+          `${title}: interface ${name} of its group ${doc.group} is missing: ` +
+            `add ${entry} to its "interfaces"`,
           'missing-field'
         )
       }

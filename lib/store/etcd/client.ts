@@ -414,7 +414,8 @@ function endpointOf(text: string): URL {
     url.hostname !== ''
   if (!isOne)
     throw new TypeError(
-      `${oneLine(JSON.stringify(text), DETAIL_CHARACTERS)} is no endpoint of etcd; one is like https://10.141.0.1:2379`
+      `${oneLine(JSON.stringify(text), DETAIL_CHARACTERS)} is no endpoint of etcd; ` +
+        'one is like https://10.141.0.1:2379'
     )
   if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
     throw new TypeError(
