@@ -91,9 +91,10 @@ export const defaultCode = (status: number): ErrorCode =>
 
 const INTRO = `# Error codes
 
-Each refusal is one sentence and a code: \`{"message": "…", "code": "address-taken"}\` (rules 1.5). The sentence is for
-people and may be improved; the code stays. A program that meets a code it does not know goes by the status. The first
-code of each status stands for the refusals that have none of their own.`
+Each refusal is one sentence and a code: \`{"message": "…", "code": "address-taken"}\` (rules 1.5). The
+sentence is for people and may be improved; the code stays. A program that meets a code it does not know
+goes by the status. The first code of each status stands for the refusals that have none of their own. A
+front server (nginx) that refuses a request itself gives the code \`front-server\`.`
 
 /** Makes docs/errors.md (`make docs`). */
 export function errorsDocument(): string {

@@ -206,7 +206,7 @@ export function handingOn(
   return {
     handedOnFor: ({ method = '', url = '', headers, socket }: IncomingMessage) =>
       requests.handedOn({ method, target: url, headers }, own, nameAt(socket.remoteAddress)),
-    elsewhere: (route: Route<Caller>, head: RequestHead) => writerFor(options, route, head),
+    elsewhere: (route: Route<Caller>, head: RequestHead) => upstreamFor(options, route, head),
     get condition() {
       return reach.condition
     }

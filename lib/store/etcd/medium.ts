@@ -303,7 +303,8 @@ export class EtcdMedium implements SharedMedium {
   }
 
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
-    // A controller that has come so far has stored a layout, and does not write where the objects were removed.
+    // A controller that has come so far has stored a layout, and does not write where the objects were
+    // removed.
     this.#leadership.since.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
