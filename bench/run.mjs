@@ -1,9 +1,9 @@
 // `make bench`: runs each case in a process of its own, in turn with its yardstick, and ends with a table
 // and a file.
-//   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out bench/out/latest.json]
+//   node bench/run.mjs [--cases menu,create] [--nodes 100,10000] [--rounds 5] [--ms 800] [--out FILE]
 //                      [--against ../old --base bench/baseline.json] [--limit 900]
 // A case is also chosen by the beginning of its name. When it is stopped, it shows what was measured so far.
-// With --against, each case is measured for this checkout and then for that one, so that both have the same
+// With --against, each case is measured for this checkout and then for the other, so that both have the same
 // machine; of the baseline, the cases that were measured are replaced, and its head says which ones are of
 // which run. A case that takes longer than the limit, in seconds, is a row that says so.
 import { execFileSync, fork } from 'node:child_process'

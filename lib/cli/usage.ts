@@ -4,24 +4,28 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   helper                     do root's work on images for the daemon; started by systemd, or by serve
   check                      report every problem of ini, templates and state; exit 1 when there is one
   export                     print everything that is configured, from the running daemon
-  import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows what
-                             would change and asks first, with --yes it does not
-  import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as above
+  import FILE [--yes]        replace the sections in FILE (- for standard input), in the running daemon; shows
+                             what would change and asks first, with --yes it does not
+  import --csv FILE [--yes]  create and change nodes by the lines of a table, in the running daemon; asks as
+                             above
   import --luna2 FILE [--yes]
                              replace all objects by those of an export of luna2's daemon; asks as above
-  backup FILE [--images]     one file (0600) with the state of one moment, the ini, changed templates and keys, while svcd
-                             runs or not (- for standard output); with --images also the packed files and the images
-  restore FILE [--force]     put a backup in its place while svcd is stopped; with --force over another state, which is
-                             kept aside
-  store copy FROM TO         copy all objects from files to etcd, or from etcd to files, while svcd is stopped, and compare
-                             them; refused where there are objects already
-  join HOST|/DIRECTORY       copy the keys of a controller whose objects are in etcd to this one, which is a new one beside it, by
-                             ssh: [USER@]HOST[:/STATE-DIRECTORY], or from a directory here with the files (svcd join /media/keys);
-                             refuses what does not fit
-  osimage shell NAME         a shell in the directory of an image, for root on the controller: packages that are installed in it
-                             find the network and start no service here; no pack of the image begins meanwhile
+  backup FILE [--images]     one file (0600) with the state of one moment, the ini, changed templates and
+                             keys, while svcd runs or not (- for standard output); with --images also the
+                             packed files and the images
+  restore FILE [--force]     put a backup in its place while svcd is stopped; with --force over another state,
+                             which is kept aside
+  store copy FROM TO         copy all objects from files to etcd, or from etcd to files, while svcd is
+                             stopped, and compare them; refused where there are objects already
+  join HOST|/DIRECTORY       copy the keys of a controller whose objects are in etcd to this one, which is a
+                             new one beside it, by ssh: [USER@]HOST[:/STATE-DIRECTORY], or from a directory
+                             here with the files (svcd join /media/keys); refuses what does not fit
+  osimage shell NAME         a shell in the directory of an image, for root on the controller: packages that
+                             are installed in it find the network and start no service here; no pack of the
+                             image begins meanwhile
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
-  ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells how
+  ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells
+                             how
   version, --version         print version, interface version and source commit
 
   --config FILE              the ini; default /etc/svcd/svcd.ini, in its absence etc/svcd.ini of this checkout

@@ -5,8 +5,9 @@ import type { Session } from './session.js'
 import { clean, Failure, refused, wrongUsage } from './terminal.js'
 import { bodyOf, ofInterface, type Settable, settable } from './values.js'
 
-const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets. The lines of a longer text stand below it, indented by 4 blanks.
-# Lines that begin with # do not count; those with values of the group or the cluster show what another value would replace.
+const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets.
+# The lines of a longer text stand below it, indented by 4 blanks. Lines that begin with # do not count;
+# those with values of the group or the cluster show what another value would replace.
 `
 
 /**

@@ -48,7 +48,7 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
   logout                             forget it
   token                              print it, for programs that ask over http
   completion bash                    print the completion for bash
-  import FILE                        create and change nodes by the lines of a table in CSV; - is standard input
+  import FILE                        create and change nodes by a table in CSV; - is standard input
 ${Object.entries(plainVerbs)
   .map(([name, { operands, summary }]) => column(`${name} ${operands}`, 34, summary))
   .join('\n')}
@@ -65,9 +65,9 @@ ${Object.entries(verbs)
   )
   .join('\n')}
 
-A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*, @group,
-@all, @failed, @osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a without those
-of b, a&b those that are in both.
+A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*,
+@group, @all, @failed, @osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a
+without those of b, a&b those that are in both.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
@@ -171,8 +171,8 @@ ${ofType.join('\n')}
   esac
 }
 
-# The names of objects, asked of the controller with the token of the last login. A name holds nothing that a shell
-# would run.
+# The names of objects, asked of the controller with the token of the last login. A name holds nothing
+# that a shell would run.
 _svcctl_names() {
   timeout 2 "\${_svcctl_command[@]}" "$1" list --fields name -o csv </dev/null 2>/dev/null |
     tail -n +2 | tr -d '\\r' | LC_ALL=C grep -xE '[A-Za-z0-9][A-Za-z0-9._-]*'

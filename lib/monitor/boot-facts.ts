@@ -22,7 +22,7 @@ export interface Facts {
   /** Returns why the node would get no boot script now. */
   readonly obstacle: () => string | undefined
   readonly running: Running | undefined
-  /** What the node would install now. */
+  /** The pack that the node would install now. */
   readonly would: Pack | undefined
   /** Whether the node boots from the network, not from its disk. */
   readonly netboot: boolean

@@ -31,11 +31,11 @@ import { isStale } from './stale.js'
 export interface VerdictRule {
   /** Section in docs/troubleshooting.md. */
   readonly id: string
-  /** What svcd saw, for the documents. */
+  /** The observation, for the documents. */
   readonly saw: string
-  /** What to do; '' for nothing. */
+  /** The remedy; '' if there is nothing to do. */
   readonly remedy: string
-  /** What to do if the cause is gone. */
+  /** The remedy once the cause is gone. */
   readonly whenRight?: string
   /** Returns what was seen of this node if the rule applies. */
   readonly verdict: (facts: Facts) => string | undefined
