@@ -174,11 +174,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   version: [],
   'ask-controller': [],
   disk: ['errors'],
-  errors: ['error-codes'],
   background: ['concurrency'],
   // The work of requests is shared by network, and refused where too much waits.
   concurrency: ['errors', 'request-source'],
   log: ['log-output'],
+  errors: ['error-codes'],
   ...Object.fromEntries(
     GROUND.filter(room => !['disk', 'concurrency', 'background', 'log', 'errors'].includes(room)).map(
       room => [room, []]

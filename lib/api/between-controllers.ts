@@ -76,8 +76,8 @@ export function copyRoutes(
     const file = join(config.paths.files, name)
     if (isServed(model.view.index, name)) return { name, file }
     // The other controller may know an image that this one will hear of later.
-    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`)
-    throw notFound(`no OS image names the file ${name}`)
+    if (await exists(file)) throw unavailable(`no OS image names the file ${name} so far`, 'image-unusable')
+    throw notFound(`no OS image names the file ${name}`, 'no-file')
   }
   /** Whether svcd made the file, which got its name when it was whole. */
   const isPacked = (name: string) =>

@@ -56,6 +56,7 @@ function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   })
 }
 
+/** Returns the schema of a service's status; `more`: fields of this service. */
 export const serviceSchema = (more: Schema = {}) =>
   at(
     'monitor.service.{service}',

@@ -338,6 +338,7 @@ export async function membersAnswer(
   })
 }
 
+/** Returns the schema of a list of members. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 

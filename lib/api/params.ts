@@ -79,6 +79,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   request_id: [existing('request', value => /^[\da-f]{32}$/.test(value)), 404]
 }
 
+/** Returns the names of the parameters in a path. */
 export const parametersOf = (path: string) =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter as string)
 

@@ -76,6 +76,7 @@ function route<Given>(
 /** Whether unknown query keys are refused (rules 12.5). */
 export const checksQuery = (path: string) => /^\/(?:config|monitor|service|control)(?:\/|$)/.test(path)
 
+/** Returns a route that reads. */
 export const get = (path: string, row: Row<undefined>) => route('GET', path, row)
 
 /** A POST; the handler gets the parsed body. */

@@ -9,6 +9,7 @@ import { objectTypes } from '../model/types.js'
 /** A JSON Schema (draft 2020-12, as in OpenAPI 3.1) of a body, for the documents. */
 export type Schema = { readonly [key: string]: unknown }
 
+/** Returns the schema of a string. */
 export const string = (description?: string): Schema => ({
   type: 'string',
   ...(description ? { description } : {})
@@ -31,6 +32,7 @@ export const standing = object({
   revision: { type: 'integer', description: 'the number of the last change that it knows' },
   lag_ms: { type: 'integer', description: 'how long ago it was known to miss none; 0: it writes' }
 })
+/** Returns the schema of a list. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })
 /** An object whose keys are names. */
 export const map = (values: Schema): Schema => ({ type: 'object', additionalProperties: values })

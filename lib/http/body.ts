@@ -21,6 +21,7 @@ export function isHangUp(error: unknown): boolean {
   return ['ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED', 'ECONNRESET', 'EPIPE'].includes(code ?? '')
 }
 
+/** Whether the header announces a body. */
 export function hasBody(request: IncomingMessage): boolean {
   const length = request.headers['content-length']
   return (length !== undefined && length !== '0') || request.headers['transfer-encoding'] !== undefined

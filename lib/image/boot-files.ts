@@ -45,7 +45,8 @@ export async function bootFiles(
       `OS image ${image.name}: field "${field}": the file ${name} is not on controller ` +
         `${controllers?.own} so far (${elsewhere}): ` +
         `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; ` +
-        'nothing was packed'
+        'nothing was packed',
+      'image-unusable'
     )
   }
   // A field of the admin stays: the file may come later.
@@ -132,7 +133,8 @@ async function checkVersion(
     `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no ` +
       `/boot/vmlinuz-${wanted}; there are ${there.slice(0, mostTold).join(', ')}` +
       `${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
-      'set kernelversion to one of these, or install that kernel in the image; nothing was packed'
+      'set kernelversion to one of these, or install that kernel in the image; nothing was packed',
+    'image-unusable'
   )
 }
 

@@ -370,7 +370,10 @@ export class Images {
         // The lanes are those of the directory that the image had when the request came.
         const now = this.#image(name)
         if (meant(now) !== meant(image) || (await this.#laneOf(meant(now))) !== tree)
-          throw unavailable(`OS image ${name}: field "path" was changed while the request waited`)
+          throw unavailable(
+            `OS image ${name}: field "path" was changed while the request waited`,
+            'image-changed'
+          )
         return this.#locked([...own, ...lanes], job.signal, () => run(job))
       }
     })

@@ -149,7 +149,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
     const parent = await realBelow(directory, above).catch(error => {
       throw unavailable(
         `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ` +
-          `${error.message}`
+          `${error.message}`,
+        'image-unusable'
       )
     })
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }

@@ -62,7 +62,8 @@ export async function heldTrees<R>(lanes: readonly string[], work: () => Promise
       if (release === undefined)
         throw unavailable(
           `OS image ${image}: a shell is open in its directory ${tree} (svcd osimage shell ${image}): ` +
-            'end it, and ask again; nothing was done'
+            'end it, and ask again; nothing was done',
+          'image-unusable'
         )
       releases.push(release)
     }

@@ -104,6 +104,7 @@ export function imageTree(directory: string, osimage: string, path: string): Pro
     throw unavailable(
       `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ` +
         `${error.message}`,
+      'image-unusable',
       error
     )
   })
@@ -144,7 +145,8 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
   throw unavailable(
     `OS image ${image.name}: field "path" is not set, and there is no ` +
       `${imageDirectoryOf(directory, image)}: ` +
-      `set path, or make that directory${whereLooked(shared, image)}`
+      `set path, or make that directory${whereLooked(shared, image)}`,
+    'image-unusable'
   )
 }
 
@@ -162,7 +164,8 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
     throw unavailable(
       `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ` +
         `${bits.toString(8)}, which would become those of the root directory of its nodes: type, as root: ` +
-        `chown root:root ${tree} && chmod 00755 ${tree}`
+        `chown root:root ${tree} && chmod 00755 ${tree}`,
+      'image-unusable'
     )
   const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
   for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])
@@ -170,7 +173,8 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   throw unavailable(
     `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start ` +
       'it: install systemd-sysv (Debian, Ubuntu) ' +
-      'or systemd in the image, as docs/node-side.md says'
+      'or systemd in the image, as docs/node-side.md says',
+    'image-unusable'
   )
 }
 

@@ -300,7 +300,7 @@ t.test('the address that asked counts, but for addresses of the one that answers
   t.same(await source('10.141.0.7'), { address: '10.141.0.7', loopback: false, isHandedOn: true })
   for (const own of ['127.0.0.1', '10.141.0.9'])
     t.same(await source(own), { address: '127.0.0.1', loopback: false, isHandedOn: true }, own)
-  t.same(await source('forged'), { message: 'leave it out' })
+  t.same(await source('forged'), { message: 'leave it out', code: 'invalid-request' })
 })
 
 t.test('so many at once, and no more', async t => {

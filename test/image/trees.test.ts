@@ -46,7 +46,9 @@ t.test('the directory of an image is strictly below [image] directory', async t 
       imageTree(home, 'compute', path),
       new ServiceError(
         503,
-        `OS image compute: path ${path} is no directory below [image] directory ${home}: ${why}`
+        `OS image compute: path ${path} is no directory below [image] directory ${home}: ${why}`,
+        {},
+        { code: 'image-unusable' }
       )
     )
   await refused(images, 'it is that directory itself')

@@ -167,7 +167,7 @@ t.test('too many that wait are refused', async t => {
   const gate = new Gate('a')
   await jobs.submit(gate.spec)
   await Promise.all(Array.from({ length: 1000 }, () => jobs.submit(spec(() => {}))))
-  await t.rejects(jobs.submit(spec(() => {})), unavailable('1000 requests are waiting already'))
+  await t.rejects(jobs.submit(spec(() => {})), unavailable('1000 requests are waiting already', 'busy'))
   gate.end()
   await until(() => jobs.records().every(({ state }) => state === 'done'))
   await (await jobs.submit(spec(() => {}))).done
