@@ -20,7 +20,7 @@ export class StoreError extends ServiceError {
 
 /** Another controller leads. `reason` names it to callers who may know. */
 export class NotLeaderError extends StoreError {
-  override readonly name = 'FollowingError'
+  override readonly name = 'NotLeaderError'
 
   constructor(reason = 'another controller writes') {
     super(reason, { 'Retry-After': '5' }, 'not-leader')

@@ -99,7 +99,7 @@ export class Store<T extends Types, I extends Index> {
 
   /**
    * Opens a store without leadership: it reads the medium and follows the leader. Changes throw
-   * FollowingError until there is no leader; then it becomes leader. Throws LoadError with every problem, and
+   * NotLeaderError until there is no leader; then it becomes leader. Throws LoadError with every problem, and
    * Error for a missing or another layout.
    */
   static follow<T extends Types, I extends Index>(

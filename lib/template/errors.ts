@@ -52,7 +52,7 @@ export function unsupported(what: string): string {
 
 /** A failed operation on values. It has no place; the renderer adds it. */
 export class OperationError extends Error {
-  override readonly name = 'Failure'
+  override readonly name = 'OperationError'
 
   /** The place where an undefined value was read, which helps more than where it was used. */
   constructor(

@@ -133,7 +133,7 @@ export async function copyFromNode({ tree, work, change }) {
   return { changes: 1 }
 }`
 const fakeReach = `
-export const reachable = async () => {}
+export const checkReachable = async () => {}
 export const checkPrograms = async () => {}
 export const nodeMounts = async () => []`
 
