@@ -34,7 +34,7 @@ export function runSync<R>(work: Generator<unknown, R>): R {
   }
 }
 
-/** Like `atOnce`; throws TooLong after this many steps. */
+/** Like `runSync`; throws TooManySteps after this many steps. */
 export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R {
   for (let i = 0; i <= steps; i++) {
     const step = work.next()
@@ -43,7 +43,7 @@ export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R 
   throw new TooManySteps('too many steps for one turn of the event loop')
 }
 
-/** Thrown by `atOnceWithin`. */
+/** Thrown by `runSyncWithin`. */
 export class TooManySteps extends Error {
   override readonly name = 'TooLong'
 }
@@ -59,7 +59,7 @@ function slice<R>(work: Generator<unknown, R>): IteratorResult<unknown, R> {
 
 /**
  * Runs a generator to its end, one slice per turn of the event loop. For svcd's own work, which waits for no
- * other; work that clients request many times uses `inTurns`.
+ * other; work that clients request many times uses `runFairly`.
  */
 export async function runSliced<R>(work: Generator<unknown, R>): Promise<R> {
   for (let step = slice(work); ; step = slice(work)) {
@@ -238,7 +238,7 @@ interface Requester {
 }
 
 /**
- * Like `inSlices`, for requests: together they take one slice per turn of the event loop, in turn from each
+ * Like `runSliced`, for requests: together they take one slice per turn of the event loop, in turn from each
  * /24 (IPv6: /64), grouped by /16 (/48). Rejects if the signal aborts first. Throws 503 with Retry-After if
  * too much waits. Without an asker, it is svcd's own work.
  */

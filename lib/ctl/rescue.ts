@@ -43,7 +43,7 @@ export async function nodesWith({ controller }: Session, nodes: string, fields: 
   return Object.values(within(answer, 'config', 'node')).filter(isObject)
 }
 
-/** The fields that `isInstalled` reads. */
+/** The fields that `willInstall` reads. */
 export const installFields = 'netboot,partscript,localinstall,rescue'
 
 /** Whether the next boot from the network writes to the disk (after a rescue: the boot after it). */

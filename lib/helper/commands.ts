@@ -123,8 +123,8 @@ const transfer = {
 }
 
 /**
- * Everything that svcd does as root. Paths come from the ini (`Places`); a tree must lie below `[image]
- * directory`, and other names are single components. No command runs its arguments.
+ * Everything that svcd does as root. Paths come from the ini (`HelperSettings`); a tree must lie below
+ * `[image] directory`, and other names are single components. No command runs its arguments.
  *
  * Names in a tree may change at any time, so a checked path is never used again. This process works through
  * the `at` of an open directory; programs see that directory at a separate path without links (`apart`). See

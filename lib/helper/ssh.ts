@@ -14,9 +14,9 @@ const LONGEST = 64 * 1024
 const limits = { timeLimitMs: 30_000 }
 
 /**
- * Runs a grab or push with an ssh that svcd cannot influence: as a separate user (`Places.sshUser`), with
- * copies of the key and the node's host keys in a temporary directory of root. A new host key is stored in
- * svcd's state. If root gives the orders, ssh runs as root. Throws Error if that user is missing, root or
+ * Runs a grab or push with an ssh that svcd cannot influence: as a separate user (`HelperSettings.sshUser`),
+ * with copies of the key and the node's host keys in a temporary directory of root. A new host key is stored
+ * in svcd's state. If root gives the orders, ssh runs as root. Throws Error if that user is missing, root or
  * svcd, or a key is unreadable.
  */
 export async function withRemote<T>(

@@ -43,8 +43,8 @@ export class CertificateError extends Error {
 }
 
 /**
- * Reads and checks a certificate and its key. Throws PairError with all faults: unreadable, no PEM, no match,
- * or files that others may read or replace.
+ * Reads and checks a certificate and its key. Throws CertificateError with all faults: unreadable, no PEM, no
+ * match, or files that others may read or replace.
  */
 export async function readPair(files: CertificateFiles): Promise<CertificatePair> {
   const [certificate, key] = await Promise.allSettled([readCertificate(files), readKey(files)])

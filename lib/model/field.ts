@@ -274,7 +274,9 @@ export const noDiskOptions = (value: string) => {
   return init && `holds ${init}: it starts no image; take it out`
 }
 
-/** As `noRoot`, for a group or node. Refuses "init" too, as only a pack checks that its image has it. */
+/**
+ * As `noDiskOptions`, for a group or node. Refuses "init" too, as only a pack checks that its image has it.
+ */
 export const noInit = (value: string) => {
   const init = /(?:^| )(init=(?!\/(?:usr\/)?(?:sbin\/init|lib\/systemd\/systemd)(?: |$))\S*)/.exec(value)?.[1]
   return (

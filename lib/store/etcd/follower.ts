@@ -95,7 +95,7 @@ export class Follower {
   #revision = '0'
   /** The value of the head at that revision. */
   #head: string | undefined
-  /** `writtenAs` of some keys at that revision: head, leadership, and the key delivered last. */
+  /** `versionOf` of some keys at that revision: head, leadership, and the key delivered last. */
   #versions: ReadonlyMap<string, string> = new Map()
   /** The last time at which nothing was missing; on the clock of `performance`. */
   #freshMs = performance.now()

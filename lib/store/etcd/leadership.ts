@@ -89,7 +89,7 @@ export class Leadership {
     return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
   }
 
-  /** Becomes leader, after waiting for a dead one's lease. Throws WrittenError if another one leads. */
+  /** Becomes leader, after waiting for a dead one's lease. Throws LeaderExistsError if another one leads. */
   async acquire(): Promise<void> {
     // Twice the lease: a new leader among etcd's members renews all leases.
     const waitMs = (2 * this.options.ttlSeconds + 1) * 1000

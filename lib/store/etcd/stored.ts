@@ -35,7 +35,7 @@ export class StoredKeys implements StoredState {
   readonly abandoned: ReadonlySet<string>
   /** Fingerprints of the keys that all controllers share; undefined before the first one stored them. */
   readonly keyMarks: string | undefined
-  /** Modification and value (`writtenAs`) of the head and the leadership key. */
+  /** Modification and value (`versionOf`) of the head and the leadership key. */
   readonly known: ReadonlyMap<string, string>
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
