@@ -107,8 +107,14 @@ t.test('options of interfaces: metric, and a further address', async t => {
   const c = await populated(t)
   const add = (options: string) =>
     c.post('/config/node/n1', { interfaces: [{ interface: 'more', network: 'cluster', options }] })
-  const well = await add('on=BOOTIF metric=100')
-  t.same([well.status, well.headers['x-svcd-warning']], [204, undefined])
+  for (const options of ['on=BOOTIF', 'metric=100']) {
+    const well = await add(options)
+    t.same([well.status, well.headers['x-svcd-warning']], [204, undefined], options)
+  }
+  t.match(
+    (await add('on=BOOTIF metric=100')).headers['x-svcd-warning'],
+    /interface more: its option "metric=100" is not used: beside on= there is no other/
+  )
   t.match(
     (await add('on=BOOTF')).headers['x-svcd-warning'],
     /interface more: its option "on=BOOTF" names no interface/
