@@ -11,7 +11,7 @@ const words = process.argv.slice(2)
 const values = name =>
   words.filter(word => word.startsWith(`--${name}=`)).map(word => word.slice(name.length + 3))
 // Many files wait more than they work.
-const [jobs = Math.min(9, 2 * availableParallelism() + 1)] = values('jobs').map(Number)
+const [jobs = Math.min(8, 2 * availableParallelism())] = values('jobs').map(Number)
 const [seconds = 600] = values('timeout').map(Number)
 const grep = values('grep')
 const env = {

@@ -153,17 +153,20 @@ t.test('a client that reads nothing of its download leaves its place to a new on
 t.test('boot scripts over new connections are not delayed by downloads', async t => {
   const downloads = long ? 500 : 100
   const { port, log } = await start(t, routes)
+  const burst = () => Promise.all(Array.from({ length: downloads }, () => bootScript(port)))
+  const alone = await burst()
   readers(t, port, ['127.0.0.1'], downloads)
   await new Promise(resolve => setTimeout(resolve, 500))
   const times: number[] = []
   for (let i = 0; i < 20; i++) times.push(await bootScript(port))
-  const atOnce = await Promise.all(Array.from({ length: downloads }, () => bootScript(port)))
+  const atOnce = await burst()
   const median = (of: number[]) => of.sort((a, b) => a - b)[Math.floor(of.length / 2)] as number
-  const note = `one by one ${median(times).toFixed(1)} ms, at once ${median(atOnce).toFixed(1)} ms (medians)`
+  const [single, many, yardstick] = [median(times), median(atOnce), median(alone)]
+  const note = `one by one ${single.toFixed(1)} ms, at once ${many.toFixed(1)} ms, without downloads ${yardstick.toFixed(1)} ms (medians)`
   proof('boot scripts while images are downloaded', { tried: downloads, crashes: 0, unmeant5xx: 0, note })
   t.comment(note)
-  t.ok(median(times) < 100, 'one by one')
-  t.ok(median(atOnce) < 4 * downloads, 'at once')
+  t.ok(single < Math.max(100, yardstick), 'one by one')
+  t.ok(many < Math.max(2 * downloads, 10 * yardstick), 'at once')
   t.notOk(log.lines.some(line => /^(warn|error)/.test(line)))
 })
 
