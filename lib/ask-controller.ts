@@ -54,8 +54,6 @@ export const clocksApart = (own: string, other: string, aheadMs: number): string
 export class UnansweredError extends Error {
   constructor(
     reason: string,
-    /** Whether the controller was reached: it may have carried out the request. */
-    readonly isReached: boolean,
     /** The fault of its certificate, with the way out; undefined for other causes. */
     readonly certificate: string | undefined
   ) {
@@ -86,7 +84,7 @@ const MOST_INTERIM = 8
 export function guardConnection(
   request: ClientRequest,
   isTls: boolean,
-  connected: () => void
+  connected: () => void = () => {}
 ): ClientRequest {
   const connecting = setTimeout(() => request.destroy(new Error('it does not answer')), CONNECT_MS)
   let interim = 0
@@ -118,7 +116,6 @@ export async function requestController(question: ControllerRequest): Promise<In
   const { protocol, hostname, port, host } = new URL(url)
   const isTls = protocol === 'https:'
   return new Promise((resolve, reject) => {
-    let isReached = false
     const request = (isTls ? askTls : ask)({
       ...{
         hostname: hostname.replace(/^\[|\]$/g, ''),
@@ -139,13 +136,11 @@ export async function requestController(question: ControllerRequest): Promise<In
       clearTimeout(answering)
       clearInterval(looking)
     }
-    guardConnection(request, isTls, () => {
-      isReached = true
-    })
+    guardConnection(request, isTls)
       .once('close', () => {
         settled()
         // Some ends without an answer emit no error.
-        reject(new UnansweredError('it ended the connection', isReached, undefined))
+        reject(new UnansweredError('it ended the connection', undefined))
       })
       .once('response', answer => {
         settled()
@@ -154,7 +149,7 @@ export async function requestController(question: ControllerRequest): Promise<In
       })
       .on('error', ({ code, message }: NodeJS.ErrnoException) => {
         if (signal.aborted) reject(signal.reason)
-        else reject(new UnansweredError(code ?? message, isReached, certificateAdvice(code)))
+        else reject(new UnansweredError(code ?? message, certificateAdvice(code)))
       })
       .end()
   })

@@ -85,9 +85,12 @@ type Status = keyof typeof errorCodes
 export type CodeOf<S extends Status> = S extends Status ? keyof (typeof errorCodes)[S] : never
 export type ErrorCode = CodeOf<Status>
 
-/** The code of refusals with this status that have none of their own. */
+const defaults = new Map(
+  Object.entries(errorCodes).map(([status, codes]) => [Number(status), Object.keys(codes)[0] as ErrorCode])
+)
+/** Returns the code of refusals with this status that have none of their own. */
 export const defaultCode = (status: number): ErrorCode =>
-  Object.keys(errorCodes[status as Status] ?? errorCodes[status < 500 ? 400 : 500])[0] as ErrorCode
+  defaults.get(status) ?? (status < 500 ? 'invalid-request' : 'internal')
 
 const INTRO = `# Error codes
 

@@ -11,7 +11,7 @@ export class ServiceError extends Error {
     readonly status: number,
     message: string,
     readonly headers: Readonly<Record<string, string>> = {},
-    { code = defaultCode(status), ...options }: ErrorOptions & { readonly code?: ErrorCode } = {}
+    { code = defaultCode(status), ...options }: ErrorOptions & { readonly code?: ErrorCode | undefined } = {}
   ) {
     // Nobody sees the stack of a refusal, and capturing it costs more than the refusal.
     const { stackTraceLimit } = Error
@@ -43,4 +43,4 @@ export const tryLater = (message: string, seconds: number, code: CodeOf<503> = '
   new ServiceError(503, message, { 'Retry-After': String(seconds) }, { code })
 
 const coded = (status: number, message: string, code?: ErrorCode, more: ErrorOptions = {}) =>
-  new ServiceError(status, message, {}, code === undefined ? more : { ...more, code })
+  new ServiceError(status, message, {}, { ...more, code })

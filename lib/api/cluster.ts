@@ -231,7 +231,7 @@ function changedSettings(given: JsonValue, parts: Parts): JsonObject {
     else if (!isDeepStrictEqual(value, now[key])) {
       // A controller in doubt shows itself as a standby: then the values differ for that reason.
       if (isInDoubt(parts.shared)) throw new NotLeaderError('no controller is known to write for the moment')
-      throw badRequest(`cluster: "${key}" cannot be changed here`)
+      throw badRequest(`cluster: "${key}" cannot be changed here`, 'invalid-field')
     }
   }
   return settings

@@ -33,7 +33,7 @@ export function bmcOf(model: Model, name: string): Bmc {
     throw notFound(
       `node ${name}: its interface BMC has no "ipaddress": ` +
         `type svcctl node set ${name} BMC.ipaddress=ADDRESS`,
-      'unknown-node-set'
+      'bmc-not-configured'
     )
   const { bmcsetupname } = settings
   if (bmcsetupname === null)

@@ -149,7 +149,7 @@ export class HelperClient implements RootHelper {
         work.reject(
           report.status === undefined
             ? new Error(report.error)
-            : new ServiceError(report.status, report.error, {}, report.code ? { code: report.code } : {})
+            : new ServiceError(report.status, report.error, {}, { code: report.code })
         )
     } catch (error) {
       work.reject(error as Error)

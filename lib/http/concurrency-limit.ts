@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Semaphore } from '../concurrency.js'
-import { ServiceError } from '../errors.js'
+import { type ServiceError, tryLater } from '../errors.js'
 import { addressBlockOf, clientNetworkOf } from '../request-source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
@@ -262,8 +262,7 @@ export const busy = (why: string): ServiceError => busyFor(between(RETRY_MIN_S, 
 /** The same where thousands may be refused in a second, and refusing costs as much as serving. */
 export const busyForLong = (why: string): ServiceError => busyFor(between(5, RETRY_MAX_S), why)
 
-const busyFor = (seconds: number, why: string) =>
-  new ServiceError(503, `${why}; try again in ${seconds} s`, { 'Retry-After': String(seconds) })
+const busyFor = (seconds: number, why: string) => tryLater(`${why}; try again in ${seconds} s`, seconds)
 
 /** A random whole number, so that clients refused together do not come back together. */
 const between = (least: number, most: number) => least + Math.floor(Math.random() * (most - least + 1))

@@ -177,7 +177,8 @@ const unanswered = (reason: string, mayBeDone: boolean) =>
     : new ServiceError(
         503,
         `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
-        AGAIN
+        AGAIN,
+        { code: 'not-leader' }
       )
 
 const foreignAnswer = (status: number, mayBeDone: boolean) =>

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import { ServiceError } from '../errors.js'
+import { badRequest, ServiceError } from '../errors.js'
 import type { Log } from '../log.js'
 import { dropArrivedBody, hasBody, SHORT_BYTES } from './body.js'
 import type { ThrottledWarning } from './connections.js'
@@ -130,8 +130,8 @@ export function parserRefusal(
     case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
       return new ServiceError(413, 'the chunk extensions are too large')
     case 'HPE_INVALID_EOF_STATE':
-      return new ServiceError(400, 'the request ends before it is complete')
+      return badRequest('the request ends before it is complete', 'invalid-http')
   }
   if (!error.code?.startsWith('HPE_')) return undefined
-  return new ServiceError(400, `the request is not valid HTTP/1.1: ${error.reason ?? error.message}`)
+  return badRequest(`the request is not valid HTTP/1.1: ${error.reason ?? error.message}`, 'invalid-http')
 }

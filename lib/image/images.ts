@@ -382,7 +382,7 @@ export class Images {
   /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
   async #mustBeHere(image: OsimageDoc): Promise<void> {
     await checkHere(this.#context, image).catch(({ message }: Error) => {
-      throw notFound(message)
+      throw notFound(message, 'image-not-ready')
     })
   }
 

@@ -26,14 +26,16 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
     throw unavailable(
       `${there}, and controller ${own} writes: make ${controller} the one that writes (type systemctl ` +
         'stop svcd on the others, and systemctl start svcd there once svcctl cluster show lists ' +
-        `${controller} as primary), and ask again`
+        `${controller} as primary), and ask again`,
+      'image-elsewhere'
     )
   const instead = (await exists(path))
     ? `to use the directory ${path} of controller ${own} from now on, set path again`
     : `bring the directory to controller ${own}, and set path again`
   throw unavailable(
     `${there}, which is not there: start svcd on ${controller}; or ${instead}: svcctl osimage set ` +
-      `${name} path=${path}`
+      `${name} path=${path}`,
+    'image-elsewhere'
   )
 }
 
@@ -139,7 +141,7 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
   } catch (error) {
     const looked = whereLooked(shared, image)
     throw looked !== '' && error instanceof ServiceError
-      ? unavailable(error.message + looked, 'unavailable', error)
+      ? unavailable(error.message + looked, 'image-unusable', error)
       : error
   }
   throw unavailable(

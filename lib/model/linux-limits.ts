@@ -137,11 +137,11 @@ function refuseNew(
 
 function checkHostName(name: string): void {
   if (/^(?:localhost[46]?|ip6-(?:localhost|loopback))$/.test(name))
-    throw badRequest(`node ${name}: each system gives this name to itself: take another one`, 'too-long')
+    throw badRequest(`node ${name}: each system gives this name to itself: take another one`, 'invalid-name')
   if (/^(?:\d+|0x[0-9a-f]+)$/.test(name))
     throw badRequest(
       `node ${name}: programs take a name of digits alone for an address: take one such as node${name}`,
-      'too-long'
+      'invalid-name'
     )
 }
 

@@ -189,7 +189,8 @@ function checkConnection(
   checkDeviceAddress(view, network, ipaddress, where)
   if (view.index.listed(`record/${name.toLowerCase()}`).includes(network))
     throw badRequest(
-      `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`
+      `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`,
+      'already-exists'
     )
   const address = toAddress(ipaddress)
   const owner = other(view.index.addressOwners(address))

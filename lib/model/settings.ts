@@ -88,7 +88,7 @@ export type SettingsPatch = ReadonlyMap<SettingName | 'variables', string | bool
 export function readSettings(given: JsonObject, inForce?: ClusterSettings): SettingsPatch {
   const values = readFields('cluster', clusterFields, given)
   const why = inForce && [...limitViolations(settingFields, inForce, Object.fromEntries(values))][0]
-  if (why !== undefined) throw badRequest(`cluster: ${why}`)
+  if (why !== undefined) throw badRequest(`cluster: ${why}`, 'invalid-field')
   return values as SettingsPatch
 }
 

@@ -357,7 +357,10 @@ function checkCompleteSecret(owner: string, entry: JsonValue): void {
   for (const { name, newName, path, content, masked } of readSecrets(owner, [entry]))
     if (masked) throw badRequest(`${owner}: secret ${name}: field "content" ${isMasked}`, 'invalid-field')
     else if (path === undefined || content === undefined || newName !== undefined)
-      throw badRequest(`${owner}: secret ${name} must have "name", "path" and "content" alone`)
+      throw badRequest(
+        `${owner}: secret ${name} must have "name", "path" and "content" alone`,
+        'invalid-body'
+      )
 }
 
 /** Characters of an answer made in one turn of the event loop. */

@@ -463,8 +463,8 @@ const callers: readonly (readonly [
 ]
 
 /**
- * What a request that is served may name without changing anything: where it changes, objects that are not
- * there.
+ * Returns a path that a served request may name without a change: where the route changes something, its
+ * objects do not exist.
  */
 function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)

@@ -12,7 +12,7 @@ await c.cluster()
 const env = svcctlFor(scratch(t), c)
 
 /**
- * What the commands below a heading print, typed as they stand there, with `after` behind the last of them.
+ * Types the commands below a heading as they stand there, `after` behind the last, and returns their output.
  */
 async function typed(heading: string, after = ''): Promise<string> {
   const section = page.split(/^## /m).find(part => part.startsWith(`${heading}\n`)) ?? ''

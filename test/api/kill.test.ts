@@ -26,7 +26,7 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 10_00
 })
 
 /**
- * What a crash leaves that came after the objects of a change were durable, and before its node status was.
+ * Leaves the state of a crash between the objects of a change and its node status.
  */
 function cutLastReport(program: Daemon): void {
   const journal = program.path('state', 'node-status.journal')

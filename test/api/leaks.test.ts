@@ -272,8 +272,8 @@ function lookAtFiles(): void {
 }
 
 /**
- * What a secret looks like: as it is, in the ways that texts are written, and within something longer in
- * base64.
+ * Returns the forms of a secret: as it is, in the ways that texts are written, and within something longer
+ * in base64.
  */
 function formsOf(secret: string | Buffer): string[] {
   const bytes = Buffer.from(secret)

@@ -7,8 +7,7 @@ import { typedBelow } from '../support/page.js'
 import { scratch } from '../support/scratch.js'
 import { svcctlFor } from '../support/svcctl.js'
 
-// What README and the pages show is typed here as it stands there, on one controller, as a reader would do
-// it. A request that is refused fails the test. test/shell-blocks.test.ts knows which blocks these are.
+// The commands of README and the pages are typed here as they stand there, on one controller, as by a reader. A request that is refused fails the test. test/shell-blocks.test.ts knows which blocks these are.
 
 const c = await Controller.start(t, 'image.initramfs=no', 'boot.takeover=released')
 const here = c.directory

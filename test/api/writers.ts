@@ -249,7 +249,7 @@ export class Known {
     return answer
   }
 
-  /** What is wrong with what a restart found. */
+  /** Returns the faults of the state after a restart. */
   check(world: World): string[] {
     const found = JSON.stringify(this.writer.read(world))
     const possible = [JSON.stringify(this.now), JSON.stringify(this.pending)]
@@ -261,7 +261,7 @@ export class Known {
 }
 
 /**
- * What is wrong with what a restart found: acknowledged changes that are gone, and rules between objects that
+ * Returns the faults of the state after a restart: acknowledged changes that are gone, and rules between objects that
  * are broken.
  */
 export async function damage(

@@ -20,6 +20,7 @@ t.test('which directories are here', async t => {
   await t.resolves(checkHere(of('c2', 'c1'), compute), 'nobody knows')
   await t.resolves(checkHere(of('c1', 'c2'), at('c1')))
   await t.rejects(checkHere(of('c2', 'c1'), at('c1')), {
+    code: 'image-elsewhere',
     status: 503,
     message:
       `OS image compute: its directory ${images}/compute is on controller c1, and controller c2 writes: make c1 the one that ` +
@@ -30,6 +31,7 @@ t.test('which directories are here', async t => {
   const gone = `OS image compute: its directory ${path} is on controller c1, which is not there: start svcd on c1; or `
   const again = `set path again: svcctl osimage set compute path=${path}`
   await t.rejects(checkHere(of('c2'), at('c1')), {
+    code: 'image-elsewhere',
     status: 503,
     message: `${gone}to use the directory ${path} of controller c2 from now on, ${again}`
   })

@@ -22,9 +22,12 @@ export async function addNamespace(what: string): Promise<string> {
   return name
 }
 
-/** Ends what still runs in a namespace, as it lives as long as a program in it does, and removes it. */
+/**
+ * Ends the programs of a namespace, which would keep it, and removes it. A run that was killed may leave a
+ * name without a namespace.
+ */
 export async function removeNamespace(name: string): Promise<void> {
-  for (const pid of (await ip('netns', 'pids', name)).split('\n').filter(Boolean))
+  for (const pid of (await ip('netns', 'pids', name).catch(() => '')).split('\n').filter(Boolean))
     try {
       process.kill(Number(pid), 'SIGKILL')
     } catch {

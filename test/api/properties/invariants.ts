@@ -100,7 +100,7 @@ const interfacesOfGroup = (config: Exported, node: Fields) =>
   (config.group?.[String(node.group)]?.interfaces ?? []).map(nic => nic.interface)
 
 /**
- * What a node keeps of a group's interfaces that the group does not have any more. An import of groups or
+ * Returns interfaces that nodes keep of a group that has lost them. An import of groups or
  * nodes alone leaves the others as they are, so it may leave this.
  */
 export function leftovers(config: Exported): string[] {
