@@ -113,7 +113,10 @@ t.test('what is missing or wrong is named, with the way out', async t => {
   const refused = async (node: string, status: number, message: string, setup?: string) => {
     if (setup !== undefined) await c.post(`/config/node/${node}`, { bmcsetupname: setup })
     const reply = await c.get(`/control/action/power/${node}/_on`)
-    t.same([reply.status, reply.body.message], [status, message])
+    t.same(
+      [reply.status, Object.keys(reply.body), reply.body.message],
+      [status, ['message', 'code'], message]
+    )
   }
   await refused('none', 404, 'node none does not exist')
   await refused('n5', 404, 'node n5 has no interface BMC: type svcctl group set compute BMC.network=NETWORK')
