@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { builtTree } from './support/built-tree.js'
 import { compiled, node, output } from './support/programs.js'
-import { scratch } from './support/scratch.js'
+import { onDisk, scratch } from './support/scratch.js'
 
 /** What bench/light.mjs says of a case: CPU time of an answer in microseconds, and how many per second. */
 interface Found {
@@ -47,6 +47,7 @@ t.test('what a boot and a change cost, beside a bare node:http and a write loop 
   const [program = '', ...args] = [
     'env',
     `BENCH_CHECKOUT=${tree}`,
+    `BENCH_DIRECTORY=${onDisk(t)}`,
     ...node,
     join(compiled, 'bench/light.mjs')
   ]
