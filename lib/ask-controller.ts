@@ -1,7 +1,7 @@
 import { request as ask, type ClientRequest, type IncomingMessage } from 'node:http'
 import { request as askTls } from 'node:https'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
-import { type CertificateFault, certificateFault } from './certificate-fault.js'
+import { type CertificateFault, certificateFault } from './base/certificate-fault.js'
 
 /** TLS options of Node that decide which certificates of other controllers are trusted. */
 export interface Trust {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Background, type BackgroundOptions, type Clock } from '../lib/background.js'
+import { Background, type BackgroundOptions, type Clock } from '../lib/base/background.js'
 
 /** A clock that goes when the test says so. */
 class TestClock implements Clock {

@@ -8,7 +8,7 @@ import {
   Semaphore,
   singleFlight,
   sortInSteps
-} from '../lib/concurrency.js'
+} from '../lib/base/concurrency.js'
 import { until } from './support/until.js'
 
 t.test('no more than the limit at once, every task once', async t => {

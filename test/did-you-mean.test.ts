@@ -1,5 +1,5 @@
 import t from 'tap'
-import { didYouMean, distanceWithin } from '../lib/did-you-mean.js'
+import { didYouMean, distanceWithin } from '../lib/base/did-you-mean.js'
 
 // rules 1.13
 t.test('the nearest name is told, and none that is far', async t => {

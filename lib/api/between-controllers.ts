@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { ControllerAuth, ForwardAuth } from '../auth/controller-proof.js'
+import { notFound, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { notFound, unavailable } from '../errors.js'
 import type { RequestHead, Upstream } from '../http/route.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { badRequest, forbidden, notFound, unauthorized } from '../errors.js'
+import { badRequest, forbidden, notFound, unauthorized } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isAdmin } from '../auth/access.js'
-import { runFairly } from '../concurrency.js'
-import { badRequest, notFound, ServiceError } from '../errors.js'
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { runFairly } from '../base/concurrency.js'
+import { badRequest, notFound, ServiceError } from '../base/errors.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { Model } from '../model/model.js'
 import {
   clusterFields,

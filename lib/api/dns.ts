@@ -1,5 +1,5 @@
-import { badRequest, notFound } from '../errors.js'
-import { isObject } from '../json.js'
+import { badRequest, notFound } from '../base/errors.js'
+import { isObject } from '../base/json.js'
 import { readFields } from '../model/request.js'
 import type { Tx } from '../model/stored.js'
 import { type DnsRecordDoc, MOST_RECORDS, recordFields } from '../model/types/network.js'

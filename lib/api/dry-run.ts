@@ -1,4 +1,4 @@
-import { runFairly } from '../concurrency.js'
+import { runFairly } from '../base/concurrency.js'
 import type { RemovedDirectory } from '../image/removals.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'

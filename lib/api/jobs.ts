@@ -1,4 +1,4 @@
-import { notFound, ServiceError, unavailable } from '../errors.js'
+import { notFound, ServiceError, unavailable } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type JobSummary, type SubmittedJob } from '../jobs/jobs.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } from './context.js'

@@ -1,6 +1,6 @@
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { Answer } from '../http/route.js'
 import type { JobSummary } from '../jobs/jobs.js'
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
 import { answerSourceOf, show } from '../model/answer.js'
 import type { TypeName } from '../model/docs.js'
 import { effectiveGroup } from '../model/effective.js'

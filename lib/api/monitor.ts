@@ -1,5 +1,5 @@
+import { notFound, tryLater } from '../base/errors.js'
 import type { Config } from '../config/types.js'
-import { notFound, tryLater } from '../errors.js'
 import { groupOf, settingsOf } from '../model/effective.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'

@@ -1,4 +1,4 @@
-import { badRequest, notFound, ServiceError } from '../errors.js'
+import { badRequest, notFound, ServiceError } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { formatAddress, toAddress } from '../model/address.js'
 import type { Actor } from '../model/model.js'

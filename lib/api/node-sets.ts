@@ -1,5 +1,5 @@
-import { didYouMean } from '../did-you-mean.js'
-import { badRequest, notFound } from '../errors.js'
+import { didYouMean } from '../base/did-you-mean.js'
+import { badRequest, notFound } from '../base/errors.js'
 import { findNodesUsing } from '../model/effective.js'
 import type { View } from '../model/stored.js'
 import { installSteps } from '../monitor/metrics.js'

@@ -1,4 +1,4 @@
-import { badRequest } from '../errors.js'
+import { badRequest } from '../base/errors.js'
 import { saveEach } from '../model/bulk.js'
 import { boolean, objectName } from '../model/field.js'
 import { countObjects, objectTypes } from '../model/types.js'

@@ -1,9 +1,9 @@
 import { type Caller, isAdmin } from '../auth/access.js'
+import { runFairly } from '../base/concurrency.js'
+import { badRequest, forbidden, notFound } from '../base/errors.js'
+import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
-import { runFairly } from '../concurrency.js'
-import { badRequest, forbidden, notFound } from '../errors.js'
 import type { Answer } from '../http/route.js'
-import { ascii, oneLine } from '../log.js'
 import {
   type AnswerOptions,
   type AnswerSource,

@@ -1,4 +1,4 @@
-import { badRequest } from '../errors.js'
+import { badRequest } from '../base/errors.js'
 import type { KernelRequest } from '../image/kernel.js'
 import { findNodesUsing } from '../model/effective.js'
 import { file, freeText, objectName } from '../model/field.js'

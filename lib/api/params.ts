@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../errors.js'
+import { badRequest, notFound } from '../base/errors.js'
 import { parseAddress } from '../model/address.js'
 import type { TypeName } from '../model/docs.js'
 import {

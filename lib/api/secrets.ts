@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Caller, isAdmin } from '../auth/access.js'
-import { badRequest, notFound } from '../errors.js'
-import { isObject, type JsonValue } from '../json.js'
+import { badRequest, notFound } from '../base/errors.js'
+import { isObject, type JsonValue } from '../base/json.js'
 import {
   cloneSecret,
   putSecrets,

@@ -1,4 +1,4 @@
-import { ServiceError, unavailable } from '../errors.js'
+import { ServiceError, unavailable } from '../base/errors.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'

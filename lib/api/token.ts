@@ -1,5 +1,5 @@
 import { refuseForeignPage } from '../auth/access.js'
-import { unauthorized } from '../errors.js'
+import { unauthorized } from '../base/errors.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import { version } from '../version.js'
 import { type ApiRoute, ok, type Parts } from './context.js'

@@ -1,4 +1,4 @@
-import { forbidden, unauthorized } from '../errors.js'
+import { forbidden, unauthorized } from '../base/errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './passwords.js'

@@ -1,11 +1,11 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Background } from '../background.js'
-import { Semaphore } from '../concurrency.js'
+import { Background } from '../base/background.js'
+import { Semaphore } from '../base/concurrency.js'
+import { tryLater, unavailable } from '../base/errors.js'
+import { addressBlockOf, clientNetworkOf } from '../base/request-source.js'
 import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
-import { tryLater, unavailable } from '../errors.js'
-import { addressBlockOf, clientNetworkOf } from '../request-source.js'
 import {
   dummyHash,
   hashPassword,

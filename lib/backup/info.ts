@@ -1,4 +1,4 @@
-import { isObject } from '../json.js'
+import { isObject } from '../base/json.js'
 
 /** The first entry of a backup. */
 export const INFO = 'backup.json'

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
-import { runFairly } from '../concurrency.js'
+import { runFairly } from '../base/concurrency.js'
+import { maps, text, textMap, texts } from '../base/variables.js'
 import type { Model } from '../model/model.js'
 import { nameServersOf } from '../model/networks.js'
 import type { Change } from '../model/stored.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
-import { maps, text, textMap, texts } from '../variables.js'
 
 const clusterInterface = {
   title: 'interface of a node of the cluster',

@@ -1,4 +1,4 @@
-import { ServiceError } from '../errors.js'
+import { ServiceError } from '../base/errors.js'
 import type { Model } from '../model/model.js'
 import { NodeFiles } from './node-files.js'
 

@@ -1,5 +1,5 @@
-import { forbidden, ServiceError } from '../errors.js'
-import type { Log } from '../log.js'
+import { forbidden, ServiceError } from '../base/errors.js'
+import type { Log } from '../base/log.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Tx } from '../model/stored.js'

@@ -1,4 +1,4 @@
-import { type DataOf, flag, integer, mapOrFalse, maps, text, textMap, texts } from '../variables.js'
+import { type DataOf, flag, integer, mapOrFalse, maps, text, textMap, texts } from '../base/variables.js'
 
 export const installInterface = {
   title: 'interface',

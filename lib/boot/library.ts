@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
-import type { Log } from '../log.js'
+import type { Log } from '../base/log.js'
 import { TemplateError, type Templates } from '../template/templates.js'
 
 const TEMPLATE = 'install/templ_library.cfg'

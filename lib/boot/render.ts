@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import { unavailable } from '../errors.js'
+import { unavailable } from '../base/errors.js'
 import { TemplateError } from '../template/errors.js'
 import type { Templates } from '../template/templates.js'
 

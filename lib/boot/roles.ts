@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Log } from '../log.js'
+import type { Log } from '../base/log.js'
 import { rolesOf } from '../model/effective.js'
 
 /** Roles set on a group or node itself. */

@@ -1,4 +1,4 @@
-import { flag, integer, text, textMap, texts, type Variables } from '../variables.js'
+import { flag, integer, text, textMap, texts, type Variables } from '../base/variables.js'
 import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')

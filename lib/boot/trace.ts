@@ -1,3 +1,4 @@
+import type { FileDelivery, RequestContext, RequestSource } from '../base/request-source.js'
 import { type Address, contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import { atNextBoot, type EffectiveNode } from '../model/effective.js'
@@ -5,7 +6,6 @@ import type { Model } from '../model/model.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { isRescue, type Pack, type StepName } from '../monitor/boot-steps.js'
 import type { Boots, ObservedStep } from '../monitor/boots.js'
-import type { FileDelivery, RequestContext, RequestSource } from '../request-source.js'
 
 /** A machine that asked for a boot script with a MAC that no node has. */
 export interface UnknownMachine {

@@ -1,5 +1,5 @@
+import { escapeControls } from '../base/log.js'
 import { type Problem, problemText } from '../config/problem.js'
-import { escapeControls } from '../log.js'
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another program listens there; stop it, or give svcd another port',

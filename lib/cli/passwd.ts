@@ -1,7 +1,7 @@
 import { buffer } from 'node:stream/consumers'
 import { hashPassword, isRole, longestPassword, roles } from '../auth/passwords.js'
+import { strictUtf8 } from '../base/json.js'
 import { nameRule, nameRuleText } from '../config/values.js'
-import { strictUtf8 } from '../json.js'
 import { askHidden } from './ask.js'
 import { UsageError } from './usage.js'
 

@@ -1,6 +1,6 @@
 import { dirname, resolve } from 'node:path'
 import { isPasswordHash, isRole, roles, type User } from '../auth/passwords.js'
-import { didYouMean } from '../did-you-mean.js'
+import { didYouMean } from '../base/did-you-mean.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
 import { ConfigError, type Problem, shown } from './problem.js'

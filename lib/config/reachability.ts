@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import ipaddr from 'ipaddr.js'
-import { isObject } from '../json.js'
+import { isObject } from '../base/json.js'
 import type { Config } from './types.js'
 import { isWildcard } from './values.js'
 

@@ -1,4 +1,4 @@
-import { escapeControls } from '../log.js'
+import { escapeControls } from '../base/log.js'
 
 /** Removes control and formatting characters, and cuts to `longest`: for logs and terminals. */
 export function cleanLine(text: string, longest = 300): string {

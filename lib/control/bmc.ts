@@ -1,4 +1,4 @@
-import { notFound } from '../errors.js'
+import { notFound } from '../base/errors.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Model } from '../model/model.js'
 

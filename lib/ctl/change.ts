@@ -1,5 +1,5 @@
 import { setTimeout as wait } from 'node:timers/promises'
-import { isObject, type JsonObject, strictUtf8 } from '../json.js'
+import { isObject, type JsonObject, strictUtf8 } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, secretMask } from '../model/field.js'
 import { secretEntry } from '../model/secrets.js'

@@ -1,7 +1,7 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { type CertificateFault, certificateFault } from '../certificate-fault.js'
-import { type JsonObject, jsonObject } from '../json.js'
+import { type CertificateFault, certificateFault } from '../base/certificate-fault.js'
+import { type JsonObject, jsonObject } from '../base/json.js'
 import { type Failure, noController, refused, wrongUsage } from './terminal.js'
 
 const connectLimitMs = 10_000

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../json.js'
+import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../base/json.js'
 import { base64, type Field } from '../model/field.js'
 import { dryRunLines } from './render.js'
 import type { Session } from './session.js'

@@ -1,4 +1,4 @@
-import { isObject } from '../json.js'
+import { isObject } from '../base/json.js'
 import { makeChange } from './change.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'

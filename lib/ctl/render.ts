@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../json.js'
+import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, type Table } from '../model/field.js'
 import { describeObject, objectTypes, participles } from '../model/types.js'

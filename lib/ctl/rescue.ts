@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from '../json.js'
+import { isObject, type JsonObject } from '../base/json.js'
 import { makeChange } from './change.js'
 import { within } from './render.js'
 import { changeOptions, type Session, type Verb } from './session.js'

@@ -1,4 +1,4 @@
-import { escapeControls } from '../log.js'
+import { escapeControls } from '../base/log.js'
 
 /** An error that ends a command with an exit code (rules 14.3). */
 export class Failure extends Error {

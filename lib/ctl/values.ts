@@ -1,5 +1,5 @@
-import { didYouMean } from '../did-you-mean.js'
-import { type JsonObject, type JsonValue, jsonObject, strictUtf8 } from '../json.js'
+import { didYouMean } from '../base/did-you-mean.js'
+import { type JsonObject, type JsonValue, jsonObject, strictUtf8 } from '../base/json.js'
 import { base64, type Field, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { interfaceEntry } from '../model/request.js'

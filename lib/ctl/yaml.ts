@@ -1,4 +1,4 @@
-import type { JsonValue } from '../json.js'
+import type { JsonValue } from '../base/json.js'
 
 /** Strings that need no quotes in YAML 1.1 or 1.2: never numbers, dates, booleans or comments. */
 const plainWord = /^(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z_/][\w./-]*(?: [\w./-]+)*$/i

@@ -2,7 +2,7 @@ import { lstat, mkdir, rename, rmdir, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { timeLimited } from '../concurrency.js'
+import { timeLimited } from '../base/concurrency.js'
 import { copyTo, syncDirectory } from '../disk/file.js'
 import {
   inDirectory,

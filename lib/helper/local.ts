@@ -1,4 +1,4 @@
-import { LONGEST_MS } from '../concurrency.js'
+import { LONGEST_MS } from '../base/concurrency.js'
 import { type Args, commands, type Name, type Result, readArgs, type Shape, type Values } from './commands.js'
 import type { HelperSettings } from './directories.js'
 import { HELPER_SOCKET_PATH } from './messages.js'

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
-import type { ErrorCode } from '../error-codes.js'
+import type { ErrorCode } from '../base/error-codes.js'
 
 // The protocol between svcd and its helper: one JSON object per line. svcd numbers the tasks.
 

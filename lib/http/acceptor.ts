@@ -2,7 +2,7 @@ import { type ChildProcess, fork, type SendHandle } from 'node:child_process'
 import { createServer, type Server, type ServerOpts, type Socket } from 'node:net'
 import { performance } from 'node:perf_hooks'
 import { fileURLToPath } from 'node:url'
-import type { Log } from '../log.js'
+import type { Log } from '../base/log.js'
 
 /** Accept queue of the listening socket; the system may have a lower limit (net.core.somaxconn). */
 export const ACCEPT_BACKLOG = 4096

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { badRequest, ServiceError, tooLarge } from '../errors.js'
+import { badRequest, ServiceError, tooLarge } from '../base/errors.js'
 import type { Limits } from './limits.js'
 
 /** Chunks that a body may have, plus one per this many bytes: each chunk costs time, however small it is. */

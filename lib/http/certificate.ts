@@ -3,10 +3,10 @@ import { realpath, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
-import { Background } from '../background.js'
-import { runFairly } from '../concurrency.js'
+import { Background } from '../base/background.js'
+import { runFairly } from '../base/concurrency.js'
+import type { Log } from '../base/log.js'
 import { readRegularFile, refuseLooseMode } from '../disk/file.js'
-import type { Log } from '../log.js'
 
 const DAY_MS = 86_400_000
 /** Renewal programs act earlier than this before expiry. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Semaphore } from '../concurrency.js'
-import { type ServiceError, tryLater } from '../errors.js'
-import { addressBlockOf, clientNetworkOf } from '../request-source.js'
+import { Semaphore } from '../base/concurrency.js'
+import { type ServiceError, tryLater } from '../base/errors.js'
+import { addressBlockOf, clientNetworkOf } from '../base/request-source.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'
 

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream'
-import type { Log } from '../log.js'
-import { clientNetworkOf } from '../request-source.js'
+import type { Log } from '../base/log.js'
+import { clientNetworkOf } from '../base/request-source.js'
 import { busy } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'

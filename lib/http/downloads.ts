@@ -1,5 +1,5 @@
-import { Semaphore } from '../concurrency.js'
-import { clientNetworkOf } from '../request-source.js'
+import { Semaphore } from '../base/concurrency.js'
+import { clientNetworkOf } from '../base/request-source.js'
 import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'

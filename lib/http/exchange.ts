@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
-import type { JsonValue } from '../json.js'
-import type { FileDelivery, RequestSource } from '../request-source.js'
+import type { JsonValue } from '../base/json.js'
+import type { FileDelivery, RequestSource } from '../base/request-source.js'
 import type { Request, Route } from './route.js'
 
 /** A request and its answer on their way through the server, with what the access log needs. */

@@ -1,4 +1,4 @@
-import { clientNetworkOf } from '../request-source.js'
+import { clientNetworkOf } from '../base/request-source.js'
 import { busy } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
 import type { Limits } from './limits.js'

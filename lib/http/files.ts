@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { relative } from 'node:path'
 import mime from 'mime'
-import { ServiceError } from '../errors.js'
+import { ServiceError } from '../base/errors.js'
 import type { OpenFile } from './open-files.js'
 
 /** Thrown when a file shrinks while it is sent: its length has been promised, so the connection must end. */

@@ -2,7 +2,7 @@ import { request as ask, type IncomingMessage, Agent as PlainAgent } from 'node:
 import { request as askTls, Agent as TlsAgent } from 'node:https'
 import { pipeline } from 'node:stream/promises'
 import { guardConnection } from '../ask-controller.js'
-import { badRequest, ServiceError } from '../errors.js'
+import { badRequest, ServiceError } from '../base/errors.js'
 import { ClientGone } from './body.js'
 import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type SecureContext, TLSSocket } from 'node:tls'
-import { Semaphore } from '../concurrency.js'
+import { Semaphore } from '../base/concurrency.js'
 
 /** Handshakes that begin per turn of the event loop: each blocks it for about a millisecond. */
 const STARTED_PER_TICK = 32

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { badRequest, ServiceError } from '../errors.js'
+import { badRequest, ServiceError } from '../base/errors.js'
 
 /** Maximum number of header lines. Node silently drops lines beyond its own limit. */
 export const MOST_LINES = 128

@@ -1,4 +1,4 @@
-import type { JsonObject, JsonValue } from '../json.js'
+import type { JsonObject, JsonValue } from '../base/json.js'
 
 /** Approximate number of characters that are parsed in one step. */
 export const PIECE_CHARACTERS = 64 * 1024

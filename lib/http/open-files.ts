@@ -1,8 +1,8 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { singleFlight } from '../concurrency.js'
-import { notFound, unavailable } from '../errors.js'
+import { singleFlight } from '../base/concurrency.js'
+import { notFound, unavailable } from '../base/errors.js'
 
 /** An open regular file, readable until `OpenFiles.with` ends. */
 export class OpenFile {

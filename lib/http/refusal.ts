@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
-import { badRequest, ServiceError } from '../errors.js'
-import type { Log } from '../log.js'
+import { badRequest, ServiceError } from '../base/errors.js'
+import type { Log } from '../base/log.js'
 import { dropArrivedBody, hasBody, SHORT_BYTES } from './body.js'
 import type { ThrottledWarning } from './connections.js'
 import { endSoon } from './connections.js'

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { badRequest, methodNotAllowed, notFound } from '../errors.js'
+import { badRequest, methodNotAllowed, notFound } from '../base/errors.js'
 import type { Route } from './route.js'
 
 /** A parameter of a route: its segment and its name. */

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import type { Log } from '../log.js'
+import type { Log } from '../base/log.js'
 import { ThrottledWarning } from './connections.js'
 import type { Exchange } from './exchange.js'
 

@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
-import { badRequest } from '../errors.js'
-import type { RequestSource } from '../request-source.js'
+import { badRequest } from '../base/errors.js'
+import type { RequestSource } from '../base/request-source.js'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = [Address, number]

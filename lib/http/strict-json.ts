@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import { createScanner, type JSONScanner } from 'jsonc-parser'
-import { runSync } from '../concurrency.js'
-import { badRequest, type ServiceError } from '../errors.js'
-import type { JsonValue } from '../json.js'
+import { runSync } from '../base/concurrency.js'
+import { badRequest, type ServiceError } from '../base/errors.js'
+import type { JsonValue } from '../base/json.js'
 import { PIECE_CHARACTERS, parsingPieces } from './json-pieces.js'
 
 /** Values that are checked in one step. */

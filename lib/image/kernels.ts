@@ -1,8 +1,8 @@
 import type { Dirent } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { unavailable } from '../base/errors.js'
 import { resolveInside } from '../disk/open-directory.js'
-import { unavailable } from '../errors.js'
 import { isFileName } from '../model/names.js'
 import { orderOf } from './packer/version-order.js'
 

@@ -1,5 +1,5 @@
 import { readdir } from 'node:fs/promises'
-import { Background } from '../background.js'
+import { Background } from '../base/background.js'
 import { daemonActor } from '../model/model.js'
 import type { View } from '../model/stored.js'
 import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'

@@ -1,6 +1,6 @@
-import { inParallel } from '../concurrency.js'
+import { inParallel } from '../base/concurrency.js'
+import { notFound } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { notFound } from '../errors.js'
 import type { TaskHooks } from '../helper/task-hooks.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'

@@ -1,5 +1,5 @@
+import { unavailable } from '../base/errors.js'
 import { tryLockDirectory } from '../disk/lock.js'
-import { unavailable } from '../errors.js'
 import { meet } from '../jobs/lanes.js'
 
 interface Holder {

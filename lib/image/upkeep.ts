@@ -1,6 +1,6 @@
 import { rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Background } from '../background.js'
+import { Background } from '../base/background.js'
 import { isFile, syncDirectory, syncFile } from '../disk/file.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'

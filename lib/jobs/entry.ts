@@ -1,6 +1,6 @@
-import { unavailable } from '../errors.js'
-import type { JsonValue } from '../json.js'
-import { type Log, oneLine } from '../log.js'
+import { unavailable } from '../base/errors.js'
+import type { JsonValue } from '../base/json.js'
+import { type Log, oneLine } from '../base/log.js'
 import {
   ALL,
   type Body,

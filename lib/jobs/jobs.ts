@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { tryLater, unavailable } from '../errors.js'
-import type { Log } from '../log.js'
+import { tryLater, unavailable } from '../base/errors.js'
+import type { Log } from '../base/log.js'
 import { type Poll, type ResultsPoll, reasonOf } from './entry.js'
 import { startable } from './lanes.js'
 import type { JobRecord, JobSummary } from './record.js'

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
-import { Background } from '../background.js'
+import { Background } from '../base/background.js'
+import type { Log } from '../base/log.js'
 import { replaceDurably } from '../disk/file.js'
-import type { Log } from '../log.js'
 
 /** How records are written; tests use failing ones. */
 export interface RecordDisk {

@@ -1,5 +1,5 @@
-import { isObject, type JsonValue } from '../json.js'
-import { oneLine } from '../log.js'
+import { isObject, type JsonValue } from '../base/json.js'
+import { oneLine } from '../base/log.js'
 
 /** Kept lines of a job's beginning, and of its end. */
 const LINES_KEPT = 1000

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
-import type { JsonValue } from '../json.js'
-import { oneLine } from '../log.js'
+import type { JsonValue } from '../base/json.js'
+import { oneLine } from '../base/log.js'
 import type { Entry } from './entry.js'
 import type { Laned } from './lanes.js'
 

@@ -1,5 +1,5 @@
-import { runSync } from '../concurrency.js'
-import { badRequest } from '../errors.js'
+import { runSync } from '../base/concurrency.js'
+import { badRequest } from '../base/errors.js'
 import { digestChanges } from './change-digest.js'
 import type { TypeName } from './docs.js'
 import { type Actor, type Model, removeObjects, saveObject } from './model.js'

@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto'
-import { badRequest } from '../errors.js'
+import { badRequest } from '../base/errors.js'
 import type { Change } from '../store/types.js'
 
 /** A digest is valid until the process ends. The random key keeps callers from guessing masked fields. */

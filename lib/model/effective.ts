@@ -1,4 +1,4 @@
-import { runSync, sortInSteps } from '../concurrency.js'
+import { runSync, sortInSteps } from '../base/concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { formatAddress, parseAddress, parsePrefix } from './address.js'
 import type { TypeName } from './docs.js'
 import {

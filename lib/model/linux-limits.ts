@@ -1,4 +1,4 @@
-import { badRequest } from '../errors.js'
+import { badRequest } from '../base/errors.js'
 import { isBmc } from './cluster-index.js'
 import { atNextBoot, effectiveKernelOptions, effectiveNode, findNodesUsing } from './effective.js'
 import type { Change, ClusterSettings, Tx, View } from './stored.js'

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { TypeName } from './docs.js'
 import type { Table } from './field.js'
 import { decoded, listed, withFlags, yesOrNo } from './luna.js'

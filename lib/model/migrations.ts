@@ -1,5 +1,5 @@
 import { basename, join, normalize } from 'node:path'
-import type { JsonObject } from '../json.js'
+import type { JsonObject } from '../base/json.js'
 import type { Layout, RawState } from '../store/start.js'
 import { isObjectName } from './names.js'
 

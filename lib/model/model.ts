@@ -1,5 +1,5 @@
-import { runSyncWithin, TooManySteps } from '../concurrency.js'
-import { badRequest, notFound } from '../errors.js'
+import { runSyncWithin, TooManySteps } from '../base/concurrency.js'
+import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
 import { isBmc, type Owner, type Ref, renameReference } from './cluster-index.js'
 import type { Docs, TypeName } from './docs.js'

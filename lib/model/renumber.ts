@@ -1,5 +1,5 @@
 import { networkInterfaces } from 'node:os'
-import { badRequest } from '../errors.js'
+import { badRequest } from '../base/errors.js'
 import {
   type Address,
   contains,

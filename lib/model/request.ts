@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { badRequest } from '../errors.js'
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { badRequest } from '../base/errors.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { boolean, type Field, objectName, type Table } from './field.js'
 import type { InterfacePatch, ObjectPatch, ObjectType } from './object-type.js'
 import { readTable, valueText } from './table.js'

@@ -1,6 +1,6 @@
-import { runSync } from '../concurrency.js'
-import { didYouMean } from '../did-you-mean.js'
-import { badRequest, ServiceError } from '../errors.js'
+import { runSync } from '../base/concurrency.js'
+import { didYouMean } from '../base/did-you-mean.js'
+import { badRequest, ServiceError } from '../base/errors.js'
 import { toAddress } from './address.js'
 import {
   type Connection,

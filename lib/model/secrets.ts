@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { badRequest, notFound, unavailable } from '../base/errors.js'
+import { isObject, type JsonValue } from '../base/json.js'
 import { openKey, readKey } from '../disk/file.js'
-import { badRequest, notFound, unavailable } from '../errors.js'
-import { isObject, type JsonValue } from '../json.js'
 import {
   base64,
   type FieldType,

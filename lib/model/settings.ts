@@ -1,6 +1,6 @@
 import { isIPv4 } from 'node:net'
-import { badRequest } from '../errors.js'
-import type { JsonObject } from '../json.js'
+import { badRequest } from '../base/errors.js'
+import type { JsonObject } from '../base/json.js'
 import { boolean, type FieldType, freeText, hosts, oneLine, provisionMethod, type Table } from './field.js'
 import { readFields } from './request.js'
 import type { AttachedType, ClusterSettings, Tx, View } from './stored.js'

@@ -1,4 +1,4 @@
-import { isObject, type JsonValue } from '../json.js'
+import { isObject, type JsonValue } from '../base/json.js'
 import { FieldError } from '../store/errors.js'
 import type { Store } from '../store/store.js'
 import type { Kind, Tx as StoreTx, View as StoreView } from '../store/types.js'

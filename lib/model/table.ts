@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { didYouMean } from '../did-you-mean.js'
-import { isObject, type JsonObject, type JsonValue } from '../json.js'
+import { didYouMean } from '../base/did-you-mean.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { type Field, type FieldType, secretMask, type Table, ValueError } from './field.js'
 import { type VariableMap, withoutNull } from './variables.js'
 

@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../errors.js'
+import { badRequest, notFound } from '../base/errors.js'
 import { compareNames } from '../store/order.js'
 import type { Files } from './cluster-index.js'
 import type { Docs } from './docs.js'

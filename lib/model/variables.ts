@@ -1,5 +1,5 @@
-import { badRequest } from '../errors.js'
-import { isObject, type JsonValue } from '../json.js'
+import { badRequest } from '../base/errors.js'
+import { isObject, type JsonValue } from '../base/json.js'
 import { type FieldType, ValueError } from './field.js'
 
 /** An admin's variables for templates (rules 3.16). */

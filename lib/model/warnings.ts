@@ -1,4 +1,4 @@
-import { didYouMean } from '../did-you-mean.js'
+import { didYouMean } from '../base/did-you-mean.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import { effectiveGroup, groupOf, settingsOf } from './effective.js'

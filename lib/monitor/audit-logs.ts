@@ -1,5 +1,5 @@
 import { type RequestAuth, requestController, type Trust, UnansweredError } from '../ask-controller.js'
-import { isObject, jsonObjectOrEmpty } from '../json.js'
+import { isObject, jsonObjectOrEmpty } from '../base/json.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
 /** Path at which controllers request audit lines from each other. */

@@ -1,4 +1,4 @@
-import type { FileDelivery } from '../request-source.js'
+import type { FileDelivery } from '../base/request-source.js'
 
 /** The steps that svcd sees, with their meanings; `about` is the subject of a step. */
 export const stepMeanings = {

@@ -1,8 +1,8 @@
-import { Background } from '../background.js'
-import type { Log } from '../log.js'
+import { Background } from '../base/background.js'
+import type { Log } from '../base/log.js'
+import type { FileDelivery } from '../base/request-source.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import type { FileDelivery } from '../request-source.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import {

@@ -1,5 +1,5 @@
 import { statfs } from 'node:fs/promises'
-import { Background } from '../background.js'
+import { Background } from '../base/background.js'
 import type { Condition } from './health.js'
 
 const lookMs = 10_000

@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
-import { type CachedResult, cachedFor, runSliced } from '../concurrency.js'
+import { type CachedResult, cachedFor, runSliced } from '../base/concurrency.js'
 import type { SharedMedium } from '../store/medium.js'
 import type { Report } from './node-status.js'
 

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
-import { type CachedResult, cachedFor, runSliced } from '../concurrency.js'
+import { type CachedResult, cachedFor, runSliced } from '../base/concurrency.js'
 import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { HandoverDoc } from '../model/types/handover.js'

@@ -1,4 +1,4 @@
-import { tryLater } from '../errors.js'
+import { tryLater } from '../base/errors.js'
 
 const BURST = 60
 const REFILL_MS = 5000

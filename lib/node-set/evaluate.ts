@@ -1,4 +1,4 @@
-import { badRequest, notFound } from '../errors.js'
+import { badRequest, notFound } from '../base/errors.js'
 import { expand, forMessage } from './expand.js'
 
 /** Default limit of names and operands in a set, including names that are subtracted again. */

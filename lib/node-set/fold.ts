@@ -1,4 +1,4 @@
-import { runSync, sortInSteps } from '../concurrency.js'
+import { runSync, sortInSteps } from '../base/concurrency.js'
 import { isZeroed, MOST_BRACKETS } from './expand.js'
 
 /** The parts of a name: text at even places, a number or ranges of numbers at odd ones. */

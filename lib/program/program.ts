@@ -4,8 +4,8 @@ import { openSync, readdirSync, readFileSync } from 'node:fs'
 import { access, constants, stat } from 'node:fs/promises'
 import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
-import { LONGEST_MS } from '../concurrency.js'
-import { oneLine } from '../log.js'
+import { LONGEST_MS } from '../base/concurrency.js'
+import { oneLine } from '../base/log.js'
 import { Lines } from './lines.js'
 
 export interface ProgramOptions {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { runSliced } from '../concurrency.js'
-import type { Log } from '../log.js'
+import { runSliced } from '../base/concurrency.js'
+import type { Log } from '../base/log.js'
 import type { ReloadKind, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { command, reasonOf } from './control.js'

@@ -1,5 +1,5 @@
+import type { DataOf } from '../base/variables.js'
 import type { Config } from '../config/types.js'
-import type { DataOf } from '../variables.js'
 import type { dhcpTemplates } from './dhcp/variables.js'
 import type { dnsTemplates } from './dns/variables.js'
 

@@ -1,5 +1,5 @@
-import { Background } from '../background.js'
-import { singleFlight } from '../concurrency.js'
+import { Background } from '../base/background.js'
+import { singleFlight } from '../base/concurrency.js'
 import type { Condition } from '../monitor/health.js'
 import { Apply, type ApplyOptions } from './apply.js'
 import { backendOf } from './backends.js'

@@ -1,6 +1,7 @@
 import { chmod, constants, copyFile, link, mkdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { inParallel } from '../concurrency.js'
+import { inParallel } from '../base/concurrency.js'
+import type { JsonValue } from '../base/json.js'
 import {
   exists,
   readRegularFileSync,
@@ -9,7 +10,6 @@ import {
   unlessMissing,
   writeNew
 } from '../disk/file.js'
-import type { JsonValue } from '../json.js'
 import type { ReloadKind, RenderedFile } from './backend.js'
 import type { Serials } from './dns/serials.js'
 

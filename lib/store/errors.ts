@@ -1,6 +1,6 @@
 import { getSystemErrorMap } from 'node:util'
-import type { ErrorCode } from '../error-codes.js'
-import { ServiceError } from '../errors.js'
+import type { ErrorCode } from '../base/error-codes.js'
+import { ServiceError } from '../base/errors.js'
 
 /**
  * A change cannot be made durable now (disk full or failing, leadership lost, shutting down); nothing was

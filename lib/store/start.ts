@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from '../json.js'
+import { isObject, type JsonObject } from '../base/json.js'
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
 import { INTENTS, type Medium, type Revertible, type StoredState } from './medium.js'

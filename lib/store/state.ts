@@ -1,4 +1,4 @@
-import { runSync } from '../concurrency.js'
+import { runSync } from '../base/concurrency.js'
 import { FieldError, type Problem, reasonOf } from './errors.js'
 import { JsonError, lineOf, parseJson, refuseDuplicateKeys } from './json.js'
 import { assertStorable, type StoredState } from './medium.js'

@@ -1,5 +1,5 @@
-import { Background } from '../background.js'
-import { runSliced, runSync } from '../concurrency.js'
+import { Background } from '../base/background.js'
+import { runSliced, runSync } from '../base/concurrency.js'
 import { LoadError, NotLeaderError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
 import type { LeaderEndpoint, ReplicationListener, SharedMedium } from './medium.js'
 import { applyReload, applyWrites, refuseLayout } from './replication.js'

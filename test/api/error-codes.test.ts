@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { errorCodes } from '../../lib/error-codes.js'
+import { errorCodes } from '../../lib/base/error-codes.js'
 import { Controller } from '../support/controller.js'
 import { checkout } from '../support/programs.js'
 

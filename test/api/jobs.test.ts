@@ -1,6 +1,6 @@
 import t from 'tap'
 import { acknowledge, answerWhenDone } from '../../lib/api/jobs.js'
-import { badRequest, ServiceError } from '../../lib/errors.js'
+import { badRequest, ServiceError } from '../../lib/base/errors.js'
 import { withUsers } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { Gate, spec } from '../support/jobs.js'

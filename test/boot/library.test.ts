@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { createLog } from '../../lib/base/log.js'
 import { Library } from '../../lib/boot/library.js'
-import { createLog } from '../../lib/log.js'
 import { Templates } from '../../lib/template/templates.js'
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')

@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
+import { createLog } from '../../lib/base/log.js'
 import { Control } from '../../lib/control/control.js'
-import { createLog } from '../../lib/log.js'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller, type Reply } from '../support/controller.js'

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { runSliced } from '../../lib/concurrency.js'
+import { runSliced } from '../../lib/base/concurrency.js'
 import { objectTypes, typeNames } from '../../lib/model/types.js'
 import { backendOf } from '../../lib/services/backends.js'
 import { capture } from '../../lib/services/capture.js'

@@ -1,4 +1,4 @@
-import type { JsonValue } from '../../lib/json.js'
+import type { JsonValue } from '../../lib/base/json.js'
 import type { Field } from '../../lib/model/field.js'
 import type { Random } from './random.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { forbidden, unauthorized } from '../../lib/errors.js'
+import { forbidden, unauthorized } from '../../lib/base/errors.js'
 import { until } from '../support/until.js'
 import { arrived, isRefusal, RawClient, route, start } from './helpers.js'
 

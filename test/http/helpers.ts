@@ -1,9 +1,9 @@
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import type { Log } from '../../lib/base/log.js'
 import type { Answer, Request, Route } from '../../lib/http/route.js'
 import { HttpServer, type ServerOptions } from '../../lib/http/server.js'
-import type { Log } from '../../lib/log.js'
 
 /** A log that keeps its lines as `level message`. */
 export interface MemoryLog extends Log {

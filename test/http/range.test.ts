@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ServiceError } from '../../lib/errors.js'
+import type { ServiceError } from '../../lib/base/errors.js'
 import { parseRange } from '../../lib/http/files.js'
 
 const ETAG = '"1-2-3"'

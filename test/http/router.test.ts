@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { ServiceError } from '../../lib/errors.js'
+import type { ServiceError } from '../../lib/base/errors.js'
 import type { Route } from '../../lib/http/route.js'
 import { parseTarget, Router } from '../../lib/http/router.js'
 

@@ -1,5 +1,12 @@
 import t from 'tap'
-import { badRequest, forbidden, notFound, ServiceError, unauthorized, unavailable } from '../../lib/errors.js'
+import {
+  badRequest,
+  forbidden,
+  notFound,
+  ServiceError,
+  unauthorized,
+  unavailable
+} from '../../lib/base/errors.js'
 import type { Answer } from '../../lib/http/route.js'
 import { inject } from '../support/inject.js'
 import { until } from '../support/until.js'

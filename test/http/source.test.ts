@@ -1,6 +1,6 @@
 import t from 'tap'
+import type { RequestSource } from '../../lib/base/request-source.js'
 import { sourceReader } from '../../lib/http/source.js'
-import type { RequestSource } from '../../lib/request-source.js'
 
 const none: string[] = []
 const local = ['127.0.0.1', '::1']

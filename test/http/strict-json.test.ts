@@ -1,6 +1,6 @@
 import t from 'tap'
-import { runSync } from '../../lib/concurrency.js'
-import { ServiceError } from '../../lib/errors.js'
+import { runSync } from '../../lib/base/concurrency.js'
+import { ServiceError } from '../../lib/base/errors.js'
 import { MAX_DEPTH, parseStrict, parsingStrict } from '../../lib/http/strict-json.js'
 
 const bytes = (text: string) => Buffer.from(text, 'utf8')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ServiceError } from '../../lib/errors.js'
+import { ServiceError } from '../../lib/base/errors.js'
 import { parseTarget } from '../../lib/http/router.js'
 
 // rules 3.1

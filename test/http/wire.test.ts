@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { unauthorized } from '../../lib/errors.js'
+import { unauthorized } from '../../lib/base/errors.js'
 import { until } from '../support/until.js'
 import { arrived, deferred, gated, isRefusal, RawClient, route, start } from './helpers.js'
 

@@ -1,7 +1,7 @@
 // Directories of deleted images, where several controllers share the objects (rules 9.15).
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { unavailable } from '../../lib/errors.js'
+import { unavailable } from '../../lib/base/errors.js'
 import { Removals } from '../../lib/image/removals.js'
 import { daemonActor } from '../../lib/model/model.js'
 import { until } from '../support/until.js'

@@ -7,10 +7,10 @@ import { createReadStream, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createLog } from '../../lib/base/log.js'
 import { Distribution, type DistributionOptions } from '../../lib/image/torrent/distribution.js'
 import { scrape } from '../../lib/image/torrent/scrape.js'
 import { createTorrent } from '../../lib/image/torrent/torrent.js'
-import { createLog } from '../../lib/log.js'
 
 export interface Order {
   readonly address: string

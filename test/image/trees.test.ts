@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ServiceError } from '../../lib/errors.js'
+import { ServiceError } from '../../lib/base/errors.js'
 import { newIntentId, temporary } from '../../lib/image/intents.js'
 import { removeHidden } from '../../lib/image/place-tree.js'
 import { decide, recover } from '../../lib/image/recovery.js'

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createLog } from '../../lib/base/log.js'
 import { Jobs } from '../../lib/jobs/jobs.js'
-import { createLog } from '../../lib/log.js'
 
 // Prints the ids of a job that has ended, one that runs and has said something, and one that waits for it.
 const [, , directory = ''] = process.argv

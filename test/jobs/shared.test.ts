@@ -1,7 +1,7 @@
 // Records of requests that controllers share, over a map in the place of etcd.
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { unavailable } from '../../lib/errors.js'
+import { unavailable } from '../../lib/base/errors.js'
 import { type JobContext, JobStoppedError, RESULTS_KEPT } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
 import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'

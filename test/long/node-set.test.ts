@@ -1,5 +1,5 @@
 import t from 'tap'
-import { inParallel } from '../../lib/concurrency.js'
+import { inParallel } from '../../lib/base/concurrency.js'
 import { turnsOf } from '../fuzz/node-sets.js'
 import { fuzzSeed, Random } from '../fuzz/random.js'
 import { Controller } from '../support/controller.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { JsonValue } from '../../lib/json.js'
+import type { JsonValue } from '../../lib/base/json.js'
 import { AddressSet, parsePrefix } from '../../lib/model/address.js'
 import {
   applyGroupInterfaces,

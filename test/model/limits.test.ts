@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { JsonValue } from '../../lib/json.js'
+import type { JsonValue } from '../../lib/base/json.js'
 import { limitWarnings, stateWarnings } from '../../lib/model/limits.js'
 import { readSettings } from '../../lib/model/settings.js'
 import { importDocument } from '../../lib/model/transfer.js'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { JsonObject } from '../../lib/json.js'
+import type { JsonObject } from '../../lib/base/json.js'
 import { importDocument } from '../../lib/model/transfer.js'
 import { admin, MemoryCluster, type Objects } from '../support/memory-cluster.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { JsonValue } from '../../lib/json.js'
+import type { JsonValue } from '../../lib/base/json.js'
 import { importDocument, previewImport } from '../../lib/model/transfer.js'
 import { admin, MemoryCluster, type Objects } from '../support/memory-cluster.js'
 

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { runSync } from '../../lib/concurrency.js'
+import { runSync } from '../../lib/base/concurrency.js'
 import { identityIn } from '../../lib/disk/steps.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { findStaleSliced } from '../../lib/monitor/stale.js'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { createLog } from '../../lib/log.js'
+import { createLog } from '../../lib/base/log.js'
 import { ControllerDrift } from '../../lib/monitor/controller-checks.js'
 
 const URL = '[http] url'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createLog } from '../../lib/log.js'
+import { createLog } from '../../lib/base/log.js'
 import { LeaderReach } from '../../lib/monitor/controller-checks.js'
 
 const SHARED = 'http://10.141.0.10:7050'

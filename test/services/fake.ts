@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { createLog } from '../../lib/log.js'
+import { createLog } from '../../lib/base/log.js'
 import type { View } from '../../lib/model/stored.js'
 import type { ServiceSettings } from '../../lib/services/backend.js'
 import { backendOf, type ServiceName } from '../../lib/services/backends.js'

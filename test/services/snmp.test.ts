@@ -1,7 +1,7 @@
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
-import { createLog } from '../../lib/log.js'
+import { createLog } from '../../lib/base/log.js'
 import type { Model } from '../../lib/model/model.js'
 import type { View } from '../../lib/model/stored.js'
 import type { NodeDoc } from '../../lib/model/types/node.js'

@@ -8,9 +8,9 @@ import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { createLog } from '../../lib/base/log.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { startDaemon } from '../../lib/daemon.js'
-import { createLog } from '../../lib/log.js'
 import { makeTree } from '../image/small-tree.js'
 
 const directory = resolve(process.argv[2] ?? '')

@@ -1,7 +1,7 @@
 // Records that controllers share, over a map in the place of etcd.
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import type { JsonObject } from '../../lib/json.js'
+import type { JsonObject } from '../../lib/base/json.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { TooLargeError } from '../../lib/store/etcd/client.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'

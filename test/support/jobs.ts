@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { createLog } from '../../lib/base/log.js'
 import { type JobContext, type JobSpec, Jobs, type SubmittedJob } from '../../lib/jobs/jobs.js'
 import type { RecordDisk } from '../../lib/jobs/record-file.js'
-import { createLog } from '../../lib/log.js'
 import { scratch } from './scratch.js'
 
 export interface Opened {

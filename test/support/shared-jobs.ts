@@ -1,9 +1,9 @@
 // Jobs of several controllers on keys in memory, in the place of etcd.
 import type { Test } from 'tap'
+import type { JsonObject } from '../../lib/base/json.js'
+import { createLog } from '../../lib/base/log.js'
 import { Jobs } from '../../lib/jobs/jobs.js'
 import type { StoredRecord } from '../../lib/jobs/shared.js'
-import type { JsonObject } from '../../lib/json.js'
-import { createLog } from '../../lib/log.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
 import { type RecordsMedium, SharedRecords } from '../../lib/store/etcd/shared-records.js'
 

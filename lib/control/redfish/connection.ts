@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { Agent, request } from 'node:https'
-import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
-import { isObject, type JsonObject, type JsonValue } from '../../json.js'
+import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
+import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
 import type { Bmc } from '../bmc.js'
 import { cleanLine } from '../bmc-text.js'
 

@@ -1,5 +1,5 @@
+import { isObject, type JsonObject } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
-import { isObject, type JsonObject } from '../../json.js'
 import type { Bmc, CallLimits } from '../bmc.js'
 import { cleanLine } from '../bmc-text.js'
 import { type Command, IS_OFF } from '../commands.js'

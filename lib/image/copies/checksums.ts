@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { notFound, tryLater } from '../../errors.js'
+import { notFound, tryLater } from '../../base/errors.js'
 import { type Hashed, hashFile } from '../packer/in-worker.js'
 
 /** Entries of the cache; an image has three files. */

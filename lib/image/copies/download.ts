@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { type RequestAuth, requestController, type Trust, UnansweredError } from '../../ask-controller.js'
-import { jsonObjectOrEmpty } from '../../json.js'
+import { jsonObjectOrEmpty } from '../../base/json.js'
 
 /** Another controller. */
 export interface Source {

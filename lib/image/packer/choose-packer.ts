@@ -1,4 +1,4 @@
-import { unavailable } from '../../errors.js'
+import { unavailable } from '../../base/errors.js'
 import { locate, run } from '../../program/program.js'
 import { builtinPacker } from './builtin-packer.js'
 import type { Packer } from './packer.js'

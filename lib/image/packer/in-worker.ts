@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import { LONGEST_MS } from '../../concurrency.js'
+import { LONGEST_MS } from '../../base/concurrency.js'
 import type { Contents } from './contents.js'
 
 /** The tasks of worker.ts. An archive is written to an open file. */

@@ -1,4 +1,4 @@
-import { badRequest } from '../../errors.js'
+import { badRequest } from '../../base/errors.js'
 import { compileTemplate } from '../../template/compiler.js'
 import { TemplateError } from '../../template/errors.js'
 import {

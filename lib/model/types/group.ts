@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { badRequest } from '../../errors.js'
+import { badRequest } from '../../base/errors.js'
 import { effectiveGroup, effectiveKernelOptions, settingsOf } from '../effective.js'
 import { comment, type Stored, type Table } from '../field.js'
 import {

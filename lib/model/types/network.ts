@@ -1,4 +1,4 @@
-import { badRequest } from '../../errors.js'
+import { badRequest } from '../../base/errors.js'
 import { contains, formatAddress, hosts as hostsOf, parsePrefix, toAddress } from '../address.js'
 import { ownerText } from '../cluster-index.js'
 import {

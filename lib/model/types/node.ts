@@ -1,4 +1,4 @@
-import { badRequest } from '../../errors.js'
+import { badRequest } from '../../base/errors.js'
 import {
   effectiveInterfaces,
   effectiveKernelOptions,

@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
-import { singleFlight } from '../../concurrency.js'
+import { singleFlight } from '../../base/concurrency.js'
+import { unavailable } from '../../base/errors.js'
 import { unlessMissing } from '../../disk/file.js'
-import { unavailable } from '../../errors.js'
 import { type Address, formatAddress, parseAddress } from '../../model/address.js'
 
 /** Most reads of the files when the server renames them meanwhile. */

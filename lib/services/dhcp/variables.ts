@@ -9,7 +9,7 @@ import {
   textMap,
   texts,
   type Variables
-} from '../../variables.js'
+} from '../../base/variables.js'
 
 /** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices. */
 export type BootScript = '' | 'menu' | 'short' | 'disk'

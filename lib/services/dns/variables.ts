@@ -1,4 +1,13 @@
-import { type DataOf, flag, integer, maps, text, textMap, texts, type Variables } from '../../variables.js'
+import {
+  type DataOf,
+  flag,
+  integer,
+  maps,
+  text,
+  textMap,
+  texts,
+  type Variables
+} from '../../base/variables.js'
 
 const variables = textMap("the cluster's `variables`")
 

@@ -1,4 +1,4 @@
-import { runSliced } from '../../concurrency.js'
+import { runSliced } from '../../base/concurrency.js'
 import type { SwitchDoc } from '../../model/types/switch.js'
 import { openSnmp } from './session.js'
 

@@ -5,9 +5,9 @@ import {
   request as plainRequest
 } from 'node:http'
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
-import { type CertificateFault, certificateFault } from '../../certificate-fault.js'
-import { isObject, type JsonObject } from '../../json.js'
-import { oneLine } from '../../log.js'
+import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
+import { isObject, type JsonObject } from '../../base/json.js'
+import { oneLine } from '../../base/log.js'
 import { reasonOf } from '../errors.js'
 import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 

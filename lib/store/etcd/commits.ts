@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Background } from '../../background.js'
-import type { JsonObject } from '../../json.js'
+import { Background } from '../../base/background.js'
+import type { JsonObject } from '../../base/json.js'
 import { reasonOf } from '../errors.js'
 import type { Revertible, Write } from '../medium.js'
 import { type Client, UnclearError } from './client.js'

@@ -1,5 +1,5 @@
-import { Background } from '../../background.js'
-import { isObject, jsonObjectOrEmpty } from '../../json.js'
+import { Background } from '../../base/background.js'
+import { isObject, jsonObjectOrEmpty } from '../../base/json.js'
 import type { Controller } from '../medium.js'
 import { compareNames } from '../order.js'
 import type { Client } from './client.js'

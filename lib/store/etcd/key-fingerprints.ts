@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isObject, type JsonObject } from '../../json.js'
+import { isObject, type JsonObject } from '../../base/json.js'
 
 /** Key files that all controllers must share: tokens, secrets and passwords depend on them. */
 const NAMES = ['secret.key', 'token.key'] as const

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
-import { Background } from '../../background.js'
-import { runSync } from '../../concurrency.js'
+import { Background } from '../../base/background.js'
+import { runSync } from '../../base/concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
 import { runuserPrefix } from '../../disk/printable.js'
 import { reasonOf } from '../errors.js'

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { JsonObject } from '../../json.js'
-import { oneLine } from '../../log.js'
+import type { JsonObject } from '../../base/json.js'
+import { oneLine } from '../../base/log.js'
 import { reasonOf, StoreError } from '../errors.js'
 import { compareNames } from '../order.js'
 import type { JournaledState, OpenRecords, Records, ReplicatedState } from '../records.js'

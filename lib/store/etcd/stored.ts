@@ -1,5 +1,5 @@
-import { isObject } from '../../json.js'
-import { oneLine } from '../../log.js'
+import { isObject } from '../../base/json.js'
+import { oneLine } from '../../base/log.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { StoredState, Write } from '../medium.js'

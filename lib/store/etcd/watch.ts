@@ -1,5 +1,5 @@
-import { isObject, type JsonObject } from '../../json.js'
-import { oneLine } from '../../log.js'
+import { isObject, type JsonObject } from '../../base/json.js'
+import { oneLine } from '../../base/log.js'
 import { type Client, UnclearError } from './client.js'
 import { base64, endOf, listIn, pairIn } from './kv.js'
 

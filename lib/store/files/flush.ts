@@ -1,6 +1,6 @@
 import { dirname, join } from 'node:path'
-import { Background } from '../../background.js'
-import { runSliced } from '../../concurrency.js'
+import { Background } from '../../base/background.js'
+import { runSliced } from '../../base/concurrency.js'
 import { type DiskStep, type FileLayer, StepError } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import { INTENTS, type Revertible, type Write } from '../medium.js'

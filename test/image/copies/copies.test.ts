@@ -12,7 +12,7 @@ import {
   writeFileSync
 } from 'node:fs'
 import t from 'tap'
-import { Mutex } from '../../../lib/concurrency.js'
+import { Mutex } from '../../../lib/base/concurrency.js'
 import type { Config } from '../../../lib/config/types.js'
 import { imageFindings } from '../../../lib/image/findings.js'
 import type { Tx } from '../../../lib/model/stored.js'

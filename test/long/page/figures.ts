@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Page } from 'playwright-core'
-import { inParallel } from '../../../lib/concurrency.js'
+import { inParallel } from '../../../lib/base/concurrency.js'
 import { browser, MANY_VIEWERS, open, Stage } from './stage.js'
 
 const wanted = new Set(process.argv.slice(2))

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core'
-import { inParallel } from '../../../lib/concurrency.js'
+import { inParallel } from '../../../lib/base/concurrency.js'
 import { cheapHash } from '../../support/callers.js'
 import { Daemon } from '../../support/daemon.js'
 import { program } from './chromium.js'
