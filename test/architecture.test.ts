@@ -5,7 +5,7 @@ import ts from 'typescript'
 import { checkout } from './support/programs.js'
 
 /** These know nothing of the service and are imported by all. */
-const GROUND = ['disk', 'base']
+const GROUND = ['disk', 'client', 'base']
 
 /**
  * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top,
@@ -83,7 +83,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // What the daemon is made of where several controllers share the objects.
   'other-controllers': [
-    'ask-controller',
     ...[
       'api',
       'image',
@@ -156,11 +155,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   template: [],
   jobs: [],
   program: [],
-  // How another server is asked.
-  http: ['ask-controller'],
+  http: [],
   version: [],
   'ask-controller': [],
   disk: ['base'],
+  client: [],
   base: []
 }
 
@@ -311,6 +310,32 @@ t.test('no program is run through a shell', async t => {
   })
   t.strictSame(wrong, [])
 })
+
+t.test('only client/ sends http requests', async t => {
+  const mayServe = ['createServer', 'STATUS_CODES']
+  const wrong = find((node, file) => {
+    if (roomOf(file) === 'client') return false
+    if (ts.isCallExpression(node)) return node.expression.getText() === 'fetch'
+    if (!ts.isStringLiteralLike(node) || !/^(?:(?:node:)?https?2?|undici(?:\/.*)?)$/.test(node.text))
+      return false
+    if (!ts.isImportDeclaration(node.parent))
+      return !ts.isLiteralTypeNode(node.parent) && isLoaded(node.parent)
+    const { importClause } = node.parent
+    if (importClause?.isTypeOnly) return false
+    const bindings = importClause?.namedBindings
+    if (!bindings || !ts.isNamedImports(bindings)) return true
+    return bindings.elements.some(
+      ({ isTypeOnly, name, propertyName }) => !isTypeOnly && !mayServe.includes((propertyName ?? name).text)
+    )
+  })
+  t.strictSame(wrong, [])
+})
+
+/** Whether a node loads a module: `import('…')`, `require('…')` or `export … from '…'`. */
+const isLoaded = (node: ts.Node) =>
+  ts.isExportDeclaration(node) ||
+  (ts.isCallExpression(node) &&
+    /^(import|require|process\.getBuiltinModule)$/.test(node.expression.getText()))
 
 const isExported = (node: ts.Declaration) =>
   (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Export) !== 0

@@ -2,7 +2,9 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { requestController, type Trust, trustFor } from '../lib/ask-controller.js'
+import { certificateAdvice, requestController } from '../lib/ask-controller.js'
+import { type Trust, trustFor } from '../lib/client/certificates.js'
+import type { NoResponseError } from '../lib/client/request.js'
 import { readPair } from '../lib/http/certificate.js'
 import { route, start } from './http/helpers.js'
 import { makeCertificate, makeIssued } from './support/certificate.js'
@@ -15,17 +17,21 @@ const ask = (port: number) =>
       url: `http://127.0.0.1:${port}`,
       path: '/',
       headers: {},
-      trust: { rejectUnauthorized: true },
-      answerMs: 600_000
+      tls: { rejectUnauthorized: true },
+      headMs: 600_000
     },
     signal: new AbortController().signal
   })
+
+const withAdvice = (error: NoResponseError) => {
+  throw Object.assign(new Error(error.reason), { certificate: certificateAdvice(error.code) })
+}
 
 t.test('another protocol is no answer', async t => {
   const port = await instead(t, socket =>
     socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n')
   )
-  await t.rejects(ask(port), { message: 'it ended the connection', certificate: undefined })
+  await t.rejects(ask(port), { message: 'it ended the connection', code: undefined })
 })
 
 t.test('who goes on promising an answer is left', async t => {
@@ -43,8 +49,8 @@ t.test('who promises an answer and gives it has answered', async t => {
     socket.end(`${'HTTP/1.1 100 Continue\r\n\r\n'.repeat(3)}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n`)
   )
   const answer = await ask(port)
-  t.equal(answer.statusCode, 200)
-  answer.resume()
+  t.equal(answer.status, 200)
+  answer.body.resume()
 })
 
 // rules 11.16
@@ -58,12 +64,12 @@ t.test('the authority of [store] ca is trusted; what is wrong with a certificate
     const { port } = await server.listenTls('127.0.0.1', 0, () => context)
     return (trust: Trust, host = '127.0.0.1') =>
       requestController({
-        ...{ url: `https://${host}:${port}`, path: '/', headers: {}, trust, answerMs: 60_000 },
+        ...{ url: `https://${host}:${port}`, path: '/', headers: {}, tls: trust, headMs: 60_000 },
         signal: new AbortController().signal
       }).then(answer => {
-        answer.resume()
-        return answer.statusCode
-      })
+        answer.body.resume()
+        return answer.status
+      }, withAdvice)
   }
   const ask = await controller('c1')
   t.equal(await ask(trustFor(true, ca)), 200)
@@ -75,7 +81,7 @@ t.test('the authority of [store] ca is trusted; what is wrong with a certificate
   })
   await t.rejects(ask(trustFor(true, ca), 'localhost'), {
     message: 'ERR_TLS_CERT_ALTNAME_INVALID',
-    certificate: /^its certificate is for another host; its \[store\] url/
+    certificate: /^its certificate is for another name; its \[store\] url/
   })
   const old = await controller('c2', -1)
   await t.rejects(old(trustFor(true, ca)), {

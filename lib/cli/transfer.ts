@@ -1,9 +1,9 @@
 import { createReadStream, existsSync } from 'node:fs'
-import { request } from 'node:http'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
 import { escapeControls } from '../base/log.js'
+import { originAt, requestWhole } from '../client/request.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { fromLuna2 } from '../model/luna2.js'
@@ -145,15 +145,11 @@ export async function askDaemon(
   })
   const admin = config.users.length === 0 ? 'admin' : config.users.find(({ role }) => role === 'admin')?.name
   if (admin === undefined) throw new Error(`${config.file}: [users] names no admin`)
-  const { status, answer } = await new Promise<{ status: number; answer: Buffer }>((resolve, reject) => {
-    const headers = { 'x-access-tokens': tokens.issueUser(admin, 'admin') }
-    const outgoing = request({ host, port, method, path, headers }, incoming => {
-      buffer(incoming).then(answer => resolve({ status: incoming.statusCode ?? 0, answer }), reject)
-    })
-    outgoing.on('error', error =>
-      reject(new Error(`no svcd answers at ${host} port ${port}: ${error.message}`))
-    )
-    outgoing.end(body)
+  const { status, body: answer } = await requestWhole({
+    ...{ url: originAt('http', host, port), method, path, body, most: Number.POSITIVE_INFINITY },
+    headers: { 'x-access-tokens': tokens.issueUser(admin, 'admin') }
+  }).catch(error => {
+    throw new Error(`no svcd answers at ${host} port ${port}: ${error.message}`)
   })
   if (status >= 400) throw new Error(messageOf(answer))
   return answer

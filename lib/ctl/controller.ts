@@ -1,7 +1,6 @@
-import { request as httpRequest, type IncomingMessage } from 'node:http'
-import { request as httpsRequest } from 'node:https'
-import { type CertificateFault, certificateFault } from '../base/certificate-fault.js'
 import { type JsonObject, jsonObject } from '../base/json.js'
+import { certificateFault } from '../client/certificates.js'
+import { type Response, request } from '../client/request.js'
 import { type Failure, noController, refused, wrongUsage } from './terminal.js'
 
 const connectLimitMs = 10_000
@@ -11,13 +10,6 @@ const answerLimitMs = 600_000
 const longestTarget = 15_000
 /** Bytes of the largest buffered answer. 100,000 complete nodes are smaller. */
 const largestAnswer = 512 * 1024 * 1024
-
-/** Advice for each certificate fault. Node's message names the fault itself. */
-const WAYS_OUT: Readonly<Record<CertificateFault, string>> = {
-  name: 'use an https URL with a name that the certificate lists',
-  time: 'install a new one on the controller, or set the clock of this machine',
-  issuer: 'name the CA that signed its certificate with --cacert FILE'
-}
 
 /** Query parameters; undefined values are omitted. */
 export type Query = Readonly<Record<string, string | undefined>>
@@ -64,13 +56,12 @@ export class Controller {
     if (target.length > longestTarget)
       throw wrongUsage('this names too many for one question: give a shorter node set, such as @GROUP')
     const text = body === undefined || Buffer.isBuffer(body) ? body : Buffer.from(JSON.stringify(body))
-    const asked = this.#ask(method, target, text).catch((error: Error) => {
+    const response = await this.#ask(method, target, text).catch((error: Error) => {
       throw this.unreachable(error)
     })
-    const incoming = await asked
-    const warning = incoming.headers['x-svcd-warning']
+    const warning = response.headers['x-svcd-warning']
     if (typeof warning === 'string') this.warnings.push(warning)
-    const answer = new Answer(this, incoming)
+    const answer = new Answer(this, response)
     if (answer.status >= 400) throw await this.#refusal(answer, path)
     if (answer.status >= 300) throw this.#isNone(`sends elsewhere (${answer.status})`)
     return answer
@@ -90,39 +81,19 @@ export class Controller {
     return read
   }
 
-  #ask(method: string, path: string, body: Buffer | undefined): Promise<IncomingMessage> {
+  #ask(method: string, path: string, body: Buffer | undefined): Promise<Response> {
     const { url, token, ca } = this
-    return new Promise((resolve, reject) => {
-      const send = url.protocol === 'https:' ? httpsRequest : httpRequest
-      const outgoing = send({
-        // The URL has brackets around an IPv6 address.
-        host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
-        port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
-        ...{ method, path, agent: false, timeout: answerLimitMs },
-        headers: {
-          // Other clients of this controller may use the luna dialect (docs/luna.md).
-          'x-svcd-dialect': 'none',
-          // The client polls long requests.
-          prefer: 'respond-async',
-          ...(token === undefined ? {} : { 'x-access-tokens': token }),
-          ...(body === undefined ? {} : { 'content-type': 'application/json', 'content-length': body.length })
-        },
-        ...(ca ? { ca } : {})
-      })
-      const slow = setTimeout(
-        () => outgoing.destroy(new Error(`it did not answer within ${connectLimitMs / 1000} s`)),
-        connectLimitMs
-      )
-      outgoing.on('socket', socket => {
-        socket.once(url.protocol === 'https:' ? 'secureConnect' : 'connect', () => clearTimeout(slow))
-      })
-      outgoing.on('timeout', () => outgoing.destroy(new Error('it was silent for 10 minutes')))
-      outgoing.on('error', error => {
-        clearTimeout(slow)
-        reject(error)
-      })
-      outgoing.on('response', incoming => resolve(incoming))
-      outgoing.end(body)
+    return request({
+      ...{ url, method, path, body, connectMs: connectLimitMs, silenceMs: answerLimitMs },
+      headers: {
+        // Other clients of this controller may use the luna dialect (docs/luna.md).
+        'x-svcd-dialect': 'none',
+        // The client polls long requests.
+        prefer: 'respond-async',
+        ...(token === undefined ? {} : { 'x-access-tokens': token }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' })
+      },
+      tls: ca && { ca }
     })
   }
 
@@ -149,7 +120,7 @@ export class Controller {
     const { code = '', message } = error
     if (/wrong version number|packet length too long|WRONG_VERSION_NUMBER/.test(message))
       return noController(`no controller at ${this.name}: this port does not speak https; try http://`)
-    const fault = certificateFault(code)
+    const fault = certificateFault(code, 'svcctl')
     // A daemon that is stopping hangs up as well.
     const mayBeTls = this.url.protocol === 'http:' && message === 'socket hang up'
     const other = mayBeTls ? '; if this port does not speak http, try https://' : ''
@@ -157,8 +128,8 @@ export class Controller {
       code === 'ECONNREFUSED'
         ? '; does svcd run there? On the controller, type: systemctl status svcd (in a checkout: make run)'
         : ''
-    const hint = fault === undefined ? other || asleep : `; ${WAYS_OUT[fault]}`
-    return noController(`no controller at ${this.name}: ${message || code}${hint}`)
+    const hint = fault === undefined ? other || asleep : `; ${fault.wayOut}`
+    return noController(`no controller at ${this.name}: ${message}${hint}`)
   }
 }
 
@@ -175,21 +146,21 @@ const isVoid = /^the token in x-access-tokens is /
 export class Answer {
   constructor(
     readonly controller: Controller,
-    readonly incoming: IncomingMessage
+    readonly response: Response
   ) {}
 
   get status(): number {
-    return this.incoming.statusCode ?? 0
+    return this.response.status
   }
 
   /** Yields the body as it arrives. Throws Failure 3 if it breaks off. */
   async *pieces(): AsyncGenerator<string> {
-    const { incoming, controller } = this
-    incoming.setEncoding('utf8')
+    const { body } = this.response
+    body.setEncoding('utf8')
     try {
-      for await (const piece of incoming) yield piece as string
+      for await (const piece of body) yield piece as string
     } catch (error) {
-      throw controller.unreachable(error as Error)
+      throw this.controller.unreachable(error as Error)
     }
   }
 

@@ -129,8 +129,8 @@ const types: Readonly<Record<Format, string>> = {
 }
 
 /** Throws Failure 3 for another content type: another web server would answer with a page. */
-function checkType({ incoming, controller }: Answer, format: Format): void {
-  const type = String(incoming.headers['content-type'] ?? '')
+function checkType({ response, controller }: Answer, format: Format): void {
+  const type = String(response.headers['content-type'] ?? '')
   if (!type.startsWith(types[format]))
     throw noController(`no svcd at ${controller.name}: what is there does not answer in ${types[format]}`)
 }

@@ -1,8 +1,7 @@
-import { request as ask, type IncomingMessage, Agent as PlainAgent } from 'node:http'
-import { request as askTls, Agent as TlsAgent } from 'node:https'
+import type { IncomingHttpHeaders } from 'node:http'
 import { pipeline } from 'node:stream/promises'
-import { guardConnection } from '../ask-controller.js'
 import { badRequest, ServiceError } from '../base/errors.js'
+import { Connections, NoResponseError, type Response, request } from '../client/request.js'
 import { ClientGone } from './body.js'
 import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
@@ -25,6 +24,7 @@ const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
 /** Idle connections are reused for this long. The other server ends them earlier only to stop, or if full. */
 const IDLE_MS = 1500
+const CONNECT_MS = 5000
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
 type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
@@ -32,7 +32,7 @@ type Begin = (status: number, headers: Record<string, string>, length: number | 
 /** Forwards requests to the server that answers them. Their number is limited (rules 11.16). */
 export class Forwards {
   readonly #places: ConcurrencyLimit
-  readonly #agents = agents()
+  readonly #connections = new Connections({ idleMs: IDLE_MS })
 
   /** `isUnbound`: whether an address may use all slots. */
   constructor(
@@ -55,42 +55,28 @@ export class Forwards {
 
   /** Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if unknown. */
   run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
-    return this.#places.run(exchange, place => forward(exchange, forwarded, this.#agents, place, begin))
+    return this.#places.run(exchange, place => forward(exchange, forwarded, this.#connections, place, begin))
   }
 }
-
-/** Agents with keep-alive, by protocol. */
-function agents() {
-  const options = { keepAlive: true, timeout: IDLE_MS }
-  const both = { 'http:': new PlainAgent(options), 'https:': new TlsAgent(options) }
-  // Node does not restart a time-out that expired while the connection was in use.
-  for (const agent of Object.values(both)) agent.on('free', socket => socket.setTimeout(IDLE_MS))
-  return both
-}
-type Agents = ReturnType<typeof agents>
 
 async function forward<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
-  agents: Agents,
+  connections: Connections,
   place: Slot,
   begin: Begin
 ): Promise<void> {
-  const answer = await askUpstream(exchange, forwarded, agents, place)
-  if (exchange.gone) return void answer.destroy()
-  const { 'content-length': length } = answer.headers
-  begin(
-    answer.statusCode as number,
-    endToEndHeaders(answer),
-    length === undefined ? undefined : Number(length)
-  )
+  const { status, headers, body } = await askUpstream(exchange, forwarded, connections, place)
+  if (exchange.gone) return void body.destroy()
+  const { 'content-length': length } = headers
+  begin(status, endToEndHeaders(headers), length === undefined ? undefined : Number(length))
   if (exchange.headOnly) {
-    answer.resume()
+    body.resume()
     exchange.outgoing.end()
     return
   }
   const { outgoing } = exchange
-  answer.on('data', (chunk: Buffer) => {
+  body.on('data', (chunk: Buffer) => {
     exchange.bytes += chunk.length
     // The client has not taken what came before.
     if (outgoing.writableNeedDrain) place.waitingSince ??= performance.now()
@@ -98,15 +84,15 @@ async function forward<C>(
   outgoing.on('drain', () => {
     place.waitingSince = undefined
   })
-  await pipeline(answer, outgoing)
+  await pipeline(body, outgoing)
 }
 
 async function askUpstream<C>(
   exchange: Exchange<C>,
   { to, target, body }: Forwarded,
-  agents: Agents,
+  connections: Connections,
   place: Slot
-): Promise<IncomingMessage> {
+): Promise<Response> {
   const { incoming, outgoing, route } = exchange
   const { url, trust, gone, told } = to
   if (/[^\x21-\xff]/.test(target))
@@ -114,58 +100,52 @@ async function askUpstream<C>(
   const added = await to.headersFor(body)
   if (exchange.gone) throw hungUp()
   const isChange = route?.effect !== 'reads'
-  return new Promise((resolve, reject) => {
-    let isConnected = false
-    const { protocol, hostname, port, host } = new URL(url)
-    const isTls = protocol === 'https:'
-    const request = (isTls ? askTls : ask)({
-      ...{ hostname: hostname.replace(/^\[|\]$/g, ''), port, path: target, method: incoming.method },
-      headers: { ...endToEndHeaders(incoming), ...added, host, 'content-length': body.length },
-      ...{ agent: agents[isTls ? 'https:' : 'http:'], signal: gone, ...trust }
-    })
-    const waits = (since: number | undefined, giveUp: (() => void) | undefined) => {
-      place.waitingSince = since
-      place.giveUp = giveUp
-    }
-    const refuse = (reason: string) => {
-      request.off('close', ended)
-      waits(undefined, undefined)
-      if (outgoing.destroyed) return reject(hungUp())
-      if (!gone.aborted) told?.(reason)
-      reject(unanswered(reason, isConnected && isChange))
-    }
-    const ended = () => refuse('it ended the connection')
-    waits(performance.now(), () =>
-      request.destroy(new Error('it has been silent for long, and others wait for the place'))
-    )
-    guardConnection(request, isTls, () => {
+  let isConnected = false
+  const stop = stopOf(exchange, gone)
+  place.waitingSince = performance.now()
+  place.giveUp = () => stop.abort(new Error('it has been silent for long, and others wait for the place'))
+  const answer = await request({
+    ...{ url, path: target, method: incoming.method, tls: trust, connections, connectMs: CONNECT_MS, body },
+    headers: { ...endToEndHeaders(incoming.headers), ...added },
+    connected: () => {
       isConnected = true
-    })
-      // A connection may end without an answer and without an error.
-      .once('close', ended)
-      .once('response', answer => {
-        request.off('close', ended)
-        waits(undefined, undefined)
-        // The reader of the answer learns of it.
-        answer.on('error', () => undefined)
-        const { statusCode = 0 } = answer
-        if (answer.headers[NOT_TAKEN] !== undefined) {
-          answer.destroy()
-          told?.('another controller answers there, or it has just begun to write')
-          return reject(unanswered('another one answers there', false))
-        }
-        const isSvcds = isAnswer(statusCode)
-        told?.(isSvcds ? '' : `it answers with ${statusCode}`)
-        if (isSvcds) return resolve(answer)
-        answer.destroy()
-        reject(foreignAnswer(statusCode, isChange))
-      })
-      .on('error', (error: NodeJS.ErrnoException) =>
-        refuse(gone.aborted ? 'it writes no more' : (error.code ?? error.message))
-      )
-      .end(body)
-    outgoing.once('close', () => request.destroy())
+    },
+    signal: stop.signal
   })
+    .catch((error: Error) => {
+      if (outgoing.destroyed) throw hungUp()
+      const reason = error instanceof NoResponseError ? error.reason : error.message
+      if (!gone.aborted) told?.(reason)
+      throw unanswered(reason, isConnected && isChange)
+    })
+    .finally(() => {
+      place.waitingSince = undefined
+      place.giveUp = undefined
+    })
+  const { status } = answer
+  if (answer.headers[NOT_TAKEN] !== undefined) {
+    answer.body.destroy()
+    told?.('another controller answers there, or it has just begun to write')
+    throw unanswered('another one answers there', false)
+  }
+  const isSvcds = isAnswer(status)
+  told?.(isSvcds ? '' : `it answers with ${status}`)
+  if (isSvcds) return answer
+  answer.body.destroy()
+  throw foreignAnswer(status, isChange)
+}
+
+/** Aborts when the client leaves, or the other server is no longer the one to ask. */
+function stopOf<C>({ outgoing }: Exchange<C>, gone: AbortSignal): AbortController {
+  const stop = new AbortController()
+  const isGone = () => stop.abort(new Error('it writes no more'))
+  if (gone.aborted) isGone()
+  gone.addEventListener('abort', isGone)
+  outgoing.once('close', () => {
+    gone.removeEventListener('abort', isGone)
+    stop.abort(hungUp())
+  })
+  return stop
 }
 
 const unanswered = (reason: string, mayBeDone: boolean) =>
@@ -193,7 +173,7 @@ const hungUp = () => new ClientGone('the client hung up before there was an answ
 /** There is no 3xx (rules 2.5). */
 const isAnswer = (status: number) => (status >= 200 && status < 300) || (status >= 400 && status < 600)
 
-function endToEndHeaders({ headers }: IncomingMessage): Record<string, string> {
+function endToEndHeaders(headers: IncomingHttpHeaders): Record<string, string> {
   const passed: Record<string, string> = {}
   for (const [name, value] of Object.entries(headers))
     if (typeof value === 'string' && !OF_ONE_HOP.has(name) && !name.startsWith(FRONT_SERVERS))

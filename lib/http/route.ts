@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Trust } from '../ask-controller.js'
 import type { JsonValue } from '../base/json.js'
 import type { FileDelivery, RequestContext } from '../base/request-source.js'
+import type { Trust } from '../client/certificates.js'
 
 /** A request before its body is read. */
 export interface RequestHead extends RequestContext {

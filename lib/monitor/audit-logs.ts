@@ -1,5 +1,7 @@
-import { type RequestAuth, requestController, type Trust, UnansweredError } from '../ask-controller.js'
+import { certificateAdvice, type RequestAuth, requestController } from '../ask-controller.js'
 import { isObject, jsonObjectOrEmpty } from '../base/json.js'
+import type { Trust } from '../client/certificates.js'
+import { NoResponseError, readWhole, TooLongError } from '../client/request.js'
 import { type Audit, type AuditLines, mostRead } from './audit.js'
 
 /** Path at which controllers request audit lines from each other. */
@@ -56,26 +58,19 @@ export class AuditLogs {
     const { trust, proofs } = this.options
     const path = `${AUDIT_LINES}/${by}`
     const headers = proofs.headersFor(path)
-    const signal = AbortSignal.timeout(LIMIT_MS)
     try {
-      const answer = await requestController({ url, path, headers, trust, answerMs: LIMIT_MS, signal })
-      const parts: Buffer[] = []
-      let size = 0
-      for await (const chunk of answer as AsyncIterable<Buffer>) {
-        size += chunk.length
-        if (size > LONGEST) throw new Error('it answers with more than it may')
-        parts.push(chunk)
-      }
-      if (answer.statusCode !== 200) throw refusal(answer.statusCode)
-      const { lines, proof } = jsonObjectOrEmpty(Buffer.concat(parts).toString())
+      const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
+      const text = (await readWhole(body, LONGEST)).toString()
+      if (status !== 200) throw refusal(status)
+      const { lines, proof } = jsonObjectOrEmpty(text)
       if (typeof lines !== 'string' || !proofs.isProved(headers, lines, String(proof)))
         throw new Error('what it answers is not proved: something else answers there')
       return linesIn(lines)
     } catch (error) {
-      if (signal.aborted) throw new Error('it does not answer')
-      if (!(error instanceof UnansweredError)) throw error
-      const { message, certificate } = error
-      throw new Error(`it cannot be asked (${message})${certificate === undefined ? '' : `: ${certificate}`}`)
+      if (error instanceof TooLongError) throw new Error('it answers with more than it may')
+      if (!(error instanceof NoResponseError)) throw error
+      const advice = certificateAdvice(error.code)
+      throw new Error(`it cannot be asked (${error.reason})${advice === undefined ? '' : `: ${advice}`}`)
     }
   }
 }
@@ -113,7 +108,7 @@ function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] 
   return found
 }
 
-const refusal = (status = 0) =>
+const refusal = (status: number) =>
   new Error(
     status === 404
       ? 'it is of a release that does not tell its lines'

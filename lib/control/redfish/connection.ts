@@ -1,7 +1,7 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { Agent, request } from 'node:https'
-import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
+import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
+import { certificateFault } from '../../client/certificates.js'
+import { Connections, originAt, requestWhole, TooLongError } from '../../client/request.js'
 import type { Bmc } from '../bmc.js'
 import { cleanLine } from '../bmc-text.js'
 
@@ -46,16 +46,6 @@ const CONNECT_ERRORS: Readonly<Record<string, (port: number, setup: string) => s
     "and the address of the node's interface BMC"
 }
 
-/** Certificate faults, with remedies. */
-const CERTIFICATE_ERRORS: Readonly<Record<CertificateFault, readonly [what: string, wayOut: string]>> = {
-  name: ['is for another name', 'install one that names this address in the BMC'],
-  time: [
-    'has expired, or is not valid yet',
-    'install a new one in the BMC, or set the clock of the controller'
-  ],
-  issuer: ['is not trusted', 'name its CA in [control] ca_file']
-}
-
 /** Errors of OpenSSL for a peer without a protocol, key or signature that is still considered safe. */
 const OLD_TLS =
   /(protocol version|unsupported protocol|handshake failure|no ciphers|(?:dh|ee|ca) key too small|(?:ee|ca) md too weak|legacy|renegotiation)/
@@ -71,14 +61,12 @@ const LONGEST_PATH = 1024
  * hosts and redirects are not followed.
  */
 export class Connection {
-  readonly #agent: Agent
+  readonly #connections = new Connections({ most: 1 })
   #left = LARGEST_VISIT
   /** Headers that authenticate us, after the login. */
   credentials: Readonly<Record<string, string>> = {}
 
-  constructor(private readonly options: ConnectionOptions) {
-    this.#agent = new Agent({ keepAlive: true, maxSockets: 1 })
-  }
+  constructor(private readonly options: ConnectionOptions) {}
 
   /** Returns a resource. Throws RefusedError, and Error if it is no JSON object or exceeds a bound. */
   async get(path: string, signal: AbortSignal): Promise<JsonObject> {
@@ -117,83 +105,54 @@ export class Connection {
     body?: JsonObject,
     headers: Readonly<Record<string, string>> = {}
   ): Promise<Answer> {
-    const incoming = await this.#exchange(method, path, signal, body, headers)
-    const text = await this.#read(incoming, signal)
-    const status = incoming.statusCode ?? 0
+    const { address, port, verifyCertificate, ca } = this.options
+    const text = body === undefined ? '' : JSON.stringify(body)
+    const most = Math.min(LARGEST_ANSWER, this.#left)
+    const answer = await requestWhole({
+      ...{ url: originAt('https', address, port), path, method, signal, most },
+      ...{ connections: this.#connections, body: text },
+      tls: { ...(ca === undefined ? {} : { ca }), rejectUnauthorized: verifyCertificate },
+      headers: {
+        Accept: 'application/json',
+        'OData-Version': '4.0',
+        ...(text === '' ? {} : { 'Content-Type': 'application/json' }),
+        ...this.credentials,
+        ...headers
+      }
+    }).catch(error => {
+      signal.throwIfAborted()
+      throw this.#explained(error)
+    })
+    this.#left -= answer.body.length
+    const { status } = answer
     if (status >= 300 && status < 400) {
-      const to = cleanLine(incoming.headers.location ?? 'nowhere', 100)
+      const to = cleanLine(answer.headers.location ?? 'nowhere', 100)
       throw new Error(`${method} ${path} is redirected to ${to}, which is not followed`)
     }
-    return { status, headers: incoming.headers, body: parsed(text, status, `${method} ${path}`) }
+    const parts = parsed(answer.body.toString(), status, `${method} ${path}`)
+    return { status, headers: answer.headers, body: parts }
   }
 
   /** Closes the connection. */
   close(): void {
-    this.#agent.destroy()
+    this.#connections.close()
   }
 
-  #exchange(
-    method: string,
-    path: string,
-    signal: AbortSignal,
-    body: JsonObject | undefined,
-    headers: Readonly<Record<string, string>>
-  ): Promise<IncomingMessage> {
-    const { address: host, port, verifyCertificate, ca } = this.options
-    const text = body === undefined ? undefined : JSON.stringify(body)
-    return new Promise((resolve, reject) => {
-      const outgoing = request(
-        {
-          ...{ host, port, method, path, signal, agent: this.#agent },
-          ...(ca === undefined ? {} : { ca }),
-          rejectUnauthorized: verifyCertificate,
-          headers: {
-            Accept: 'application/json',
-            'OData-Version': '4.0',
-            ...(text === undefined ? {} : { 'Content-Type': 'application/json' }),
-            'Content-Length': Buffer.byteLength(text ?? ''),
-            ...this.credentials,
-            ...headers
-          }
-        },
-        resolve
-      )
-      // Kept after the answer, as the connection may break later.
-      outgoing.on('error', error => reject(this.#explained(error, signal)))
-      outgoing.end(text)
-    })
-  }
-
-  async #read(incoming: IncomingMessage, signal: AbortSignal): Promise<string> {
-    const pieces: Buffer[] = []
-    let size = 0
-    try {
-      for await (const piece of incoming as AsyncIterable<Buffer>) {
-        size += piece.length
-        this.#left -= piece.length
-        // Leaving the loop closes the connection.
-        if (size > LARGEST_ANSWER) throw new Error(`an answer of it is larger than ${LARGEST_ANSWER} bytes`)
-        if (this.#left < 0) throw new Error(`its answers are larger than ${LARGEST_VISIT} bytes`)
-        pieces.push(piece)
-      }
-    } catch (error) {
-      throw this.#explained(error as Error, signal)
-    }
-    return Buffer.concat(pieces).toString('utf8')
-  }
-
-  #explained(error: NodeJS.ErrnoException, signal: AbortSignal): Error {
-    if (signal.aborted) return signal.reason
+  #explained(error: NodeJS.ErrnoException): Error {
     const { setup, port } = this.options
     const code = error.code ?? ''
-    const fault = certificateFault(code)
-    if (fault !== undefined) {
-      const [what, wayOut] = CERTIFICATE_ERRORS[fault]
+    if (error instanceof TooLongError)
       return new Error(
-        `its certificate ${what} (${code}): ${wayOut}, ` +
+        error.most < LARGEST_ANSWER
+          ? `its answers are larger than ${LARGEST_VISIT} bytes`
+          : `an answer of it is larger than ${LARGEST_ANSWER} bytes`
+      )
+    const fault = certificateFault(code, 'bmc')
+    if (fault)
+      return new Error(
+        `${fault.what} (${code}): ${fault.wayOut}, ` +
           `or set "verify_certificate" of BMC set-up ${setup} to false`
       )
-    }
     const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
     const [, old] = OLD_TLS.exec(words) ?? []
     const orIpmi = `set "protocol" of BMC set-up ${setup} to ipmi`

@@ -1,8 +1,10 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
-import type { IncomingMessage } from 'node:http'
-import { type RequestAuth, requestController, type Trust, UnansweredError } from '../../ask-controller.js'
+import type { Readable } from 'node:stream'
+import { certificateAdvice, type RequestAuth, requestController } from '../../ask-controller.js'
 import { jsonObjectOrEmpty } from '../../base/json.js'
+import type { Trust } from '../../client/certificates.js'
+import { NoResponseError, type Response, readWhole, TooLongError } from '../../client/request.js'
 
 /** Another controller. */
 export interface Source {
@@ -73,17 +75,11 @@ export async function checksumAt(
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
   const path = `/copies/${name}/checksum`
   const { answer, asked } = await answered(source, path, {}, asking, ANSWER_MS.checksum, signal)
-  const parts: Buffer[] = []
-  await reading(source, signal, async () => {
-    if (answer.statusCode !== 200) throw refusal(source, answer)
-    let size = 0
-    for await (const chunk of paced(answer, source, asking)) {
-      size += chunk.length
-      if (size > LONGEST_CHECKSUM) throw unproved(source)
-      parts.push(chunk)
-    }
-  }).finally(() => answer.destroy())
-  const { bytes, sha256, proof } = jsonObjectOrEmpty(Buffer.concat(parts).toString())
+  const text = await reading(source, signal, async () => {
+    if (answer.status !== 200) throw refusal(source, answer)
+    return (await readWhole(paced(answer.body, source, asking), LONGEST_CHECKSUM)).toString()
+  }).finally(() => answer.body.destroy())
+  const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
   const told = { bytes: Number(bytes), sha256: String(sha256) }
   const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
   if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
@@ -131,18 +127,18 @@ async function complete(
   await reading(source, signal, async () => {
     const begins = beginOf(source, answer, had, bytes)
     if (begins < had) await written(part.truncate(0))
-    await receive(part, paced(answer, source, asking, patience), begins, bytes, source)
-  }).finally(() => answer.destroy())
+    await receive(part, paced(answer.body, source, asking, patience), begins, bytes, source)
+  }).finally(() => answer.body.destroy())
 }
 
 /** Returns the offset of an answer's bytes: the requested one, or 0 where the range was ignored. */
-function beginOf(source: Source, answer: IncomingMessage, had: number, bytes: number): number {
-  const { statusCode, headers } = answer
+function beginOf(source: Source, answer: Response, had: number, bytes: number): number {
+  const { status, headers } = answer
   if (headers['content-encoding'] !== undefined)
     throw faultOf(source, 'is reached through something that encodes what it sends')
-  if (statusCode === 206 && headers['content-range'] === `bytes ${had}-${bytes - 1}/${bytes}`) return had
-  if (statusCode === 200 && headers['content-length'] === String(bytes)) return 0
-  if (statusCode === 200 || statusCode === 206 || statusCode === 416)
+  if (status === 206 && headers['content-range'] === `bytes ${had}-${bytes - 1}/${bytes}`) return had
+  if (status === 200 && headers['content-length'] === String(bytes)) return 0
+  if (status === 200 || status === 206 || status === 416)
     throw faultOf(source, 'has a file of that name with another size', 'wrong')
   throw refusal(source, answer)
 }
@@ -168,7 +164,7 @@ async function receive(
 
 /** Yields the chunks of an answer, as long as they come fast enough. */
 async function* paced(
-  answer: IncomingMessage,
+  body: Readable,
   source: Source,
   { pace }: Asking,
   patience?: Patience
@@ -178,13 +174,13 @@ async function* paced(
   const isOver = () => patience === 'none' || (patience === 'turn' && performance.now() - began >= turnMs)
   let came = 0
   const watch = setInterval(() => {
-    if (came < bytes) answer.destroy(faultOf(source, 'sends too slowly, or has stopped'))
+    if (came < bytes) body.destroy(faultOf(source, 'sends too slowly, or has stopped'))
     else if (came < brisk && isOver())
-      answer.destroy(new SlowError(faultOf(source, 'sends slowly: others are asked').message, came))
+      body.destroy(new SlowError(faultOf(source, 'sends slowly: others are asked').message, came))
     came = 0
   }, ms)
   try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
       came += chunk.length
       yield chunk
     }
@@ -213,6 +209,7 @@ async function reading<T>(source: Source, signal: AbortSignal, read: () => Promi
     signal.throwIfAborted()
     if (error instanceof WriteError) throw error.cause
     if (error instanceof SourceError) throw error
+    if (error instanceof TooLongError) throw unproved(source)
     const { code, message } = error as NodeJS.ErrnoException
     throw faultOf(source, `broke off (${code ?? message}): it goes on from there`)
   }
@@ -224,21 +221,20 @@ async function answered(
   path: string,
   more: Record<string, string>,
   { trust, proofs, isThere }: Asking,
-  answerMs: number,
+  headMs: number,
   signal: AbortSignal
-): Promise<{ readonly answer: IncomingMessage; readonly asked: Record<string, string> }> {
+): Promise<{ readonly answer: Response; readonly asked: Record<string, string> }> {
   const asked = proofs.headersFor(path)
   try {
     const answer = await requestController({
-      ...{ url: source.url, path, headers: { ...asked, ...more }, trust, signal },
-      answerMs,
-      ...(isThere ? { isThere: () => isThere(source) } : {})
+      ...{ url: source.url, path, headers: { ...asked, ...more }, tls: trust, headMs, signal },
+      isThere: isThere && (() => isThere(source))
     })
     return { answer, asked }
   } catch (error) {
-    if (!(error instanceof UnansweredError)) throw error
-    const { message, certificate: advice = ELSEWHERE } = error
-    throw faultOf(source, `cannot be asked (${message}): ${advice}`)
+    if (!(error instanceof NoResponseError)) throw error
+    const advice = certificateAdvice(error.code) ?? ELSEWHERE
+    throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
   }
 }
 
@@ -253,11 +249,11 @@ const REFUSALS: Readonly<Record<number, string>> = {
   503: 'cannot give it now (503): it is busy, or the file changed a moment ago'
 }
 
-const refusal = (source: Source, { statusCode = 0 }: IncomingMessage) =>
+const refusal = (source: Source, { status }: Response) =>
   faultOf(
     source,
-    REFUSALS[statusCode] ?? `answers with ${statusCode}: look into its log`,
-    statusCode === 404 ? 'lacks' : 'fails'
+    REFUSALS[status] ?? `answers with ${status}: look into its log`,
+    status === 404 ? 'lacks' : 'fails'
   )
 
 const unproved = (source: Source) =>

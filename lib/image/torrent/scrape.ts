@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { on, once } from 'node:events'
 import { isIPv6 } from 'node:net'
-import { ask } from './http-request.js'
-import { decode, entry, isMap } from './torrent.js'
+import { requestWhole } from '../../client/request.js'
+import { decode, entry, HTTP_LIMITS, isMap } from './torrent.js'
 
 /**
  * How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74.
@@ -45,7 +45,8 @@ async function overHttp(announce: string, infoHashes: readonly string[], signal:
     throw new Error('its URL does not end in /announce, so there is none to ask for seeders')
   url.pathname = `${url.pathname.slice(0, at)}scrape${url.pathname.slice(at + 'announce'.length)}`
   const query = infoHashes.map(infoHash => `info_hash=${infoHash.replace(/../g, '%$&')}`).join('&')
-  const answered = await ask(`${url.href}${url.search === '' ? '?' : '&'}${query}`, signal)
+  const full = `${url.href}${url.search === '' ? '?' : '&'}${query}`
+  const answered = await requestWhole({ url: full, signal, ...HTTP_LIMITS })
   if (answered.status !== 200) throw new Error(`it answers a scrape with status ${answered.status}`)
   const told = decode(answered.body)
   const refused = entry(told, 'failure reason')

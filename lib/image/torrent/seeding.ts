@@ -1,8 +1,16 @@
 import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { jsonObject } from '../../base/json.js'
+import { requestWhole } from '../../client/request.js'
 import { readRegularFile, replaceFile, unlessMissing } from '../../disk/file.js'
-import { ask, jsonOf } from './http-request.js'
-import { readInfoHash, type Seeded, type Seeder, type SeederSettings, type Torrent } from './torrent.js'
+import {
+  HTTP_LIMITS,
+  readInfoHash,
+  type Seeded,
+  type Seeder,
+  type SeederSettings,
+  type Torrent
+} from './torrent.js'
 import { Transmission } from './transmission.js'
 
 /** Returns the seeder of the ini, for torrents and their files in `files`; undefined where it names none. */
@@ -285,13 +293,13 @@ class Aria2 implements Seeder {
       method: `aria2.${method}`,
       params: [this.#token, ...params]
     })
-    const answered = await ask(this.url, signal, { body }).catch(error => {
+    const answered = await requestWhole({ url: this.url, body, signal, ...HTTP_LIMITS }).catch(error => {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })
-    const told = jsonOf<{ result?: unknown; error?: { message: string } }>(answered)
+    const told = jsonObject(answered.body.toString())
     if (!told) throw this.#unusable(`answers with status ${answered.status} and no JSON`)
-    const { result, error } = told
+    const { result, error } = told as { result?: unknown; error?: { message: string } }
     if (error?.message === 'Unauthorized')
       throw new Error(`aria2 at ${this.url} does not take [torrent] seeder_secret`)
     if (error) throw this.#unusable(`refuses ${method}: ${error.message}`)

@@ -8,6 +8,9 @@ import { fillBuffer, replaceFile, withOpen } from '../../disk/file.js'
  */
 type Bencoded = number | Buffer | readonly Bencoded[] | ReadonlyMap<string, Bencoded>
 
+/** Limits of trackers and seeders over http. The answer of a seeder with 10,000 torrents is smaller. */
+export const HTTP_LIMITS = { wholeMs: 10_000, most: 32 << 20 }
+
 /** Encodes a value. There is only one encoding, as the keys are sorted. */
 export function encode(value: Bencoded): Buffer {
   if (typeof value === 'number') return Buffer.from(`i${value}e`)

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Answered, ask, jsonOf } from './http-request.js'
-import type { Seeded, Seeder, Torrent } from './torrent.js'
+import { jsonObject } from '../../base/json.js'
+import { type Response, requestWhole } from '../../client/request.js'
+import { HTTP_LIMITS, type Seeded, type Seeder, type Torrent } from './torrent.js'
 
 const SESSION = 'x-transmission-session-id'
 const fields = [
@@ -101,8 +102,8 @@ export class Transmission implements Seeder {
 
   async #call<T>(method: string, args: object, signal: AbortSignal): Promise<T> {
     let answered = await this.#post(method, args, signal)
-    const session = answered.headers.get(SESSION)
-    if (answered.status === 409 && session !== null) {
+    const session = answered.headers[SESSION]
+    if (answered.status === 409 && typeof session === 'string') {
       this.#session = session
       answered = await this.#post(method, args, signal)
     }
@@ -110,18 +111,18 @@ export class Transmission implements Seeder {
     if (status === 401)
       throw new Error(`transmission at ${this.url} does not take [torrent] seeder_secret (user:password)`)
     if (status !== 200) throw this.#unusable(`answers ${method} with status ${status}`)
-    const answer = jsonOf<{ result?: unknown; arguments?: unknown }>(answered)
+    const answer = jsonObject(answered.body.toString())
     if (!answer) throw this.#unusable('does not answer in JSON')
     const { result, arguments: told } = answer
     if (result !== 'success') throw this.#unusable(`refuses ${method}: ${result}`)
     return told as T
   }
 
-  async #post(method: string, args: object, signal: AbortSignal): Promise<Answered> {
+  async #post(method: string, args: object, signal: AbortSignal): Promise<Response<Buffer>> {
     const headers: Record<string, string> = { 'content-type': 'application/json', [SESSION]: this.#session }
     if (this.#authorization !== '') headers.authorization = this.#authorization
     const body = JSON.stringify({ method, arguments: args })
-    return ask(this.url, signal, { headers, body }).catch(error => {
+    return requestWhole({ url: this.url, headers, body, signal, ...HTTP_LIMITS }).catch(error => {
       signal.throwIfAborted()
       throw this.#unusable(error.message)
     })

@@ -1,13 +1,17 @@
-import {
-  type ClientRequest,
-  type IncomingMessage,
-  Agent as PlainAgent,
-  request as plainRequest
-} from 'node:http'
-import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
-import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
-import { isObject, type JsonObject } from '../../base/json.js'
+import type { Readable } from 'node:stream'
+import type { ConnectionOptions } from 'node:tls'
+import { type JsonObject, jsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
+import { certificateFault } from '../../client/certificates.js'
+import {
+  Connections,
+  TooLongError as LongBodyError,
+  type RequestOptions,
+  type Response,
+  readWhole,
+  request,
+  TimeLimitError
+} from '../../client/request.js'
 import { reasonOf } from '../errors.js'
 import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 
@@ -18,8 +22,6 @@ const DETAIL_CHARACTERS = 300
 const OPEN_MS = 5000
 /** An idempotent request is also sent to another endpoint after this long without an answer. */
 const HEDGE_MS = 500
-/** TCP keep-alive of watches: detects a machine that vanished silently. */
-const KEEP_ALIVE_MS = 2000
 /** gRPC codes after which the request may have been carried out: unknown, unavailable and the like. */
 const UNCLEAR = new Set([1, 2, 4, 10, 13, 14])
 /** etcd's errors for an unknown or expired token, one from before its users changed, and a missing one. */
@@ -40,11 +42,6 @@ const ADVICE: Readonly<Record<number, (etcdctl: Etcdctl) => string>> = {
 const NO_MAJORITY = /request timed out|no leader/
 /** The errors of etcd and of its gateway for a request over their size limit. */
 const TOO_LARGE = /request is too large|message larger than max/
-const CERTIFICATE_ADVICE: Readonly<Record<CertificateFault, string>> = {
-  name: 'its certificate is for another name: name the endpoint as its certificate does',
-  time: 'its certificate has expired, or is not valid yet: renew it, or set the clock',
-  issuer: 'its certificate is not trusted: name its authority in [store] ca'
-}
 
 interface SilentEndpoint {
   readonly endpoint: string
@@ -110,7 +107,8 @@ interface Limit {
 export class Client {
   readonly #endpoints: readonly URL[]
   readonly #login: ClientOptions['login']
-  readonly #agents: { readonly 'http:': PlainAgent; readonly 'https:': TlsAgent }
+  readonly #connections = new Connections({ most: 16 })
+  readonly #tls: ConnectionOptions
   /** The etcdctl command line for the same etcd, for messages. */
   readonly etcdctl: Etcdctl
   /** The token of our user; undefined before the first login and after a failed one. */
@@ -130,11 +128,7 @@ export class Client {
     this.#endpoints = endpoints.map(endpointOf)
     this.#login = login
     this.etcdctl = etcdctl
-    const common = { keepAlive: true, maxSockets: 16 }
-    this.#agents = {
-      'http:': new PlainAgent(common),
-      'https:': new TlsAgent({ ...common, ...tls, minVersion: 'TLSv1.2', rejectUnauthorized: true })
-    }
+    this.#tls = { ...tls, minVersion: 'TLSv1.2', rejectUnauthorized: true }
   }
 
   /** The number of endpoints. */
@@ -224,15 +218,14 @@ export class Client {
         this.#opened(new URL(`/v3/${path}`, endpoint), question, signal, token)
       )
       for await (const line of linesOf(answer, from)) {
-        const json = parsed(line)
-        if (!isObject(json)) throw new UnclearError(`${from}: a part of its answer is no JSON`)
+        const json = jsonObject(line)
+        if (!json) throw new UnclearError(`${from}: a part of its answer is no JSON`)
         yield json
       }
     } catch (error) {
       signal.throwIfAborted()
       leave()
-      if (error instanceof UnclearError || error instanceof RefusedError) throw error
-      throw new UnclearError(`${from}: ${explain(error as Error, this.etcdctl)}`)
+      throw this.#failure(error as Error, from, OPEN_MS)
     }
   }
 
@@ -273,7 +266,7 @@ export class Client {
   }
 
   close(): void {
-    for (const agent of Object.values(this.#agents)) agent.destroy()
+    this.#connections.close()
   }
 
   /**
@@ -325,23 +318,21 @@ export class Client {
     }
   }
 
-  /** Opens a streamed answer on a connection of its own. */
-  #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<IncomingMessage> {
-    return new Promise((resolve, reject) => {
-      const asked = this.#send(url, question, token, signal)
-      asked.setTimeout(OPEN_MS, () => asked.destroy(this.#unanswered(`etcd at ${url.origin}`, OPEN_MS)))
-      asked.on('socket', socket => socket.setKeepAlive(true, KEEP_ALIVE_MS))
-      asked.on('error', reject)
-      asked.on('response', answer => {
-        asked.setTimeout(0)
-        if (answer.statusCode === 200) resolve(answer)
-        else
-          read(answer, `etcd at ${url.origin}`, this.etcdctl).then(
-            () => reject(new Error('no answer')),
-            reject
-          )
-      })
+  /** Opens a streamed answer. */
+  #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<Readable> {
+    return this.#send(url, question, token, { headMs: OPEN_MS, signal }, OPEN_MS, async answer => {
+      if (answer.status !== 200) await read(answer, `etcd at ${url.origin}`, this.etcdctl)
+      return answer.body
     })
+  }
+
+  /** Returns the error for a request that failed: UnclearError, or RefusedError if etcd did nothing. */
+  #failure(error: NodeJS.ErrnoException, from: string, limitMs: number): Error {
+    if (error instanceof UnclearError || error instanceof RefusedError) return error
+    if (error instanceof TimeLimitError) return this.#unanswered(from, limitMs)
+    const { code, message } = error
+    const silence = certificateProblem(code) ?? code ?? oneLine(message, DETAIL_CHARACTERS)
+    return new UnclearError(`${from}: ${explain(error, this.etcdctl)}`, silence)
   }
 
   #unanswered(from: string, ms: number): NoAnswerError {
@@ -353,23 +344,6 @@ export class Client {
     )
   }
 
-  #send(url: URL, question: JsonObject, token: string | undefined, signal?: AbortSignal): ClientRequest {
-    const body = JSON.stringify(question)
-    const isTls = url.protocol === 'https:'
-    const asked = (isTls ? tlsRequest : plainRequest)(url, {
-      method: 'POST',
-      agent: this.#agents[isTls ? 'https:' : 'http:'],
-      headers: {
-        'content-type': 'application/json',
-        'content-length': Buffer.byteLength(body),
-        ...(token === undefined ? {} : { authorization: token })
-      },
-      ...(signal ? { signal } : {})
-    })
-    asked.end(body)
-    return asked
-  }
-
   #post(
     url: URL,
     question: JsonObject,
@@ -377,29 +351,33 @@ export class Client {
     token?: string,
     signal?: AbortSignal
   ): Promise<JsonObject> {
-    return new Promise((resolve, reject) => {
-      const from = `etcd at ${url.origin}`
-      const unclear = (reason: string, silence: string) =>
-        reject(new UnclearError(`${from}: ${reason}`, silence))
-      const asked = this.#send(url, question, token, signal)
-      const limit = setTimeout(
-        () => {
-          reject(this.#unanswered(from, ms))
-          asked.destroy()
-          // An earlier login may have used up the time.
-        },
-        Math.max(1, end - performance.now())
-      )
-      asked.on('error', (error: NodeJS.ErrnoException) => {
-        const fault = certificateFault(error.code)
-        const silence = fault
-          ? CERTIFICATE_ADVICE[fault]
-          : (error.code ?? oneLine(error.message, DETAIL_CHARACTERS))
-        unclear(explain(error, this.etcdctl), silence)
-      })
-      asked.on('close', () => clearTimeout(limit))
-      asked.on('response', answer => read(answer, from, this.etcdctl).then(resolve, reject))
-    })
+    // An earlier login may have used up the time.
+    const wholeMs = Math.max(1, end - performance.now())
+    return this.#send(url, question, token, { wholeMs, signal }, ms, answer =>
+      read(answer, `etcd at ${url.origin}`, this.etcdctl)
+    )
+  }
+
+  /** Sends a request and passes its answer to `take`. `limitMs`: the time limit for messages. */
+  async #send<R>(
+    url: URL,
+    question: JsonObject,
+    token: string | undefined,
+    limits: Pick<RequestOptions, 'headMs' | 'wholeMs' | 'signal'>,
+    limitMs: number,
+    take: (answer: Response) => Promise<R>
+  ): Promise<R> {
+    const headers = {
+      'content-type': 'application/json',
+      ...(token === undefined ? {} : { authorization: token })
+    }
+    const body = JSON.stringify(question)
+    const options = { url, headers, body, tls: this.#tls, connections: this.#connections, ...limits }
+    try {
+      return await take(await request(options))
+    } catch (error) {
+      throw this.#failure(error as Error, `etcd at ${url.origin}`, limitMs)
+    }
   }
 }
 
@@ -425,9 +403,14 @@ function endpointOf(text: string): URL {
   return url
 }
 
+function certificateProblem(code: string | undefined): string | undefined {
+  const fault = certificateFault(code, 'etcd')
+  return fault && `${fault.what}: ${fault.wayOut}`
+}
+
 function explain({ code, message }: NodeJS.ErrnoException, etcdctl: Etcdctl): string {
-  const fault = certificateFault(code)
-  if (fault) return `${CERTIFICATE_ADVICE[fault]} (${code})`
+  const problem = certificateProblem(code)
+  if (problem !== undefined) return `${problem} (${code})`
   if (
     code === 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED' ||
     code === 'ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE'
@@ -436,7 +419,7 @@ function explain({ code, message }: NodeJS.ErrnoException, etcdctl: Etcdctl): st
   return `${oneLine(message, DETAIL_CHARACTERS)}; look whether it runs (${etcdctl('endpoint health', true)})`
 }
 
-async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<string> {
+async function* linesOf(answer: Readable, from: string): AsyncGenerator<string> {
   let parts: Buffer[] = []
   let size = 0
   for await (const chunk of answer as AsyncIterable<Buffer>) {
@@ -456,33 +439,23 @@ async function* linesOf(answer: IncomingMessage, from: string): AsyncGenerator<s
   }
 }
 
-async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Promise<JsonObject> {
-  const chunks: Buffer[] = []
-  let size = 0
-  try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > ANSWER_BYTES)
-        throw new TooLongError(`${from}: its answer has more than ${ANSWER_BYTES} bytes`)
-      chunks.push(chunk)
-    }
-  } catch (error) {
-    if (error instanceof TooLongError) throw error
-    const reason = oneLine((error as Error).message, DETAIL_CHARACTERS)
-    throw new UnclearError(`${from}: ${reason}`, reason)
-  }
-  const body = Buffer.concat(chunks).toString()
-  const json = parsed(body)
-  if (answer.statusCode === 200 && isObject(json)) return json
-  const { error, code } = isObject(json) ? json : {}
+async function read({ status, body }: Response, from: string, etcdctl: Etcdctl): Promise<JsonObject> {
+  const bytes = await readWhole(body, ANSWER_BYTES).catch(error => {
+    if (!(error instanceof LongBodyError)) throw error
+    throw new TooLongError(`${from}: its answer has more than ${ANSWER_BYTES} bytes`)
+  })
+  const text = bytes.toString()
+  const json = jsonObject(text)
+  if (status === 200 && json) return json
+  const { error, code } = json ?? {}
   // If etcd has users and asks for certificates, its gateway refuses certificates with a common name.
-  if (answer.statusCode === 400 && body.startsWith('CommonName'))
+  if (status === 400 && text.startsWith('CommonName'))
     throw new RefusedError(
       `${from}: it knows users, and takes no certificate with a common name beside them: ` +
         'have the one of [store] cert issued without CN'
     )
   if (typeof error !== 'string' || typeof code !== 'number') {
-    const reason = `what answers with ${answer.statusCode} is not etcd, or not its JSON gateway`
+    const reason = `what answers with ${status} is not etcd, or not its JSON gateway`
     throw new UnclearError(`${from}: ${reason}`, reason)
   }
   const said = `${from}: ${oneLine(error, DETAIL_CHARACTERS)}`
@@ -500,12 +473,4 @@ async function read(answer: IncomingMessage, from: string, etcdctl: Etcdctl): Pr
   const wayOut = ADVICE[code]
   const Refusal = code === NO_ROOM ? NoRoomError : code === OUT_OF_RANGE ? NoRevisionError : RefusedError
   throw new Refusal(wayOut === undefined ? said : `${said}; ${wayOut(etcdctl)}`)
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

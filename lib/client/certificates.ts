@@ -1,0 +1,67 @@
+import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
+
+/** TLS options of Node that decide which certificates are trusted. */
+export interface Trust {
+  readonly rejectUnauthorized: boolean
+  /** Absent: Node's default. */
+  readonly secureContext?: SecureContext
+}
+
+/** `verified`: whether certificates are verified; `ca`: authorities in PEM form beside the system's. */
+export const trustFor = (verified: boolean, ca: Buffer | undefined): Trust => ({
+  rejectUnauthorized: verified,
+  // Shared by all connections: Node takes 20 ms to parse all authorities.
+  ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
+})
+
+/** Codes of Node's TLS by fault; those of chain checks are OpenSSL's (openssl-verification-options). */
+const CODES = {
+  name: ['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH'],
+  time: ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID'],
+  issuer: [
+    ...['DEPTH_ZERO_SELF_SIGNED_CERT', 'SELF_SIGNED_CERT_IN_CHAIN', 'CERT_UNTRUSTED', 'INVALID_CA'],
+    ...['UNABLE_TO_GET_ISSUER_CERT', 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY'],
+    ...['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'CERT_SIGNATURE_FAILURE']
+  ]
+} as const satisfies Record<string, readonly string[]>
+type Fault = keyof typeof CODES
+
+const WHAT: Readonly<Record<Fault, string>> = {
+  name: 'its certificate is for another name',
+  time: 'its certificate has expired, or is not valid yet',
+  issuer: 'its certificate is not trusted'
+}
+
+const WAYS_OUT = {
+  controller: {
+    name: 'its [store] url has to name a host of its certificate',
+    time: 'renew it there, or set the clocks',
+    issuer: 'name its authority in [store] ca of this controller'
+  },
+  etcd: {
+    name: 'name the endpoint as its certificate does',
+    time: 'renew it, or set the clock',
+    issuer: 'name its authority in [store] ca'
+  },
+  bmc: {
+    name: 'install one that names this address in the BMC',
+    time: 'install a new one in the BMC, or set the clock of the controller',
+    issuer: 'name its CA in [control] ca_file'
+  },
+  svcctl: {
+    name: 'use an https URL with a name that the certificate lists',
+    time: 'install a new one on the controller, or set the clock of this machine',
+    issuer: 'name the CA that signed its certificate with --cacert FILE'
+  }
+} as const satisfies Record<string, Record<Fault, string>>
+
+/** Returns a certificate's fault and the way out by the error code; undefined for other errors. */
+export function certificateFault(
+  code: string | undefined,
+  server: keyof typeof WAYS_OUT
+): { readonly what: string; readonly wayOut: string } | undefined {
+  for (const fault of ['name', 'time', 'issuer'] as const)
+    if (code !== undefined && (CODES[fault] as readonly string[]).includes(code))
+      return { what: WHAT[fault], wayOut: WAYS_OUT[server][fault] }
+  return undefined
+}
