@@ -1,5 +1,5 @@
 import { certificateFault, type Trust } from './client/certificates.js'
-import { NoResponseError, type RequestOptions, type Response, request } from './client/request.js'
+import { type RequestOptions, type Response, request } from './client/request.js'
 
 /** Authenticates requests between controllers and their answers. */
 export interface RequestAuth {
@@ -28,30 +28,11 @@ export function certificateAdvice(code: string | undefined): string | undefined 
 
 /** A machine that is off does not answer at all. */
 const CONNECT_MS = 5000
-const REGISTRATION_CHECK_MS = 1000
-
-/** A request to another controller. */
-export interface ControllerRequest extends RequestOptions {
-  readonly tls: Trust
-  /** Whether the controller is still registered; a dead one is not waited for. Absent: always. */
-  readonly isThere?: (() => boolean) | undefined
-}
 
 /** Sends a request to another controller, as `request` does, over a connection of its own. */
-export async function requestController({ isThere, ...options }: ControllerRequest): Promise<Response> {
-  const removed = new AbortController()
-  // A stopped process accepts connections but answers nothing.
-  const looking = setInterval(() => {
-    if (isThere?.() === false) removed.abort(new NoResponseError('it is not there any more'))
-  }, REGISTRATION_CHECK_MS)
-  try {
-    return await request({
-      ...options,
-      headers: { ...options.headers, 'accept-encoding': 'identity' },
-      connectMs: CONNECT_MS,
-      signal: options.signal ? AbortSignal.any([options.signal, removed.signal]) : removed.signal
-    })
-  } finally {
-    clearInterval(looking)
-  }
-}
+export const requestController = (options: RequestOptions & { readonly tls: Trust }): Promise<Response> =>
+  request({
+    connectMs: CONNECT_MS,
+    ...options,
+    headers: { ...options.headers, 'accept-encoding': 'identity' }
+  })

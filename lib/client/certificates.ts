@@ -1,11 +1,7 @@
-import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls'
+import { type ConnectionOptions, createSecureContext, rootCertificates } from 'node:tls'
 
 /** TLS options of Node that decide which certificates are trusted. */
-export interface Trust {
-  readonly rejectUnauthorized: boolean
-  /** Absent: Node's default. */
-  readonly secureContext?: SecureContext
-}
+export type Trust = Pick<ConnectionOptions, 'rejectUnauthorized' | 'secureContext'>
 
 /** `verified`: whether certificates are verified; `ca`: authorities in PEM form beside the system's. */
 export const trustFor = (verified: boolean, ca: Buffer | undefined): Trust => ({

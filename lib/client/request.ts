@@ -33,6 +33,8 @@ export interface RequestOptions {
   readonly wholeMs?: number
   /** Time limit without a byte in either direction. */
   readonly silenceMs?: number
+  /** Whether the server is still expected to answer; checked each second until it does. */
+  readonly isThere?: (() => boolean) | undefined
   /** Its reason becomes the error of the request, or of the body. */
   readonly signal?: AbortSignal | undefined
 }
@@ -82,6 +84,7 @@ export class TooLongError extends Error {
 
 /** Finds a machine that vanished silently, while its connection has no traffic. */
 const KEEP_ALIVE_MS = 2000
+const EXPECTED_CHECK_MS = 1000
 /** A proxy may send some interim responses (1xx). */
 const MOST_INTERIM = 8
 
@@ -112,7 +115,7 @@ export const originAt = (scheme: 'http' | 'https', address: string, port: number
  * TimeLimitError, or the signal's reason.
  */
 export function request(options: RequestOptions): Promise<Response> {
-  const { signal, connectMs, headMs, wholeMs, silenceMs } = options
+  const { signal, connectMs, headMs, wholeMs, silenceMs, isThere } = options
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted()
     const outgoing = send(options)
@@ -127,6 +130,12 @@ export function request(options: RequestOptions): Promise<Response> {
     const connecting = limit(connectMs)
     const answering = limit(headMs)
     const whole = limit(wholeMs)
+    // A stopped process accepts connections but answers nothing.
+    const looking =
+      isThere &&
+      setInterval(() => {
+        if (!isThere()) stop(new NoResponseError('it is not there any more'))
+      }, EXPECTED_CHECK_MS)
     const aborted = () => stop(signal?.reason)
     signal?.addEventListener('abort', aborted)
     if (silenceMs !== undefined) outgoing.on('timeout', () => stop(new TimeLimitError(silenceMs)))
@@ -142,7 +151,7 @@ export function request(options: RequestOptions): Promise<Response> {
         else socket.once('encrypted' in socket ? 'secureConnect' : 'connect', connected)
       })
       .once('close', () => {
-        for (const timer of [connecting, answering, whole]) clearTimeout(timer)
+        for (const timer of [connecting, answering, whole, looking]) clearTimeout(timer)
         signal?.removeEventListener('abort', aborted)
         // Some ends without a response emit no error.
         if (!incoming) reject(new NoResponseError('it ended the connection'))
@@ -154,6 +163,7 @@ export function request(options: RequestOptions): Promise<Response> {
       .on('error', error => reject(noResponse(error)))
       .once('response', response => {
         clearTimeout(answering)
+        clearInterval(looking)
         incoming = response.on('error', () => undefined)
         resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response })
       })

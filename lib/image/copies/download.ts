@@ -74,16 +74,15 @@ export async function checksumAt(
   signal: AbortSignal
 ): Promise<{ readonly bytes: number; readonly sha256: string }> {
   const path = `/copies/${name}/checksum`
-  const { answer, asked } = await answered(source, path, {}, asking, ANSWER_MS.checksum, signal)
-  const text = await reading(source, signal, async () => {
+  return answered(source, path, {}, asking, ANSWER_MS.checksum, signal, async (answer, asked) => {
     if (answer.status !== 200) throw refusal(source, answer)
-    return (await readWhole(paced(answer.body, source, asking), LONGEST_CHECKSUM)).toString()
-  }).finally(() => answer.body.destroy())
-  const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
-  const told = { bytes: Number(bytes), sha256: String(sha256) }
-  const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
-  if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
-  return told
+    const text = (await readWhole(paced(answer.body, source, asking), LONGEST_CHECKSUM)).toString()
+    const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
+    const told = { bytes: Number(bytes), sha256: String(sha256) }
+    const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
+    if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
+    return told
+  })
 }
 
 /**
@@ -123,12 +122,11 @@ async function complete(
   const { size: had } = await part.stat()
   if (had === bytes) return
   const range = { range: `bytes=${had}-${bytes - 1}` }
-  const { answer } = await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal)
-  await reading(source, signal, async () => {
+  await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal, async answer => {
     const begins = beginOf(source, answer, had, bytes)
     if (begins < had) await written(part.truncate(0))
     await receive(part, paced(answer.body, source, asking, patience), begins, bytes, source)
-  }).finally(() => answer.body.destroy())
+  })
 }
 
 /** Returns the offset of an answer's bytes: the requested one, or 0 where the range was ignored. */
@@ -201,40 +199,34 @@ const written = <T>(writing: Promise<T>): Promise<T> =>
     throw new WriteError(error)
   })
 
-/** Runs `read`, which reads an answer. A break is the fault of the source. */
-async function reading<T>(source: Source, signal: AbortSignal, read: () => Promise<T>): Promise<T> {
-  try {
-    return await read()
-  } catch (error) {
-    signal.throwIfAborted()
-    if (error instanceof WriteError) throw error.cause
-    if (error instanceof SourceError) throw error
-    if (error instanceof TooLongError) throw unproved(source)
-    const { code, message } = error as NodeJS.ErrnoException
-    throw faultOf(source, `broke off (${code ?? message}): it goes on from there`)
-  }
-}
-
-/** Asks for a path; returns the head of the answer. Throws SourceError where there is none. */
-async function answered(
+/** Asks for a path and reads the answer with `read`. Throws SourceError; a break is the fault of the source. */
+async function answered<T>(
   source: Source,
   path: string,
   more: Record<string, string>,
   { trust, proofs, isThere }: Asking,
   headMs: number,
-  signal: AbortSignal
-): Promise<{ readonly answer: Response; readonly asked: Record<string, string> }> {
+  signal: AbortSignal,
+  read: (answer: Response, asked: Record<string, string>) => Promise<T>
+): Promise<T> {
   const asked = proofs.headersFor(path)
   try {
     const answer = await requestController({
       ...{ url: source.url, path, headers: { ...asked, ...more }, tls: trust, headMs, signal },
       isThere: isThere && (() => isThere(source))
     })
-    return { answer, asked }
+    return await read(answer, asked).finally(() => answer.body.destroy())
   } catch (error) {
-    if (!(error instanceof NoResponseError)) throw error
-    const advice = certificateAdvice(error.code) ?? ELSEWHERE
-    throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
+    signal.throwIfAborted()
+    if (error instanceof WriteError) throw error.cause
+    if (error instanceof SourceError) throw error
+    if (error instanceof TooLongError) throw unproved(source)
+    if (error instanceof NoResponseError) {
+      const advice = certificateAdvice(error.code) ?? ELSEWHERE
+      throw faultOf(source, `cannot be asked (${error.reason}): ${advice}`)
+    }
+    const { code, message } = error as NodeJS.ErrnoException
+    throw faultOf(source, `broke off (${code ?? message}): it goes on from there`)
   }
 }
 
