@@ -26,6 +26,7 @@ export interface RequestOptions {
   readonly connections?: Connections
   /** Called when the connection is there: from then on the request may have been carried out. */
   readonly connected?: () => void
+  /** Time limit for the connection, the wait for one of `connections` included. */
   readonly connectMs?: number
   /** Time limit for the head of the response. */
   readonly headMs?: number

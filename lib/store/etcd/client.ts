@@ -329,19 +329,17 @@ export class Client {
   /** Returns the error for a request that failed: UnclearError, or RefusedError if etcd did nothing. */
   #failure(error: NodeJS.ErrnoException, from: string, limitMs: number): Error {
     if (error instanceof UnclearError || error instanceof RefusedError) return error
-    if (error instanceof TimeLimitError) return this.#unanswered(from, limitMs)
+    if (error instanceof TimeLimitError) {
+      const silence = `no answer within ${limitMs / 1000} s`
+      const look = this.etcdctl('endpoint health', true)
+      return new NoAnswerError(
+        `${from}: ${silence}; look whether it runs and has a majority (${look})`,
+        silence
+      )
+    }
     const { code, message } = error
     const silence = certificateProblem(code) ?? code ?? oneLine(message, DETAIL_CHARACTERS)
     return new UnclearError(`${from}: ${explain(error, this.etcdctl)}`, silence)
-  }
-
-  #unanswered(from: string, ms: number): NoAnswerError {
-    const silence = `no answer within ${ms / 1000} s`
-    const look = this.etcdctl('endpoint health', true)
-    return new NoAnswerError(
-      `${from}: ${silence}; look whether it runs and has a majority (${look})`,
-      silence
-    )
   }
 
   #post(
