@@ -90,7 +90,7 @@ t.test('controllers ask one another by https, with certificates of the authority
     return (await health()).includes('cannot be asked')
   })
   const told =
-    /cannot be asked \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\): its certificate is not trusted; name its authority in \[store\] ca/
+    /cannot be asked \(SELF_SIGNED_CERT_IN_CHAIN\): its certificate is not trusted; name its authority in \[store\] ca/
   t.match(await health(), told)
   t.match(naive.log(), told)
   t.notMatch(naive.log(), /look whether svcd runs there/)
