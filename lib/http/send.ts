@@ -2,9 +2,14 @@ import { once } from 'node:events'
 import { isAbsolute } from 'node:path'
 import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
-import type { ListLimit } from './concurrency-limit.js'
+import type { Semaphore } from '../base/concurrency.js'
+import { addressBlockOf } from '../base/request-source.js'
+import type { ConcurrencyLimit } from './admission/concurrency-limit.js'
+import { LIMITS } from './admission/limits.js'
+import type { SendBufferBudget } from './admission/send-buffer-budget.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
@@ -12,10 +17,6 @@ import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './f
 import type { Forwards } from './forwards.js'
 import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
-import type { SendBufferBudget } from './send-buffer-budget.js'
-
-/** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
-const PIECE_CHARACTERS = 256 * 1024
 
 /** A piece that took this long to make is sent, or skipped if it is empty. */
 const PIECE_MS = 10
@@ -38,7 +39,9 @@ export interface SendContext<C> {
   readonly files: OpenFiles
   readonly smallFiles: SmallFileCache
   readonly downloads: Downloads
-  readonly lists: ListLimit
+  readonly lists: ConcurrencyLimit
+  /** Makes one piece of all lists in a turn of the event loop. */
+  readonly listPieces: Semaphore
   readonly feeds: Feeds
   /** Requests that another server answers. */
   readonly forwards: Forwards
@@ -134,8 +137,15 @@ async function sendParts<C>(
   manner: SendContext<C>
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
-  const { lists, unread } = manner
-  await lists.run(exchange, async (place, inTurn) => {
+  const { lists, listPieces, unread } = manner
+  // Client addresses take turns.
+  const inTurn = <R>(make: () => R) =>
+    listPieces.run(addressBlockOf(exchange.address), async () => {
+      const made = make()
+      await nextTurn()
+      return made
+    })
+  await lists.run(exchange, async slot => {
     const measured = pieces(parts)
     const first = (await inTurn(() => measured.next())).value ?? ''
     const second = await inTurn(() => measured.next())
@@ -164,11 +174,11 @@ async function sendParts<C>(
       const bytes = Buffer.byteLength(next.value)
       if (!compress) exchange.bytes += bytes
       if (bytes === 0 || sink.write(next.value)) continue
-      place.waitingSince = performance.now()
+      slot.waitingSince = performance.now()
       unread.add(exchange, bytes)
       await drained(exchange, sink)
       unread.remove(exchange)
-      place.waitingSince = undefined
+      slot.waitingSince = undefined
     }
     sink.end()
     await compressing?.done
@@ -193,7 +203,7 @@ function* pieces(parts: Iterable<string>): Generator<string> {
   let begunMs = performance.now()
   for (const part of parts) {
     piece += part
-    if (piece.length < PIECE_CHARACTERS && performance.now() - begunMs < PIECE_MS) continue
+    if (piece.length < LIMITS.listPieceCharacters && performance.now() - begunMs < PIECE_MS) continue
     yield piece
     piece = ''
     begunMs = performance.now()

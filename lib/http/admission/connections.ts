@@ -1,171 +1,22 @@
 import type { Duplex } from 'node:stream'
-import type { Log } from '../base/log.js'
-import { clientNetworkOf } from '../base/request-source.js'
-import { busy } from './concurrency-limit.js'
-import type { Exchange } from './exchange.js'
-import type { Limits } from './limits.js'
-import { PipelineBudget, PipelineQueue } from './pipelining.js'
+import type { Log } from '../../base/log.js'
+import { ThrottledWarning } from '../../base/rate-limit.js'
+import { clientNetworkOf } from '../../base/request-source.js'
+import { type ClientSocket, Connection, endSoon } from '../connection.js'
+import { LIMITS, type Limits } from './limits.js'
+import { Parties } from './parties.js'
+import { PipelineBudget } from './pipelining.js'
+import { busy } from './retry-after.js'
 
-/** The first request of a younger connection may still be on its way. */
-const FRESH_MS = 5000
-/** A connection used less than this ago is likely to be used again. */
-const ACTIVE_MS = 2000
 /** Time between searches for idle connections; or per open connection, if that is less. */
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
-/** When none is idle, the busiest address yields some if it has this many more than the newcomer. */
-const AHEAD_MIN = 16
-
-/** Ends a socket, and destroys it once what was written has left, whatever the client still sends. */
-export function endSoon(socket: Duplex): void {
-  if (socket.writableFinished) socket.destroy()
-  else socket.once('finish', () => socket.destroy())
-  if (!socket.writableEnded) socket.end()
-}
-
-type ClientSocket = Duplex & { readonly bytesRead?: number; setTimeout?(ms: number): unknown }
-
-/** One client connection. Its requests are served one after the other, in order (RFC 9112, 9.3.2). */
-export class Connection<C> {
-  current: Exchange<C> | undefined
-  /** The last input was refused: nothing more is read from this client. */
-  refused = false
-  /** There is no room for it: its request will be refused with Retry-After. */
-  isCrowded = false
-  /** The latest request. */
-  last: Exchange<C> | undefined
-  readonly #waiting: PipelineQueue
-  #guarded = false
-  #bytesSeen: number | undefined
-  /** When the last request came, or the connection was opened (ms of `performance`). */
-  lastUsedMs = performance.now()
-  #used = false
-  /** Requests have been pipelined, and not all are answered. */
-  #pipelines = false
-
-  /** `address`: the party that its limits count for. */
-  constructor(
-    public socket: ClientSocket,
-    readonly address: string,
-    private readonly backlog: PipelineBudget
-  ) {
-    this.#bytesSeen = socket.bytesRead
-    this.#waiting = new PipelineQueue(backlog, this)
-  }
-
-  /** Calls `serve` when its turn comes; never if the connection ends first. False if too many are queued. */
-  enqueue(exchange: Exchange<C>, serve: () => void): boolean {
-    this.last = exchange
-    this.lastUsedMs = exchange.startedMs
-    this.#used = true
-    const begin = () => this.socket.destroyed || serve()
-    if (this.current) {
-      this.#pipelines = true
-      const start = () => {
-        this.current = exchange
-        this.backlog.behind.later(begin)
-      }
-      return this.#waiting.push(exchange.incoming, start)
-    }
-    this.current = exchange
-    // A crowded connection skips the queue, where it would hold one of few places.
-    if (this.isCrowded) setImmediate(begin)
-    else this.backlog.first.begin(begin)
-    return true
-  }
-
-  /** Calls `refuse` once all requests are answered. A request that is incomplete is not served. */
-  refuseLast(refuse: () => void): void {
-    if (this.last?.incoming.complete === false) this.#waiting.pop()
-    if (this.current) this.#waiting.pushLast(refuse)
-    else refuse()
-  }
-
-  /** Starts the next request: the current answer is complete, or never will be. */
-  next(): void {
-    this.current = undefined
-    // A long answer counts as use until its end.
-    this.lastUsedMs = performance.now()
-    this.#bytesSeen = this.socket.bytesRead
-    if (this.socket.destroyed) return
-    const start = this.#waiting.shift()
-    if (!start) {
-      this.last = undefined
-      this.#pipelines = false
-      return
-    }
-    this.socket.setTimeout?.(0)
-    start()
-  }
-
-  /** Stops reading from the client. What was read with the last request still arrives. */
-  hold(): void {
-    // node:http resumes the socket when it has finished a request.
-    if (!this.#guarded) this.socket.on('resume', () => this.#waiting.held && this.socket.pause())
-    this.#guarded = true
-    this.socket.pause()
-  }
-
-  release(): void {
-    this.socket.resume()
-  }
-
-  /** Ends the connection at once. Queued requests take memory until the socket is closed. */
-  cut(): void {
-    this.refuseMore()
-    this.socket.destroy()
-  }
-
-  /** Moves the connection to `socket`, which wraps the former one. */
-  readFrom(socket: ClientSocket): void {
-    this.socket = socket
-    this.#bytesSeen = socket.bytesRead
-  }
-
-  /** Takes no more requests, not even those that were read already. */
-  refuseMore(): void {
-    this.refused = true
-    // Node would go on parsing what it has read. 2: what follows is not HTTP.
-    const { parser } = this.socket as { parser?: { onIncoming?: () => number } | null }
-    if (parser) parser.onIncoming = () => 2
-  }
-
-  /** Drops the queue: nobody is there to be answered. */
-  ended(): void {
-    this.#waiting.clear()
-  }
-
-  /** Whether a complete request is being served. A client can keep bodies and pipelining up forever. */
-  get busy(): boolean {
-    return this.current?.incoming.complete === true && !this.#pipelines
-  }
-
-  /** Whether it has no claim yet: no request, an incomplete one, or pipelined ones. */
-  get silent(): boolean {
-    return this.current ? !this.busy : !this.#used
-  }
-
-  /** Whether it is silent, but so young that the rest may still be on its way. */
-  get fresh(): boolean {
-    return this.silent && performance.now() - this.lastUsedMs < FRESH_MS
-  }
-
-  /** Whether a user is sending a long body over it. */
-  get isUpload(): boolean {
-    return this.current?.isUpload === true && !this.busy
-  }
-
-  /** Whether no request is being served or has begun to arrive. */
-  get idle(): boolean {
-    return !this.current && this.socket.bytesRead === this.#bytesSeen
-  }
-}
 
 export interface ConnectionsOptions {
   /** `connections`: of all clients, together with the files being sent. */
   readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
   /** Whether this peer has no limit of its own: the controller itself, or a proxy for many clients. */
-  isUnbound(peer: string): boolean
+  isExempt(peer: string): boolean
   readonly log: Log
 }
 
@@ -173,7 +24,7 @@ export interface ConnectionsOptions {
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
   /** Without those that have no limit per address. */
-  readonly #ofAddress = new Map<string, Set<Connection<C>>>()
+  readonly #ofAddress = new Parties<Connection<C>>()
   /** The connections of the busiest address, cached for this turn of the event loop. */
   #busiest: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new PipelineBudget()
@@ -203,7 +54,9 @@ export class Connections<C> {
     const address = clientNetworkOf(peer)
     const connection = new Connection<C>(socket, address, this.#backlog)
     socket.on('error', () => undefined)
-    const room = this.#makeRoom(peer, this.#ofAddress.get(address) ?? new Set())
+    // A socket that has ended already has no address.
+    const isExempt = peer !== '' && this.room.isExempt(peer)
+    const room = this.#makeRoom(peer, address, isExempt)
     if (room === 'none') {
       connection.cut()
       return
@@ -211,11 +64,7 @@ export class Connections<C> {
     connection.isCrowded = room === 'crowded'
     if (connection.isCrowded) this.#overLimit.add(connection)
     this.#open.set(socket, connection)
-    const siblings = this.#ofAddress.get(address)
-    // A socket that has ended already has no address.
-    const isBound = peer === '' || !this.room.isUnbound(peer)
-    if (isBound && siblings) siblings.add(connection)
-    else if (isBound) this.#ofAddress.set(address, new Set([connection]))
+    if (!isExempt) this.#ofAddress.add(address, connection)
     socket.once('close', () => this.#forget(connection))
   }
 
@@ -237,9 +86,7 @@ export class Connections<C> {
     if (!this.#open.delete(connection.socket)) return
     this.#overLimit.delete(connection)
     this.#idle.delete(connection)
-    const siblings = this.#ofAddress.get(connection.address)
-    siblings?.delete(connection)
-    if (siblings?.size === 0) this.#ofAddress.delete(connection.address)
+    this.#ofAddress.delete(connection.address, connection)
     connection.ended()
     if (this.#open.size === 0) this.#whenEmpty?.()
   }
@@ -276,10 +123,11 @@ export class Connections<C> {
   }
 
   /** Makes room for a new connection if there is none. */
-  #makeRoom(peer: string, siblings: Set<Connection<C>>): 'room' | 'crowded' | 'none' {
-    const { limits, isUnbound } = this.room
+  #makeRoom(peer: string, address: string, isExempt: boolean): 'room' | 'crowded' | 'none' {
+    const { limits } = this.room
+    const siblings = this.#ofAddress.of(address)
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
-    if (siblings.size >= perAddress && !isUnbound(peer)) {
+    if (siblings.size >= perAddress && !isExempt) {
       this.#notice.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: ` +
           'idle ones are ended, or new ones refused'
@@ -292,8 +140,8 @@ export class Connections<C> {
       `${this.#taken}, which is the most with this limit of open files: ` +
         'idle connections are ended, or new ones refused'
     )
-    if (this.#endIdle() || this.#endBusiest(clientNetworkOf(peer))) return 'room'
-    if (isUnbound(peer)) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
+    if (this.#endIdle() || this.#endBusiest(address)) return 'room'
+    if (isExempt) return this.#endIdlest(this.#open.values()) && !this.#isFull ? 'room' : 'none'
     return limits.crowded > this.#overLimit.size || this.#endOldestOverLimit() ? 'crowded' : 'none'
   }
 
@@ -305,8 +153,7 @@ export class Connections<C> {
       this.#idle.delete(one)
       // It has been used since.
       if (one.busy || one.lastUsedMs > this.#listedMs) continue
-      this.#forget(one)
-      one.cut()
+      this.#end(one)
       if (!this.#isFull) return true
     }
     return false
@@ -317,17 +164,15 @@ export class Connections<C> {
    * keep all others out.
    */
   #endBusiest(address: string): boolean {
-    if (!this.#busiest) {
-      for (const those of this.#ofAddress.values())
-        if (those.size > (this.#busiest?.size ?? 0)) this.#busiest = those
+    if (!this.#busiest)
       setImmediate(() => {
         this.#busiest = undefined
       })
-    }
-    const { size } = this.#ofAddress.get(address) ?? new Set()
+    this.#busiest ??= this.#ofAddress.largest
+    const { size } = this.#ofAddress.of(address)
     // An address without a connection displaces one of any address with several.
-    const ahead = size === 0 ? 1 : size + AHEAD_MIN
-    return (this.#busiest?.size ?? 0) > ahead && this.#endIdlest(this.#busiest ?? []) && !this.#isFull
+    const ahead = size === 0 ? 1 : size + LIMITS.aheadMin
+    return this.#busiest.size > ahead && this.#endIdlest(this.#busiest) && !this.#isFull
   }
 
   /** Searches before none is known: connections that come during the two turns of a search find no room. */
@@ -345,7 +190,7 @@ export class Connections<C> {
     for (const one of free)
       if (one.isUpload) uploads.push(one)
       else if (one.fresh) fresh.push(one)
-      else if (now - one.lastUsedMs > ACTIVE_MS) (one.silent ? silent : asked).push(one)
+      else if (now - one.lastUsedMs > LIMITS.activeMs) (one.silent ? silent : asked).push(one)
     const take = (those: Connection<C>[]) => {
       this.#idle = new Set(those.filter(({ socket }) => this.#open.has(socket)))
       this.#listedMs = now
@@ -360,12 +205,7 @@ export class Connections<C> {
 
   /** Cuts the oldest crowded connection without a complete request; false if there is none. */
   #endOldestOverLimit(): boolean {
-    for (const one of this.#overLimit)
-      if (!one.busy) {
-        this.#forget(one)
-        one.cut()
-        return true
-      }
+    for (const one of this.#overLimit) if (!one.busy) return this.#end(one)
     return false
   }
 
@@ -381,11 +221,15 @@ export class Connections<C> {
     const old = idle.filter(({ fresh }) => !fresh)
     const [those, part] = old.length > 0 ? [old, 16] : [idle, 256]
     those.sort((a, b) => a.lastUsedMs - b.lastUsedMs)
-    for (const connection of those.slice(0, Math.ceil(those.length / part))) {
-      this.#forget(connection)
-      connection.cut()
-    }
+    for (const one of those.slice(0, Math.ceil(those.length / part))) this.#end(one)
     return those.length > 0
+  }
+
+  /** Cuts a connection, which counts no more from now on. */
+  #end(connection: Connection<C>): true {
+    this.#forget(connection)
+    connection.cut()
+    return true
   }
 
   of(socket: Duplex): Connection<C> | undefined {
@@ -413,26 +257,5 @@ export class Connections<C> {
 
   endIfIdle(connection: Connection<C>): void {
     if (connection.idle) endSoon(connection.socket)
-  }
-}
-
-const EVERY_MS = 60_000
-
-/** Limits a frequent warning to one line a minute, with a count. A `kind` never comes from a client. */
-export class ThrottledWarning {
-  readonly #kinds = new Map<string, { count: number; lastMs: number }>()
-
-  constructor(private readonly log: Log) {}
-
-  /** `text` says what happens, without a count. */
-  say(text: string, kind = ''): void {
-    const said = this.#kinds.get(kind) ?? { count: 0, lastMs: Number.NEGATIVE_INFINITY }
-    this.#kinds.set(kind, said)
-    said.count++
-    const now = performance.now()
-    if (now - said.lastMs < EVERY_MS) return
-    this.log.warn(said.count === 1 ? text : `${text} (${said.count} times since this was said last)`)
-    said.lastMs = now
-    said.count = 0
   }
 }

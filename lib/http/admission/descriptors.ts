@@ -1,11 +1,22 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { defaultLimits, LIMITS, type Limits } from './limits.js'
 
-/** Minimum and maximum of descriptors reserved for files of the store, logs and programs. */
-const LEAST_RESERVE = 48
-const MOST_RESERVE = 512
+const { reservedPart, reservedMin, reservedMax, refusalPart, filePart, lentPart } = LIMITS
 
-/** One in this many descriptors is for refusals: in a storm hundreds come before the first is answered. */
-const REFUSED_PART = 32
+/** Returns the limits of the ini, reduced to the descriptors; all files of the parts are open by now. */
+export function connectionLimits(http: {
+  readonly max_downloads: number
+  readonly max_connections_per_address: number
+}): Partial<Limits> {
+  const { connections, downloads, crowded } = descriptorShare()
+  return {
+    ...{ connections, crowded },
+    connectionsPerAddress: http.max_connections_per_address,
+    downloads: Math.min(http.max_downloads, downloads),
+    // Each forward takes a second descriptor.
+    forwards: Math.min(defaultLimits.forwards, Math.max(LIMITS.forwardsMin, Math.floor(downloads / 2)))
+  }
+}
 
 /** The share of clients in the process's file descriptors. */
 export interface Share {
@@ -18,7 +29,7 @@ export interface Share {
 }
 
 /** Divides the descriptors left after start-up (rules 2.15). Infinity if there is no known limit. */
-export function descriptorShare(): Share {
+function descriptorShare(): Share {
   try {
     const limit = /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]
     if (limit !== undefined) return share(Number(limit), readdirSync('/proc/self/fd').length)
@@ -30,13 +41,13 @@ export function descriptorShare(): Share {
 
 /** `used` of `limit` descriptors are taken. */
 export function share(limit: number, used: number): Share {
-  const reserve = Math.max(LEAST_RESERVE, Math.min(Math.floor(limit / 16), MOST_RESERVE))
+  const reserve = Math.max(reservedMin, Math.min(Math.floor(limit / reservedPart), reservedMax))
   const left = Math.max(16, limit - used - reserve)
   const kept = Number.isFinite(limit) ? Math.max(0, limit - used - left) : 0
-  const told = Number.isFinite(left) ? Math.floor(left / REFUSED_PART) : 0
+  const refused = Number.isFinite(left) ? Math.floor(left / refusalPart) : 0
   return {
-    connections: left - told,
-    downloads: Math.floor(left / 4),
-    crowded: told + Math.floor(kept / 4)
+    connections: left - refused,
+    downloads: Math.floor(left / filePart),
+    crowded: refused + Math.floor(kept / lentPart)
   }
 }
