@@ -250,7 +250,24 @@ export class Semaphore {
   }
 }
 
-const requests = new Semaphore(1)
+/** Runs at most `limit` short steps in a turn of the event loop, from each party in turn. */
+export class PerTurn {
+  readonly #slots: Semaphore
+
+  constructor(limit: number) {
+    this.#slots = new Semaphore(limit)
+  }
+
+  run<R>(party: string, step: () => R): Promise<R> {
+    return this.#slots.run(party, async () => {
+      const result = step()
+      await nextTurn()
+      return result
+    })
+  }
+}
+
+const requests = new PerTurn(1)
 
 /** Bounds of started work, which holds its inputs: in all, and per party. */
 const started = new Semaphore(64)
@@ -293,11 +310,9 @@ async function runFairTurns<R>(
   signal: AbortSignal | undefined
 ): Promise<R> {
   for (;;) {
-    const step = await requests.run(party, async () => {
+    const step = await requests.run(party, () => {
       signal?.throwIfAborted()
-      const step = slice(work)
-      await nextTurn()
-      return step
+      return slice(work)
     })
     if (step.done) return step.value
   }

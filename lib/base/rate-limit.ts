@@ -2,37 +2,29 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from './log.js'
 
 interface Bucket {
-  left: number
-  sinceMs: number
+  readonly left: number
+  readonly sinceMs: number
 }
 
-export interface RateLimitOptions {
-  /** Tokens that a key has at first, and at most. */
-  readonly burst: number
-  /** Tokens that come back every `everyMs`. */
-  readonly refill?: number
-  readonly everyMs: number
-  /** Monotonic milliseconds. */
-  readonly now?: (() => number) | undefined
-}
+/** `burst`: tokens at first, and at most; `refill`: those that come back every `everyMs`. */
+type Rate = Readonly<Record<'burst' | 'refill' | 'everyMs', number>>
 
 /** A token bucket for each key. A bucket that is full again takes no memory. */
 export class RateLimit {
   /** In the order of their last use. */
   readonly #buckets = new Map<string, Bucket>()
-  readonly #refill: number
-  readonly #now: () => number
 
-  constructor(private readonly options: RateLimitOptions) {
-    this.#refill = options.refill ?? 1
-    this.#now = options.now ?? (() => performance.now())
-  }
+  /** `now`: monotonic milliseconds. */
+  constructor(
+    private readonly rate: Rate,
+    private readonly now = () => performance.now()
+  ) {}
 
   /** Takes a token; false if the key has none. */
   take(key: string): boolean {
-    if (this.left(key) <= 0) return false
-    this.spend(key, 1)
-    return true
+    const hasOne = this.left(key) > 0
+    if (hasOne) this.spend(key, 1)
+    return hasOne
   }
 
   /** Takes tokens in any case: the key may owe some afterwards. */
@@ -41,7 +33,7 @@ export class RateLimit {
     this.#buckets.delete(key)
     this.#buckets.set(key, { left: left - tokens, sinceMs })
     for (const oldest of this.#buckets.keys()) {
-      if (this.left(oldest) < this.options.burst) break
+      if (this.left(oldest) < this.rate.burst) break
       this.#buckets.delete(oldest)
     }
   }
@@ -52,14 +44,13 @@ export class RateLimit {
   }
 
   #bucket(key: string): Bucket {
-    const { burst, everyMs } = this.options
-    const now = this.#now()
+    const { burst, refill, everyMs } = this.rate
+    const now = this.now()
     const { left, sinceMs } = this.#buckets.get(key) ?? { left: burst, sinceMs: now }
     const periods = Math.floor((now - sinceMs) / everyMs)
-    const refilled = left + periods * this.#refill
-    return refilled < burst
-      ? { left: refilled, sinceMs: sinceMs + periods * everyMs }
-      : { left: burst, sinceMs: now }
+    const refilled = left + periods * refill
+    if (refilled >= burst) return { left: burst, sinceMs: now }
+    return { left: refilled, sinceMs: sinceMs + periods * everyMs }
   }
 }
 

@@ -64,7 +64,7 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  manner: SendContext<C>,
+  context: SendContext<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
@@ -76,7 +76,7 @@ export async function refuse<C>(
   if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming)))) {
     return exchange.gone
       ? undefined
-      : send(exchange, { status: error.status, headers: error.headers, body }, manner)
+      : send(exchange, { status: error.status, headers: error.headers, body }, context)
   }
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)

@@ -7,18 +7,14 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { runFairly, Semaphore } from '../base/concurrency.js'
+import { PerTurn, runFairly } from '../base/concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import { ThrottledWarning } from '../base/rate-limit.js'
 import type { RequestSource } from '../base/request-source.js'
 import { AccessLog } from './access-log.js'
 import { Acceptor } from './admission/acceptor.js'
-import {
-  type ConcurrencyLimit,
-  type ConcurrencyLimits,
-  concurrencyLimits
-} from './admission/concurrency-limit.js'
+import { type ConcurrencyLimits, concurrencyLimits } from './admission/concurrency-limit.js'
 import { Connections } from './admission/connections.js'
 import { Handshakes } from './admission/handshakes.js'
 import { defaultLimits, LIMITS, type Limits } from './admission/limits.js'
@@ -111,7 +107,7 @@ export class HttpServer<C> {
   readonly #connections: Connections<C>
   readonly #feeds: Feeds
   readonly #isOurs: (address: string) => boolean
-  readonly #bodies: ConcurrencyLimit
+  readonly #slots: ConcurrencyLimits
   readonly #overload: ThrottledWarning
   readonly #accessLog: AccessLog
   readonly #server: Server
@@ -127,17 +123,12 @@ export class HttpServer<C> {
     this.#overload = new ThrottledWarning(options.log)
     this.#isOurs = peerMatcher([...ownAddresses, ...trustedProxies])
     const isExempt = (address: string) => address === '-' || this.#isOurs(address)
-    const { bodies, ...answers } = concurrencyLimits(this.#limits, isExempt)
-    this.#bodies = bodies
+    this.#slots = concurrencyLimits(this.#limits, isExempt)
     this.#feeds = new Feeds(this.#limits, isExempt)
     this.#accessLog = new AccessLog(options.log, isExempt)
-    this.#connections = new Connections<C>({
-      limits: this.#limits,
-      isExempt: this.#isOurs,
-      log: options.log
-    })
+    this.#connections = new Connections(this.#limits, this.#isOurs, options.log)
     this.#readSource = sourceReader(options.trustedProxies)
-    this.#sendContext = this.#sendContextOf(options, answers)
+    this.#sendContext = this.#sendContextOf(options)
     this.#server = createServer({
       maxHeaderSize: this.#limits.headerBytes + (options.handedOnFor ? FORWARD_OVERHEAD.bytes : 0),
       headersTimeout: this.#limits.headersMs,
@@ -328,7 +319,7 @@ export class HttpServer<C> {
       const maxBody = Math.min(byCaller, route.maxBody ?? (keep ? byCaller : LIMITS.shortBodyBytes))
       const isLong = (Number(incoming.headers['content-length']) || maxBody) > LIMITS.shortBodyBytes
       exchange.isUpload = isLong && options.isKnown?.(request.caller) === true
-      await this.#bodies.run(exchange, async slot => {
+      await this.#slots.bodies.run(exchange, async slot => {
         if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
           exchange.outgoing.writeContinue()
         }
@@ -374,11 +365,9 @@ export class HttpServer<C> {
   }
 
   /** Builds one context for all answers, of which there may be tens of thousands a second. */
-  #sendContextOf(
-    { frontFiles, trustedProxies, log }: ServerOptions<C>,
-    { downloads, lists, forwards }: Pick<ConcurrencyLimits, 'downloads' | 'lists' | 'forwards'>
-  ): SendContext<C> {
+  #sendContextOf({ frontFiles, trustedProxies, log }: ServerOptions<C>): SendContext<C> {
     const connections = this.#connections
+    const { downloads, lists, forwards } = this.#slots
     const isFront = peerMatcher(trustedProxies)
     const files = new OpenFiles({
       take: () => connections.takeFile(),
@@ -393,7 +382,7 @@ export class HttpServer<C> {
       smallFiles: new SmallFileCache(files),
       downloads: new Downloads(downloads),
       lists,
-      listPieces: new Semaphore(1),
+      listPieces: new PerTurn(1),
       feeds: this.#feeds,
       forwards: new Forwards(forwards),
       unread: new SendBufferBudget(log),
@@ -429,11 +418,11 @@ export class HttpServer<C> {
       if (outgoing.headersSent) outgoing.destroy()
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
-        const manner = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
+        const context = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
         const shown = hasBody(incoming) ? undefined : this.options.shown?.(refusal, incoming)
         await (shown
-          ? send(exchange, shown, manner)
-          : refuse(exchange, refusal, manner, this.#limits.lingerMs))
+          ? send(exchange, shown, context)
+          : refuse(exchange, refusal, context, this.#limits.lingerMs))
       }
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.

@@ -286,7 +286,7 @@ export class ReadingPace {
 
   /** `now`: monotonic milliseconds. */
   constructor(now?: () => number) {
-    this.#rate = new RateLimit({ burst: AT_ONCE, refill: EACH_SECOND, everyMs: 1000, now })
+    this.#rate = new RateLimit({ burst: AT_ONCE, refill: EACH_SECOND, everyMs: 1000 }, now)
   }
 
   /** Throws 503 with Retry-After where requests of this user have stored too much. */

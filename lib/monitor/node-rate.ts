@@ -7,7 +7,7 @@ const EVERY_MS = 5000
 export class NodeRate extends RateLimit {
   /** `now`: monotonic milliseconds. */
   constructor(now?: () => number) {
-    super({ burst: 60, everyMs: EVERY_MS, now })
+    super({ burst: 60, refill: 1, everyMs: EVERY_MS }, now)
   }
 
   /** Throws 503 with Retry-After above the rate: a stolen node token must not fill a shared store. */

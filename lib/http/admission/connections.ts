@@ -12,14 +12,6 @@ import { busy } from './retry-after.js'
 const LOOK_EVERY_MS = 250
 const LOOK_EACH_MS = 0.05
 
-export interface ConnectionsOptions {
-  /** `connections`: of all clients, together with the files being sent. */
-  readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>
-  /** Whether this peer has no limit of its own: the controller itself, or a proxy for many clients. */
-  isExempt(peer: string): boolean
-  readonly log: Log
-}
-
 /** All open connections, their limits (rules 2.15), and how they end. */
 export class Connections<C> {
   readonly #open = new Map<Duplex, Connection<C>>()
@@ -28,7 +20,7 @@ export class Connections<C> {
   /** The connections of the busiest address, cached for this turn of the event loop. */
   #busiest: ReadonlySet<Connection<C>> | undefined
   readonly #backlog = new PipelineBudget()
-  readonly #notice: ThrottledWarning
+  readonly #warning: ThrottledWarning
   /** Files being sent: each takes a descriptor beside its connection's. */
   #files = 0
   /** Connections for which there is no room, oldest first. */
@@ -40,8 +32,13 @@ export class Connections<C> {
   #whenEmpty: (() => void) | undefined
   #closing = false
 
-  constructor(private readonly room: ConnectionsOptions) {
-    this.#notice = new ThrottledWarning(room.log)
+  /** `isExempt`: whether a peer has no limit of its own: the controller itself, or a proxy for many clients. */
+  constructor(
+    private readonly limits: Pick<Limits, 'connections' | 'connectionsPerAddress' | 'crowded'>,
+    private readonly isExempt: (peer: string) => boolean,
+    log: Log
+  ) {
+    this.#warning = new ThrottledWarning(log)
   }
 
   /**
@@ -55,7 +52,7 @@ export class Connections<C> {
     const connection = new Connection<C>(socket, address, this.#backlog)
     socket.on('error', () => undefined)
     // A socket that has ended already has no address.
-    const isExempt = peer !== '' && this.room.isExempt(peer)
+    const isExempt = peer !== '' && this.isExempt(peer)
     const room = this.#makeRoom(peer, address, isExempt)
     if (room === 'none') {
       connection.cut()
@@ -111,7 +108,7 @@ export class Connections<C> {
   }
 
   get #left(): number {
-    return this.room.limits.connections - this.#open.size + this.#overLimit.size - this.#files
+    return this.limits.connections - this.#open.size + this.#overLimit.size - this.#files
   }
 
   get #isFull(): boolean {
@@ -124,11 +121,11 @@ export class Connections<C> {
 
   /** Makes room for a new connection if there is none. */
   #makeRoom(peer: string, address: string, isExempt: boolean): 'room' | 'crowded' | 'none' {
-    const { limits } = this.room
+    const { limits } = this
     const siblings = this.#ofAddress.of(address)
     const perAddress = Math.min(limits.connectionsPerAddress, Math.ceil(limits.connections / 2))
     if (siblings.size >= perAddress && !isExempt) {
-      this.#notice.say(
+      this.#warning.say(
         `${peer} has ${siblings.size} connections, which is the most for one address: ` +
           'idle ones are ended, or new ones refused'
       )
@@ -136,7 +133,7 @@ export class Connections<C> {
     }
     if (this.#left < limits.connections / 16) this.#searchIdle()
     if (!this.#isFull) return 'room'
-    this.#notice.say(
+    this.#warning.say(
       `${this.#taken}, which is the most with this limit of open files: ` +
         'idle connections are ended, or new ones refused'
     )
@@ -147,7 +144,7 @@ export class Connections<C> {
 
   /** Cuts an idle connection, if there is one: a machine in use would reconnect, and displace another. */
   #endIdle(): boolean {
-    if (this.room.limits.crowded === 0) return this.#endIdlest(this.#open.values())
+    if (this.limits.crowded === 0) return this.#endIdlest(this.#open.values())
     this.#searchIdle()
     for (const one of this.#idle) {
       this.#idle.delete(one)

@@ -1,7 +1,6 @@
 import type { Socket } from 'node:net'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type SecureContext, TLSSocket } from 'node:tls'
-import { Semaphore } from '../../base/concurrency.js'
+import { PerTurn, Semaphore } from '../../base/concurrency.js'
 import { LIMITS } from './limits.js'
 import { Parties } from './parties.js'
 
@@ -25,7 +24,7 @@ export interface HandshakesOptions {
  */
 export class Handshakes {
   readonly #slots: Semaphore
-  readonly #beginning = new Semaphore(LIMITS.handshakesPerTick)
+  readonly #beginning = new PerTurn(LIMITS.handshakesPerTick)
   /** All connections without TLS yet, with their address. */
   readonly #open = new Map<Socket, string>()
   /** Handshakes with a slot, oldest first. */
@@ -84,11 +83,7 @@ export class Handshakes {
     if (turn) await turn
     this.#running.add(address, raw)
     try {
-      let over: Promise<void> | undefined
-      await this.#beginning.run(address, () => {
-        over = this.#run(raw, secured)
-        return nextTurn()
-      })
+      const { over } = await this.#beginning.run(address, () => ({ over: this.#run(raw, secured) }))
       await over
     } finally {
       this.#release(raw)

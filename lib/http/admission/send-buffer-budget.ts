@@ -22,11 +22,11 @@ export class SendBufferBudget {
   #bytes = 0
   /** Oldest first. */
   readonly #answers = new Map<object, PendingAnswer>()
-  readonly #notice: ThrottledWarning
+  readonly #warning: ThrottledWarning
   #again: NodeJS.Timeout | undefined
 
   constructor(log: Log) {
-    this.#notice = new ThrottledWarning(log)
+    this.#warning = new ThrottledWarning(log)
   }
 
   /** Counts an answer of `bytes`. Over budget, answers that clients do not read are cut, never this one. */
@@ -56,7 +56,7 @@ export class SendBufferBudget {
       if (key === newest) continue
       if (now - movedMs < unreadMs && this.#bytes <= unreadBytesHard) continue
       this.remove(key)
-      this.#notice.say(`${exchange.address} does not read the answer to ${exchange.path}: it is cut`)
+      this.#warning.say(`${exchange.address} does not read the answer to ${exchange.path}: it is cut`)
       exchange.incoming.socket.destroy()
     }
     if (this.#bytes <= unreadBytes) return
