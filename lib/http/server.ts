@@ -170,10 +170,8 @@ export class HttpServer<C> {
     context: () => SecureContext
   ): Promise<{ address: string; port: number }> {
     const handshakes = new Handshakes({
+      limits: this.#limits,
       context,
-      most: this.#limits.handshakes,
-      timeoutMs: this.#limits.headersMs,
-      yieldMs: this.#limits.handshakeYieldMs,
       failed: (peer, reason) => {
         if (reason !== undefined) this.#accessLog.handshake(peer, reason)
       }

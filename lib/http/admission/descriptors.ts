@@ -18,15 +18,8 @@ export function connectionLimits(http: {
   }
 }
 
-/** The share of clients in the process's file descriptors. */
-export interface Share {
-  /** Connections and files being sent, together. */
-  readonly connections: number
-  /** How many of them may be files: a client that does not read its file holds two descriptors. */
-  readonly downloads: number
-  /** How many more connections may be held to refuse them with Retry-After. */
-  readonly crowded: number
-}
+/** The limits that depend on the descriptors of the process. */
+type Share = Pick<Limits, 'connections' | 'downloads' | 'crowded'>
 
 /** Divides the descriptors left after start-up (rules 2.15). Infinity if there is no known limit. */
 function descriptorShare(): Share {
@@ -36,7 +29,7 @@ function descriptorShare(): Share {
   } catch {
     // Without /proc the limit is unknown.
   }
-  return { connections: Number.POSITIVE_INFINITY, downloads: Number.POSITIVE_INFINITY, crowded: 0 }
+  return share(Number.POSITIVE_INFINITY, 0)
 }
 
 /** `used` of `limit` descriptors are taken. */

@@ -1,18 +1,14 @@
 import type { Socket } from 'node:net'
 import { type SecureContext, TLSSocket } from 'node:tls'
 import { PerTurn, Semaphore } from '../../base/concurrency.js'
-import { LIMITS } from './limits.js'
+import { LIMITS, type Limits } from './limits.js'
 import { Parties } from './parties.js'
 
 export interface HandshakesOptions {
+  /** `headersMs`: from the connection to the end of its handshake. */
+  readonly limits: Pick<Limits, 'handshakes' | 'headersMs' | 'handshakeYieldMs'>
   /** Returns the certificate for a new connection. */
   readonly context: () => SecureContext
-  /** Maximum number of handshakes at once. */
-  readonly most: number
-  /** From the connection to the end of its handshake. */
-  readonly timeoutMs: number
-  /** While others wait, a client has this long for its part of the handshake. */
-  readonly yieldMs: number
   /** Called for a failed handshake; `reason` is undefined if the connection only ended. */
   readonly failed: (peer: string, reason: string | undefined) => void
 }
@@ -20,7 +16,7 @@ export interface HandshakesOptions {
 /**
  * Limits the TLS handshakes of new connections in number and time (rules 2.18). Addresses without one come
  * first: when no slot is free, the address with most of them loses one. So only as many addresses as there
- * are slots can delay another one, by at most `yieldMs`.
+ * are slots can delay another one, by at most `handshakeYieldMs`.
  */
 export class Handshakes {
   readonly #slots: Semaphore
@@ -29,16 +25,16 @@ export class Handshakes {
   readonly #open = new Map<Socket, string>()
   /** Handshakes with a slot, oldest first. */
   readonly #running = new Parties<Socket>()
-  /** Handshakes over `yieldMs` whose slots nobody needed yet, oldest first. */
+  /** Handshakes over `handshakeYieldMs` whose slots nobody needed yet, oldest first. */
   readonly #late = new Set<Socket>()
 
   constructor(private readonly options: HandshakesOptions) {
-    this.#slots = new Semaphore(options.most)
+    this.#slots = new Semaphore(options.limits.handshakes)
   }
 
   /** Takes an unread connection. Calls `secured` as soon as there may be something to read. */
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
-    const timer = setTimeout(() => raw.destroy(), this.options.timeoutMs)
+    const timer = setTimeout(() => raw.destroy(), this.options.limits.headersMs)
     this.#open.set(raw, address)
     void this.#inSlot(raw, address, secured).finally(() => {
       clearTimeout(timer)
@@ -99,7 +95,7 @@ export class Handshakes {
       const yields = setTimeout(() => {
         this.#late.add(raw)
         this.#makeRoom()
-      }, this.options.yieldMs)
+      }, this.options.limits.handshakeYieldMs)
       const done = () => {
         clearTimeout(yields)
         this.#late.delete(raw)

@@ -57,7 +57,7 @@ export const defaultLimits = {
 
 export type Limits = { readonly [Name in keyof typeof defaultLimits]: number }
 
-/** All other limits that docs/rules.md names. */
+/** All other limits that rules 2.11 to 2.20 name. */
 export const LIMITS = {
   /** Node silently drops header lines beyond its own limit. */
   headerLines: 128,

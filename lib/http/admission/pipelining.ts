@@ -6,16 +6,6 @@ import { LIMITS } from './limits.js'
 const REQUEST_BYTES = 4096
 const FIELD_BYTES = 40
 
-/** How a queue controls its connection. */
-export interface FlowControl {
-  /** Stops reading from the client. */
-  hold(): void
-  /** Resumes reading. */
-  release(): void
-  /** Ends the connection; the queue is cleared when it is closed. */
-  cut(): void
-}
-
 /** Starts requests in order of arrival, a limited number per turn of the event loop. */
 class PerTickQueue {
   /** At most one of each connection, oldest first. */
@@ -69,7 +59,7 @@ export class PipelineQueue {
 
   constructor(
     private readonly backlog: PipelineBudget,
-    readonly reader: FlowControl
+    private readonly connection: Readonly<Record<'hold' | 'release' | 'cut', () => void>>
   ) {}
 
   /** Queues a request that `start` will serve. Returns false if it is one too many for this connection. */
@@ -82,9 +72,9 @@ export class PipelineQueue {
     const isMuch = length >= LIMITS.pipelinedRequests || this.#bytes >= LIMITS.pipelinedBytes
     if (!this.held && (isMuch || hasBody(incoming))) {
       this.held = true
-      this.reader.hold()
+      this.connection.hold()
     }
-    if (this.backlog.bytes > LIMITS.pipelinedBytesInAll / (this.held ? 2 : 1)) this.reader.cut()
+    if (this.backlog.bytes > LIMITS.pipelinedBytesInAll / (this.held ? 2 : 1)) this.connection.cut()
     return length <= LIMITS.pipelinedMost
   }
 
@@ -113,7 +103,7 @@ export class PipelineQueue {
     this.#count(-taken.bytes)
     if (this.held && this.#starts.length === 0) {
       this.held = false
-      this.reader.release()
+      this.connection.release()
     }
     return taken.start
   }
