@@ -53,7 +53,7 @@ export const defaultLimits = {
    * a second, and a lost packet comes again a second later (RFC 6298).
    */
   handshakeYieldMs: 3000
-}
+} as const
 
 export type Limits = { readonly [Name in keyof typeof defaultLimits]: number }
 
