@@ -30,9 +30,8 @@ import { helperSettingsOf } from './helper/directories.js'
 import { localHelper } from './helper/local.js'
 import type { RootHelper } from './helper/root-helper.js'
 import { systemctlBy } from './helper/systemctl.js'
+import { connectionLimits } from './http/admission/descriptors.js'
 import { Certificate } from './http/certificate.js'
-import { descriptorShare } from './http/descriptors.js'
-import type { Limits } from './http/limits.js'
 import { HttpServer, type ServerOptions } from './http/server.js'
 import type { Copies } from './image/copies/copies.js'
 import { Images } from './image/images.js'
@@ -159,21 +158,6 @@ export async function startDaemon(
   } catch (error) {
     await close()
     throw error
-  }
-}
-
-/** Bound of requests forwarded at once. */
-const MOST_FORWARDS = 1000
-
-/** The ini's limits, reduced to the available descriptors; all files of the parts are open by now. */
-function connectionLimits(http: Config['http']): Partial<Limits> {
-  const { connections, downloads, crowded } = descriptorShare()
-  return {
-    ...{ connections, crowded },
-    connectionsPerAddress: http.max_connections_per_address,
-    downloads: Math.min(http.max_downloads, downloads),
-    // Each forward takes a second descriptor.
-    forwards: Math.min(MOST_FORWARDS, Math.max(8, Math.floor(downloads / 2)))
   }
 }
 

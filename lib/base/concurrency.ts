@@ -124,55 +124,59 @@ export class Mutex {
   }
 }
 
-type Waiting = Parameters<ConstructorParameters<typeof Promise<void>>[0]>
+/** A task that waits for a slot. */
+interface Waiter {
+  grant(): void
+  refuse(error: Error): void
+}
 
-/** Waiting tasks, taken from each group in turn, and within it from each party. Group: before a slash. */
-class Queue {
-  readonly #groups = new Map<string, Map<string, Waiting[]>>()
+/** Waiters, taken from each group in turn, and within it from each party. Group: before a slash. */
+class FairQueue {
+  readonly #groups = new Map<string, Map<string, Set<Waiter>>>()
   length = 0
 
   of(party: string): number {
-    return this.#groups.get(groupOf(party))?.get(party)?.length ?? 0
+    return this.#groups.get(groupOf(party))?.get(party)?.size ?? 0
   }
 
-  add(party: string, one: Waiting): void {
-    const group = this.#groups.get(groupOf(party)) ?? new Map<string, Waiting[]>()
-    const those = group.get(party) ?? []
-    those.push(one)
-    this.#groups.set(groupOf(party), group.set(party, those))
+  add(party: string, one: Waiter): void {
+    const group = this.#groups.get(groupOf(party)) ?? new Map<string, Set<Waiter>>()
+    this.#groups.set(groupOf(party), group.set(party, (group.get(party) ?? new Set()).add(one)))
     this.length++
   }
 
-  /** Rejects a random task of the longest party in the longest group. */
-  refuse(error: Error): void {
-    const group = oneOf(maximaOf([...this.#groups], ([, parties]) => [...parties.values()].flat().length))
-    const found = group && oneOf(maximaOf([...group[1]], ([, those]) => those.length))
-    const one = found && oneOf(found[1])
-    if (!one) return
-    this.#take(...group, ...found, one)
-    one[1](error)
+  remove(party: string, one: Waiter): void {
+    const group = this.#groups.get(groupOf(party))
+    const those = group?.get(party)
+    if (!those?.delete(one)) return
+    this.length--
+    if (those.size === 0) group?.delete(party)
+    if (group?.size === 0) this.#groups.delete(groupOf(party))
   }
 
-  /** Returns the next task to start. Its party and group move to the end of the queue. */
-  take(): (() => void) | undefined {
+  /** Takes the next waiter. Its party and group move to the end of the queue. */
+  take(): Waiter | undefined {
     for (const [group, parties] of this.#groups)
-      for (const [party, those] of parties) {
-        const one = those[0] as Waiting
-        this.#take(group, parties, party, those, one)
-        parties.delete(party)
-        if (those.length > 0) parties.set(party, those)
-        this.#groups.delete(group)
-        if (parties.size > 0) this.#groups.set(group, parties)
-        return () => one[0]()
-      }
+      for (const [party, those] of parties)
+        for (const one of those) {
+          this.remove(party, one)
+          if (parties.delete(party)) parties.set(party, those)
+          if (this.#groups.delete(group)) this.#groups.set(group, parties)
+          return one
+        }
     return undefined
   }
 
-  #take(group: string, parties: Map<string, Waiting[]>, party: string, those: Waiting[], one: Waiting): void {
-    those.splice(those.indexOf(one), 1)
-    if (those.length === 0) parties.delete(party)
-    if (parties.size === 0) this.#groups.delete(group)
-    this.length--
+  /** Rejects a random waiter of the longest party in the longest group. */
+  refuse(error: Error): void {
+    const sizeOf = (parties: Map<string, Set<Waiter>>) =>
+      [...parties.values()].reduce((sum, { size }) => sum + size, 0)
+    const [, parties = []] = oneOf(maximaOf([...this.#groups], ([, parties]) => sizeOf(parties))) ?? []
+    const [party, those] = oneOf(maximaOf([...parties], ([, { size }]) => size)) ?? []
+    const one = those && oneOf([...those])
+    if (party === undefined || !one) return
+    this.remove(party, one)
+    one.refuse(error)
   }
 }
 
@@ -192,7 +196,7 @@ const oneOf = <V>(those: readonly V[]): V | undefined => those[Math.floor(Math.r
  * thousand tasks delays another by at most one of them per slot. A higher rank waits for all lower ones.
  */
 export class Semaphore {
-  readonly #queues = [new Queue(), new Queue(), new Queue()] as const
+  readonly #queues = [new FairQueue(), new FairQueue(), new FairQueue()] as const
   #running = 0
 
   constructor(private readonly limit: number) {}
@@ -208,21 +212,62 @@ export class Semaphore {
     this.#queues[rank].refuse(error)
   }
 
-  /** Runs the task in a free slot, which it releases even if it throws. */
+  /** Takes a slot if one is free, until `release`. */
+  tryTake(): boolean {
+    if (this.#running >= this.limit) return false
+    this.#running++
+    return true
+  }
+
+  /** Waits for a slot, which `waiter.grant` gets. Returns a function that ends the wait. */
+  wait(party: string, waiter: Waiter, rank: 0 | 1 | 2 = 0): () => void {
+    this.#queues[rank].add(party, waiter)
+    return () => this.#queues[rank].remove(party, waiter)
+  }
+
+  /** Takes a slot until `release`: at once if one is free, else when its turn comes. */
+  take(party: string, rank: 0 | 1 | 2 = 0): Promise<void> | undefined {
+    if (this.tryTake()) return undefined
+    return new Promise((grant, refuse) => this.wait(party, { grant, refuse }, rank))
+  }
+
+  /** Gives a slot to the next waiter. */
+  release(): void {
+    const next = this.#queues[0].take() ?? this.#queues[1].take() ?? this.#queues[2].take()
+    if (next) next.grant()
+    else this.#running--
+  }
+
+  /** Runs the task in a slot, which it releases even if it throws. */
   async run<T>(party: string, task: () => Promise<T>, rank: 0 | 1 | 2 = 0): Promise<T> {
-    if (this.#running < this.limit) this.#running++
-    else await new Promise<void>((...one) => this.#queues[rank].add(party, one))
+    const turn = this.take(party, rank)
+    if (turn) await turn
     try {
       return await task()
     } finally {
-      const start = this.#queues[0].take() ?? this.#queues[1].take() ?? this.#queues[2].take()
-      if (start) start()
-      else this.#running--
+      this.release()
     }
   }
 }
 
-const requests = new Semaphore(1)
+/** Runs at most `limit` short steps in a turn of the event loop, from each party in turn. */
+export class PerTurn {
+  readonly #slots: Semaphore
+
+  constructor(limit: number) {
+    this.#slots = new Semaphore(limit)
+  }
+
+  run<R>(party: string, step: () => R): Promise<R> {
+    return this.#slots.run(party, async () => {
+      const result = step()
+      await nextTurn()
+      return result
+    })
+  }
+}
+
+const requests = new PerTurn(1)
 
 /** Bounds of started work, which holds its inputs: in all, and per party. */
 const started = new Semaphore(64)
@@ -265,11 +310,9 @@ async function runFairTurns<R>(
   signal: AbortSignal | undefined
 ): Promise<R> {
   for (;;) {
-    const step = await requests.run(party, async () => {
+    const step = await requests.run(party, () => {
       signal?.throwIfAborted()
-      const step = slice(work)
-      await nextTurn()
-      return step
+      return slice(work)
     })
     if (step.done) return step.value
   }

@@ -1,11 +1,12 @@
 import { forbidden, ServiceError } from '../base/errors.js'
 import type { Log } from '../base/log.js'
+import { SlidingWindow } from '../base/rate-limit.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Tx } from '../model/stored.js'
 import type { HandoverDoc } from '../model/types/handover.js'
 import type { NodeDoc } from '../model/types/node.js'
-import { type TokenBucket, takeToken } from '../monitor/token-bucket.js'
+import { NodeRate } from '../monitor/node-rate.js'
 
 const hourMs = 3_600_000
 const minuteMs = 60_000
@@ -42,13 +43,15 @@ const macsOf = ({ interfaces = [] }: NodeDoc) =>
  * that has a machine may have to be released first. Each takeover is kept until an admin has seen it.
  */
 export class Handover {
-  /** Times at which nodes were created, within the last minute. */
-  #createdAt: number[] = []
-  /** Rate limit of log lines for each node. */
-  readonly #logRates = new Map<string, TokenBucket>()
+  readonly #creations: SlidingWindow
+  /** Log lines of a node. */
+  readonly #logRate: NodeRate
   #limitLoggedMs = Number.NEGATIVE_INFINITY
 
-  constructor(private readonly o: HandoverOptions) {}
+  constructor(private readonly o: HandoverOptions) {
+    this.#creations = new SlidingWindow(o.newNodes, minuteMs, o.ticks)
+    this.#logRate = new NodeRate(o.ticks)
+  }
 
   /** Assigns a machine within a transaction. Throws 403 if a node involved has to be released first. */
   give(tx: Tx, node: NodeDoc, mac: string, from: string): HandoverResult {
@@ -69,12 +72,7 @@ export class Handover {
 
   /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
   tell({ told }: HandoverResult): void {
-    for (const doc of told) {
-      const pace = takeToken(this.#logRates.get(doc.name), this.o.ticks())
-      if (pace === undefined) continue
-      this.#logRates.set(doc.name, pace)
-      this.o.log.warn(sentence(doc))
-    }
+    for (const doc of told) if (this.#logRate.take(doc.name)) this.o.log.warn(sentence(doc))
   }
 
   /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */
@@ -124,19 +122,18 @@ export class Handover {
   /** Counts a node that a console creates. Throws 429 above `[boot] new_nodes` in a minute. */
   countNew(): void {
     const { newNodes, ticks, log } = this.o
-    const now = ticks()
-    this.#createdAt = this.#createdAt.filter(time => time > now - minuteMs)
-    const [oldest = now] = this.#createdAt
-    if (this.#createdAt.length < newNodes) {
-      this.#createdAt.push(now)
+    const { waitMs } = this.#creations
+    if (waitMs === 0) {
+      this.#creations.book()
       return
     }
     const limit = `[boot] new_nodes = ${newNodes} lets consoles make no more nodes in a minute`
+    const now = ticks()
     if (now - this.#limitLoggedMs >= minuteMs) {
       this.#limitLoggedMs = now
       log.warn(`${limit}: machines that ask for a new node are told to wait`)
     }
-    throw new ServiceError(429, `${limit}. Try again in ${Math.ceil((oldest + minuteMs - now) / 1000)} s`)
+    throw new ServiceError(429, `${limit}. Try again in ${Math.ceil(waitMs / 1000)} s`)
   }
 
   #checkReleased(tx: Tx, { name }: NodeDoc): void {

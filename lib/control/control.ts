@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { inParallel, runFairly, Semaphore, yieldTurn } from '../base/concurrency.js'
 import { tryLater, unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
+import { SlidingWindow } from '../base/rate-limit.js'
 import type { Config } from '../config/types.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
@@ -46,7 +47,8 @@ export class Control {
   /** Separate, so that a long job does not delay requests for one node. */
   readonly #single: Slots
   readonly #many: Slots
-  readonly #pace: RateLimiter
+  /** Machines that are switched on, in batches. */
+  readonly #starts: SlidingWindow
   readonly #activeBatches = new Set<ActiveBatch>()
   readonly #closing = new AbortController()
   readonly #programs = new Programs()
@@ -58,7 +60,7 @@ export class Control {
     this.#many = slotsFor(parallel)
     // Each running program adds a listener.
     setMaxListeners(0, this.#closing.signal)
-    this.#pace = new RateLimiter(parallel, delay, options.ticks)
+    this.#starts = new SlidingWindow(parallel, delay, options.ticks)
   }
 
   /**
@@ -145,7 +147,7 @@ export class Control {
     const isSoft = command === 'power soft'
     // Systems take long to shut down, and must not wait for each other.
     await batch(job, nodes, isSoft ? nodes.length : config.parallel, async node => {
-      if (switchesOn(command)) await this.#pace.turn(signal)
+      if (switchesOn(command)) await this.#starts.turn(signal)
       const inPlace = <R>(use: Use, work: () => Promise<R>) =>
         this.#many[use].run(job.id, () => {
           signal.throwIfAborted()
@@ -268,25 +270,4 @@ export async function batch(
   const more = failed.length - NAMED_FAILURES
   const names = `${failed.slice(0, NAMED_FAILURES).join(', ')}${more > 0 ? ` and ${more} more` : ''}`
   throw new Error(`${failed.length} of ${nodes.length} nodes failed: ${names}`)
-}
-
-/** Rate limiter: at most `size` turns begin in any `delayMs`, so that machines are switched on in batches. */
-export class RateLimiter {
-  /** Start times of the last `size` turns; may be in the future. */
-  readonly #begun: number[] = []
-
-  /** `ticks`: monotonic clock, in milliseconds. */
-  constructor(
-    private readonly size: number,
-    private readonly delayMs: number,
-    private readonly ticks: () => number
-  ) {}
-
-  /** Resolves when the next turn may begin; rejects when the signal is aborted. */
-  async turn(signal: AbortSignal): Promise<void> {
-    const now = this.ticks()
-    const free = this.#begun.length < this.size ? now : (this.#begun.shift() as number) + this.delayMs
-    this.#begun.push(Math.max(now, free))
-    if (free > now) await sleep(free - now, undefined, { signal })
-  }
 }

@@ -2,13 +2,40 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { badRequest, ServiceError, tooLarge } from '../base/errors.js'
-import type { Limits } from './limits.js'
+import { LIMITS, type Limits } from './admission/limits.js'
 
 /** Chunks that a body may have, plus one per this many bytes: each chunk costs time, however small it is. */
 const FREE_CHUNKS = 256
 const BYTES_PER_CHUNK = 16
-/** A body that cannot be longer than this has a total time limit. */
-export const SHORT_BYTES = 64 * 1024
+
+/** Header lines and bytes that a forward adds at most: the caller, Host, Content-Length, Connection. */
+export const FORWARD_OVERHEAD = { lines: 4, bytes: 1024 }
+
+/** Returns a 431: request line and header have more than `bytes` bytes. */
+export const headerTooLarge = (bytes: number) =>
+  new ServiceError(431, `request line and header are larger than ${bytes} bytes`)
+
+/** Throws 431 for a header of too many lines, and 400 unless there is one Host header (RFC 9112, 3.2). */
+export function checkHeader(
+  { rawHeaders, headers, httpVersion }: IncomingMessage,
+  mostLines: number = LIMITS.headerLines
+): void {
+  if (rawHeaders.length > 2 * mostLines)
+    throw new ServiceError(431, `the header has more than ${mostLines} lines`)
+  if (headers.host === undefined && httpVersion !== '1.0')
+    throw badRequest('the Host header is missing', 'invalid-http')
+  let hosts = 0
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === 'host') hosts++
+  if (hosts > 1) throw badRequest('the Host header is given twice', 'invalid-http')
+}
+
+/** Throws 431 for more than `most` bytes, counted as node's parser does. */
+export function checkBytes({ url = '', rawHeaders }: IncomingMessage, most: number): void {
+  let bytes = url.length
+  for (const text of rawHeaders) bytes += text.length
+  if (bytes >= most) throw headerTooLarge(most)
+}
 
 /** Thrown inside http/ when the client left before its body was complete: nobody is there to be answered. */
 export class ClientGone extends Error {
@@ -56,7 +83,7 @@ export function readBody(
     let pieces = 0
     let length = 0
     let due = limits.bodyBytes
-    const isShort = (declared || limit) <= SHORT_BYTES
+    const isShort = (declared || limit) <= LIMITS.shortBodyBytes
     const timer = setInterval(
       () => {
         if (isShort || length < due) stop(new ServiceError(408, 'the body came too slowly'))

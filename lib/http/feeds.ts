@@ -1,7 +1,8 @@
 import { clientNetworkOf } from '../base/request-source.js'
-import { busy } from './concurrency-limit.js'
+import { LIMITS, type Limits } from './admission/limits.js'
+import { Parties } from './admission/parties.js'
+import { busy } from './admission/retry-after.js'
 import type { Exchange } from './exchange.js'
-import type { Limits } from './limits.js'
 import type { Feed, Subscriber } from './route.js'
 
 /** How a feed is sent. */
@@ -19,21 +20,18 @@ type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedsPerUser' | 'f
 /** Minimum time between two authorization checks, apart from heartbeats (ms). */
 const RECHECK_MS = 1000
 
-/** One slot in this many is reserved for admins, who can watch whatever others open. */
-const RESERVED_PART = 16
-
 /** The open feeds. Their number is bounded, in all, for one address and for one user (rules 2.20). */
 export class Feeds {
   readonly #open = new Set<OpenFeed>()
-  readonly #ofAddress = new Counts()
-  readonly #ofUser = new Counts()
+  readonly #ofAddress = new Parties<OpenFeed>()
+  readonly #ofUser = new Parties<OpenFeed>()
   #beating: NodeJS.Timeout | undefined
   #closing = false
 
-  /** `isUnbound`: whether an address has no limit of its own. */
+  /** `isExempt`: whether an address has no limit of its own. */
   constructor(
     private readonly limits: FeedLimits,
-    private readonly isUnbound: (address: string) => boolean
+    private readonly isExempt: (address: string) => boolean
   ) {}
 
   /** Sends a feed until its end. Throws 503 with Retry-After if too many are open. */
@@ -43,15 +41,15 @@ export class Feeds {
     this.#assertRoom(exchange.address, network, follower)
     const open = new OpenFeed(exchange, sending)
     this.#open.add(open)
-    this.#ofAddress.add(network)
-    if (follower) this.#ofUser.add(follower.name)
+    this.#ofAddress.add(network, open)
+    if (follower) this.#ofUser.add(follower.name, open)
     this.#beating ??= setInterval(() => this.#beat(), this.limits.feedBeatMs).unref()
     try {
       await open.run(this.#closing)
     } finally {
       this.#open.delete(open)
-      this.#ofAddress.remove(network)
-      if (follower) this.#ofUser.remove(follower.name)
+      this.#ofAddress.delete(network, open)
+      if (follower) this.#ofUser.delete(follower.name, open)
       if (this.#open.size === 0) {
         clearInterval(this.#beating)
         this.#beating = undefined
@@ -71,34 +69,15 @@ export class Feeds {
   /** Throws 503 with Retry-After if there is no slot for one more. */
   #assertRoom(address: string, network: string, follower: Subscriber | undefined): void {
     const { feeds, feedsPerAddress, feedsPerUser } = this.limits
-    const most = follower?.first ? feeds : feeds - Math.floor(feeds / RESERVED_PART)
-    const ofAddress = this.#ofAddress.of(network)
-    const ofUser = follower ? this.#ofUser.of(follower.name) : 0
+    const most = follower?.first ? feeds : feeds - Math.floor(feeds / LIMITS.feedReservedPart)
+    const ofAddress = this.#ofAddress.of(network).size
+    const ofUser = follower ? this.#ofUser.of(follower.name).size : 0
     if (ofUser >= feedsPerUser)
       throw busy(`${follower?.name} has ${ofUser} streams of events open, which is the most for one user`)
-    if (ofAddress >= feedsPerAddress && !this.isUnbound(address))
+    if (ofAddress >= feedsPerAddress && !this.isExempt(address))
       throw busy(`${address} has ${ofAddress} streams of events open, which is the most for one address`)
     if (this.#open.size >= most)
       throw busy(`${this.#open.size} streams of events are open, which is the most`)
-  }
-}
-
-/** Counts by name; a count of zero takes no memory. */
-class Counts {
-  readonly #counts = new Map<string, number>()
-
-  of(name: string): number {
-    return this.#counts.get(name) ?? 0
-  }
-
-  add(name: string): void {
-    this.#counts.set(name, this.of(name) + 1)
-  }
-
-  remove(name: string): void {
-    const left = this.of(name) - 1
-    if (left > 0) this.#counts.set(name, left)
-    else this.#counts.delete(name)
   }
 }
 

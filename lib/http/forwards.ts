@@ -2,10 +2,9 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { badRequest, ServiceError } from '../base/errors.js'
 import { Connections, NoResponseError, type Response, request } from '../client/request.js'
+import type { ConcurrencyLimit, Slot } from './admission/concurrency-limit.js'
 import { ClientGone } from './body.js'
-import { ConcurrencyLimit, type Slot } from './concurrency-limit.js'
 import type { Exchange } from './exchange.js'
-import type { Limits } from './limits.js'
 import type { Forwarded } from './route.js'
 
 /** Hop-by-hop headers, and those that each server sets itself. */
@@ -19,8 +18,6 @@ const OF_ONE_HOP = new Set(
 export const NOT_TAKEN = 'x-svcd-not-taken'
 /** Orders to a front server to send files: they are for the one in front of the server that answers. */
 const FRONT_SERVERS = 'x-accel-'
-/** Pace of the retries of refused clients. */
-const LEAST_PER_SECOND = 300
 const AGAIN = { 'Retry-After': '5' }
 /** Idle connections are reused for this long. The other server ends them earlier only to stop, or if full. */
 const IDLE_MS = 1500
@@ -31,31 +28,13 @@ type Begin = (status: number, headers: Record<string, string>, length: number | 
 
 /** Forwards requests to the server that answers them. Their number is limited (rules 11.16). */
 export class Forwards {
-  readonly #places: ConcurrencyLimit
   readonly #connections = new Connections({ idleMs: IDLE_MS })
 
-  /** `isUnbound`: whether an address may use all slots. */
-  constructor(
-    { forwards, forwardWaitMs, yieldMs }: Pick<Limits, 'forwards' | 'forwardWaitMs' | 'yieldMs'>,
-    isUnbound: (address: string) => boolean
-  ) {
-    this.#places = new ConcurrencyLimit({
-      most: forwards,
-      ofAddress: {
-        most: Math.ceil(forwards / 4),
-        isUnbound,
-        what: 'requests that are handed on to the controller that writes, which is the most for one address'
-      },
-      yieldMs,
-      waitMs: forwardWaitMs,
-      leastPerSecond: LEAST_PER_SECOND,
-      what: 'requests are handed on to the controller that writes, which is the most'
-    })
-  }
+  constructor(private readonly limit: ConcurrencyLimit) {}
 
   /** Forwards a request and its answer. Throws ServiceError: 503 if nothing was done, 502 if unknown. */
   run<C>(exchange: Exchange<C>, forwarded: Forwarded, begin: Begin): Promise<void> {
-    return this.#places.run(exchange, place => forward(exchange, forwarded, this.#connections, place, begin))
+    return this.limit.run(exchange, place => forward(exchange, forwarded, this.#connections, place, begin))
   }
 }
 

@@ -3,6 +3,7 @@ import { type FileHandle, open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { singleFlight } from '../base/concurrency.js'
 import { notFound, unavailable } from '../base/errors.js'
+import { LIMITS } from './admission/limits.js'
 
 /** An open regular file, readable until `OpenFiles.with` ends. */
 export class OpenFile {
@@ -147,10 +148,6 @@ async function openRegular(path: string): Promise<OpenFile> {
 
 const missing = (path: string) => notFound(`there is no file ${basename(path)}`, 'no-file')
 
-/** Larger files are sent in pieces, as downloads. */
-const SMALL_BYTES_MAX = 64 * 1024
-/** Size of the cache in bytes. */
-const MOST_BYTES = 4 * 1024 * 1024
 /** File times have ticks: a second change within one tick does not show. */
 const TICK_MS = 1000
 
@@ -204,10 +201,10 @@ export class SmallFileCache {
     const kept = this.#cached.get(path)
     if (kept) this.#drop(path, kept)
     if (kept?.file.is(found)) return this.#keep(path, kept)
-    if (!found.isFile() || found.size > SMALL_BYTES_MAX) return undefined
+    if (!found.isFile() || found.size > LIMITS.smallFileBytes) return undefined
     return this.files.with(path, async file => {
       // It may be another file already.
-      if (file.size > SMALL_BYTES_MAX) return undefined
+      if (file.size > LIMITS.smallFileBytes) return undefined
       const bytes = Buffer.allocUnsafeSlow(file.size)
       // A file that has shrunk is left to the download.
       if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
@@ -221,7 +218,7 @@ export class SmallFileCache {
     this.#cached.set(path, small)
     this.#bytes += small.bytes.length
     for (const [oldest, other] of this.#cached) {
-      if (this.#bytes <= MOST_BYTES) break
+      if (this.#bytes <= LIMITS.smallFileCacheBytes) break
       this.#drop(oldest, other)
     }
     return small

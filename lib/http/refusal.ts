@@ -1,11 +1,11 @@
 import { STATUS_CODES } from 'node:http'
 import { badRequest, ServiceError } from '../base/errors.js'
 import type { Log } from '../base/log.js'
-import { dropArrivedBody, hasBody, SHORT_BYTES } from './body.js'
-import type { ThrottledWarning } from './connections.js'
-import { endSoon } from './connections.js'
+import type { ThrottledWarning } from '../base/rate-limit.js'
+import { LIMITS } from './admission/limits.js'
+import { dropArrivedBody, hasBody, headerTooLarge } from './body.js'
+import { endSoon } from './connection.js'
 import type { Exchange } from './exchange.js'
-import { headerTooLarge } from './header.js'
 import { type SendContext, send, writeHead } from './send.js'
 
 /** Longer bodies are cut instead of dropped. */
@@ -64,18 +64,19 @@ function describe(error: unknown): string {
 export async function refuse<C>(
   exchange: Exchange<C>,
   error: ServiceError,
-  manner: SendContext<C>,
+  context: SendContext<C>,
   lingerMs: number
 ): Promise<void> {
   const { incoming } = exchange
   const body = { message: error.message, code: error.code }
   const unread = hasBody(incoming) && !incoming.readableEnded
   // A body that came with the header is dropped and the connection kept.
-  const small = !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= SHORT_BYTES
+  const small =
+    !exchange.awaitsContinue && Number(incoming.headers['content-length']) <= LIMITS.shortBodyBytes
   if (!unread || (small && error.status !== 408 && (await dropArrivedBody(incoming)))) {
     return exchange.gone
       ? undefined
-      : send(exchange, { status: error.status, headers: error.headers, body }, manner)
+      : send(exchange, { status: error.status, headers: error.headers, body }, context)
   }
   const text = `${JSON.stringify(body)}\n`
   const length = Buffer.byteLength(text)

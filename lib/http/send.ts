@@ -4,7 +4,11 @@ import type { Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
-import type { ListLimit } from './concurrency-limit.js'
+import type { PerTurn } from '../base/concurrency.js'
+import { addressBlockOf } from '../base/request-source.js'
+import type { ConcurrencyLimit } from './admission/concurrency-limit.js'
+import { LIMITS } from './admission/limits.js'
+import type { SendBufferBudget } from './admission/send-buffer-budget.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
@@ -12,10 +16,6 @@ import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './f
 import type { Forwards } from './forwards.js'
 import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
-import type { SendBufferBudget } from './send-buffer-budget.js'
-
-/** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
-const PIECE_CHARACTERS = 256 * 1024
 
 /** A piece that took this long to make is sent, or skipped if it is empty. */
 const PIECE_MS = 10
@@ -38,7 +38,9 @@ export interface SendContext<C> {
   readonly files: OpenFiles
   readonly smallFiles: SmallFileCache
   readonly downloads: Downloads
-  readonly lists: ListLimit
+  readonly lists: ConcurrencyLimit
+  /** Makes one piece of all lists in a turn of the event loop. */
+  readonly listPieces: PerTurn
   readonly feeds: Feeds
   /** Requests that another server answers. */
   readonly forwards: Forwards
@@ -53,18 +55,22 @@ export interface SendContext<C> {
  * ServiceError 404, 416 or 503 for a file, and TypeError for an invalid answer; an error after that means
  * that the connection must be cut. Returns a promise only where it has to wait.
  */
-export function send<C>(exchange: Exchange<C>, answer: Answer, manner: SendContext<C>): void | Promise<void> {
+export function send<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  context: SendContext<C>
+): void | Promise<void> {
   checkAnswer(answer)
-  if (answer.forwarded !== undefined) return sendForwarded(exchange, answer.forwarded, manner)
-  if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, manner)
-  if (answer.feed !== undefined) return sendFeed(exchange, answer, answer.feed, manner)
+  if (answer.forwarded !== undefined) return sendForwarded(exchange, answer.forwarded, context)
+  if (answer.file !== undefined) return sendFile(exchange, answer, answer.file, context)
+  if (answer.feed !== undefined) return sendFeed(exchange, answer, answer.feed, context)
   if (answer.json !== undefined && typeof answer.json !== 'string')
-    return sendParts(exchange, answer, answer.json, manner)
-  if (answer.bytes !== undefined) return sendText(exchange, answer, answer.bytes, answer.type, manner)
+    return sendParts(exchange, answer, answer.json, context)
+  if (answer.bytes !== undefined) return sendText(exchange, answer, answer.bytes, answer.type, context)
   const text = textOf(answer)
-  if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, manner)
+  if (answer.status === 204 || text === undefined) return sendText(exchange, answer, '', undefined, context)
   const type = answer.type ?? (answer.text === undefined ? 'application/json' : 'text/plain; charset=utf-8')
-  return sendWhole(exchange, answer, text, type, manner)
+  return sendWhole(exchange, answer, text, type, context)
 }
 
 /** Handlers are typed, but their answers may be built from data. No 3xx is ever sent (rules 2.5). */
@@ -94,12 +100,12 @@ function sendWhole<C>(
   answer: Answer,
   text: string,
   type: string,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): void | Promise<void> {
   if (!answer.compress || text.length < LEAST_COMPRESSED)
-    return sendText(exchange, answer, text, type, manner)
+    return sendText(exchange, answer, text, type, context)
   return zip(text).then(zipped => {
-    if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, manner)
+    if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, context)
   })
 }
 
@@ -110,20 +116,20 @@ function sendText<C>(
   answer: Answer,
   text: string | Buffer,
   type: string | undefined,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): void {
   const length = Buffer.byteLength(text)
   // ASCII: as UTF-8 node:http would copy it to three times its memory, and scan it once more.
   const encoding = typeof text === 'string' && length === text.length ? 'latin1' : 'utf8'
-  writeHead(exchange, answer.status, type, answer.headers, length, manner)
+  writeHead(exchange, answer.status, type, answer.headers, length, context)
   exchange.bytes = exchange.headOnly ? 0 : length
   // node:http drops the text for HEAD and 204.
   exchange.outgoing.end(text, encoding)
   // The system takes nearly every answer at once.
   if (exchange.incoming.socket.writableLength === 0) return
-  cutWhenStalled(exchange, manner)
-  manner.unread.add(exchange, length)
-  exchange.outgoing.once('close', () => manner.unread.remove(exchange))
+  cutWhenStalled(exchange, context)
+  context.unread.add(exchange, length)
+  exchange.outgoing.once('close', () => context.unread.remove(exchange))
 }
 
 /** Makes the parts twice, for the length and for sending, so that the whole is never in memory. */
@@ -131,15 +137,17 @@ async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
   parts: Iterable<string>,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
-  const { lists, unread } = manner
-  await lists.run(exchange, async (place, inTurn) => {
+  const { lists, listPieces, unread } = context
+  // Client addresses take turns.
+  const inTurn = <R>(make: () => R) => listPieces.run(addressBlockOf(exchange.address), make)
+  await lists.run(exchange, async slot => {
     const measured = pieces(parts)
     const first = (await inTurn(() => measured.next())).value ?? ''
     const second = await inTurn(() => measured.next())
-    if (second.done) return sendWhole(exchange, answer, first, type, manner)
+    if (second.done) return sendWhole(exchange, answer, first, type, context)
     let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
     // On a busy machine a short text comes in pieces too.
     const compress = answer.compress && !exchange.headOnly && length >= LEAST_COMPRESSED
@@ -152,9 +160,9 @@ async function sendParts<C>(
       length += Buffer.byteLength(next.value)
     if (exchange.gone) return
     const headers = compress ? gzipped(answer) : answer.headers
-    writeHead(exchange, answer.status, type, headers, compress ? undefined : length, manner)
+    writeHead(exchange, answer.status, type, headers, compress ? undefined : length, context)
     if (exchange.headOnly) return void exchange.outgoing.end()
-    cutWhenStalled(exchange, manner)
+    cutWhenStalled(exchange, context)
     const { outgoing } = exchange
     const compressing = compress ? compressInto(exchange) : undefined
     const sink = compressing?.zip ?? outgoing
@@ -164,11 +172,11 @@ async function sendParts<C>(
       const bytes = Buffer.byteLength(next.value)
       if (!compress) exchange.bytes += bytes
       if (bytes === 0 || sink.write(next.value)) continue
-      place.waitingSince = performance.now()
+      slot.waitingSince = performance.now()
       unread.add(exchange, bytes)
       await drained(exchange, sink)
       unread.remove(exchange)
-      place.waitingSince = undefined
+      slot.waitingSince = undefined
     }
     sink.end()
     await compressing?.done
@@ -193,7 +201,7 @@ function* pieces(parts: Iterable<string>): Generator<string> {
   let begunMs = performance.now()
   for (const part of parts) {
     piece += part
-    if (piece.length < PIECE_CHARACTERS && performance.now() - begunMs < PIECE_MS) continue
+    if (piece.length < LIMITS.listPieceCharacters && performance.now() - begunMs < PIECE_MS) continue
     yield piece
     piece = ''
     begunMs = performance.now()
@@ -205,20 +213,20 @@ async function sendFeed<C>(
   exchange: Exchange<C>,
   answer: Answer,
   feed: Feed,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): Promise<void> {
-  const head = () => writeHead(exchange, answer.status, answer.type, answer.headers, undefined, manner)
+  const head = () => writeHead(exchange, answer.status, answer.type, answer.headers, undefined, context)
   if (exchange.headOnly) {
     head()
     return void exchange.outgoing.end()
   }
-  await manner.feeds.run(exchange, {
+  await context.feeds.run(exchange, {
     feed,
     begin: () => {
       head()
-      cutWhenStalled(exchange, manner)
+      cutWhenStalled(exchange, context)
     },
-    mayStill: () => manner.mayStill(exchange),
+    mayStill: () => context.mayStill(exchange),
     follower: answer.follower
   })
 }
@@ -226,11 +234,11 @@ async function sendFeed<C>(
 async function sendForwarded<C>(
   exchange: Exchange<C>,
   forwarded: Forwarded,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): Promise<void> {
-  await manner.forwards.run(exchange, forwarded, (status, headers, length) => {
-    writeHead(exchange, status, headers['content-type'], headers, length, manner)
-    cutWhenStalled(exchange, manner)
+  await context.forwards.run(exchange, forwarded, (status, headers, length) => {
+    writeHead(exchange, status, headers['content-type'], headers, length, context)
+    cutWhenStalled(exchange, context)
   })
 }
 
@@ -248,40 +256,40 @@ async function sendFile<C>(
   exchange: Exchange<C>,
   answer: Answer,
   path: string,
-  manner: SendContext<C>
+  context: SendContext<C>
 ): Promise<void> {
   const { headOnly, outgoing } = exchange
-  const frontFiles = manner.frontFilesOf(exchange)
+  const frontFiles = context.frontFilesOf(exchange)
   const location = answer.status === 200 && frontFiles && frontLocation(frontFiles, path)
   if (location)
-    return withOpen(exchange, answer, path, manner, async file => {
+    return withOpen(exchange, answer, path, context, async file => {
       exchange.file = 'front'
       const headers = { ...answer.headers, 'X-Accel-Redirect': location }
-      await sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, manner)
+      await sendText(exchange, { status: 200, headers }, '', answer.type ?? file.type, context)
     })
-  const small = await manner.smallFiles.get(path)
+  const small = await context.smallFiles.get(path)
   if (exchange.gone) return
   if (small) {
     const file = describe(exchange, answer, small.file)
     exchange.file = file.length
     const bytes = small.bytes.subarray(file.start, file.start + file.length)
-    return sendText(exchange, headOf(answer, file), bytes, answer.type ?? file.type, manner)
+    return sendText(exchange, headOf(answer, file), bytes, answer.type ?? file.type, context)
   }
   const head = (file: FileAnswer) => {
     const { status, headers } = headOf(answer, file)
-    writeHead(exchange, status, answer.type ?? file.type, headers, file.length, manner)
+    writeHead(exchange, status, answer.type ?? file.type, headers, file.length, context)
   }
   if (headOnly)
-    return withOpen(exchange, answer, path, manner, file => {
+    return withOpen(exchange, answer, path, context, file => {
       head(file)
       outgoing.end()
     })
   // Opened after a slot is free: refused and waiting requests cost no descriptor.
-  await manner.downloads.run(exchange, stream =>
-    withOpen(exchange, answer, path, manner, async file => {
+  await context.downloads.run(exchange, stream =>
+    withOpen(exchange, answer, path, context, async file => {
       exchange.file = file.length
       head(file)
-      cutWhenStalled(exchange, manner)
+      cutWhenStalled(exchange, context)
       await stream(file)
       // Before the file is closed: a client that has all of it may hang up at once.
       outgoing.end()

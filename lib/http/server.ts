@@ -7,42 +7,48 @@ import {
 } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
-import { runFairly } from '../base/concurrency.js'
+import { PerTurn, runFairly } from '../base/concurrency.js'
 import { badRequest, ServiceError, unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
+import { ThrottledWarning } from '../base/rate-limit.js'
 import type { RequestSource } from '../base/request-source.js'
-import { ACCEPT_BACKLOG, Acceptor } from './acceptor.js'
 import { AccessLog } from './access-log.js'
-import { ClientGone, dropArrivedBody, hasBody, isHangUp, readBody, SHORT_BYTES, textOf } from './body.js'
-import { busyForLong, ConcurrencyLimit, ListLimit } from './concurrency-limit.js'
-import { Connections, ThrottledWarning } from './connections.js'
+import { Acceptor } from './admission/acceptor.js'
+import { type ConcurrencyLimits, concurrencyLimits } from './admission/concurrency-limit.js'
+import { Connections } from './admission/connections.js'
+import { Handshakes } from './admission/handshakes.js'
+import { defaultLimits, LIMITS, type Limits } from './admission/limits.js'
+import { busyForLong } from './admission/retry-after.js'
+import { SendBufferBudget } from './admission/send-buffer-budget.js'
+import {
+  ClientGone,
+  checkBytes,
+  checkHeader,
+  dropArrivedBody,
+  FORWARD_OVERHEAD,
+  hasBody,
+  isHangUp,
+  readBody,
+  textOf
+} from './body.js'
+import { writeAsOne } from './connection.js'
 import { Downloads } from './downloads.js'
 import { Exchange, ReceivedRequest } from './exchange.js'
 import { Feeds } from './feeds.js'
 import type { FrontFiles } from './files.js'
 import { Forwards } from './forwards.js'
-import { Handshakes } from './handshakes.js'
-import { checkBytes, checkHeader, FORWARD_OVERHEAD, MOST_LINES } from './header.js'
-import { defaultLimits, type Limits } from './limits.js'
-import { writeAsOne } from './one-write.js'
 import { OpenFiles, SmallFileCache } from './open-files.js'
-import { MOST_PIPELINED } from './pipelining.js'
 import { parserRefusal, rawRefusal, refuse, toRefusal } from './refusal.js'
 import type { Answer, ForwardedCaller, RequestHead, Route, Upstream } from './route.js'
 import { parseTarget, Router } from './router.js'
 import { type SendContext, send } from './send.js'
-import { SendBufferBudget } from './send-buffer-budget.js'
 import { peerMatcher, sourceReader } from './source.js'
 import { parseStrict, parsingStrict } from './strict-json.js'
 
 const shuttingDown = unavailable('the service is shutting down', 'shutting-down')
-const pipelineFull = unavailable(`more than ${MOST_PIPELINED} requests wait on this connection`, 'busy')
+const pipelineFull = unavailable(`more than ${LIMITS.pipelinedMost} requests wait on this connection`, 'busy')
 /** Longer bodies are parsed in slices, so that the event loop stays responsive. */
 const LONG_BODY = 4 * 1024
-/** While every slot for bodies is taken, a body older than this yields its slot to the next one. */
-const BODY_YIELD_MS = 2000
-/** Pace of the retries of refused bodies. */
-const BODIES_PER_SECOND = 300
 /** Ends the connection of a machine that was switched off. */
 const KEEP_ALIVE = { keepAlive: true, keepAliveInitialDelay: 60_000 }
 /** The socket options that node:http uses itself. */
@@ -99,13 +105,9 @@ export class HttpServer<C> {
   readonly #router: Router<C>
   readonly #readSource: (peer: string, forwardedFor: string | undefined) => RequestSource
   readonly #connections: Connections<C>
-  readonly #downloads: Downloads
-  readonly #lists: ListLimit
   readonly #feeds: Feeds
   readonly #isOurs: (address: string) => boolean
-  readonly #forwards: Forwards
-  readonly #sendBufferBudget: SendBufferBudget
-  readonly #bodies: ConcurrencyLimit
+  readonly #slots: ConcurrencyLimits
   readonly #overload: ThrottledWarning
   readonly #accessLog: AccessLog
   readonly #server: Server
@@ -118,21 +120,13 @@ export class HttpServer<C> {
     const { ownAddresses = LOOPBACK, trustedProxies } = options
     this.#limits = { ...defaultLimits, ...options.limits }
     this.#router = new Router(options.routes)
-    this.#sendBufferBudget = new SendBufferBudget(options.log)
     this.#overload = new ThrottledWarning(options.log)
     this.#isOurs = peerMatcher([...ownAddresses, ...trustedProxies])
-    const isUnbound = (address: string) => address === '-' || this.#isOurs(address)
-    this.#lists = new ListLimit(this.#limits, isUnbound)
-    this.#downloads = new Downloads(this.#limits, isUnbound)
-    this.#feeds = new Feeds(this.#limits, isUnbound)
-    this.#forwards = new Forwards(this.#limits, isUnbound)
-    this.#bodies = bodiesWithin(this.#limits, isUnbound)
-    this.#accessLog = new AccessLog(options.log, isUnbound)
-    this.#connections = new Connections<C>({
-      limits: this.#limits,
-      isUnbound: this.#isOurs,
-      log: options.log
-    })
+    const isExempt = (address: string) => address === '-' || this.#isOurs(address)
+    this.#slots = concurrencyLimits(this.#limits, isExempt)
+    this.#feeds = new Feeds(this.#limits, isExempt)
+    this.#accessLog = new AccessLog(options.log, isExempt)
+    this.#connections = new Connections(this.#limits, this.#isOurs, options.log)
     this.#readSource = sourceReader(options.trustedProxies)
     this.#sendContext = this.#sendContextOf(options)
     this.#server = createServer({
@@ -147,7 +141,7 @@ export class HttpServer<C> {
       ...KEEP_ALIVE
     })
     this.#accepting = new Acceptor(this.#server, SOCKET_OPTIONS, options.log)
-    this.#server.maxHeadersCount = MOST_LINES + (options.handedOnFor ? FORWARD_OVERHEAD.lines : 0) + 1
+    this.#server.maxHeadersCount = LIMITS.headerLines + (options.handedOnFor ? FORWARD_OVERHEAD.lines : 0) + 1
     this.#server
       .on('connection', (socket: Duplex) => {
         // A TLS connection was counted before its handshake.
@@ -176,10 +170,8 @@ export class HttpServer<C> {
     context: () => SecureContext
   ): Promise<{ address: string; port: number }> {
     const handshakes = new Handshakes({
+      limits: this.#limits,
       context,
-      most: this.#limits.handshakes,
-      timeoutMs: this.#limits.headersMs,
-      yieldMs: this.#limits.handshakeYieldMs,
       failed: (peer, reason) => {
         if (reason !== undefined) this.#accessLog.handshake(peer, reason)
       }
@@ -203,7 +195,7 @@ export class HttpServer<C> {
   #listen(server: Listener, address: string, port: number): Promise<{ address: string; port: number }> {
     return new Promise((resolve, reject) => {
       server.once('error', reject)
-      server.listen({ host: address, port, backlog: ACCEPT_BACKLOG }, () => {
+      server.listen({ host: address, port, backlog: LIMITS.acceptBacklog }, () => {
         server
           .off('error', reject)
           .on('error', error => this.options.log.error(`accepting: ${error.message}`))
@@ -270,7 +262,7 @@ export class HttpServer<C> {
     if (!this.#connections.admits(incoming.socket))
       throw busyForLong('as many connections are open as there may be')
     const handedOn = options.handedOnFor?.(incoming)
-    checkHeader(incoming, handedOn && MOST_LINES + FORWARD_OVERHEAD.lines)
+    checkHeader(incoming, handedOn && LIMITS.headerLines + FORWARD_OVERHEAD.lines)
     if (options.handedOnFor && !handedOn) checkBytes(incoming, this.#limits.headerBytes)
     if (headers.expect !== undefined && !exchange.awaitsContinue) {
       throw new ServiceError(417, 'only the expectation 100-continue is known')
@@ -322,15 +314,15 @@ export class HttpServer<C> {
     } else if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
-      const maxBody = Math.min(byCaller, route.maxBody ?? (keep ? byCaller : SHORT_BYTES))
-      const isLong = (Number(incoming.headers['content-length']) || maxBody) > SHORT_BYTES
+      const maxBody = Math.min(byCaller, route.maxBody ?? (keep ? byCaller : LIMITS.shortBodyBytes))
+      const isLong = (Number(incoming.headers['content-length']) || maxBody) > LIMITS.shortBodyBytes
       exchange.isUpload = isLong && options.isKnown?.(request.caller) === true
-      await this.#bodies.run(exchange, async place => {
+      await this.#slots.bodies.run(exchange, async slot => {
         if (exchange.awaitsContinue && Number(incoming.headers['content-length'] ?? 0) <= maxBody) {
           exchange.outgoing.writeContinue()
         }
         // Bodies yield their slot when there are too many, except for long bodies of users.
-        if (!exchange.isUpload) place.waitingSince = performance.now()
+        if (!exchange.isUpload) slot.waitingSince = performance.now()
         body = await readBody(incoming, maxBody, keep, this.#limits)
       })
       // The client may have left while it waited for a slot.
@@ -371,8 +363,9 @@ export class HttpServer<C> {
   }
 
   /** Builds one context for all answers, of which there may be tens of thousands a second. */
-  #sendContextOf({ frontFiles, trustedProxies }: ServerOptions<C>): SendContext<C> {
+  #sendContextOf({ frontFiles, trustedProxies, log }: ServerOptions<C>): SendContext<C> {
     const connections = this.#connections
+    const { downloads, lists, forwards } = this.#slots
     const isFront = peerMatcher(trustedProxies)
     const files = new OpenFiles({
       take: () => connections.takeFile(),
@@ -385,11 +378,12 @@ export class HttpServer<C> {
       stallMs: this.#limits.stallMs,
       files,
       smallFiles: new SmallFileCache(files),
-      downloads: this.#downloads,
-      lists: this.#lists,
+      downloads: new Downloads(downloads),
+      lists,
+      listPieces: new PerTurn(1),
       feeds: this.#feeds,
-      forwards: this.#forwards,
-      unread: this.#sendBufferBudget,
+      forwards: new Forwards(forwards),
+      unread: new SendBufferBudget(log),
       mayStill: exchange => this.#isStillAuthorized(exchange),
       frontFilesOf({ incoming: { headers, socket } }) {
         // Local programs send no X-Forwarded-For: they do not come through the front server.
@@ -422,11 +416,11 @@ export class HttpServer<C> {
       if (outgoing.headersSent) outgoing.destroy()
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
-        const manner = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
+        const context = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
         const shown = hasBody(incoming) ? undefined : this.options.shown?.(refusal, incoming)
         await (shown
-          ? send(exchange, shown, manner)
-          : refuse(exchange, refusal, manner, this.#limits.lingerMs))
+          ? send(exchange, shown, context)
+          : refuse(exchange, refusal, context, this.#limits.lingerMs))
       }
     } catch {
       // Not even the refusal could be sent. Nothing below can throw.
@@ -502,20 +496,5 @@ export class HttpServer<C> {
     this.#accessLog.request(exchange, complete)
   }
 }
-
-/** The limit of bodies being received. `isUnbound`: whether an address may use all slots. */
-const bodiesWithin = (limits: Limits, isUnbound: (address: string) => boolean) =>
-  new ConcurrencyLimit({
-    most: limits.bodies,
-    ofAddress: {
-      most: limits.bodiesPerAddress,
-      isUnbound,
-      what: 'requests whose bodies have not come whole, which is the most for one address'
-    },
-    yieldMs: BODY_YIELD_MS,
-    waitMs: BODY_YIELD_MS,
-    leastPerSecond: BODIES_PER_SECOND,
-    what: 'bodies are on their way, which is the most'
-  })
 
 const isPromise = <V>(value: V | Promise<V>): value is Promise<V> => value instanceof Promise

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { tryLater, unavailable } from '../base/errors.js'
 import type { Log } from '../base/log.js'
+import { RateLimit } from '../base/rate-limit.js'
 import { type Poll, type ResultsPoll, reasonOf } from './entry.js'
 import { startable } from './lanes.js'
 import type { JobRecord, JobSummary } from './record.js'
@@ -277,19 +278,20 @@ const EACH_SECOND = 64 * 1024
 const AROUND_WRITE = 1024
 
 /**
- * Token bucket per user for the bytes that requests that only read store in etcd: a viewer could fill it
- * otherwise. A running request stores all of its record; after too much, the next request waits.
+ * Limits the bytes that requests that only read store in etcd for a user: a viewer could fill it otherwise. A
+ * running request stores all of its record; after too much, the next request waits.
  */
 export class ReadingPace {
-  /** Bytes left to each user with stored requests (below 0: too much), and since when. */
-  readonly #left = new Map<string, { readonly bytes: number; readonly sinceMs: number }>()
+  readonly #rate: RateLimit
 
   /** `now`: monotonic milliseconds. */
-  constructor(private readonly now = () => performance.now()) {}
+  constructor(now?: () => number) {
+    this.#rate = new RateLimit({ burst: AT_ONCE, refill: EACH_SECOND, everyMs: 1000 }, now)
+  }
 
   /** Throws 503 with Retry-After where requests of this user have stored too much. */
   check(by: string): void {
-    const left = this.#leftTo(by)
+    const left = this.#rate.left(by)
     if (left > 0) return
     const seconds = Math.floor(-left / EACH_SECOND) + 1
     throw tryLater(
@@ -301,11 +303,6 @@ export class ReadingPace {
 
   /** Counts a stored record of a user. */
   took(by: string, bytes: number): void {
-    this.#left.set(by, { bytes: this.#leftTo(by) - bytes - AROUND_WRITE, sinceMs: this.now() })
-  }
-
-  #leftTo(by: string): number {
-    const { bytes, sinceMs } = this.#left.get(by) ?? { bytes: AT_ONCE, sinceMs: 0 }
-    return Math.min(AT_ONCE, bytes + ((this.now() - sinceMs) / 1000) * EACH_SECOND)
+    this.#rate.spend(by, bytes + AROUND_WRITE)
   }
 }

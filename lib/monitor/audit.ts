@@ -11,7 +11,7 @@ import type { Actor, ChangeKind } from '../model/model.js'
 import { fold, foldSliced } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
-import { type TokenBucket, takeToken } from './token-bucket.js'
+import { NodeRate } from './node-rate.js'
 
 export interface AuditOptions {
   /** Name of this controller, written to each line; set where several controllers share the objects. */
@@ -63,8 +63,6 @@ export interface AuditLines {
   readonly missing?: readonly { readonly controller: string; readonly reason: string }[]
 }
 
-/** Objects whose rate is tracked. */
-const mostPaced = 20_000
 /** Interval of the lines that count omitted changes. */
 const omittedReportMs = 60_000
 
@@ -81,8 +79,8 @@ const internal = new Set(['revoked'])
 export class Audit {
   readonly #users: RotatedLog
   readonly #machines: RotatedLog
-  /** Remaining rate of each object for changes by machines. */
-  readonly #rates = new Map<string, TokenBucket>()
+  /** Changes of an object by machines. */
+  readonly #rate = new NodeRate()
   /** Number of omitted lines, and some of the objects. */
   #omitted: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
@@ -151,19 +149,7 @@ export class Audit {
   /** Returns whether changes by a machine are logged: at least one of the objects is within its rate. */
   #isWithinRate(changes: readonly Change[]): boolean {
     let may = false
-    for (const { type, name } of changes) {
-      const key = `${type} ${name}`
-      const before = this.#rates.get(key)
-      const pace = takeToken(before)
-      may ||= pace !== undefined
-      // Reinserted at the end, so that the Map is ordered by last change.
-      this.#rates.delete(key)
-      this.#rates.set(key, pace ?? (before as TokenBucket))
-    }
-    for (const oldest of this.#rates.keys()) {
-      if (this.#rates.size <= mostPaced) break
-      this.#rates.delete(oldest)
-    }
+    for (const { type, name } of changes) may = this.#rate.take(`${type} ${name}`) || may
     if (!may) this.#countOmitted(changes)
     return may
   }

@@ -20,8 +20,8 @@ import {
   type StepName,
   startsNewBoot
 } from './boot-steps.js'
+import { NodeRate } from './node-rate.js'
 import { currentName } from './node-status.js'
-import { type TokenBucket, takeTokenOrThrow } from './token-bucket.js'
 
 /** The pack that a node runs. */
 export interface Running extends Pack {
@@ -54,8 +54,6 @@ interface NodeBoots {
   /** Steps from addresses that are not the node's. Not stored. */
   elsewhere: Step[]
   running: Running | undefined
-  /** Rate limit of reports on what the node runs, used where controllers share the records. */
-  pace?: TokenBucket
 }
 
 /** The boots of a node as readers get them, oldest first. */
@@ -99,6 +97,8 @@ export class Boots {
   /** Nodes of which this controller saw something as a follower. */
   readonly #seenAsFollower = new Set<string>()
   readonly #writing: Background
+  /** Reports on what nodes run, where controllers share the records. */
+  readonly #runningRate = new NodeRate()
   #records!: Records<BootRecord>
   /** Called with each step, and without one when what the node runs changes; must not throw. */
   told: (node: string, step?: Step) => void = () => undefined
@@ -199,7 +199,7 @@ export class Boots {
   async runs(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
     const kept = this.#of(node)
-    if (this.#records.isShared) kept.pace = takeTokenOrThrow(node, kept.pace)
+    if (this.#records.isShared) this.#runningRate.takeOrThrow(node)
     const before = kept.running
     const running = before?.pack === pack.pack ? { ...before, seen: now } : { ...pack, since: now, seen: now }
     // In memory first: a rename or delete during the write then moves it along.

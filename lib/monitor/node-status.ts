@@ -1,12 +1,13 @@
 import { Background } from '../base/background.js'
 import { notFound } from '../base/errors.js'
 import type { Log } from '../base/log.js'
+import { RateLimit } from '../base/rate-limit.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import { NotLeaderError } from '../store/errors.js'
 import type { OpenRecords, Records } from '../store/records.js'
 import type { Change } from '../store/types.js'
-import { type TokenBucket, takeToken, takeTokenOrThrow } from './token-bucket.js'
+import { NodeRate } from './node-rate.js'
 
 /** A state that a node reported; `time` is ISO 8601, UTC. */
 export interface Report {
@@ -19,12 +20,6 @@ interface NodeState {
   history: Report[]
   /** Why the machine last got no boot script, or one that may not work; null if all was well. */
   reason: string | null
-  /** Number of new reasons since `sinceMs`; absent for none. */
-  news?: { readonly sinceMs: number; count: number }
-  /** Rate limit of reports, used where controllers share them. */
-  pace?: TokenBucket
-  /** Rate limit of failures in the log. */
-  failures?: TokenBucket
 }
 
 type StatusRecord =
@@ -43,8 +38,8 @@ const retryMs = { first: 2_000, longest: 2_000 }
 const reasonEveryMs = 1_000
 /** Limits for a shared store, where a write is larger and its old versions are kept for a while. */
 const sharedLimits = { everyMs: 2_000, most: 200 }
-const newsPeriodMs = 60_000
-const mostNews = 10
+/** New reasons of a node that are logged in a minute. */
+const newsRate = { burst: 10, refill: 10, everyMs: 60_000 }
 const lastReports = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
 
@@ -63,8 +58,13 @@ const outcome = /^installer\.(completed|failed)\b(?:: *([\w-]+)(?=:|$))?(?:: *(.
  */
 export class NodeStatus {
   readonly #nodes = new Map<string, NodeState>()
-  /** Rate limit of each node's changes of itself. */
-  readonly #changes = new Map<string, TokenBucket>()
+  /** Reports, where controllers share them. */
+  readonly #reportRate = new NodeRate()
+  /** Changes that a node makes of itself. */
+  readonly #changeRate = new NodeRate()
+  /** Failures of a node in the log, and its reasons. */
+  readonly #failureRate = new NodeRate()
+  readonly #newsRate = new RateLimit(newsRate)
   #failure = ''
   /** Nodes whose reason is not stored yet. */
   readonly #pendingReasons = new Set<string>()
@@ -109,7 +109,7 @@ export class NodeStatus {
    */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
-    if (this.#records.isShared) kept.pace = takeTokenOrThrow(node, kept.pace)
+    if (this.#records.isShared) this.#reportRate.takeOrThrow(node)
     const time = new Date(this.now()).toISOString()
     if (this.#pendingWrites.length > 0) await this.#flushing.run().catch(() => undefined)
     // The node may have been renamed or deleted during the flush.
@@ -127,16 +127,14 @@ export class NodeStatus {
     // A node retries forever: the same failure is logged once.
     const last = before.findLast(report => outcome.test(report.state))
     if (last && withoutOutput(last.state) === withoutOutput(state)) return
-    const pace = takeToken(kept.failures)
-    if (pace === undefined) return
-    kept.failures = pace
+    if (!this.#failureRate.take(node)) return
     const where = step === undefined ? '' : ` in step ${step}`
     this.log.warn(`node ${node}: the installation failed${where}${reason === undefined ? '' : `: ${reason}`}`)
   }
 
   /** Counts a change that a node makes of itself; throws 503 with Retry-After above its rate. */
   changes(node: string): void {
-    this.#changes.set(node, takeTokenOrThrow(node, this.#changes.get(node)))
+    this.#changeRate.takeOrThrow(node)
   }
 
   /** Returns the last state of a node; null before the first. */
@@ -187,14 +185,11 @@ export class NodeStatus {
       this.#pendingReasons.add(node)
       this.#flushing.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
     }
-    if (reason === null) return true
-    if (!kept.news || now - kept.news.sinceMs >= newsPeriodMs) kept.news = { sinceMs: now, count: 0 }
-    return ++kept.news.count <= mostNews
+    return reason === null || this.#newsRate.take(node)
   }
 
   /** Deletes a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async drop(node: string): Promise<void> {
-    this.#changes.delete(node)
     if (this.#nodes.delete(node)) await this.#enqueue([{ node, dropped: true }])
   }
 
@@ -214,7 +209,6 @@ export class NodeStatus {
     for (const { type, name, after } of changes) {
       if (type !== 'revoked' || !after) continue
       const { renamed } = after as RevokedDoc
-      this.#changes.delete(name)
       if (renamed === undefined ? this.#nodes.delete(name) : name !== renamed && this.#move(name, renamed))
         events.push(renamed === undefined ? { node: name, dropped: true } : { node: name, renamed })
     }
@@ -295,12 +289,8 @@ export class NodeStatus {
 
   /** Applies records from the leader. */
   #applyRemote(node: string, events: readonly StatusRecord[]): void {
-    const before = this.#nodes.get(node)
     this.#nodes.delete(node)
     for (const event of events) this.#apply(event)
-    // The limit of log lines must not start again.
-    const kept = this.#nodes.get(node)
-    if (kept && before?.news) kept.news = before.news
     this.told(node)
   }
 

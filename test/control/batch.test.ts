@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
+import { SlidingWindow } from '../../lib/base/rate-limit.js'
 import { cleanText, shortenTo } from '../../lib/control/bmc-text.js'
-import { batch, MOST_NODES, RateLimiter } from '../../lib/control/control.js'
+import { batch, MOST_NODES } from '../../lib/control/control.js'
 import { openJobs, outcome, spec } from '../support/jobs.js'
 
 // rules 13.2
@@ -61,7 +62,7 @@ t.test('nodes that fail at once leave the event loop its turns, in however many 
 // rules 13.2
 t.test('no more than so many begin in a time, whoever asks', async t => {
   let now = 0
-  const pace = new RateLimiter(2, 50, () => now)
+  const pace = new SlidingWindow(2, 50, () => now)
   const { signal } = new AbortController()
   const begun: string[] = []
   const turn = (name: string) => pace.turn(signal).then(() => begun.push(name))

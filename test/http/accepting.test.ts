@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import { connect, type Server } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { Acceptor } from '../../lib/http/acceptor.js'
+import { Acceptor } from '../../lib/http/admission/acceptor.js'
 import { memoryLog, route, start } from './helpers.js'
 
 /** Milliseconds that each turn of the event loop takes. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { RetryAfter } from '../../lib/http/concurrency-limit.js'
+import { RetryAfter } from '../../lib/http/admission/retry-after.js'
 
 /** When each of so many that are refused at once is told to come back, in seconds. */
 const told = (comebacks: RetryAfter, count: number) =>

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream'
 import t from 'tap'
-import { writeAsOne } from '../../lib/http/one-write.js'
+import { writeAsOne } from '../../lib/http/connection.js'
 
 /** What arrives at a socket that has `writeAsOne`, and how often it was written to. */
 function written(pieces: readonly (string | Buffer)[]): { text: string; writes: number; gathered: number } {

@@ -1,31 +1,10 @@
 import type { IncomingMessage } from 'node:http'
-import { hasBody } from './body.js'
+import { hasBody } from '../body.js'
+import { LIMITS } from './limits.js'
 
-/** With this many queued requests, or bytes of them, a connection is no longer read. */
-const MOST_REQUESTS = 16
-const MOST_BYTES = 32 * 1024
-/** Maximum number of queued requests, those included that were read before reading stopped. */
-export const MOST_PIPELINED = 32
-/** Queued bytes of all connections. Above it the newest connection is closed; a paused one at half of it. */
-const MOST_BYTES_IN_ALL = 64 * 1024 * 1024
 /** Approximate size in bytes of a request, and of each name or value in its header, beside the text. */
 const REQUEST_BYTES = 4096
 const FIELD_BYTES = 40
-
-/** How a queue controls its connection. */
-export interface FlowControl {
-  /** Stops reading from the client. */
-  hold(): void
-  /** Resumes reading. */
-  release(): void
-  /** Ends the connection; the queue is cleared when it is closed. */
-  cut(): void
-}
-
-/** Pipelined requests that start per turn of the event loop. */
-const PIPELINED_PER_TICK = 8
-/** Other requests that start per turn. */
-const DIRECT_PER_TICK = 16
 
 /** Starts requests in order of arrival, a limited number per turn of the event loop. */
 class PerTickQueue {
@@ -66,9 +45,9 @@ export class PipelineBudget {
   /** Bytes of pipelined requests. */
   bytes = 0
   /** Other requests: thousands of them in one turn would keep new connections from being accepted. */
-  readonly first = new PerTickQueue(DIRECT_PER_TICK)
+  readonly first = new PerTickQueue(LIMITS.directPerTick)
   /** Pipelined requests: nobody waits for a whole queue, nor for the heads of a thousand queues. */
-  readonly behind = new PerTickQueue(PIPELINED_PER_TICK)
+  readonly behind = new PerTickQueue(LIMITS.pipelinedPerTick)
 }
 
 /** The pipelined requests of one connection. */
@@ -80,7 +59,7 @@ export class PipelineQueue {
 
   constructor(
     private readonly backlog: PipelineBudget,
-    readonly reader: FlowControl
+    private readonly connection: Readonly<Record<'hold' | 'release' | 'cut', () => void>>
   ) {}
 
   /** Queues a request that `start` will serve. Returns false if it is one too many for this connection. */
@@ -90,13 +69,13 @@ export class PipelineQueue {
     this.#count(bytes)
     const { length } = this.#starts
     // A body that arrives before it is asked for would be kept in memory.
-    if (!this.held && (length >= MOST_REQUESTS || this.#bytes >= MOST_BYTES || hasBody(incoming))) {
+    const isMuch = length >= LIMITS.pipelinedRequests || this.#bytes >= LIMITS.pipelinedBytes
+    if (!this.held && (isMuch || hasBody(incoming))) {
       this.held = true
-      this.reader.hold()
+      this.connection.hold()
     }
-    const most = this.held ? MOST_BYTES_IN_ALL / 2 : MOST_BYTES_IN_ALL
-    if (this.backlog.bytes > most) this.reader.cut()
-    return length <= MOST_PIPELINED
+    if (this.backlog.bytes > LIMITS.pipelinedBytesInAll / (this.held ? 2 : 1)) this.connection.cut()
+    return length <= LIMITS.pipelinedMost
   }
 
   /** Queues a start behind all requests; it takes no memory. */
@@ -124,7 +103,7 @@ export class PipelineQueue {
     this.#count(-taken.bytes)
     if (this.held && this.#starts.length === 0) {
       this.held = false
-      this.reader.release()
+      this.connection.release()
     }
     return taken.start
   }

@@ -2,12 +2,9 @@ import { type ChildProcess, fork, type SendHandle } from 'node:child_process'
 import { createServer, type Server, type ServerOpts, type Socket } from 'node:net'
 import { performance } from 'node:perf_hooks'
 import { fileURLToPath } from 'node:url'
-import type { Log } from '../base/log.js'
+import type { Log } from '../../base/log.js'
+import { LIMITS } from './limits.js'
 
-/** Accept queue of the listening socket; the system may have a lower limit (net.core.somaxconn). */
-export const ACCEPT_BACKLOG = 4096
-/** Additional descriptors of the listening socket. */
-const DUPLICATES = 15
 /** The load of the event loop is measured after this many connections. */
 const LOOK_EVERY = 64
 /** An event loop busy for more than this part of the time may not keep up. */
@@ -66,7 +63,7 @@ export class Acceptor {
       if (this.#duplicates.length === 0) this.#failed('no further descriptor could be made')
     })
     child.on('message', (_, duplicate) => this.#listen(duplicate as Server | undefined))
-    child.send(DUPLICATES, handle, error => {
+    child.send(LIMITS.acceptedPerTick - 1, handle, error => {
       if (error) this.#failed(error.message)
     })
   }
@@ -85,7 +82,7 @@ export class Acceptor {
     const duplicate = createServer(this.options, (socket: Socket) => this.server.emit('connection', socket))
     duplicate
       .on('error', error => this.log.error(`accepting: ${error.message}`))
-      .listen(handle, ACCEPT_BACKLOG)
+      .listen(handle, LIMITS.acceptBacklog)
     if (this.#closed) duplicate.close()
     else this.#duplicates.push(duplicate)
   }

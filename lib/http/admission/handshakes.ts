@@ -1,20 +1,14 @@
 import type { Socket } from 'node:net'
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type SecureContext, TLSSocket } from 'node:tls'
-import { Semaphore } from '../base/concurrency.js'
-
-/** Handshakes that begin per turn of the event loop: each blocks it for about a millisecond. */
-const STARTED_PER_TICK = 32
+import { PerTurn, Semaphore } from '../../base/concurrency.js'
+import { LIMITS, type Limits } from './limits.js'
+import { Parties } from './parties.js'
 
 export interface HandshakesOptions {
+  /** `headersMs`: from the connection to the end of its handshake. */
+  readonly limits: Pick<Limits, 'handshakes' | 'headersMs' | 'handshakeYieldMs'>
   /** Returns the certificate for a new connection. */
   readonly context: () => SecureContext
-  /** Maximum number of handshakes at once. */
-  readonly most: number
-  /** From the connection to the end of its handshake. */
-  readonly timeoutMs: number
-  /** While others wait, a client has this long for its part of the handshake. */
-  readonly yieldMs: number
   /** Called for a failed handshake; `reason` is undefined if the connection only ended. */
   readonly failed: (peer: string, reason: string | undefined) => void
 }
@@ -22,70 +16,56 @@ export interface HandshakesOptions {
 /**
  * Limits the TLS handshakes of new connections in number and time (rules 2.18). Addresses without one come
  * first: when no slot is free, the address with most of them loses one. So only as many addresses as there
- * are slots can delay another one, by at most `yieldMs`.
+ * are slots can delay another one, by at most `handshakeYieldMs`.
  */
 export class Handshakes {
-  readonly #places: Semaphore
-  readonly #beginning = new Semaphore(STARTED_PER_TICK)
+  readonly #slots: Semaphore
+  readonly #beginning = new PerTurn(LIMITS.handshakesPerTick)
   /** All connections without TLS yet, with their address. */
   readonly #open = new Map<Socket, string>()
-  /** Running handshakes by address, oldest first. */
-  readonly #running = new Map<string, Set<Socket>>()
-  /** Handshakes over `yieldMs` whose slots nobody needed yet, oldest first. */
+  /** Handshakes with a slot, oldest first. */
+  readonly #running = new Parties<Socket>()
+  /** Handshakes over `handshakeYieldMs` whose slots nobody needed yet, oldest first. */
   readonly #late = new Set<Socket>()
-  /** Their slots are about to be free. */
-  readonly #cut = new Set<Socket>()
 
   constructor(private readonly options: HandshakesOptions) {
-    this.#places = new Semaphore(options.most)
+    this.#slots = new Semaphore(options.limits.handshakes)
   }
 
   /** Takes an unread connection. Calls `secured` as soon as there may be something to read. */
   take(raw: Socket, address: string, secured: (socket: TLSSocket) => void): void {
-    const timer = setTimeout(() => raw.destroy(), this.options.timeoutMs)
+    const timer = setTimeout(() => raw.destroy(), this.options.limits.headersMs)
     this.#open.set(raw, address)
-    const isFirst = !this.#running.has(address) && this.#places.waiting(0, address) === 0
-    void this.#places
-      .run(address, () => this.#inPlace(raw, address, secured), isFirst ? 0 : 1)
-      .finally(() => {
-        clearTimeout(timer)
-        this.#open.delete(raw)
-      })
+    void this.#inSlot(raw, address, secured).finally(() => {
+      clearTimeout(timer)
+      this.#open.delete(raw)
+    })
     this.#makeRoom()
   }
 
   /** Cuts as many late handshakes as others wait: they wait because no slot is free. */
   #makeRoom(): void {
-    const waiting = this.#places.waiting(0) + this.#places.waiting(1)
     for (const raw of this.#late) {
-      if (this.#cut.size >= waiting) break
-      this.#free(raw)
+      if (this.#slots.waiting(0) + this.#slots.waiting(1) === 0) return
+      this.#cut(raw)
     }
-    while (this.#cut.size < this.#places.waiting(0)) {
-      const raw = this.#oldestOfBusiest()
-      if (!raw) return
-      this.#free(raw)
+    while (this.#slots.waiting(0) > 0) {
+      const busiest = this.#running.largest
+      const [oldest] = busiest
+      if (busiest.size < 2 || !oldest) return
+      this.#cut(oldest)
     }
   }
 
-  #free(raw: Socket): void {
+  #cut(raw: Socket): void {
     this.#late.delete(raw)
-    this.#cut.add(raw)
-    const address = this.#open.get(raw)
-    if (address !== undefined) this.#ended(raw, address)
+    this.#release(raw)
     raw.destroy()
   }
 
-  /** The oldest handshake of the address with most, if it has more than one. */
-  #oldestOfBusiest(): Socket | undefined {
-    let most: ReadonlySet<Socket> | undefined
-    for (const sockets of this.#running.values()) if (sockets.size > (most?.size ?? 1)) most = sockets
-    return most?.values().next().value
-  }
-
-  #ended(raw: Socket, address: string): void {
-    const sockets = this.#running.get(address)
-    if (sockets?.delete(raw) && sockets.size === 0) this.#running.delete(address)
+  /** Gives the slot of a handshake to the next one. One that was cut has none any more. */
+  #release(raw: Socket): void {
+    if (this.#running.delete(this.#open.get(raw) ?? '', raw)) this.#slots.release()
   }
 
   /** Cuts the connections without TLS. */
@@ -93,17 +73,17 @@ export class Handshakes {
     for (const raw of this.#open.keys()) raw.destroy()
   }
 
-  async #inPlace(raw: Socket, address: string, secured: (socket: TLSSocket) => void): Promise<void> {
-    const sockets = this.#running.get(address) ?? new Set()
-    this.#running.set(address, sockets.add(raw))
-    let over: Promise<void> | undefined
-    await this.#beginning.run(address, () => {
-      over = this.#run(raw, secured)
-      return nextTurn()
-    })
-    await over
-    this.#cut.delete(raw)
-    this.#ended(raw, address)
+  async #inSlot(raw: Socket, address: string, secured: (socket: TLSSocket) => void): Promise<void> {
+    const isFirst = this.#running.of(address).size === 0 && this.#slots.waiting(0, address) === 0
+    const turn = this.#slots.take(address, isFirst ? 0 : 1)
+    if (turn) await turn
+    this.#running.add(address, raw)
+    try {
+      const { over } = await this.#beginning.run(address, () => ({ over: this.#run(raw, secured) }))
+      await over
+    } finally {
+      this.#release(raw)
+    }
   }
 
   /** Resolves when the handshake has ended, well or not. */
@@ -115,11 +95,10 @@ export class Handshakes {
       const yields = setTimeout(() => {
         this.#late.add(raw)
         this.#makeRoom()
-      }, this.options.yieldMs)
+      }, this.options.limits.handshakeYieldMs)
       const done = () => {
         clearTimeout(yields)
         this.#late.delete(raw)
-        this.#cut.delete(raw)
         resolve()
       }
       const failed = () => {

@@ -1,14 +1,10 @@
 import type { Socket } from 'node:net'
-import type { Log } from '../base/log.js'
-import { ThrottledWarning } from './connections.js'
-import type { Exchange } from './exchange.js'
+import type { Log } from '../../base/log.js'
+import { ThrottledWarning } from '../../base/rate-limit.js'
+import type { Exchange } from '../exchange.js'
+import { LIMITS } from './limits.js'
 
-/** Budget in bytes for unread answers of all clients, without downloads. */
-const MOST_BYTES = 32 * 1024 * 1024
-/** Above this, even answers of clients that read are cut. */
-const HARD_LIMIT_BYTES = 4 * MOST_BYTES
-/** A client that has taken nothing for this long does not read. */
-const STALLED_MS = 2000
+const { unreadBytes, unreadBytesHard, unreadMs } = LIMITS
 
 /** An answer that is being sent. */
 interface PendingAnswer {
@@ -26,11 +22,11 @@ export class SendBufferBudget {
   #bytes = 0
   /** Oldest first. */
   readonly #answers = new Map<object, PendingAnswer>()
-  readonly #notice: ThrottledWarning
+  readonly #warning: ThrottledWarning
   #again: NodeJS.Timeout | undefined
 
   constructor(log: Log) {
-    this.#notice = new ThrottledWarning(log)
+    this.#warning = new ThrottledWarning(log)
   }
 
   /** Counts an answer of `bytes`. Over budget, answers that clients do not read are cut, never this one. */
@@ -48,7 +44,7 @@ export class SendBufferBudget {
   }
 
   #review(newest?: object): void {
-    if (this.#bytes <= MOST_BYTES) return
+    if (this.#bytes <= unreadBytes) return
     const now = performance.now()
     for (const answer of this.#answers.values()) {
       const left = queued(answer.exchange.incoming.socket)
@@ -56,18 +52,18 @@ export class SendBufferBudget {
       answer.left = left
     }
     for (const [key, { movedMs, exchange }] of this.#answers) {
-      if (this.#bytes <= MOST_BYTES) return
+      if (this.#bytes <= unreadBytes) return
       if (key === newest) continue
-      if (now - movedMs < STALLED_MS && this.#bytes <= HARD_LIMIT_BYTES) continue
+      if (now - movedMs < unreadMs && this.#bytes <= unreadBytesHard) continue
       this.remove(key)
-      this.#notice.say(`${exchange.address} does not read the answer to ${exchange.path}: it is cut`)
+      this.#warning.say(`${exchange.address} does not read the answer to ${exchange.path}: it is cut`)
       exchange.incoming.socket.destroy()
     }
-    if (this.#bytes <= MOST_BYTES) return
+    if (this.#bytes <= unreadBytes) return
     this.#again ??= setTimeout(() => {
       this.#again = undefined
       this.#review()
-    }, STALLED_MS).unref()
+    }, unreadMs).unref()
   }
 }
 
