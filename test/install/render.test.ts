@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
-import { installLibrary, installScript, kickstart } from '../support/install-script.js'
+import { installLibrary, installScript, kickstart, runningFiles } from '../support/install-script.js'
 import { scratch } from '../support/scratch.js'
 
 const secrets = [{ name: 'k', path: '/etc/k', content: base64('k') }]
@@ -78,6 +78,7 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
       installLibrary(),
       // It is written by a part, as a text.
       readFileSync(new URL('../../templates/install/lib/svc_wipe.sh', import.meta.url), 'utf8'),
+      runningFiles(),
       ...some.map(installScript),
       ...Object.values(others).map(changes => installScript(installData({ ...changes, library })))
     ]),
@@ -93,7 +94,7 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
 
 t.test('every script is read by bash, dash, busybox ash and klibc sh', async t => {
   const scripts = Object.values(flags).map(changes => installScript(installData(changes)))
-  for (const input of [installLibrary(), ...scripts]) {
+  for (const input of [installLibrary(), runningFiles(), ...scripts]) {
     for (const [shell, ...words] of [
       ['bash'],
       ['dash'],

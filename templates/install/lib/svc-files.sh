@@ -1,5 +1,5 @@
-#!/bin/sh
-# svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md).
+# svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md). It
+# is installed behind the functions of http.sh.
 #
 # In the tar, .svc-directory stands for its directory, and .svc-link.NAME holds the target of link NAME.
 # Without TAR the files come from the controller, with the node's own token, as /etc/svc/files.conf says. Each
@@ -18,15 +18,23 @@ say() {
   printf 'svc-files: %s\n' "$*"
 }
 
-die() {
+log() {
   say "$*" >&2
+}
+
+complain() {
+  log "$*"
+}
+
+die() {
+  log "$*"
   exit 1
 }
 
 # shellcheck disable=SC2317 # called by the trap
 clean() {
-  if [ -n "$stage" ]; then
-    rm -rf "$stage"
+  if [ -n "$_TMP" ]; then
+    rm -rf "$_TMP"
   fi
 }
 
@@ -44,56 +52,23 @@ settings() {
   [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
 }
 
-# Fetches the tar from the first controller that sends it. The process list would show a token argument.
+# Fetches the tar from the first controller that sends it.
 fetch() {
   settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
-  causes=''
-  set -f
-  # shellcheck disable=SC2086 # where there are several controllers: a list with blanks between them
-  set -- $url
-  set +f
-  until address=$1/boot/files/$node && fetch_once; do
-    causes="${causes:+$causes; }$cause"
-    shift
-    if [ "$#" -eq 0 ]; then
-      die "$causes"
-    fi
-  done
-  archive=$stage/answer
-  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
+  SVC_URL=${url%% *} _URLS=$url SVC_TOKEN=$token INSECURE=${insecure:+-k} _STALL=300 _LONGEST=300 _PATIENCE=0
+  # The process list would show busybox's argument with the token.
+  if ! find_http || [ "$_HTTP" = busybox ]; then
+    die 'neither curl nor GNU wget can be found'
+  fi
+  archive=$_TMP/answer
+  http_get "/boot/files/$node" "$archive" || exit 1
+  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$_TMP/head" | tail -n 1)
   # Stored before it replaces the old token: without one the node would need a new installation.
   if [ -n "$renewed" ]; then
     if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
       say "the new token cannot be kept in $conf" >&2
     fi
-  fi
-}
-
-# Asks one controller. After a failure $cause says why.
-fetch_once() {
-  cause="$address cannot be fetched"
-  rm -f "$stage/answer" "$stage/head"
-  if command -v curl >/dev/null; then
-    printf 'header = "x-access-tokens: %s"\n' "$token" > "$stage/request"
-    code=$(curl -q -g -s -S ${insecure:+-k} -K "$stage/request" --connect-timeout 20 --max-time 300 \
-      -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || return 1
-  else
-    printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
-    wget -nv -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
-      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head"
-    ended=$?
-    code=$(sed -n 's|^ *HTTP/[0-9.]* \([0-9]*\).*$|\1|p' "$stage/head" | tail -n 1)
-    if [ -z "$code" ] || { [ "$code" = 200 ] && [ "$ended" -ne 0 ]; }; then
-      cause="$cause: $(tail -n 1 "$stage/head")"
-      return 1
-    fi
-  fi
-  if [ "$code" != 200 ]; then
-    cause="$address: the controller answered $code$(
-      sed -n 's/,"code":"[a-z-]*"}$/}/; s/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
-    )"
-    return 1
   fi
 }
 
@@ -267,7 +242,7 @@ fill() {
 
 root=/
 archive=''
-stage=''
+_TMP=''
 while [ "$#" -gt 0 ]; do
   case $1 in
     --root)
@@ -290,11 +265,11 @@ conf=$root/etc/svc/files.conf
 
 trap clean 0
 trap 'exit 1' HUP INT TERM
-stage=$(mktemp -d /var/tmp/svc-files.XXXXXX || mktemp -d /tmp/svc-files.XXXXXX) || exit 1
+_TMP=$(mktemp -d /var/tmp/svc-files.XXXXXX || mktemp -d /tmp/svc-files.XXXXXX) || exit 1
 if [ -z "$archive" ]; then
   fetch
 fi
-tree=$stage/tree
+tree=$_TMP/tree
 if ! mkdir "$tree" || ! tar -xpmf "$archive" -C "$tree"; then
   die 'the tar is damaged'
 fi
@@ -302,8 +277,8 @@ if [ -n "$(find "$tree" ! -type d ! -type f)" ]; then
   die 'the tar holds something that is neither a file nor a directory'
 fi
 # Directories come first, parents before children, so that contents find them as they will be.
-find "$tree" -type f -name .svc-directory | sort > "$stage/list"
-find "$tree" -type f ! -name .svc-directory >> "$stage/list"
+find "$tree" -type f -name .svc-directory | sort > "$_TMP/list"
+find "$tree" -type f ! -name .svc-directory >> "$_TMP/list"
 failed=0
 while IFS= read -r found; do
   member=${found#"$tree"/}
@@ -320,5 +295,5 @@ while IFS= read -r found; do
   else
     failed=1
   fi
-done < "$stage/list"
+done < "$_TMP/list"
 exit "$failed"
