@@ -42,8 +42,8 @@ http_secret() {
     curl) http_quote='"' ;;
     *) http_quote='' ;;
   esac
-  (umask 077 && printf 'header = %sx-access-tokens: %s%s\n' "$http_quote" "$SVC_TOKEN" "$http_quote" > "$_TMP/http") &&
-    return 0
+  http_header="header = ${http_quote}x-access-tokens: $SVC_TOKEN$http_quote"
+  (umask 077 && printf '%s\n' "$http_header" > "$_TMP/http") && return 0
   rm -f "$_TMP/http"
   http_cause="$_TMP/http cannot be written"
   return 1
@@ -95,7 +95,7 @@ http_request() {
   http_code=''
   shift 2
   http_secret || return 1
-  rm -f "$_TMP/head"
+  : > "$_TMP/head"
   if [ "$_HTTP" = curl ]; then
     http_curl "$@"
   else
@@ -132,12 +132,19 @@ http_wget() {
   fi
   case $_HTTP in
     # It would wait for the body of an answer that has none, on a connection that is kept.
-    gnu) set -- -nv --tries=1 --content-on-error --no-http-keep-alive ${SVC_TOKEN:+"--config=$_TMP/http"} "$@" ;;
+    gnu)
+      set -- -nv --tries=1 --content-on-error --no-http-keep-alive ${SVC_TOKEN:+"--config=$_TMP/http"} "$@"
+      ;;
     *) set -- -q ${SVC_TOKEN:+--header "x-access-tokens: $SVC_TOKEN"} "$@" ;;
   esac
-  watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" "$http_url" \
-    > "$_TMP/head" 2>&1
+  # Not into the file at once: what the guard leaves would keep it open, and $_TMP busy.
+  http_said=$(watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" \
+    "$http_url" 2>&1)
   http_status=$?
+  printf '%s\n' "$http_said" > "$_TMP/head"
+  if [ "$http_status" -eq 0 ]; then
+    return
+  fi
   http_code=$(sed -n 's|^.*HTTP/[0-9.]* \([0-9]\{3\}\).*$|\1|p' "$_TMP/head" | tail -n 1)
   http_said=$(sed '/^ /d' "$_TMP/head")
 }
@@ -151,7 +158,8 @@ refusal() {
 }
 
 # ask_controllers COMMAND PATH …: runs a command that asks $SVC_URL, and repeats it with the next controller
-# while it ends with 1. The first one that answers is asked first from then on. $http_causes names all failures.
+# while it ends with 1. The first one that answers is asked first from then on. $http_causes names all
+# failures.
 ask_controllers() {
   asked_first=$SVC_URL
   http_causes=''
@@ -205,6 +213,7 @@ http_get() {
 }
 
 # Prints a reason if there is no room for a download: only the installation (memory.sh) looks.
+# shellcheck disable=SC2317
 no_room() {
   :
 }

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
-import { completed, failed, install, type Plan } from './install.js'
+import { completed, failed, inPlace, install, type Plan } from './install.js'
 import { everyCase, type InstallingNode, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
@@ -416,6 +416,21 @@ t.test('what cannot get a boot loader', async t => {
   failed(t, noEsp, 'bootloader', /no EFI system partition/)
 })
 
+/** The boot loader's step alone, by ash. */
+const bootloaderOf = (
+  image: Buffer,
+  mounts: string,
+  prepare: (machine: InstallingNode) => void,
+  edit = (script: string) => script
+): Plan => {
+  const shelled = (machine: InstallingNode) => {
+    machine.write('busybox', busybox, 0o755)
+    prepare(machine)
+  }
+  const plan: Plan = { shell: 'ash', data, edit, prepare: shelled }
+  return inPlace(plan, image, mounts, 'download', 'unpack', 'network')
+}
+
 /** A block device in sysfs: what it lies on, the disk that it is a partition of, and other files. */
 interface Block {
   readonly on?: readonly string[]
@@ -519,15 +534,14 @@ const roots: Readonly<
 
 for (const [name, [source, blocks, disks, needs = []]] of Object.entries(roots)) {
   // rules 4.31
-  const prepare = (machine: InstallingNode) => {
-    machine.write('busybox', busybox, 0o755)
-    sysfs(machine, blocks, name.startsWith('btrfs') ? ['sda2', 'nvme0n1p2'] : [])
-  }
-  const on = { ...data, partscript: base64(`mount -t tmpfs ${source} /sysroot`) }
+  const plan = (files: Record<string, string>) =>
+    bootloaderOf(grubImage('grub', '', files), `mount -t tmpfs ${source} /sysroot`, machine =>
+      sysfs(machine, blocks, name.startsWith('btrfs') ? ['sda2', 'nvme0n1p2'] : [])
+    )
   const programs = Object.fromEntries(needs.map(program => [`usr/sbin/${program}`, '#!/bin/sh\n']))
 
   t.test(`${name}: each disk below it gets a boot loader`, async t => {
-    const done = await install(t, { ...plan('ash', grubImage('grub', '', programs)), data: on, prepare })
+    const done = await install(t, plan(programs))
     completed(t, done)
     const installed = [...done.machine.read('calls').matchAll(/grub-install --target=i386-pc (.*)$/gm)]
     t.strictSame(
@@ -540,7 +554,7 @@ for (const [name, [source, blocks, disks, needs = []]] of Object.entries(roots))
       const rest = Object.fromEntries(
         Object.entries(programs).filter(([path]) => !path.endsWith(`/${lacking}`))
       )
-      const done = await install(t, { ...plan('ash', grubImage('grub', '', rest)), data: on, prepare })
+      const done = await install(t, plan(rest))
       failed(t, done, 'bootloader', new RegExp(`the image holds no ${lacking}: its system would not find /`))
     })
 }
@@ -618,16 +632,15 @@ esac
 `
   }
   const prepare = (machine: InstallingNode) => {
-    machine.write('busybox', busybox, 0o755)
     // Swap that is on, as the kernel of this machine would tell.
     machine.write('swaps', 'Filename Type Size\n/dev/zram0 partition 9\n/sysroot/swapfile file 9\n')
     sysfs(machine, blocks)
   }
-  const on = { ...data, partscript: base64('mount -t tmpfs /dev/mapper/system-root /sysroot') }
-  const edit = (script: string) => script.replaceAll('/proc/swaps', '/swaps')
   const swapLines = async (fstab: string) => {
     const image = grubImage('grub', '', { ...files, 'etc/fstab': fstab })
-    const done = await install(t, { ...plan('ash', image), data: on, prepare, edit })
+    const edit = (script: string) => script.replaceAll('/proc/swaps', '/swaps')
+    const mounts = 'mount -t tmpfs /dev/mapper/system-root /sysroot'
+    const done = await install(t, bootloaderOf(image, mounts, prepare, edit))
     completed(t, done)
     return done.machine
       .read('etc/fstab')
