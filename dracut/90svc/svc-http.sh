@@ -95,7 +95,7 @@ http_request() {
   http_code=''
   shift 2
   http_secret || return 1
-  : > "$_TMP/head"
+  printf '' > "$_TMP/head"
   if [ "$_HTTP" = curl ]; then
     http_curl "$@"
   else

@@ -67,7 +67,7 @@ fetch() {
   if [ -n "$renewed" ]; then
     if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
-      say "the new token cannot be kept in $conf" >&2
+      log "the new token cannot be kept in $conf"
     fi
   fi
 }
@@ -112,11 +112,11 @@ enter() {
         if [ -L "./$part" ]; then
           links=$((links + 1))
           if [ "$links" -gt 40 ]; then
-            say "$reached/$part leads round in a circle" >&2
+            log "$reached/$part leads round in a circle"
             return 1
           fi
           if ! trusted; then
-            say "$reached/$part is a link that somebody other than root may have made" >&2
+            log "$reached/$part is a link that somebody other than root may have made"
             return 1
           fi
           target=$(readlink "./$part") || return 1
@@ -137,7 +137,7 @@ enter() {
         ;;
     esac
     if [ "$(pwd -P)" != "$root$reached" ] && [ "$(pwd -P)" != "$root$reached/" ]; then
-      say "$reached is another directory by now" >&2
+      log "$reached is another directory by now"
       return 1
     fi
   done
@@ -151,7 +151,7 @@ access_of() {
   group=${wanted#* }
   group=${group% *}
   if [ "$owner" = "$unknown" ] || [ "$group" = "$unknown" ]; then
-    say "/$2: this system does not know its owner or its group" >&2
+    log "/$2: this system does not know its owner or its group"
     return 1
   fi
 }
@@ -161,7 +161,7 @@ put_directory() (
   path=${1%/.svc-directory}
   access_of "$1" "$path" || exit 1
   if ! enter "$path"; then
-    say "/$path cannot be made a directory" >&2
+    log "/$path cannot be made a directory"
     exit 1
   fi
   if [ "$(stat -c '%u %g %a' .)" = "$wanted" ]; then
@@ -169,7 +169,7 @@ put_directory() (
   fi
   # Whoever can write above may have moved this directory here: its contents are not given away.
   if [ -n "$(ls -A .)" ] && ! (cd -P .. && trusted); then
-    say "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner" >&2
+    log "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner"
     exit 1
   fi
   # A numeric mode leaves these bits of a directory alone.
@@ -177,7 +177,7 @@ put_directory() (
     say "/$path is new"
     exit 0
   fi
-  say "/$path cannot be given to its owner" >&2
+  log "/$path cannot be given to its owner"
   exit 1
 )
 
@@ -199,7 +199,7 @@ put() (
   path=${directory:+$directory/}$name
   enter "$directory" || exit 1
   if [ -d "./$name" ] && ! [ -L "./$name" ]; then
-    say "/$path is a directory" >&2
+    log "/$path is a directory"
     exit 1
   fi
   access_of "$1" "$path" || exit 1
@@ -227,7 +227,7 @@ put() (
       exit 0
     fi
   fi
-  say "/$path cannot be written" >&2
+  log "/$path cannot be written"
   exit 1
 )
 
