@@ -5,6 +5,9 @@ import { exits, failed, install, type Plan } from './install.js'
 import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
+// They wait for programs in turns.
+t.jobs = 3
+
 /** Every step with a way to make it fail, and the reason that the report must give. */
 const failures: Record<string, [string, Omit<Plan, 'shell'>, RegExp]> = {
   'a prescript that fails': ['prescript', { data: { prescript: base64('exit 3') } }, /ended with status 3/],

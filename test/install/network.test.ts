@@ -8,6 +8,9 @@ import { completed, inPlace, install, type Plan } from './install.js'
 import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
+// They wait for programs in turns.
+t.jobs = 3
+
 const golden = fileURLToPath(new URL('golden', import.meta.url))
 
 const ib0 = installInterface({
