@@ -37,7 +37,7 @@ install -d "$root$settings/roles" "$root$settings/scripts"
 install -d -m 1771 "$root$state"
 
 # A template is edited if it differs from the copy that the last installation left beside the code.
-find templates -type f | while read -r file; do
+find -L templates -type f | while read -r file; do
   mine=$root$settings/$file
   if test -e "$mine" && ! cmp -s "$mine" "$code/$file" && ! cmp -s "$mine" "$file"; then
     echo "kept as edited: $mine (shipped: $code/$file)"

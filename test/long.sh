@@ -15,7 +15,7 @@ export SVCD_LONG=1 kept
 
 node test/compile.mjs || exit 1
 longer=$(grep -rlE --include='*.test.ts' \
-  'SVCD_(LONG|KILL_ROUNDS|PROPERTY_RUNS)|support/proof|fuzz/random|\./random' test | grep -v '^test/long/')
+  'SVCD_(LONG|KILL_ROUNDS|PROPERTY_RUNS)|everyCase|support/proof|fuzz/random|\./random' test | grep -v '^test/long/')
 long=$(find test/long -name '*.test.ts')
 status=0
 for files in "$longer $(echo "$long" | grep -v /load/)" "$(echo "$long" | grep /load/)"; do

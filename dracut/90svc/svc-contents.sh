@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034
 
 # The node's scripts, svc-<part>.sh.
-svc_parts='node arguments interface fetch dhcp'
+svc_parts='node arguments interface http fetch dhcp'
 
 # A node cannot install itself without these programs; one of the second list is enough.
 svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mktemp mount mv readlink rm

@@ -1,18 +1,53 @@
-# shellcheck shell=sh
-# Fetches the node's install script with curl, or else with wget (busybox or GNU).
+# shellcheck shell=sh disable=SC2034,SC2154 # variables of svc-http.sh
+# Fetches the node's install script.
 
 # Tries several times within one step, so that a restart of the controller is not a failure.
 fetch_script() {
+  INSECURE=${SVC_INSECURE:+-k}
+  find_http || return 1
   set_clock
-  fetch_pause=1
-  until fetch_from_any; do
-    if [ "$fetch_pause" -gt 8 ]; then
-      _REASON="$fetch_url cannot be fetched: $_REASON"
-      return 1
-    fi
-    sleep "$fetch_pause"
-    fetch_pause=$((fetch_pause * 2))
+  # With other controllers, a stalled one is given up sooner.
+  _STALL=120 _LONGEST=120
+  if [ -n "$SVC_OTHERS" ]; then
+    _STALL=20
+  fi
+  # The addresses of the script stand for their controllers.
+  _URLS=''
+  for fetch_from in $SVC_URL $SVC_OTHERS; do
+    _URLS="$_URLS${_URLS:+ }$fetch_from/boot/install/$SVC_NODE"
   done
+  SVC_URL=${_URLS%% *}
+  persist 8 fetch_from_any
+  fetch_status=$?
+  SVC_URL=${SVC_URL%/boot/install/*}
+  if [ "$fetch_status" -ne 0 ]; then
+    complain "cannot fetch $http_causes"
+    return 1
+  fi
+}
+
+# Tries each controller in turn.
+fetch_from_any() {
+  ask_controllers fetch_once '' && return 0
+  log "$asked_last: $http_cause"
+  return 1
+}
+
+fetch_once() {
+  # The script contains the node's token.
+  rm -f "$_TMP/install"
+  (umask 077 && : > "$_TMP/install")
+  http_request "$SVC_URL" "$_TMP/install" || { rm -f "$_TMP/install" && return 1; }
+  # A proxy may have answered with a page of its own.
+  fetch_line=''
+  IFS= read -r fetch_line 2>/dev/null < "$_TMP/install"
+  case $fetch_line in
+    '#!'*) ;;
+    *)
+      http_cause="the answer is no script, it begins with '$(printable "$fetch_line")'"
+      return 1
+      ;;
+  esac
 }
 
 # Certificates have a validity period, and a machine with an empty battery may be years off. So before the
@@ -26,7 +61,7 @@ set_clock() {
   set -f
   for clock_url in $SVC_URL $SVC_OTHERS; do
     # shellcheck disable=SC2046 # words: day, month, year, time
-    set -- $(clock_ask "$clock_url/version" 2>&1 |
+    set -- $(clock_ask "$clock_url/version" 2> /dev/null |
       sed -n 's/^[[:space:]]*[Dd]ate: [A-Z][a-z]*, \([0-3][0-9] [A-Z][a-z][a-z] [0-9]\{4\} [0-9:]\{8\}\) GMT.*$/\1/p' |
       tail -n 1)
     [ "$#" -ne 4 ] || break
@@ -44,136 +79,15 @@ set_clock() {
     return
   fi
   if [ "$clock_seconds" -lt "$(stat -c %Y "$_LIB/svc-fetch.sh")" ]; then
-    say "warning: $clock_url says that it is $clock_wanted, before this initramfs was built: the clock stays"
+    log "warning: $clock_url says that it is $clock_wanted, before this initramfs was built: the clock stays"
   elif date -u -s "$clock_wanted" > /dev/null; then
-    say "the clock was ${clock_off#-} s off: it is set to $clock_wanted UTC, as $clock_url says"
+    log "the clock was ${clock_off#-} s off: it is set to $clock_wanted UTC, as $clock_url says"
   fi
 }
 
-# Prints the headers of an answer, whatever the certificate.
+# Prints the head of an answer, whatever the certificate.
 clock_ask() {
-  if program curl; then
-    curl -q -g -s -k -I --connect-timeout 10 --max-time 20 "$1"
-  else
-    within 20 wget -S --no-check-certificate -O /dev/null "$1"
-  fi
-}
-
-# Tries each controller in turn.
-fetch_from_any() {
-  set -f
-  # shellcheck disable=SC2086 # a list of words
-  set -- "$SVC_URL" $SVC_OTHERS
-  set +f
-  for fetch_from in "$@"; do
-    fetch_url=$fetch_from/boot/install/$SVC_NODE
-    if fetch_once; then
-      SVC_URL=$fetch_from
-      return 0
-    fi
-    say "$fetch_url: $_REASON"
-  done
-  return 1
-}
-
-fetch_once() {
-  rm -f "$_RUN/install"
-  : > "$_RUN/error"
-  # The script contains the node's token.
-  umask 077
-  if program curl; then
-    fetch_curl
-  elif program wget; then
-    fetch_wget
-  else
-    umask 022
-    _REASON='neither curl nor wget is in this initramfs'
-    return 1
-  fi
-  fetch_status=$?
-  umask 022
-  if [ "$fetch_status" -ne 0 ]; then
-    rm -f "$_RUN/install"
-    return 1
-  fi
-  # A proxy may have answered with a page of its own.
-  fetch_line=''
-  IFS= read -r fetch_line 2>/dev/null < "$_RUN/install"
-  case $fetch_line in
-    '#!'*) ;;
-    *)
-      _REASON="the answer is no script, it begins with '$(printable "$fetch_line")'"
-      return 1
-      ;;
-  esac
-}
-
-fetch_curl() {
-  # A .curlrc and brackets in a URL must not change the request. With other controllers, a stalled one is
-  # given up sooner.
-  if ! fetch_code=$(curl -q -g -s -S ${SVC_INSECURE:+-k} --connect-timeout 15 --max-time 120 \
-    ${SVC_OTHERS:+--speed-limit 1 --speed-time 20} -o "$_RUN/install" -w '%{http_code}' "$fetch_url" \
-    2> "$_RUN/error"); then
-    _REASON=$(printable "$(cat "$_RUN/error")")
-    return 1
-  fi
-  if [ "$fetch_code" != 200 ]; then
-    _REASON="the controller answered $fetch_code$(answered)"
-    return 1
-  fi
-}
-
-fetch_wget() {
-  case $(wget --version 2>/dev/null) in
-    # By default GNU wget would try 20 times, and drop the controller's reason for a refusal.
-    *'GNU Wget'*) set -- --tries=1 --content-on-error ;;
-    *) set -- ;;
-  esac
-  # Not with wget -T: the wget of busybox in Debian 12 ends with a segmentation fault then.
-  if ! within 60 wget "$@" ${SVC_INSECURE:+--no-check-certificate} -O "$_RUN/install" "$fetch_url" \
-    2> "$_RUN/error"; then
-    _REASON="$(wget_error)$(answered)"
-    return 1
-  fi
-}
-
-# Runs a command, and kills it after $1 seconds.
-within() {
-  within_seconds=$1
-  shift
-  "$@" &
-  within_child=$!
-  (sleep "$within_seconds" && kill "$within_child") > /dev/null 2>&1 &
-  within_guard=$!
-  wait "$within_child"
-  within_status=$?
-  kill "$within_guard" 2> /dev/null
-  wait "$within_guard" 2> /dev/null
-  return "$within_status"
-}
-
-# Prints the error from the last lines of wget: "wget: server returned error: HTTP/1.1 401 Unauthorized" of
-# busybox, "HTTP request sent, awaiting response... 401 Unauthorized" or "Connecting to 10.1.1.1:80... failed:
-# ..." of GNU wget.
-wget_error() {
-  wget_line=$(sed -n -e 's/^wget: //p' \
-    -e 's/^.*awaiting response\.\.\. \([45]\)/the controller answered \1/p' \
-    -e 's/^.* \(failed: .*\)$/\1/p' "$_RUN/error" | tail -n 1)
-  if [ -z "$wget_line" ] && [ "$within_status" -gt 128 ]; then
-    wget_line='the answer did not arrive within 60 s'
-  fi
-  printable "wget: ${wget_line:-$(tail -n 1 "$_RUN/error")}"
-}
-
-# Prints the `message` of the controller's JSON answer after a colon.
-answered() {
-  if ! [ -s "$_RUN/install" ]; then
-    return
-  fi
-  answer=$(tr '\n' ' ' < "$_RUN/install" |
-    sed -n -E 's/^.*"message"[[:space:]]*:[[:space:]]*"(([^"\\]|\\.)*)".*$/\1/p' |
-    sed -e 's/\\"/"/g' -e 's/\\n/ /g' -e 's/\\\\/\\/g')
-  if [ -n "$answer" ]; then
-    printf ': %s' "$(printable "$answer")"
-  fi
+  INSECURE=-k _STALL=10 _LONGEST=20
+  http_request "$1" /dev/null
+  cat "$_TMP/head"
 }

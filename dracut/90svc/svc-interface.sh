@@ -10,7 +10,7 @@ find_interface() {
   interface_said=''
   until interface_of "$SVC_MAC"; do
     if [ -z "$interface_said" ]; then
-      say "waiting up to $SVC_WAIT s for the network interface with the address $SVC_MAC"
+      log "waiting up to $SVC_WAIT s for the network interface with the address $SVC_MAC"
       interface_said=yes
     fi
     if [ "$(uptime_seconds)" -gt "$interface_limit" ]; then
@@ -19,7 +19,7 @@ find_interface() {
     fi
     nap
   done
-  say "interface $SVC_BOOTIF has the address $SVC_MAC"
+  log "interface $SVC_BOOTIF has the address $SVC_MAC"
 }
 
 # Finds the card with a MAC. A VLAN has the MAC of the card below it; in a virtual machine a passed-through
@@ -71,7 +71,7 @@ network_up() {
     dhcp) lease || return 1 ;;
   esac
   route_to_controllers
-  say "interface $SVC_BOOTIF is up: $SVC_BOOTPROTO$(interface_addresses)"
+  log "interface $SVC_BOOTIF is up: $SVC_BOOTPROTO$(interface_addresses)"
 }
 
 interface_addresses() {
@@ -85,11 +85,11 @@ await_link() {
   link_said=''
   until [ "$(cat "/sys/class/net/$SVC_BOOTIF/carrier" 2>/dev/null)" = 1 ]; do
     if [ -z "$link_said" ]; then
-      say "waiting up to $SVC_WAIT s for the link of $SVC_BOOTIF"
+      log "waiting up to $SVC_WAIT s for the link of $SVC_BOOTIF"
       link_said=yes
     fi
     if [ "$(uptime_seconds)" -gt "$link_limit" ]; then
-      say "warning: interface $SVC_BOOTIF has no link: is the cable plugged in?"
+      log "warning: interface $SVC_BOOTIF has no link: is the cable plugged in?"
       return
     fi
     nap
@@ -123,8 +123,8 @@ lease() {
       ??:??:??:??:??:??:??:??) lease_client=ff:00:00:00:00:00:02:00:00:02:c9:00:$SVC_MAC ;;
     esac
     printf 'timeout %s;\nsend dhcp-client-identifier = %s;\n' "$SVC_WAIT" "$lease_client" \
-      > "$_RUN/dhclient.conf"
-    dhclient -4 -1 -q -cf "$_RUN/dhclient.conf" -lf "$_RUN/dhclient.leases" -pf "$_RUN/dhclient.pid" \
+      > "$_TMP/dhclient.conf"
+    dhclient -4 -1 -q -cf "$_TMP/dhclient.conf" -lf "$_TMP/dhclient.leases" -pf "$_TMP/dhclient.pid" \
       -sf "$lease_script" "$SVC_BOOTIF"
   elif program dhcpcd; then
     dhcpcd -4 -1 -p -L -I '' -o domain_name_servers -t "$SVC_WAIT" -c "$lease_script" "$SVC_BOOTIF"
@@ -150,9 +150,9 @@ lease_ipconfig() {
 
 # Ends dhclient, which keeps running. udhcpc, dhcpcd and ipconfig exit by themselves.
 lease_end() {
-  if [ -s "$_RUN/dhclient.pid" ]; then
-    kill "$(cat "$_RUN/dhclient.pid")" 2>/dev/null
-    rm -f "$_RUN/dhclient.pid"
+  if [ -s "$_TMP/dhclient.pid" ]; then
+    kill "$(cat "$_TMP/dhclient.pid")" 2>/dev/null
+    rm -f "$_TMP/dhclient.pid"
   fi
 }
 
@@ -161,7 +161,7 @@ lease_end() {
 # an interface that is up. A root file system on the network keeps its network.
 network_down() {
   if root_needs_network; then
-    say "interface $SVC_BOOTIF stays up for the root file system"
+    log "interface $SVC_BOOTIF stays up for the root file system"
     return
   fi
   lease_end

@@ -14,7 +14,7 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 
 _LIB=$(cd "${0%/*}" && pwd)
-_RUN=/run/svc
+_TMP=/run/svc
 _STEP=''
 # Why the step failed.
 _REASON=''
@@ -23,11 +23,18 @@ _REASON=''
 . "$_LIB/svc-arguments.sh"
 # shellcheck source=SCRIPTDIR/svc-interface.sh
 . "$_LIB/svc-interface.sh"
+# shellcheck source=SCRIPTDIR/svc-http.sh
+. "$_LIB/svc-http.sh"
 # shellcheck source=SCRIPTDIR/svc-fetch.sh
 . "$_LIB/svc-fetch.sh"
 
-say() {
+log() {
   printf 'svc: %s\n' "$*"
+}
+
+# Notes why the step fails.
+complain() {
+  _REASON=$*
 }
 
 program() {
@@ -63,20 +70,20 @@ install_node() {
 }
 
 name_host() {
-  say "$SVC_NODE (${SVC_HOSTNAME:-$SVC_NODE}), controller $SVC_URL${SVC_OTHERS:+, else $SVC_OTHERS}"
+  log "$SVC_NODE (${SVC_HOSTNAME:-$SVC_NODE}), controller $SVC_URL${SVC_OTHERS:+, else $SVC_OTHERS}"
   printf '%s\n' "${SVC_HOSTNAME:-$SVC_NODE}" > /proc/sys/kernel/hostname
 }
 
 run_script() {
-  say "running the install script of $SVC_NODE"
+  log "running the install script of $SVC_NODE"
   (
     killable
     SVC_INSTALLING=yes
     export SVC_INSTALLING
-    exec sh "$_RUN/install" < /dev/null
+    exec sh "$_TMP/install" < /dev/null
   )
   run_status=$?
-  rm -f "$_RUN/install"
+  rm -f "$_TMP/install"
   if [ "$run_status" -gt 128 ]; then
     end_leftovers
   fi
@@ -119,7 +126,7 @@ is_mounted() {
 }
 
 service_shell() {
-  say "svc.service=1: a shell; 'exit' tries again"
+  log "svc.service=1: a shell; 'exit' tries again"
   (
     killable
     if program setsid && setsid -c true < /dev/console > /dev/null 2>&1; then
@@ -131,20 +138,20 @@ service_shell() {
 }
 
 main() {
-  if [ -e "$_RUN" ]; then
+  if [ -e "$_TMP" ]; then
     # Only a killed run leaves this directory behind.
     end_leftovers
   fi
-  mkdir -p "$_RUN" && chmod 700 "$_RUN"
+  mkdir -p "$_TMP" && chmod 700 "$_TMP"
   unkillable
   pause=2
   until install_node; do
-    say "FAILED in step $_STEP: $_REASON"
+    log "FAILED in step $_STEP: $_REASON"
     if [ "$SVC_SERVICE" = 1 ]; then
       service_shell
       pause=2
     fi
-    say "trying again in $pause s"
+    log "trying again in $pause s"
     sleep "$pause"
     pause=$((pause * 2))
     if [ "$pause" -gt 60 ]; then
@@ -152,10 +159,10 @@ main() {
     fi
   done
   network_down
-  rm -rf "$_RUN"
+  rm -rf "$_TMP"
   # Frees the memory of the install script's files, which is impossible later. A disk may be mounted on them.
   while umount -l /svctmp 2> /dev/null; do :; done
-  say "$SVC_NODE is ready after $(uptime_seconds) s"
+  log "$SVC_NODE is ready after $(uptime_seconds) s"
 }
 
 main

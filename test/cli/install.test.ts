@@ -1,5 +1,13 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  lstatSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { keys } from '../../lib/config/keys.js'
@@ -44,11 +52,14 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   t.equal(statSync(inStage('etc/svcd/svcd.ini')).mode & 0o777, 0o600)
   for (const directory of ['etc/svcd/roles', 'etc/svcd/scripts', 'usr/lib/svcd/node_modules'])
     t.ok(statSync(inStage(directory)).isDirectory(), directory)
-  const template = 'boot/templ_boot_ipxe.cfg'
-  t.equal(
-    readFileSync(inStage('etc/svcd/templates', template), 'utf8'),
-    readFileSync(join(checkout, 'templates', template), 'utf8')
-  )
+  // The second is a link into the node's side.
+  for (const template of ['boot/templ_boot_ipxe.cfg', 'install/lib/http.sh'])
+    for (const directory of ['etc/svcd/templates', 'usr/lib/svcd/templates'])
+      t.equal(
+        readFileSync(inStage(directory, template), 'utf8'),
+        readFileSync(join(checkout, 'templates', template), 'utf8')
+      )
+  t.ok(lstatSync(inStage('etc/svcd/templates/install/lib/http.sh')).isFile())
   for (const file of ['dracut/90svc/module-setup.sh', 'initramfs-tools/hooks/svc', 'libexec/enter-image.sh'])
     t.equal(
       readFileSync(inStage('usr/lib/svcd', file), 'utf8'),

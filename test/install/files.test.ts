@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { base64 } from '../support/install-data.js'
 import { completed, failed, install } from './install.js'
-import { shells } from './installing-node.js'
+import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
 const secret = (path: string, content = `secret of ${path}`) => ({
@@ -69,14 +69,15 @@ for (const shell of shells) {
       t.notOk(machine.has(path), path)
   })
 
-  t.test(`a link that goes round is no place for a secret, ${shell}`, async t => {
-    const done = await install(t, {
-      shell,
-      answers: { '/files/rocky9.tar.gz': packImage({ 'etc/loop': '-> loop2', 'etc/loop2': '-> loop' }) },
-      data: { secrets: [secret('/etc/loop/key')] }
+  if (everyCase(shell))
+    t.test(`a link that goes round is no place for a secret, ${shell}`, async t => {
+      const done = await install(t, {
+        shell,
+        answers: { '/files/rocky9.tar.gz': packImage({ 'etc/loop': '-> loop2', 'etc/loop2': '-> loop' }) },
+        data: { secrets: [secret('/etc/loop/key')] }
+      })
+      failed(t, done, 'secrets', /\/etc\/loop\/key is no place/)
     })
-    failed(t, done, 'secrets', /\/etc\/loop\/key is no place/)
-  })
 
   t.test(`our block goes into the file that a link of the image means, ${shell}`, async t => {
     const links = packImage({
@@ -99,15 +100,16 @@ for (const shell of shells) {
     t.notOk(machine.has('etc/hosts.real'), 'nothing was written beside the image')
   })
 
-  t.test(`a link to nothing: the file is made, with the lines of this machine, ${shell}`, async t => {
-    const links = packImage({ 'etc/hosts': '-> ../run/made/hosts' })
-    const done = await install(t, { shell, answers: { '/files/rocky9.tar.gz': links } })
-    completed(t, done)
-    t.match(
-      done.machine.read('run/made/hosts'),
-      /^# svc begin\n127\.0\.0\.1 localhost\n::1 localhost .*\n10\.141/
-    )
-  })
+  if (everyCase(shell))
+    t.test(`a link to nothing: the file is made, with the lines of this machine, ${shell}`, async t => {
+      const links = packImage({ 'etc/hosts': '-> ../run/made/hosts' })
+      const done = await install(t, { shell, answers: { '/files/rocky9.tar.gz': links } })
+      completed(t, done)
+      t.match(
+        done.machine.read('run/made/hosts'),
+        /^# svc begin\n127\.0\.0\.1 localhost\n::1 localhost .*\n10\.141/
+      )
+    })
 
   // rules 5.5
   t.test(
@@ -142,6 +144,7 @@ ln -s busybox /sysroot/usr/bin/chown
       }
       t.same(of('opt/munge/munge.key'), ['400', 64100, 64101])
       t.same(of('etc/open.key'), ['600', 0, 0])
+      if (!everyCase(shell)) return
       const numbers = await place({ munge: '2640 12 13' })
       t.same([numbers.machine.read('opt/munge/munge.key'), numbers.run.status], ['bytes', 0])
       const unknown = await place({ munge: '0400 nobody 0' })
@@ -154,16 +157,17 @@ ln -s busybox /sysroot/usr/bin/chown
     }
   )
 
-  t.test(`a secret that does not fit leaves nothing of itself, ${shell}`, async t => {
-    const small = { partscript: base64('mount -t tmpfs -o size=1m small /sysroot') }
-    const data = { ...small, secrets: [secret('/etc/key', 'x'.repeat(2_000_000))] }
-    const done = await install(t, { shell, data })
-    failed(t, done, 'secrets', /cannot write \/etc\/key in the image/)
-    t.strictSame(
-      readdirSync(done.machine.image('etc')).filter(name => name.startsWith('key')),
-      []
-    )
-  })
+  if (everyCase(shell))
+    t.test(`a secret that does not fit leaves nothing of itself, ${shell}`, async t => {
+      const small = { partscript: base64('mount -t tmpfs -o size=1m small /sysroot') }
+      const data = { ...small, secrets: [secret('/etc/key', 'x'.repeat(2_000_000))] }
+      const done = await install(t, { shell, data })
+      failed(t, done, 'secrets', /cannot write \/etc\/key in the image/)
+      t.strictSame(
+        readdirSync(done.machine.image('etc')).filter(name => name.startsWith('key')),
+        []
+      )
+    })
 
   t.test(`roles become units of the image, ${shell}`, async t => {
     const role = (target: string, script: string) => JSON.stringify({ target, script: base64(script) })

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'nod
 import t from 'tap'
 import { base64, installInterface } from '../support/install-data.js'
 import { completed, install } from './install.js'
-import { allShells, shells } from './installing-node.js'
+import { allShells, everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
 
 const connection = '[connection]\nid=office\ntype=ethernet\n[ipv4]\nmethod=manual\naddress1=192.168.1.5/24\n'
@@ -52,7 +52,8 @@ for (const shell of shells)
     ['ubuntu', 'etc/netplan/60-svc.yaml'],
     ['debian', 'etc/systemd/network/05-svc-BOOTIF.network'],
     ['redhat', 'etc/NetworkManager/system-connections/svc-BOOTIF.nmconnection']
-  ] as const)
+  ] as const) {
+    if (!everyCase(shell) && distribution !== 'debian') continue
     t.test(`an image of another machine, ${distribution}, ${shell}`, async t => {
       const files = {
         ...aside,
@@ -99,6 +100,7 @@ for (const shell of shells)
         /\/etc\/fstab of the image names devices of another machine: 8 of its lines are comments now/
       )
     })
+  }
 
 // rules 4.22
 for (const shell of shells)

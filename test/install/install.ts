@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { InstallData } from '../../lib/boot/install-data.js'
-import { installData } from '../support/install-data.js'
+import { base64, installData } from '../support/install-data.js'
 import { installScript } from '../support/install-script.js'
 import { type Answer, FakeController } from './fake-controller.js'
 import { InstallingNode, type Run, type Setup } from './installing-node.js'
@@ -44,6 +44,20 @@ export async function install(t: Test, plan: Plan): Promise<Installation> {
   const [run] = await machine.run(plan.edit?.(script) ?? script)
   if (run === undefined) throw new Error('no run')
   return { controller, machine, run }
+}
+
+/** The plan without these steps, which the case is not about: its partscript puts the image in place. */
+export function inPlace(plan: Plan, image: Buffer, mounts: string, ...steps: readonly string[]): Plan {
+  const skipped = new RegExp(`^ {2}run_step (${steps.join('|')}) .*\\n`, 'gm')
+  return {
+    ...plan,
+    data: { ...plan.data, partscript: base64(`${mounts}\ntar -xzf /image -C /sysroot`) },
+    edit: script => (plan.edit?.(script) ?? script).replace(skipped, ''),
+    prepare: (machine, controller) => {
+      machine.write('image', image)
+      plan.prepare?.(machine, controller)
+    }
+  }
 }
 
 /**

@@ -5,8 +5,13 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { busyboxApplets, NodeRoot, type Shell } from '../support/node-root.js'
 
-/** Those that every part of the install script is run under. */
+/**
+ * Busybox ash runs each case: it is the strictest, and forks the fastest. bash takes twice the time, so it runs one
+ * case for each part of the install script, and all of them in the long tests.
+ */
 export const shells: readonly Shell[] = ['bash', 'ash']
+/** Whether a shell runs the variants of a case too. */
+export const everyCase = (shell: Shell): boolean => shell === 'ash' || process.env.SVCD_LONG !== undefined
 export const allShells: readonly Shell[] = ['bash', 'ash', 'dash', 'klibc']
 
 export interface Run {

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, readlinkSync, statSync, writeFileS
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { base64 } from '../support/install-data.js'
+import { runningFiles } from '../support/install-script.js'
 import { scratch } from '../support/scratch.js'
 import { completed, failed, install, type Plan } from './install.js'
 import { shells } from './installing-node.js'
@@ -87,10 +88,7 @@ for (const shell of shells) {
     )
     t.equal(statSync(machine.image('etc/svc/files.conf')).mode & 0o777, 0o600)
     t.equal(statSync(machine.image('usr/local/sbin/svc-files')).mode & 0o777, 0o755)
-    t.equal(
-      machine.read('usr/local/sbin/svc-files'),
-      readFileSync(new URL('../../templates/install/lib/svc-files.sh', import.meta.url), 'utf8')
-    )
+    t.equal(machine.read('usr/local/sbin/svc-files'), runningFiles())
     t.equal(
       readlinkSync(machine.image('etc/systemd/system/timers.target.wants/svc-files.timer')),
       '../svc-files.timer'

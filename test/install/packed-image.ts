@@ -18,11 +18,20 @@ const usual: Record<string, string> = {
   'etc/os-release': 'ID=test\n'
 }
 
+const packed = new Map<string, Buffer>()
+
 /**
  * A packed image, owned by `owner` (the group is the next number, but for root): the usual files and the
  * given ones. A content that begins with `-> ` is a symbolic link.
  */
 export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz', owner = 1234): Buffer {
+  const key = JSON.stringify([files, suffix, owner])
+  const image = packed.get(key) ?? pack(files, suffix, owner)
+  packed.set(key, image)
+  return image
+}
+
+function pack(files: Record<string, string>, suffix: string, owner: number): Buffer {
   const directory = mkdtempSync(join(tmpdir(), 'svc-image-'))
   try {
     for (const [path, content] of Object.entries({ ...usual, ...files })) {

@@ -15,10 +15,10 @@ import { sha256 } from './packed-image.js'
 t.jobs = 4
 
 const downloaders: Record<string, Setup> = {
-  curl: { shell: 'bash' },
-  'curl, dash': { shell: 'dash' },
+  curl: { shell: 'dash' },
+  'curl, bash': { shell: 'bash' },
   'curl, klibc': { shell: 'klibc' },
-  'GNU wget': { shell: 'bash', without: ['curl'] },
+  'GNU wget': { shell: 'dash', without: ['curl'] },
   'busybox wget': { shell: 'ash' }
 }
 const tarball = '/files/rocky9.tar.gz'
@@ -80,6 +80,8 @@ for (const [name, setup] of Object.entries(downloaders)) {
     t.equal(machine.read('etc/os-release'), 'ID=test\n')
   })
 
+  // The other shells do not show more.
+  if (name.startsWith('curl,') && !process.env.SVCD_LONG) continue
   t.test(`what one does not give the other one has, ${name}`, async t => {
     const [first, second] = await two(t)
     const text = installLibrary()

@@ -98,6 +98,8 @@ for (const shell of shells) {
     }
     for (const [name, cases] of Object.entries(hostile))
       for (const [i, [value, says]] of cases.entries()) {
+        // The further ones are of the same pattern, and patterns are those of POSIX.
+        if (i > 0 && shell !== 'ash' && !process.env.SVCD_LONG) continue
         const console = await node.boot({ [name]: value }, failed)
         t.match(console, /FAILED in step arguments: the kernel argument/, `${name}, case ${i + 1}`)
         t.match(console, says)
@@ -146,13 +148,15 @@ for (const shell of shells) {
   })
 }
 
+/** The pause of a hook before it starts the node's side again. */
+const sooner = 'sleep() { /bin/sleep 0.2; }\n'
 const hooks: Record<string, string> = {
-  dracut: `getarg() { echo svc; }
+  dracut: `${sooner}getarg() { echo svc; }
 . /usr/lib/svc/svc-pre-mount.sh
 echo "handed over: $(ls /sysroot; grep svctmp /proc/mounts)"
 exec sleep 600
 `,
-  'initramfs-tools': `${readFileSync(join(checkout, 'initramfs-tools/scripts/svc'), 'utf8')}
+  'initramfs-tools': `${sooner}${readFileSync(join(checkout, 'initramfs-tools/scripts/svc'), 'utf8')}
 rootmnt=/root
 mountroot
 echo "handed over: $(ls /root; grep svctmp /proc/mounts)"
@@ -213,7 +217,8 @@ for (const shell of shells) {
 
   t.test(`${shell}: further URLs are data too`, { buffered: true }, async t => {
     const node = await BootingNode.make(t, shell, [served('touch /ran')])
-    for (const value of ['$(touch${IFS}/pwned)', 'file:///etc/passwd', `${url},*`, 'http://'])
+    const values = ['$(touch${IFS}/pwned)', 'file:///etc/passwd', `${url},*`, 'http://']
+    for (const value of shell === 'ash' || process.env.SVCD_LONG ? values : values.slice(0, 1))
       t.match(
         await node.boot({ 'svc.urls': value }, failed),
         /FAILED in step arguments: the kernel argument svc\.urls=\S* is not a URL/,

@@ -27,7 +27,7 @@ function clock(
 ) {
   const [program = '', ...args] = words
   const script = `
-say() { echo "said $*"; }
+log() { echo "said $*"; }
 program() { [ "$1" = curl ]; }
 curl() { echo "asked $*" >&2; printf '%b' "$HEAD"; }
 stat() { echo "$BUILT"; }

@@ -16,12 +16,14 @@ import {
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
+import { runningFiles } from '../support/install-script.js'
 import { scratch } from '../support/scratch.js'
 
-const script = fileURLToPath(new URL('../../templates/install/lib/svc-files.sh', import.meta.url))
+const script = join(scratch(t), 'svc-files')
+const shipped = runningFiles()
+writeFileSync(script, shipped)
 const shells = [['dash'], ['bash'], ['busybox', 'ash']]
 
 if (process.getuid?.() !== 0) t.bailout('svc-files puts files in place as root: run as root')
@@ -212,7 +214,7 @@ t.test('a running node fetches its files; one that fails leaves the installed on
   c.clockMs += 2 * 86_400_000
   // The same by wget, where a system has no curl.
   const byWget = join(scratch(t), 'svc-files')
-  writeFileSync(byWget, readFileSync(script, 'utf8').replace('command -v curl >/dev/null', 'false'))
+  writeFileSync(byWget, shipped.replace('command -v curl >/dev/null', 'false'))
   writeFileSync(join(root, 'etc/ntp.conf'), 'changed by hand')
   t.match(await run(['dash', byWget], '--root', root), { status: 0, output: /ntp\.conf is new/ })
   t.equal(installed(), 'ntp one\n')
@@ -267,7 +269,7 @@ t.test('of several controllers the first that gives the files', async t => {
   t.teardown(() => refusing.close())
   const bad = `http://127.0.0.1:${(refusing.address() as AddressInfo).port}`
   const byWget = join(scratch(t), 'svc-files')
-  writeFileSync(byWget, readFileSync(script, 'utf8').replace('command -v curl >/dev/null', 'false'))
+  writeFileSync(byWget, shipped.replace('command -v curl >/dev/null', 'false'))
   for (const shell of [['dash'], ['dash', byWget]]) {
     const root = scratch(t)
     mkdirSync(join(root, 'etc/svc'), { recursive: true })
@@ -290,7 +292,7 @@ t.test('of several controllers the first that gives the files', async t => {
     t.equal(none.status, 1)
     t.match(
       none.output,
-      `svc-files: ${bad}/boot/files/node001: the controller answered 500; ${gone}/boot/files/node001 `
+      `svc-files: cannot fetch ${bad}/boot/files/node001: the controller answered 500; ${gone}/boot/files/node001: `
     )
   }
 })

@@ -22,7 +22,8 @@ const copied = [
 export function builtTree(directory: string): string {
   cpSync(join(compiled, 'lib'), join(directory, 'dist'), { recursive: true })
   writeFileSync(join(directory, 'dist', 'commit'), 'baked\n')
-  for (const name of copied) cpSync(join(checkout, name), join(directory, name), { recursive: true })
+  for (const name of copied)
+    cpSync(join(checkout, name), join(directory, name), { recursive: true, verbatimSymlinks: true })
   symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))
   execFileSync(process.execPath, [join(directory, 'build', 'bundle.mjs')])
   return directory

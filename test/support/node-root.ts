@@ -41,8 +41,10 @@ export class NodeRoot {
   }
 }
 
+let applets: readonly string[] | undefined
+
 /** The programs of an initramfs: every applet that busybox, which stands at `path` there, has. */
 export function busyboxApplets(path: string): Map<string, string> {
-  const applets = execFileSync('busybox', ['--list'], { encoding: 'utf8' }).split('\n').filter(Boolean)
+  applets ??= execFileSync('busybox', ['--list'], { encoding: 'utf8' }).split('\n').filter(Boolean)
   return new Map(applets.map(applet => [applet, path]))
 }

@@ -23,11 +23,6 @@ complain() {
   printf '%s' "$*" 2>/dev/null > "$_TMP/reason"
 }
 
-# Prints the last line of a failed program as a reason: short, without control characters.
-last_words() {
-  printf '%.200s' "$(printf '%s\n' "$1" | sed '/^[[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037\177')"
-}
-
 # Prints the full path of a program. PATH is searched by hand, because a busybox shell prefers its own applets
 # (its tar to GNU tar).
 program() (

@@ -1,17 +1,20 @@
 # Files that must differ between nodes: those of the image are removed before the node's are written.
 
 # Calls $1 with the pattern $2 and each matching file of the image. Only the last part has wildcards.
-each_match() (
-  IFS=''
+each_match() {
   match_directory=$_SYSTEMROOT
   if [ -n "${2%/*}" ]; then
-    match_directory=$(image_path "${2%/*}" whole) || exit 0
+    match_directory=$(image_path "${2%/*}" whole) || return 0
   fi
+  match_status=0
+  IFS=''
   # shellcheck disable=SC2231 # the pattern is to be expanded
   for match_file in "$match_directory"/${2##*/}; do
-    "$1" "$2" "$match_file" || exit 1
+    "$1" "$2" "$match_file" || match_status=1
   done
-)
+  unset IFS
+  return "$match_status"
+}
 
 # Links stay, because their target has a name of its own.
 forget_identity() {
@@ -41,10 +44,11 @@ forget_file() {
 # Moves the image's files of another machine to /etc/svc/aside: network files would give a node two addresses,
 # names for storage would give two nodes one. Links to /dev/null stay.
 forget_machine() {
-  machine_names=''
-  for machine_pattern; do
-    machine_names=$machine_names$(each_match forget_aside "$machine_pattern" 3>&1 >&2) || return 1
-  done
+  machine_names=$(
+    for machine_pattern; do
+      each_match forget_aside "$machine_pattern" 3>&1 >&2 || exit 1
+    done
+  ) || return 1
   if [ -n "$machine_names" ]; then
     log "of another machine, moved to /etc/svc/aside:$(printf '%.1000s' "$machine_names" | tr -d '\000-\037\177')"
   fi

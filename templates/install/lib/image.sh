@@ -99,7 +99,7 @@ download_torrent() {
     ln "$_TMP/torrent/$SVC_IMAGEFILE" "$_TMP/image"; then
     return 0
   fi
-  torrent_full=$(memory_full "$_TMP" "$memory_size")
+  torrent_full=$(no_room)
   end_seeding
   complain "the torrent did not deliver $SVC_IMAGEFILE$torrent_full: $torrent_why"
   # A failure here has probably hit the other nodes too.

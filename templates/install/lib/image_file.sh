@@ -1,8 +1,8 @@
 # Files inside the image. Symbolic links are followed as in the running image, never out of it.
 
 # Prints this script's path of a path of the image. Links among its directories are resolved; a link in the
-# last part only with a second argument.
-image_path() (
+# last part only with a second argument. Always called in $( ), which keeps its variables.
+image_path() {
   rest=$1
   whole=${2:-}
   resolved=''
@@ -20,9 +20,9 @@ image_path() (
         if [ -n "$rest$whole" ] && [ -L "$_SYSTEMROOT$resolved/$part" ]; then
           links=$((links + 1))
           if [ "$links" -gt 40 ]; then
-            exit 1
+            return 1
           fi
-          target=$(readlink "$_SYSTEMROOT$resolved/$part") || exit 1
+          target=$(readlink "$_SYSTEMROOT$resolved/$part") || return 1
           case $target in
             /*) resolved='' ;;
           esac
@@ -34,10 +34,10 @@ image_path() (
     esac
   done
   if [ -z "$resolved" ]; then
-    exit 1
+    return 1
   fi
   printf '%s' "$_SYSTEMROOT$resolved"
-)
+}
 
 # Writes standard input to the file $1 of the image, with mode $2 and optionally OWNER:GROUP $3 of the image.
 # The file is replaced as a whole and never has a wider mode. A link is replaced, not followed.

@@ -4,14 +4,19 @@
 
 # each_interface calls this after it has set the IF_ variables of an entry.
 interface_ready() {
-  IF_NAME=$(word "$IF_NAME" | tr '/' _)
-  IF_NETWORK=$(word "$IF_NETWORK")
-  IF_ADDRESS=$(word "$IF_ADDRESS")
-  IF_GATEWAY=$(word "$IF_GATEWAY")
+  # Each $( ) is a process, and most values are words already.
+  case $IF_NAME$IF_NETWORK$IF_ADDRESS$IF_GATEWAY$IF_DOMAIN$IF_MAC in
+    *[!A-Za-z0-9._:%-]*)
+      IF_NAME=$(word "$IF_NAME" | tr '/' _)
+      IF_NETWORK=$(word "$IF_NETWORK")
+      IF_ADDRESS=$(word "$IF_ADDRESS")
+      IF_GATEWAY=$(word "$IF_GATEWAY")
+      IF_DOMAIN=$(word "$IF_DOMAIN")
+      IF_MAC=$(word "$IF_MAC")
+      ;;
+  esac
   # shellcheck disable=SC2086 # a list of words
   IF_NAMESERVER=$(unique $IF_NAMESERVER)
-  IF_DOMAIN=$(word "$IF_DOMAIN")
-  IF_MAC=$(word "$IF_MAC")
   # The kernel's name; only svcd says BOOTIF. It may be a member of the bond with the node's MAC.
   IF_DEVICE=$IF_NAME
   if [ "$IF_NAME" = BOOTIF ]; then

@@ -52,6 +52,11 @@ memory_full() {
   rm -f "$1/.svc-new"
 }
 
+# Replaces the function of http.sh.
+no_room() {
+  memory_full "$_TMP" "$memory_size"
+}
+
 # Limits the memory of the unpacked image, beside that of the packed one.
 memory_image() {
   unpack_room=''

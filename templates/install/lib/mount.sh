@@ -4,7 +4,10 @@
 mount_source() (
   found=''
   while read -r source directory _; do
-    if [ "$(printf '%b' "$directory")" = "$1" ]; then
+    case $directory in
+      *\\*) directory=$(printf '%b' "$directory") ;;
+    esac
+    if [ "$directory" = "$1" ]; then
       found=$source
     fi
   done < /proc/mounts

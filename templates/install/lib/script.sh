@@ -162,11 +162,8 @@ script_processes() {
     return
   fi
   grep -l "SVC_SCRIPT=$$:" /proc/[0-9]*/environ | tr -dc '0-9\n'
-  for script_process in /proc/[0-9]*; do
-    case $(readlink "$script_process/root") in
-      "$_SYSTEMROOT" | "$_SYSTEMROOT"/*) printf '%s\n' "${script_process#/proc/}" ;;
-    esac
-  done
+  # shellcheck disable=SC2012 # the names are numbers
+  ls -ld /proc/[0-9]*/root | sed -n "s|^.* /proc/\([0-9]*\)/root -> $_SYSTEMROOT\(/.*\)*\$|\1|p"
 }
 
 # Whether a process serves a file system: FUSE, or systemd's sign for it, a name that begins with @.

@@ -1,5 +1,5 @@
-#!/bin/sh
-# svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md).
+# svc-files [--root DIR] [TAR]: puts the files in place that svcd renders for this node (docs/files.md). It
+# is installed behind the functions of http.sh.
 #
 # In the tar, .svc-directory stands for its directory, and .svc-link.NAME holds the target of link NAME.
 # Without TAR the files come from the controller, with the node's own token, as /etc/svc/files.conf says. Each
@@ -18,15 +18,23 @@ say() {
   printf 'svc-files: %s\n' "$*"
 }
 
-die() {
+log() {
   say "$*" >&2
+}
+
+complain() {
+  log "$*"
+}
+
+die() {
+  log "$*"
   exit 1
 }
 
 # shellcheck disable=SC2317 # called by the trap
 clean() {
-  if [ -n "$stage" ]; then
-    rm -rf "$stage"
+  if [ -n "$_TMP" ]; then
+    rm -rf "$_TMP"
   fi
 }
 
@@ -44,56 +52,23 @@ settings() {
   [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
 }
 
-# Fetches the tar from the first controller that sends it. The process list would show a token argument.
+# Fetches the tar from the first controller that sends it.
 fetch() {
   settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
-  causes=''
-  set -f
-  # shellcheck disable=SC2086 # where there are several controllers: a list with blanks between them
-  set -- $url
-  set +f
-  until address=$1/boot/files/$node && fetch_once; do
-    causes="${causes:+$causes; }$cause"
-    shift
-    if [ "$#" -eq 0 ]; then
-      die "$causes"
-    fi
-  done
-  archive=$stage/answer
-  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$stage/head" | tail -n 1)
+  SVC_URL=${url%% *} _URLS=$url SVC_TOKEN=$token INSECURE=${insecure:+-k} _STALL=300 _LONGEST=300 _PATIENCE=0
+  # The process list would show busybox's argument with the token.
+  if ! find_http || [ "$_HTTP" = busybox ]; then
+    die 'neither curl nor GNU wget can be found'
+  fi
+  archive=$_TMP/answer
+  http_get "/boot/files/$node" "$archive" || exit 1
+  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$_TMP/head" | tail -n 1)
   # Stored before it replaces the old token: without one the node would need a new installation.
   if [ -n "$renewed" ]; then
     if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
-      say "the new token cannot be kept in $conf" >&2
+      log "the new token cannot be kept in $conf"
     fi
-  fi
-}
-
-# Asks one controller. After a failure $cause says why.
-fetch_once() {
-  cause="$address cannot be fetched"
-  rm -f "$stage/answer" "$stage/head"
-  if command -v curl >/dev/null; then
-    printf 'header = "x-access-tokens: %s"\n' "$token" > "$stage/request"
-    code=$(curl -q -g -s -S ${insecure:+-k} -K "$stage/request" --connect-timeout 20 --max-time 300 \
-      -D "$stage/head" -o "$stage/answer" -w '%{http_code}' "$address") || return 1
-  else
-    printf 'header = x-access-tokens: %s\n' "$token" > "$stage/request"
-    wget -nv -S --tries=1 --timeout=300 --content-on-error --config="$stage/request" \
-      ${insecure:+--no-check-certificate} -O "$stage/answer" "$address" 2> "$stage/head"
-    ended=$?
-    code=$(sed -n 's|^ *HTTP/[0-9.]* \([0-9]*\).*$|\1|p' "$stage/head" | tail -n 1)
-    if [ -z "$code" ] || { [ "$code" = 200 ] && [ "$ended" -ne 0 ]; }; then
-      cause="$cause: $(tail -n 1 "$stage/head")"
-      return 1
-    fi
-  fi
-  if [ "$code" != 200 ]; then
-    cause="$address: the controller answered $code$(
-      sed -n 's/,"code":"[a-z-]*"}$/}/; s/^{"message":"\(.*\)"}$/: \1/p' "$stage/answer" 2>/dev/null | cut -c 1-400
-    )"
-    return 1
   fi
 }
 
@@ -137,11 +112,11 @@ enter() {
         if [ -L "./$part" ]; then
           links=$((links + 1))
           if [ "$links" -gt 40 ]; then
-            say "$reached/$part leads round in a circle" >&2
+            log "$reached/$part leads round in a circle"
             return 1
           fi
           if ! trusted; then
-            say "$reached/$part is a link that somebody other than root may have made" >&2
+            log "$reached/$part is a link that somebody other than root may have made"
             return 1
           fi
           target=$(readlink "./$part") || return 1
@@ -162,7 +137,7 @@ enter() {
         ;;
     esac
     if [ "$(pwd -P)" != "$root$reached" ] && [ "$(pwd -P)" != "$root$reached/" ]; then
-      say "$reached is another directory by now" >&2
+      log "$reached is another directory by now"
       return 1
     fi
   done
@@ -176,7 +151,7 @@ access_of() {
   group=${wanted#* }
   group=${group% *}
   if [ "$owner" = "$unknown" ] || [ "$group" = "$unknown" ]; then
-    say "/$2: this system does not know its owner or its group" >&2
+    log "/$2: this system does not know its owner or its group"
     return 1
   fi
 }
@@ -186,7 +161,7 @@ put_directory() (
   path=${1%/.svc-directory}
   access_of "$1" "$path" || exit 1
   if ! enter "$path"; then
-    say "/$path cannot be made a directory" >&2
+    log "/$path cannot be made a directory"
     exit 1
   fi
   if [ "$(stat -c '%u %g %a' .)" = "$wanted" ]; then
@@ -194,7 +169,7 @@ put_directory() (
   fi
   # Whoever can write above may have moved this directory here: its contents are not given away.
   if [ -n "$(ls -A .)" ] && ! (cd -P .. && trusted); then
-    say "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner" >&2
+    log "/$path has another owner or mode, and somebody other than root may have put it there: rm -r it, or give it its owner"
     exit 1
   fi
   # A numeric mode leaves these bits of a directory alone.
@@ -202,7 +177,7 @@ put_directory() (
     say "/$path is new"
     exit 0
   fi
-  say "/$path cannot be given to its owner" >&2
+  log "/$path cannot be given to its owner"
   exit 1
 )
 
@@ -224,7 +199,7 @@ put() (
   path=${directory:+$directory/}$name
   enter "$directory" || exit 1
   if [ -d "./$name" ] && ! [ -L "./$name" ]; then
-    say "/$path is a directory" >&2
+    log "/$path is a directory"
     exit 1
   fi
   access_of "$1" "$path" || exit 1
@@ -252,7 +227,7 @@ put() (
       exit 0
     fi
   fi
-  say "/$path cannot be written" >&2
+  log "/$path cannot be written"
   exit 1
 )
 
@@ -267,7 +242,7 @@ fill() {
 
 root=/
 archive=''
-stage=''
+_TMP=''
 while [ "$#" -gt 0 ]; do
   case $1 in
     --root)
@@ -290,11 +265,11 @@ conf=$root/etc/svc/files.conf
 
 trap clean 0
 trap 'exit 1' HUP INT TERM
-stage=$(mktemp -d /var/tmp/svc-files.XXXXXX || mktemp -d /tmp/svc-files.XXXXXX) || exit 1
+_TMP=$(mktemp -d /var/tmp/svc-files.XXXXXX || mktemp -d /tmp/svc-files.XXXXXX) || exit 1
 if [ -z "$archive" ]; then
   fetch
 fi
-tree=$stage/tree
+tree=$_TMP/tree
 if ! mkdir "$tree" || ! tar -xpmf "$archive" -C "$tree"; then
   die 'the tar is damaged'
 fi
@@ -302,8 +277,8 @@ if [ -n "$(find "$tree" ! -type d ! -type f)" ]; then
   die 'the tar holds something that is neither a file nor a directory'
 fi
 # Directories come first, parents before children, so that contents find them as they will be.
-find "$tree" -type f -name .svc-directory | sort > "$stage/list"
-find "$tree" -type f ! -name .svc-directory >> "$stage/list"
+find "$tree" -type f -name .svc-directory | sort > "$_TMP/list"
+find "$tree" -type f ! -name .svc-directory >> "$_TMP/list"
 failed=0
 while IFS= read -r found; do
   member=${found#"$tree"/}
@@ -320,5 +295,5 @@ while IFS= read -r found; do
   else
     failed=1
   fi
-done < "$stage/list"
+done < "$_TMP/list"
 exit "$failed"

@@ -1,4 +1,5 @@
-# Makes text from hardware or people safe for JSON, URLs and configuration files.
+# Makes text from hardware or people safe for JSON, URLs and configuration files. The functions are called in
+# $( ), which keeps their variables.
 
 # Prints the bytes of a text as decimal numbers.
 bytes() {
@@ -6,14 +7,14 @@ bytes() {
 }
 
 # Prints a text as a JSON string in ASCII. Bytes that are not UTF-8 become U+FFFD.
-json_string() (
+json_string() {
   case $1 in
     *[!A-Za-z0-9\ ._:/,@=+-]*) ;;
-    *) printf '"%s"' "$1" && exit ;;
+    *) printf '"%s"' "$1" && return ;;
   esac
   if ! program od >/dev/null; then
     printf '"%s"' "$(printf '%s' "$1" | tr -cd 'A-Za-z0-9 ._:/,@=+-')"
-    exit
+    return
   fi
   point=0
   least=0
@@ -48,7 +49,7 @@ json_string() (
     printf '\\ufffd'
   fi
   printf '"'
-)
+}
 
 json_ascii() {
   if [ "$1" -lt 32 ] || [ "$1" -eq 34 ] || [ "$1" -eq 92 ] || [ "$1" -eq 127 ]; then
@@ -70,10 +71,10 @@ json_point() {
 }
 
 # Prints a name as one segment of a URL path.
-url_segment() (
+url_segment() {
   case $1 in
     *[!A-Za-z0-9._~-]*) ;;
-    *) printf '%s' "$1" && exit ;;
+    *) printf '%s' "$1" && return ;;
   esac
   for byte in $(bytes "$1"); do
     if [ "$byte" -gt 47 ] && [ "$byte" -lt 58 ] || [ "$byte" -gt 64 ] && [ "$byte" -lt 91 ] ||
@@ -83,7 +84,7 @@ url_segment() (
       printf '%%%02X' "$byte"
     fi
   done
-)
+}
 
 # Prints a value for a configuration file, without characters that no name or address has.
 word() {
@@ -97,7 +98,7 @@ word() {
 }
 
 # Prints the words in order without duplicates, one blank between them.
-unique() (
+unique() {
   seen=''
   for item in "$@"; do
     item=$(word "$item")
@@ -107,4 +108,4 @@ unique() (
     esac
   done
   printf '%s' "$seen"
-)
+}
