@@ -5,7 +5,7 @@ import ts from 'typescript'
 import { checkout } from './support/programs.js'
 
 /** These know nothing of the service and are imported by all. */
-const GROUND = ['disk', 'base']
+const GROUND = ['program', 'disk', 'base']
 
 /**
  * What each room of lib/ may import beside the ground floor, a room being a directory or a file at the top,
@@ -27,7 +27,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'model/migrations',
     'model/types',
     'version',
-    'program',
     'ctl',
     // What is said of clocks.
     'ask-controller',
@@ -50,7 +49,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store',
     'store/files',
     'store/etcd',
-    'program',
     'template',
     'http/certificate',
     'config',
@@ -130,17 +128,16 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'monitor',
     'jobs',
-    'program',
     'config'
   ],
   // Root's work: it knows directories and words, and no object.
-  helper: ['image/packer', 'image/transfer', 'program', 'config'],
+  helper: ['image/packer', 'image/transfer', 'config'],
   // These three know no object, and not each other.
-  'image/packer': ['program'],
-  'image/torrent': ['program'],
-  'image/transfer': ['program'],
-  control: ['model', 'node-set', 'jobs', 'program', 'config'],
-  services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
+  'image/packer': [],
+  'image/torrent': [],
+  'image/transfer': [],
+  control: ['model', 'node-set', 'jobs', 'config'],
+  services: ['monitor', 'model', 'store', 'template', 'config'],
   monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/passwords'],
@@ -155,11 +152,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'node-set': [],
   template: [],
   jobs: [],
-  program: [],
   // How another server is asked.
   http: ['ask-controller'],
   version: [],
   'ask-controller': [],
+  program: ['base'],
   disk: ['base'],
   base: []
 }
@@ -297,11 +294,22 @@ t.test('only the command line exits, reads arguments and speaks', async t => {
   t.strictSame(wrong, [])
 })
 
-t.test('no program is run through a shell', async t => {
-  const wrong = find(node => {
+t.test('threads are started and answered by base/thread alone', async t => {
+  const wrong = find(
+    (node, file) =>
+      file !== 'base/thread' && ts.isStringLiteralLike(node) && /worker_threads$/.test(node.text)
+  )
+  t.strictSame(wrong, [])
+})
+
+t.test('programs are started by program/ alone, and never through a shell', async t => {
+  // The second listener is a copy of this process, and no program.
+  const may = (file: string) => roomOf(file) === 'program' || file === 'http/acceptor'
+  const wrong = find((node, file) => {
     if (ts.isPropertyAssignment(node) || ts.isShorthandPropertyAssignment(node))
       return node.name.getText() === 'shell'
     if (!ts.isStringLiteralLike(node) || !/child_process$/.test(node.text)) return false
+    if (!may(file)) return true
     // Imported at the head and by name only, so that what is used stands there.
     const bindings = ts.isImportDeclaration(node.parent) && node.parent.importClause?.namedBindings
     if (!bindings || !ts.isNamedImports(bindings)) return true

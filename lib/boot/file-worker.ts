@@ -1,4 +1,4 @@
-import { parentPort } from 'node:worker_threads'
+import { answerQuestions } from '../base/thread.js'
 import { compileTemplate } from '../template/compiler.js'
 import type { Template } from '../template/template.js'
 import type { RenderRequest, RenderResult } from './file-renderer.js'
@@ -44,6 +44,4 @@ function render({ name, template: text, data, cluster }: RenderRequest): RenderR
   }
 }
 
-// The time limit of the first order starts now.
-parentPort?.postMessage('ready')
-parentPort?.on('message', (order: RenderRequest) => parentPort?.postMessage(render(order)))
+answerQuestions(render)

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { link, lstat, rm } from 'node:fs/promises'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
@@ -6,9 +5,9 @@ import { join } from 'node:path'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import type { Config } from '../config/types.js'
 import { createOnce, exists, readRegularFile, unlessMissing } from '../disk/file.js'
-import { tryLockDirectory } from '../disk/lock.js'
-import { nameOf } from '../disk/printable.js'
 import { kinds } from '../model/types.js'
+import { startAttached } from '../program/held-program.js'
+import { nameOf, tryLockDirectory } from '../program/system.js'
 import { FileMedium } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
 import type { Owner } from './config-files.js'
@@ -96,22 +95,21 @@ async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
     'ClearAllForwardings=yes'
   ]
   // ssh asks for passwords and host keys on the terminal and prints its own messages.
-  const child = spawn('ssh', [...options, '--', host, SCRIPT], { stdio: ['pipe', 'pipe', 'inherit'] })
-  const ended = new Promise<number | null>((resolve, reject) => {
-    child.once('error', ({ message }) => reject(new Error(`ssh cannot be started: ${message}`)))
-    child.once('close', resolve)
-  })
-  child.stdin.on('error', () => {}) // it has ended, and says why
-  child.stdin.end(`${directory}\n`)
+  const streams = ['pipe', 'pipe', 'inherit'] as const
+  const { child, ended } = startAttached('ssh', [...options, '--', host, SCRIPT], streams)
+  child.stdin?.on('error', () => {}) // it has ended, and says why
+  child.stdin?.end(`${directory}\n`)
   let said = ''
   let firstMs: number | undefined
-  child.stdout.setEncoding('latin1').on('data', (text: string) => {
+  child.stdout?.setEncoding('latin1').on('data', (text: string) => {
     // The first output is the remote time, sent after all questions were answered.
     firstMs ??= Date.now()
     said += text
     if (said.length > MOST_OUTPUT) child.kill()
   })
-  const code = await ended
+  const code = await ended.catch(({ message }: Error) => {
+    throw new Error(`ssh cannot be started: ${message}`)
+  })
   if (code === CLOSED)
     throw new Error(`${where}: there is no such directory, or ${host} may not enter it; ${AS_ROOT}`)
   if (code === UNREADABLE) throw new Error(`${where}: the keys may not be read; ${AS_ROOT}`)

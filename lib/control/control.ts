@@ -11,7 +11,7 @@ import { type Bmc, bmcOf } from './bmc.js'
 import { shortenTo } from './bmc-text.js'
 import { type Command, isReading, type Part, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
-import { Programs } from './programs.js'
+import { Programs } from '../program/programs.js'
 import { redfish } from './redfish/redfish.js'
 
 interface ControlOptions {

@@ -11,8 +11,8 @@ import {
   unlink
 } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { shown } from '../base/log.js'
 import { unlessMissing, withOpen } from './file.js'
-import { shown } from './printable.js'
 
 /** Flags that open a directory itself, not the target of a symbolic link. */
 export const DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW

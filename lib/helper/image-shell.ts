@@ -1,9 +1,9 @@
 import { constants } from 'node:fs'
 import { lstat, open, realpath, unlink } from 'node:fs/promises'
 import type { Config } from '../config/types.js'
-import { tryLockDirectory } from '../disk/lock.js'
 import { inDirectory, resolveInside } from '../disk/open-directory.js'
 import { shellInImage } from '../image/packer/sandbox.js'
+import { tryLockDirectory } from '../program/system.js'
 import { helperSettingsOf, inTree } from './directories.js'
 
 /** Mount points of the shell. If the image lacks such a file, it gets one while the shell is open. */

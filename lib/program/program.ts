@@ -14,6 +14,8 @@ export interface ProgramOptions {
   /** Aborting it ends the program in the same way. */
   readonly signal?: AbortSignal
   readonly cwd?: string
+  /** The user as whom it runs; default: this process's. */
+  readonly user?: { readonly uid: number; readonly gid: number } | undefined
   /** A wrapper with its arguments, to which the program and its arguments are appended. */
   readonly through?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
@@ -71,7 +73,7 @@ export async function run(
     )
   const file = await locate(program, env.PATH)
   if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-  const { cwd, input, output, through = [] } = options
+  const { cwd, user, input, output, through = [] } = options
   const [first = file, ...rest] = [...through, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
@@ -79,6 +81,7 @@ export async function run(
   const start = () =>
     spawn(command, words, {
       ...(cwd === undefined ? {} : { cwd }),
+      ...(user && { uid: user.uid, gid: user.gid }),
       env,
       detached: true,
       stdio: stdioWithoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])

@@ -6,8 +6,7 @@ import { backendOf, type ServiceName } from './backends.js'
 import { command, reasonOf } from './control.js'
 import type { ZoneAgreement } from './dns/zone-agreement.js'
 import type { ManagedServer } from './managed-server.js'
-import { renderInThread } from './render.js'
-import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
+import { type Difference, type RenderJob, type RenderOutcome, renderInThread } from './render-job.js'
 import {
   clear,
   keepForeign,
