@@ -1,7 +1,10 @@
 import { createHash } from 'node:crypto'
+import { constants } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
+import { open, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
+import { isObject } from '../base/json.js'
 
 export const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
@@ -190,4 +193,58 @@ function extendedOf(bytes: Buffer): Map<string, string> {
     at = end
   }
   return found
+}
+
+/** The first entry of a backup. */
+export const INFO = 'backup.json'
+
+/** The format of backups of this program. */
+const FORMAT = 1
+
+/** Metadata of a backup. */
+export interface BackupInfo {
+  /** The layout version of its state. */
+  readonly version: number
+  /** The release of svcd that made it. */
+  readonly release: string
+  /** Whether it has the packed files and directories of the images. */
+  readonly images: boolean
+}
+
+/** Returns the text of the entry. */
+export const infoText = (info: BackupInfo): string =>
+  `${JSON.stringify({ format: FORMAT, made: new Date().toISOString(), ...info }, null, 2)}\n`
+
+/** Parses the entry. Throws Error for another format, with the release that made it. */
+export function parseInfo(text: string): BackupInfo {
+  const json: unknown = JSON.parse(text)
+  const { format, version, release, images } = isObject(json) ? json : {}
+  if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')
+    throw new Error(
+      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd ` +
+        `reads format ${FORMAT}: restore it with that svcd`
+    )
+  return { version, release, images: images === true }
+}
+
+/** Throws Error if the file of a backup is a directory. */
+export async function refuseDirectory(file: string): Promise<void> {
+  // The use of the file reports other problems.
+  const found = await stat(file).catch(() => undefined)
+  if (found?.isDirectory()) throw new Error(`${file} is a directory: name a file in it`)
+}
+
+/** Opens a backup for reading; a pipe does not block. Throws Error if it does not exist. */
+export const openBackup = (file: string): Promise<FileHandle> =>
+  open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'ENOENT' ? new Error(`${file}: there is no such file`) : error
+  })
+
+/** Throws Error for a file that is not regular, or is compressed by gzip. */
+export async function refuseUnreadable(handle: FileHandle, file: string): Promise<void> {
+  await refuseDirectory(file)
+  if (!(await handle.stat()).isFile()) throw new Error(`${file} is no regular file: copy the backup to one`)
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0)
+  if (bytesRead === 2 && buffer.readUInt16BE() === 0x1f8b)
+    throw new Error(`${file} is compressed by gzip: unpack it first (gunzip ${file})`)
 }

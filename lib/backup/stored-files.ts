@@ -2,10 +2,8 @@ import { constants } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isLeftover, syncDirectory, unlessMissing } from '../disk/file.js'
-import { DIRECTORY } from '../disk/open-directory.js'
-import { trustedPath } from '../disk/trusted-path.js'
-import { Archive } from './archive.js'
-import { infoText } from './info.js'
+import { DIRECTORY, trustedPath } from '../disk/open-directory.js'
+import { Archive, infoText } from './archive.js'
 import { isBackedUp, isShared, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */

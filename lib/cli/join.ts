@@ -188,19 +188,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
       return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
     refuseClock(given)
-    const { alike, others: theirs } = compared(given.files)
-    if (theirs.length > 0)
-      throw new Error(
-        `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ` +
-          `${etcd.place()}; name ` +
-          'another controller'
-      )
-    if (!KEYS.every(name => alike.includes(name)))
-      throw new Error(
-        `${etcd.place()} has no marks by which the keys of ${given.where} could be checked: no svcd ` +
-          'has been started on these ' +
-          'objects so far; start it on the controller that they come from, and type this command again'
-      )
+    refuseForeign(given.where, compared(given.files), etcd.place())
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)
       throw new Error(
@@ -240,6 +228,24 @@ export async function joinControllers(config: Config, source: string): Promise<s
   } finally {
     await etcd.close()
   }
+}
+
+/** Throws Error for keys that are not those of the controllers, or cannot be compared with them. */
+function refuseForeign(
+  where: string,
+  { alike, others }: { alike: readonly string[]; others: readonly string[] },
+  etcd: string
+): void {
+  if (others.length > 0)
+    throw new Error(
+      `${where}: ${others.join(' and ')} ${areNot(others)} of the controllers that write to ${etcd}; name ` +
+        'another controller'
+    )
+  if (!KEYS.every(name => alike.includes(name)))
+    throw new Error(
+      `${etcd} has no marks by which the keys of ${where} could be checked: no svcd has been started on ` +
+        'these objects so far; start it on the controller that they come from, and type this command again'
+    )
 }
 
 const nextSteps = ({ controller }: Config) =>

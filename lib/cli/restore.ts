@@ -14,8 +14,17 @@ import {
 } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { type ArchiveEntry, BLOCK_BYTES, contentOf, entriesOf, verifyArchive } from '../backup/archive.js'
-import { INFO, parseInfo } from '../backup/info.js'
+import {
+  type ArchiveEntry,
+  BLOCK_BYTES,
+  contentOf,
+  entriesOf,
+  INFO,
+  openBackup,
+  parseInfo,
+  refuseUnreadable,
+  verifyArchive
+} from '../backup/archive.js'
 import { isBackedUp, isOwnEntry, isStored, restoreDirectories } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
 import { LONGEST_MS } from '../base/concurrency.js'
@@ -23,14 +32,19 @@ import { shown } from '../base/log.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
 import { exists, fillNew, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
-import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
+import {
+  inDirectory,
+  inTrusted,
+  makeTrusted,
+  type OpenDirectory,
+  removeTree,
+  trustedPath
+} from '../disk/open-directory.js'
 import { helperSettingsOf, imagesOf } from '../helper/directories.js'
 import { migrations } from '../model/migrations.js'
 import { run } from '../program/program.js'
 import { tryLockDirectory } from '../program/system.js'
 import { version } from '../version.js'
-import { openBackup, refuseUnreadable } from './archive-file.js'
 import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'

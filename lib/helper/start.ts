@@ -5,7 +5,7 @@ import { ServiceError, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
 import { startAttached } from '../program/held-program.js'
 import { withParentDeathSignal } from '../program/program.js'
-import type { Args, Name, Result } from './commands.js'
+import type { Args, Name, Result, RootHelper, TaskHooks, Verb } from './commands.js'
 import {
   CHILD_VARIABLE,
   HELPER_SOCKET_PATH,
@@ -14,8 +14,6 @@ import {
   SOCKET_FD,
   send
 } from './messages.js'
-import type { RootHelper } from './root-helper.js'
-import type { TaskHooks } from './task-hooks.js'
 
 /** A helper of systemd ends by itself; a child ends with its connection. */
 const SOCKET_IDLE_MS = 1000
@@ -154,5 +152,19 @@ export class HelperClient implements RootHelper {
     } catch (error) {
       work.reject(error as Error)
     }
+  }
+}
+
+type Run = (words: readonly string[], signal: AbortSignal) => Promise<string>
+
+const verbs: readonly string[] = ['start', 'stop', 'restart', 'reload'] satisfies readonly Verb[]
+
+/** Runs commands of the ini by `run`. Without root, the helper runs `systemctl` for units of the ini. */
+export function systemctlBy(work: RootHelper, run: Run): Run {
+  if (process.getuid?.() === 0) return run
+  return (words, signal) => {
+    const [program, verb = '', unit = ''] = words
+    const isHelpers = program === 'systemctl' && words.length === 3 && verbs.includes(verb)
+    return isHelpers ? work.call('systemctl', { verb: verb as Verb, unit }, { signal }) : run(words, signal)
   }
 }

@@ -1,5 +1,5 @@
 import { unavailable } from '../base/errors.js'
-import { meet } from '../jobs/lanes.js'
+import { meet } from '../jobs/work.js'
 import { tryLockDirectory } from '../program/system.js'
 
 interface Holder {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { cleanText, shortenTo } from '../../lib/control/bmc-text.js'
+import { cleanText, shortenTo } from '../../lib/control/bmc.js'
 import { batch, MOST_NODES, RateLimiter } from '../../lib/control/control.js'
 import { openJobs, outcome, spec } from '../support/jobs.js'
 

@@ -3,7 +3,7 @@ import { Agent, request } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
 import type { Bmc } from '../bmc.js'
-import { cleanLine } from '../bmc-text.js'
+import { cleanLine } from '../bmc.js'
 
 /** An answer of a service; `body` is {} if there is none. */
 export interface Answer {
