@@ -10,7 +10,7 @@ export const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
 
 /** The last entry of a backup: the SHA-256 of all bytes before its header, hex. */
-export const CHECKSUM = 'sha256'
+const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
 const TRAILER_BYTES = 4 * BLOCK_BYTES
 
@@ -202,7 +202,7 @@ export const INFO = 'backup.json'
 const FORMAT = 1
 
 /** Metadata of a backup. */
-export interface BackupInfo {
+interface BackupInfo {
   /** The layout version of its state. */
   readonly version: number
   /** The release of svcd that made it. */

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { logOutput, standardError } from './log-output.js'
 
 /** Levels of lines on stderr (journald). Lines never hold a token, a password or a body (rules 11.7). */
-export type Level = 'error' | 'warn' | 'info' | 'debug'
+type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
 // journald reads the syslog priority from this prefix; terminals get none.

@@ -15,16 +15,16 @@ import { handOverCommand, objectsAside, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
 /** svcd does not start beside other controllers without these. */
-export const KEYS = ['token.key', 'secret.key'] as const
+const KEYS = ['token.key', 'secret.key'] as const
 /** It exists while the ini names no users. */
-export const PASSWORD = 'admin-password'
+const PASSWORD = 'admin-password'
 
 const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
 /** Files of another controller. */
-export interface JoinFiles {
+interface JoinFiles {
   /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
@@ -33,7 +33,7 @@ export interface JoinFiles {
 }
 
 /** Reads the files from a local directory, such as a USB stick. Throws Error. */
-export async function fromDirectory(directory: string): Promise<JoinFiles> {
+async function fromDirectory(directory: string): Promise<JoinFiles> {
   const files = new Map<string, Buffer>()
   for (const name of [...KEYS, PASSWORD]) {
     const bytes = await unlessMissing(readRegularFile(join(directory, name)), undefined)
@@ -58,7 +58,7 @@ const SCRIPT =
   `${UNREADABLE}; echo; done'`
 
 /** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
-export function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
+function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
   const { user, host, directory = usual } = parseSource(source)
   return () => readBySsh(user === undefined ? host : `${user}@${host}`, directory)
 }

@@ -15,7 +15,7 @@ export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
 /** A state of another user: a path that shows it, the user, and the command that hands all of it over. */
-export interface ForeignState {
+interface ForeignState {
   readonly path: string
   readonly user: string
   readonly wayOut: string

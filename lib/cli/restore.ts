@@ -49,7 +49,7 @@ import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
-export interface RestoreOptions {
+interface RestoreOptions {
   readonly file: string
   readonly ini: string
   readonly set: readonly string[]

@@ -160,7 +160,7 @@ export async function askDaemon(
 }
 
 /** Returns the `message` of an answer. */
-export const messageOf = (body: Buffer) =>
+const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 
 /** The message for a state directory without a state, with the usual reason. */

@@ -12,7 +12,7 @@ export interface Entry {
   readonly line: number
 }
 
-export interface Scan {
+interface Scan {
   readonly entries: readonly Entry[]
   /** Section headers, also of empty sections. */
   readonly sections: readonly { readonly name: string; readonly line: number }[]

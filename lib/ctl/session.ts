@@ -6,7 +6,7 @@ import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } 
 
 export const formats = ['text', 'json', 'csv', 'yaml'] as const
 /** The format that is requested. YAML is made from JSON here. */
-export type Format = Exclude<(typeof formats)[number], 'yaml'>
+type Format = Exclude<(typeof formats)[number], 'yaml'>
 
 export interface Options {
   readonly url?: string

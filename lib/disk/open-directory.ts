@@ -94,7 +94,7 @@ export const mountOf = (fd: number): string | undefined =>
   /^mnt_id:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1]
 
 /** The kernel's limit of links in a path. */
-export const MOST_LINKS = 40
+const MOST_LINKS = 40
 
 /** A sparse file costs an image nothing, but its readers read all holes. */
 const MOST_GIB = 4

@@ -31,7 +31,7 @@ import {
 import { withRemote } from './ssh.js'
 
 /** Reads one argument of a command. Throws Error for another type. */
-export type Read<T> = (value: unknown) => T
+type Read<T> = (value: unknown) => T
 
 const LONGEST_TEXT = 4096
 const MOST_TEXTS = 100_000
@@ -327,7 +327,7 @@ const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
 /** Open directories as a program sees them. */
-export interface IsolatedPaths {
+interface IsolatedPaths {
   /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
   /** The paths for the program, in the order of the arguments. */

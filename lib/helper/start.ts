@@ -60,7 +60,7 @@ interface Pending extends TaskHooks {
 }
 
 /** Connects to the helper. Throws Error with the reason. */
-export type Connect = () => Promise<Duplex>
+type Connect = () => Promise<Duplex>
 
 /** A client of the helper. It disconnects `idleMs` after its last task. */
 export class HelperClient implements RootHelper {

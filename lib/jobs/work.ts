@@ -99,7 +99,7 @@ export class Work implements Laned {
  * Work in lanes. Two jobs with a common lane never overlap, and run in the order they came. A lane includes
  * those whose names continue its own after a slash: `tree /a` includes `tree /a/b`.
  */
-export interface Laned {
+interface Laned {
   readonly lanes: readonly string[]
   /** Whether it may begin. Until then it only has its place in the order. */
   readonly ready: boolean

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
 import { lstat, open, rename, rm } from 'node:fs/promises'
+import { LRUCache } from 'lru-cache'
 import { Background } from '../base/background.js'
 import { runSliced, runSync } from '../base/concurrency.js'
 import { escapeControls, type Log } from '../base/log.js'
@@ -82,7 +83,7 @@ export class Audit {
   readonly #users: RotatedLog
   readonly #machines: RotatedLog
   /** Remaining rate of each object for changes by machines. */
-  readonly #rates = new Map<string, TokenBucket>()
+  readonly #rates = new LRUCache<string, TokenBucket>({ max: mostPaced })
   /** Number of omitted lines, and some of the objects. */
   #omitted: { count: number; readonly names: Set<string>; readonly timer: NodeJS.Timeout } | undefined
 
@@ -156,13 +157,7 @@ export class Audit {
       const before = this.#rates.get(key)
       const pace = takeToken(before)
       may ||= pace !== undefined
-      // Reinserted at the end, so that the Map is ordered by last change.
-      this.#rates.delete(key)
       this.#rates.set(key, pace ?? (before as TokenBucket))
-    }
-    for (const oldest of this.#rates.keys()) {
-      if (this.#rates.size <= mostPaced) break
-      this.#rates.delete(oldest)
     }
     if (!may) this.#countOmitted(changes)
     return may

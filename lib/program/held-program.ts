@@ -25,7 +25,7 @@ const STDERR_KEPT = 8 * 1024
 const LINES_KEPT = 100
 const END_MS = 5000
 
-export interface HeldOptions {
+interface HeldOptions {
   readonly signal: AbortSignal
   /** Time limit of a line. */
   readonly timeLimitMs: number

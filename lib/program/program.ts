@@ -37,7 +37,7 @@ export interface ProgramOptions {
   readonly ok?: readonly number[]
 }
 
-export interface ProgramResult {
+interface ProgramResult {
   readonly status: number
   /** UTF-8; empty with `output` or `onLine`. */
   readonly stdout: string

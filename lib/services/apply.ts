@@ -50,7 +50,7 @@ interface Swapped {
 }
 
 /** Result of a run. */
-export interface Applied {
+interface Applied {
   /** Number of files that changed. */
   readonly changed: number
   /** Set where nothing was put in force: milliseconds until the next try. */

@@ -39,7 +39,7 @@ export interface Difference {
 }
 
 /** One file of a preview; `text` is '' for one that would be removed. */
-export interface PreviewFile {
+interface PreviewFile {
   readonly path: string
   readonly text: string
   readonly diff: string

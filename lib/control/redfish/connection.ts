@@ -6,7 +6,7 @@ import type { Bmc } from '../bmc.js'
 import { cleanLine } from '../bmc.js'
 
 /** An answer of a service; `body` is {} if there is none. */
-export interface Answer {
+interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly body: JsonObject
@@ -221,7 +221,7 @@ function parsed(text: string, status: number, what: string): JsonObject {
 }
 
 /** Returns the message of an error: the first of its extended information (DSP0266, "Error responses"). */
-export function errorMessageOf(body: JsonObject): string {
+function errorMessageOf(body: JsonObject): string {
   const error = isObject(body.error) ? body.error : {}
   const extended = error['@Message.ExtendedInfo']
   const first = Array.isArray(extended) && isObject(extended[0]) ? extended[0] : {}

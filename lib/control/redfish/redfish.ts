@@ -6,7 +6,7 @@ import { type Command, IS_OFF } from '../commands.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */
-export interface Resource {
+interface Resource {
   readonly path: string
   readonly body: JsonObject
 }
