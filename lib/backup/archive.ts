@@ -36,10 +36,10 @@ export class Archive {
   }
 
   /** Adds an entry with this content. */
-  async add(path: string, content: string | Uint8Array, about: EntryAttributes = {}): Promise<void> {
+  async add(path: string, content: string | Uint8Array): Promise<void> {
     this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
-    await this.#put(headOf(path, bytes.length, about))
+    await this.#put(headOf(path, bytes.length))
     await this.#put(bytes)
     await this.#put(Buffer.alloc(padding(bytes.length)))
   }
@@ -74,7 +74,7 @@ export class Archive {
   /** Writes the checksum and the end. */
   async end(): Promise<void> {
     const digest = `${this.#hash.digest('hex')}\n`
-    await this.write(headOf(CHECKSUM, digest.length, {}))
+    await this.write(headOf(CHECKSUM, digest.length))
     const rest = Buffer.alloc(TRAILER_BYTES - BLOCK_BYTES)
     rest.write(digest)
     await this.write(rest)
@@ -112,7 +112,11 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
 const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
 /** Returns a header block, after an extended header if the path is too long for it. */
-function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: EntryAttributes): Buffer {
+function headOf(
+  path: string,
+  size: number,
+  { mode = 0o600, mtimeMs = Date.now() }: EntryAttributes = {}
+): Buffer {
   const fields = { path, size, mode, mtime: new Date(Math.floor(mtimeMs / 1000) * 1000), uid: 0, gid: 0 }
   const header = new Header({ ...fields, type: 'File' })
   const needsMore = header.encode()

@@ -3,7 +3,7 @@ import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promi
 import { join } from 'node:path'
 import { isLeftover, syncDirectory, unlessMissing } from '../disk/file.js'
 import { DIRECTORY, trustedPath } from '../disk/open-directory.js'
-import { Archive, infoText } from './archive.js'
+import { Archive, INFO, infoText } from './archive.js'
 import { isBackedUp, isShared, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */
@@ -118,7 +118,7 @@ export async function backUpState(
   const handle = await open(part, 'w', 0o600)
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
-    await archive.add('backup.json', infoText({ version, release, images: false }))
+    await archive.add(INFO, infoText({ version, release, images: false }))
     const journals = await addTexts(archive, objects ?? [])
     const isElsewhere = (name: string) =>
       journals.has(name) || (objects !== undefined && (isStored(name) || name === 'jobs'))

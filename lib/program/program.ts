@@ -20,8 +20,6 @@ export interface ProgramOptions {
   readonly through?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
-  /** Standard input; default: /dev/null. */
-  readonly input?: string
   /** File descriptor for standard output; it stays open here. Default: collected as text. */
   readonly output?: number
   /** Maximum bytes of standard output, default 16 MiB; exceeding it ends the program with an error. */
@@ -73,7 +71,7 @@ export async function run(
     )
   const file = await locate(program, env.PATH)
   if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-  const { cwd, user, input, output, through = [] } = options
+  const { cwd, user, output, through = [] } = options
   const [first = file, ...rest] = [...through, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
@@ -84,7 +82,7 @@ export async function run(
       ...(user && { uid: user.uid, gid: user.gid }),
       env,
       detached: true,
-      stdio: stdioWithoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])
+      stdio: stdioWithoutInherited(['ignore', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
 }
@@ -128,8 +126,8 @@ class Run {
   }
 
   #watch(): void {
-    const { timeLimitMs, signal, input, onLine, onErrorLine } = this.#options
-    const { stdin, stdout, stderr } = this.#child
+    const { timeLimitMs, signal, onLine, onErrorLine } = this.#options
+    const { stdout, stderr } = this.#child
     this.#child.once('exit', () => this.#finish())
     if (onLine) this.#splitLines(stdout, onLine)
     else stdout?.on('data', bytes => this.#collect(bytes))
@@ -137,8 +135,6 @@ class Run {
       this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
     })
     if (onErrorLine) this.#splitLines(stderr, onErrorLine)
-    // A program need not read its input.
-    stdin?.on('error', () => {}).end(input)
     if (signal?.aborted) this.#abort()
     signal?.addEventListener('abort', this.#abort)
     const limit = Math.min(timeLimitMs, LONGEST_MS)
