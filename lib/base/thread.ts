@@ -1,7 +1,7 @@
 import { parentPort, type ResourceLimits, Worker } from 'node:worker_threads'
 import { LONGEST_MS } from './concurrency.js'
 
-/** What a thread sends: its progress (0..1), and at the end its answer. */
+/** A message of a thread: its progress (0..1), and at the end its answer. */
 type Report<Answer> = { readonly progress: number } | { readonly answer: Answer }
 
 type Progress = (fraction: number) => void

@@ -1,5 +1,5 @@
 import { notFound } from '../base/errors.js'
-import { escapeControls } from '../base/log.js'
+import { oneLine } from '../base/log.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Model } from '../model/model.js'
 
@@ -76,15 +76,8 @@ export interface CallLimits {
 }
 
 /** Removes control and formatting characters, and cuts to `longest`: for logs and terminals. */
-export function cleanLine(text: string, longest = 300): string {
-  const line = escapeControls(
-    text
-      .trim()
-      .slice(0, longest + 1)
-      .replace(/\p{Cf}/gu, '')
-  )
-  return line.length > longest ? `${line.slice(0, longest)}…` : line
-}
+export const cleanLine = (text: string, longest = 300): string =>
+  oneLine(text.trim().replace(/\p{Cf}/gu, ''), longest)
 
 /** Makes several lines safe; empty lines are removed. */
 export const cleanText = (text: string) =>

@@ -168,7 +168,8 @@ ${values.join('\n')}
       esac ;;`
 }
 
-const namesOfObjects = `# The names of objects, asked of the controller with the token of the last login. A name holds nothing
+const namesOfObjects = `
+# The names of objects, asked of the controller with the token of the last login. A name holds nothing
 # that a shell would run.
 _svcctl_names() {
   timeout 2 "\${_svcctl_command[@]}" "$1" list --fields name -o csv </dev/null 2>/dev/null |
@@ -214,7 +215,8 @@ const openingOfCompletion = `_svcctl() {
     previous=$word
     [[ $word == -* ]] || plain+=("$word")
   done
-  [[ \${plain[0]} == cluster ]] && ((\${#plain[@]} > 1)) && plain=(cluster "\${plain[1]}" '' "\${plain[@]:2}")`
+  [[ \${plain[0]} == cluster ]] && ((\${#plain[@]} > 1)) && plain=(cluster "\${plain[1]}" '' "\${plain[@]:2}")
+`
 
 /** Generates the bash completion from the tables of types and verbs. */
 export function bashCompletion(): string {
@@ -230,11 +232,9 @@ _svcctl_words() {
 ${completedTypes().map(wordsOf).join('\n')}
   esac
 }
-
 ${namesOfObjects}
 
-${openingOfCompletion}
-  local type=\${plain[0]} verb=\${plain[1]} choices=''
+${openingOfCompletion}  local type=\${plain[0]} verb=\${plain[1]} choices=''
   case $previous in
     -o | --output) choices='${formats.join(' ')}' ;;
     --cacert) COMPREPLY=($(compgen -f -- "$current")); return ;;

@@ -42,6 +42,9 @@ export interface JobSpec {
 
 /** An unfinished job. */
 export class Work implements Laned {
+  readonly lanes: readonly string[]
+  readonly elsewhere: boolean
+  readonly reads: boolean
   readonly abort = new AbortController()
   readonly done: Promise<void>
   resolve!: () => void
@@ -55,6 +58,9 @@ export class Work implements Laned {
     readonly entry: Entry,
     private readonly spec: JobSpec
   ) {
+    this.lanes = spec.lanes
+    this.elsewhere = spec.elsewhere ?? false
+    this.reads = spec.reads ?? false
     this.done = new Promise((resolve, reject) => {
       this.resolve = resolve
       this.reject = reject
@@ -63,18 +69,6 @@ export class Work implements Laned {
     setMaxListeners(0, this.abort.signal)
     // A caller may read the record instead of waiting: a rejection must not count as unhandled.
     this.done.catch(() => {})
-  }
-
-  get lanes(): readonly string[] {
-    return this.spec.lanes
-  }
-
-  get elsewhere(): boolean {
-    return this.spec.elsewhere ?? false
-  }
-
-  get reads(): boolean {
-    return this.spec.reads ?? false
   }
 
   /** Its name in the log. */
