@@ -52,10 +52,9 @@ const SSH_FAILED = 255
  * files are sent in base64, so a terminal cannot change them, and they never appear in a process list.
  */
 const SCRIPT =
-  `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; ` +
-  `for name in ${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; ` +
-  `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ` +
-  `${UNREADABLE}; echo; done'`
+  `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; for name in ` +
+  `${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; test -h "$name" && exit ${LINK}; ` +
+  `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
 /** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
 function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
@@ -85,15 +84,7 @@ function parseSource(source: string): {
 
 async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
   const where = `${host}:${directory}`
-  const options = [
-    '-T',
-    '-o',
-    'ConnectTimeout=10',
-    '-o',
-    'ServerAliveInterval=5',
-    '-o',
-    'ClearAllForwardings=yes'
-  ]
+  const options = ['-T', '-oConnectTimeout=10', '-oServerAliveInterval=5', '-oClearAllForwardings=yes']
   // ssh asks for passwords and host keys on the terminal and prints its own messages.
   const streams = ['pipe', 'pipe', 'inherit'] as const
   const { child, ended } = startAttached('ssh', [...options, '--', host, SCRIPT], streams)
@@ -167,9 +158,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
   const give = source.startsWith('/') ? () => fromDirectory(source) : overSsh(source, state)
   if (config.store.medium !== 'etcd')
     throw new Error(
-      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; ` +
-        'give this controller the ' +
-        '[store] of the others first, and a [controller] name of its own'
+      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; give ` +
+        'this controller the [store] of the others first, and a [controller] name of its own'
     )
   const owner = await ownerOf(config)
   const { openEtcd } = await import('../store/etcd/open.js')
@@ -214,8 +204,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
       const user = await nameOf(owner.uid)
       throw new Error(
         `user ${user} may not write in ${state}; type, as root, while svcd is stopped: ` +
-          `${handOverCommand(config, user)}, and this ` +
-          'command again'
+          `${handOverCommand(config, user)}, and this command again`
       )
     })
     const copied = missing.length === 0 ? 'nothing' : missing.join(', ')
@@ -291,9 +280,8 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
   const other = controllers.find(one => one.name === name && !isThis(one))
   if (other)
     throw new Error(
-      `${file}: [controller] name = ${name} is that of the controller on ${other.host} ` +
-        `(${other.address} port ${other.port}): give ` +
-        'this one a name of its own'
+      `${file}: [controller] name = ${name} is that of the controller on ${other.host} (${other.address} ` +
+        `port ${other.port}): give this one a name of its own`
     )
 }
 

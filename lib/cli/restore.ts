@@ -280,8 +280,7 @@ function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
     if (info.version > known)
       throw new Error(
         `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ` +
-          `${version.service} knows ` +
-          `versions up to ${known}: install svcd ${info.release} or a later one`
+          `${version.service} knows versions up to ${known}: install svcd ${info.release} or a later one`
       )
     return info
   } catch (error) {

@@ -165,6 +165,5 @@ const messageOf = (body: Buffer) =>
 
 /** The message for a state directory without a state, with the usual reason. */
 export const notStarted = (state: string): string =>
-  `${state}: no svcd has been started on this state directory; one that was started with --config or ` +
-  '--set needs the ' +
-  'same options here'
+  `${state}: no svcd has been started on this state directory; one that was started with --config or --set ` +
+  'needs the same options here'

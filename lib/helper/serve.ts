@@ -107,8 +107,7 @@ function reporter(socket: Duplex): (report: HelperReport) => Promise<unknown> | 
 const explained = ({ message }: Error, { images }: HelperSettings): string =>
   /EROFS|Read-only file system/.test(message)
     ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit ` +
-      'svcd-helper.service, and in [Service] ' +
-      `ReadWritePaths=${images}`
+      `svcd-helper.service, and in [Service] ReadWritePaths=${images}`
     : message
 
 /** Runs the helper until it was idle for a minute, or svcd's socket closes. Throws Error without a socket. */
