@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
-import type { FileHandle } from 'node:fs/promises'
-import { open, stat } from 'node:fs/promises'
+import { type FileHandle, open, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
 import { isObject } from '../base/json.js'

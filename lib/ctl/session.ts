@@ -1,5 +1,4 @@
-import type { JsonValue } from '../base/json.js'
-import { isObject, type JsonObject } from '../base/json.js'
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { TypeName } from '../model/docs.js'
 import type { Answer, Controller, Query } from './controller.js'
 import { clean, cleanLines, noController, type Paint, paintFor, type Terminal } from './terminal.js'

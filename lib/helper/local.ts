@@ -1,6 +1,15 @@
 import { LONGEST_MS } from '../base/concurrency.js'
-import type { RootHelper, TaskHooks } from './commands.js'
-import { type Args, commands, type Name, type Result, readArgs, type Shape, type Values } from './commands.js'
+import {
+  type Args,
+  commands,
+  type Name,
+  type Result,
+  type RootHelper,
+  readArgs,
+  type Shape,
+  type TaskHooks,
+  type Values
+} from './commands.js'
 import type { HelperSettings } from './directories.js'
 import { HELPER_SOCKET_PATH } from './messages.js'
 

@@ -2,8 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { Agent, request } from 'node:https'
 import { type CertificateFault, certificateFault } from '../../base/certificate-fault.js'
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
-import type { Bmc } from '../bmc.js'
-import { cleanLine } from '../bmc.js'
+import { type Bmc, cleanLine } from '../bmc.js'
 
 /** An answer of a service; `body` is {} if there is none. */
 interface Answer {

@@ -1,7 +1,6 @@
 import { isObject, type JsonObject } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
-import type { Bmc, CallLimits } from '../bmc.js'
-import { cleanLine } from '../bmc.js'
+import { type Bmc, type CallLimits, cleanLine } from '../bmc.js'
 import { type Command, IS_OFF } from '../commands.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
