@@ -311,6 +311,11 @@ function lastLine(stderr: string): string {
 
 const O_CLOEXEC = 0o2000000
 
+/** The limit of open files. A program cannot start with a list of streams that is longer. */
+const OPEN_FILES_MAX = Number(
+  /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1] ?? Number.POSITIVE_INFINITY
+)
+
 /** Descriptors above 2 that this process inherited and would pass on to programs. */
 const inherited = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
 
@@ -318,7 +323,7 @@ function isHandedOn(descriptor: number): boolean {
   try {
     const [, flags = ''] =
       /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? []
-    return descriptor > 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
+    return descriptor > 2 && descriptor < OPEN_FILES_MAX / 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
   } catch {
     // The descriptor of the directory listing itself.
     return false
