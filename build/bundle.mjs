@@ -8,7 +8,7 @@ import { buildSync } from 'esbuild'
 const root = process.argv[2] ?? fileURLToPath(new URL('..', import.meta.url))
 // The bundle finds the commit and ../package.json from dist/, as dist/version.js does.
 const contents = `import { ctl } from './cli/ctl.js'
-import { failureLines } from './cli/failure.js'
+import { failureLines } from './cli/usage.js'
 process.exit(await ctl(process.argv.slice(3)).catch(error => {
   for (const line of failureLines(error)) process.stderr.write(line + '\\n')
   return 1

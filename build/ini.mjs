@@ -1,6 +1,6 @@
 // Prints the shipped ini; arguments `section.key=value` replace defaults, such as paths of the installed
 // file.
-import { iniText } from '../dist/config/ini-text.js'
+import { iniText } from '../dist/config/lines.js'
 
 const settings = process.argv.slice(2).map(argument => {
   const equals = argument.indexOf('=')

@@ -51,10 +51,6 @@ export interface Findings {
  */
 export async function checkAll(config: Config, now = Date.now()): Promise<Findings> {
   const templates = new Templates({ directory: config.paths.templates }).check()
-  const networks: string[] = []
-  const ini = iniSettings(config)
-  const notes: string[] = []
-  const warnings: string[] = []
   const damaged: Problem[] = []
   const box = await secretBoxOf(config.paths.state).catch((error: Error) => {
     const file = join(config.paths.state, 'secret.key')
@@ -62,90 +58,21 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     return new SecretBox()
   })
   const { state: directory } = config.paths
-  const options = storeOptions(directory, ini, box, version.service)
   await refuseHalfRestored(directory).catch(({ message }: Error) =>
     damaged.push({ file: directory, message: message.replace(/^\S+: /, '') })
   )
   const { etcd, problems: inEtcd } = await etcdFindings(config)
-  const place = (type: string, name: string) => etcd?.place(type, name) ?? objectFile(directory, type, name)
-  const inState = (found: readonly { type: string; name: string; message: string }[]) =>
-    found.map(({ type, name, message }) => ({ file: place(type, name), message }))
-  let model: Model | undefined
-  let others: readonly NamedController[] = []
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config, now)
-  const told = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
+  const machine = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
   const placed = (message: string): Problem => ({ ...locationOf(config, message), message })
-  const problems = [...told.map(placed), ...damaged]
-  /** Returns the problems of the stored state; none if the files for etcd are unusable. */
-  const inspect = async (): Promise<Problem[]> => {
-    if (inEtcd.length > 0) return []
-    const endpoints = etcd?.silent()
-    try {
-      const medium = etcd ?? new FileMedium(options)
-      const log = (_: string, message: string) => warnings.push(message)
-      // Like a start, which goes on without damaged objects.
-      const start = etcd ? { ...options, damaged: () => undefined } : options
-      const found = await Store.inspect({ ...start, medium, verify, log })
-      await etcd?.refuseForgotten(directory)
-      if (!etcd) return found
-      const { full } = (await endpoints) ?? {}
-      const room = full
-        ? [placed(`[store] endpoints: nothing can be written: ${full.endpoint} has no room; ${full.reason}`)]
-        : []
-      const { controllers } = await etcd.site(now)
-      others = controllers
-      const far = controllers.filter(
-        ({ name, aheadMs = 0 }) => name !== config.controller.name && Math.abs(aheadMs) > SLACK_MS
-      )
-      const clocks = far.map(({ name, aheadMs = 0 }) =>
-        placed(`[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`)
-      )
-      return [...found, ...room, ...clocks, ...(await keyFindings(etcd, directory))]
-    } finally {
-      warnings.push(...endpointWarnings(await endpoints))
-      await etcd?.close()
-    }
-  }
-  const verify = (view: View) => {
-    const { address: own } = config.controller
-    for (const address of controllerAddresses(ini).keys())
-      for (const owner of view.index.addressOwners(address))
-        warnings.push(`[controller] address: ${own} belongs to ${ownerText(owner)} as well`)
-    if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
-      warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
-    const users = (['group', 'node'] as const).flatMap(type =>
-      view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
-    )
-    warnings.push(...missingRoles(config.paths.roles, users), ...stateWarnings(view))
-    const key = missingKey(config.paths.state, view)
-    if (key) problems.push(key)
-    else if (box.hasKey) problems.push(...inState([...unreadableSecrets(view, box)]))
-    notes.push(...changedSettings(view, ini))
-    model = modelOf(view, ini, box, now, () => others)
-    const images = imageFindings(config, view, model.cluster)
-    problems.push(...images.onMachine.map(placed), ...inState(images.problems))
-    warnings.push(...images.warnings, ...nameWarnings(view, model.cluster))
-    // A network without a prefix is reported as a problem already.
-    for (const name of view.names('network')) {
-      const cidr = view.get('network', name)?.network
-      if (cidr !== undefined) networks.push(cidr)
-    }
-    return options.verify(view)
-  }
-  const state = await inspect().catch((error: NodeJS.ErrnoException) => {
-    if (etcd && !(error instanceof LoadError)) return [placed(`[store] endpoints: ${error.message}`)]
-    if (error.code !== 'EACCES') throw error
-    return [{ file: directory, message: `cannot be read: ${error.message}` }]
-  })
-  if (model) problems.push(...inState(await fileFindings(model, config.http.url)))
-  if (model && config.dns.server !== 'none')
-    warnings.push(
-      ...(await foreignNameWarnings(await runSliced(ownedZones(capture(model.view, model.cluster)))))
-    )
+  const stored = new StoredCheck(config, now, box, etcd)
+  // Nothing is read if the files for etcd are unusable.
+  const state = inEtcd.length > 0 ? [] : await stored.inspect()
+  await stored.inspectNames()
   return {
     problems: [
-      ...problems,
+      ...[...machine.map(placed), ...damaged, ...stored.problems],
       ...templates.map(({ file, line, reason }) =>
         file === config.paths.templates
           ? placed(`[paths] templates: ${reason}`)
@@ -154,12 +81,137 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       ...state
     ],
     warnings: [
-      ...[...reachability(config, networks), ...frontWarnings(config), ...userWarnings(config)],
-      ...[...firmware.warnings, ...tls.warnings, ...warnings]
+      ...[...reachability(config, stored.networks), ...frontWarnings(config), ...userWarnings(config)],
+      ...[...firmware.warnings, ...tls.warnings, ...stored.warnings]
     ],
-    notes
+    notes: stored.notes
   }
 }
+
+/** The check of the stored objects, in files or in etcd. */
+class StoredCheck {
+  readonly problems: Problem[] = []
+  readonly warnings: string[] = []
+  readonly notes: string[] = []
+  readonly networks: string[] = []
+  readonly #ini: ClusterSettings
+  #model: Model | undefined
+  #others: readonly NamedController[] = []
+
+  constructor(
+    private readonly config: Config,
+    private readonly now: number,
+    private readonly box: SecretBox,
+    private readonly etcd: EtcdMedium | undefined
+  ) {
+    this.#ini = iniSettings(config)
+  }
+
+  /** Reads and verifies the state; returns the problems of reading it. */
+  async inspect(): Promise<Problem[]> {
+    const { etcd, warnings } = this
+    const { state } = this.config.paths
+    const silent = etcd?.silent()
+    try {
+      const options = storeOptions(state, this.#ini, this.box, version.service)
+      const medium = etcd ?? new FileMedium(options)
+      const log = (_: string, message: string) => warnings.push(message)
+      // Like a start, which goes on without damaged objects.
+      const start = etcd ? { ...options, damaged: () => undefined } : options
+      const verify = (view: View) => {
+        this.#verify(view)
+        return options.verify(view)
+      }
+      const found = await Store.inspect({ ...start, medium, verify, log })
+      if (!etcd) return found
+      await etcd.refuseForgotten(state)
+      return [...found, ...(await this.#etcdProblems(etcd, await silent))]
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      if (etcd && !(error instanceof LoadError)) return [this.#placed(`[store] endpoints: ${message}`)]
+      if (code !== 'EACCES') throw error
+      return [{ file: state, message: `cannot be read: ${message}` }]
+    } finally {
+      warnings.push(...endpointWarnings(await silent))
+      await etcd?.close()
+    }
+  }
+
+  /** Checks what takes other programs: each file of each node, and the names in DNS. */
+  async inspectNames(): Promise<void> {
+    const { config } = this
+    const model = this.#model
+    if (!model) return
+    this.problems.push(...this.#inState(await fileFindings(model, config.http.url)))
+    if (config.dns.server === 'none') return
+    const zones = await runSliced(ownedZones(capture(model.view, model.cluster)))
+    this.warnings.push(...(await foreignNameWarnings(zones)))
+  }
+
+  /** Problems of etcd itself and of the controllers that share it. */
+  async #etcdProblems(etcd: EtcdMedium, found: SilentEndpoints | undefined): Promise<Problem[]> {
+    const full = found?.full
+    const room = full
+      ? [`[store] endpoints: nothing can be written: ${full.endpoint} has no room; ${full.reason}`]
+      : []
+    const { controllers } = await etcd.site(this.now)
+    this.#others = controllers
+    const clocks = controllers
+      .filter(({ name, aheadMs = 0 }) => name !== this.config.controller.name && Math.abs(aheadMs) > SLACK_MS)
+      .map(
+        ({ name, aheadMs = 0 }) =>
+          `[controller] name: ${clocksApart('this machine', `controller ${name}`, aheadMs)}`
+      )
+    const keys = await keyFindings(etcd, this.config.paths.state)
+    return [...[...room, ...clocks].map(message => this.#placed(message)), ...keys]
+  }
+
+  #verify(view: View): void {
+    const { config, box, warnings } = this
+    for (const address of controllerAddresses(this.#ini).keys())
+      for (const owner of view.index.addressOwners(address))
+        warnings.push(
+          `[controller] address: ${config.controller.address} belongs to ${ownerText(owner)} as well`
+        )
+    if (config.boot.snmp_detection && !view.names('switch').some(name => isAskable(view.get('switch', name))))
+      warnings.push('[boot] snmp_detection: no switch has an address and a read community to ask it with')
+    const users = (['group', 'node'] as const).flatMap(type =>
+      view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
+    )
+    warnings.push(...missingRoles(config.paths.roles, users), ...stateWarnings(view))
+    const key = missingKey(config.paths.state, view)
+    if (key) this.problems.push(key)
+    else if (box.hasKey) this.problems.push(...this.#inState([...unreadableSecrets(view, box)]))
+    this.notes.push(...changedSettings(view, this.#ini))
+    this.#model = modelOf(view, this.#ini, box, this.now, () => this.#others)
+    const { cluster } = this.#model
+    const images = imageFindings(config, view, cluster)
+    this.problems.push(
+      ...images.onMachine.map(message => this.#placed(message)),
+      ...this.#inState(images.problems)
+    )
+    warnings.push(...images.warnings, ...nameWarnings(view, cluster))
+    // A network without a prefix is reported as a problem already.
+    for (const name of view.names('network')) {
+      const cidr = view.get('network', name)?.network
+      if (cidr !== undefined) this.networks.push(cidr)
+    }
+  }
+
+  #placed(message: string): Problem {
+    return { ...locationOf(this.config, message), message }
+  }
+
+  /** Adds the place of each object. */
+  #inState(found: readonly { type: string; name: string; message: string }[]): Problem[] {
+    return found.map(({ type, name, message }) => ({
+      file: this.etcd?.place(type, name) ?? objectFile(this.config.paths.state, type, name),
+      message
+    }))
+  }
+}
+
+type SilentEndpoints = Awaited<ReturnType<EtcdMedium['silent']>>
 
 /** Opens etcd if the ini names it, or returns the faults of its files. */
 async function etcdFindings({ store }: Config): Promise<{ etcd?: EtcdMedium; problems: readonly string[] }> {
@@ -174,7 +226,7 @@ async function etcdFindings({ store }: Config): Promise<{ etcd?: EtcdMedium; pro
 }
 
 /** Warns of each silent endpoint; if none answers, that is a problem instead. */
-function endpointWarnings(found?: Awaited<ReturnType<EtcdMedium['silent']>>): string[] {
+function endpointWarnings(found?: SilentEndpoints): string[] {
   if (!found) return []
   const { silent, of } = found
   const answering = of - silent.length

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { failureLines } from './cli/failure.js'
-import { UsageError, usage } from './cli/usage.js'
+import { failureLines, UsageError, usage } from './cli/usage.js'
 import type { Config } from './config/types.js'
 
 interface Options {

@@ -1,6 +1,7 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import { Background } from '../base/background.js'
 import { Semaphore } from '../base/concurrency.js'
 import { tryLater, unavailable } from '../base/errors.js'
@@ -239,12 +240,14 @@ const stepMs = 250
  */
 export class Failures {
   /** Times of recent failures, oldest first; addresses in the order of their last failure. */
-  readonly #times = new Map<string, readonly number[]>()
+  readonly #times: LRUCache<string, readonly number[]>
 
   constructor(
     private readonly now: () => number,
-    private readonly capacity = 10_000
-  ) {}
+    capacity = 10_000
+  ) {
+    this.#times = new LRUCache({ max: capacity })
+  }
 
   /** Returns the delay of the next login from this address in milliseconds. */
   delayMs(address: string): number {
@@ -262,10 +265,7 @@ export class Failures {
   add(address: string): void {
     const key = clientNetworkOf(address)
     const kept = this.#recent(key).slice(-(freeFailures + largestDelayMs / stepMs))
-    this.#times.delete(key)
     this.#times.set(key, [...kept, this.now()])
-    const [oldest = ''] = this.#times.keys()
-    if (this.#times.size > this.capacity) this.#times.delete(oldest)
   }
 
   /** The number of remembered addresses. */
@@ -276,6 +276,6 @@ export class Failures {
   #recent(key: string): readonly number[] {
     const now = this.now()
     // A time ahead of the clock, which was set back, does not count: its age is unknown.
-    return (this.#times.get(key) ?? []).filter(time => time > now - windowMs && time <= now)
+    return (this.#times.peek(key) ?? []).filter(time => time > now - windowMs && time <= now)
   }
 }

@@ -1,5 +1,6 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
+import { LRUCache } from 'lru-cache'
 import { openKey } from '../disk/file.js'
 import { type Role, roles } from './passwords.js'
 
@@ -61,7 +62,7 @@ export interface TokensOptions {
 export class Tokens {
   readonly #key: KeyObject
   /** A node sends its token a dozen times, and a signature takes longer than the rest of a report. */
-  readonly #known = new Map<string, Claims>()
+  readonly #known = new LRUCache<string, Claims>({ max: mostKnown })
   readonly #options: TokensOptions
 
   private constructor(key: Uint8Array, options: TokensOptions) {
@@ -132,8 +133,6 @@ export class Tokens {
     const claims = readClaims(token.slice(prefix.length, dot))
     if (!claims) return undefined
     this.#known.set(token, claims)
-    const [oldest] = this.#known.keys()
-    if (this.#known.size > mostKnown && oldest !== undefined) this.#known.delete(oldest)
     return claims
   }
 

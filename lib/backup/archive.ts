@@ -1,13 +1,15 @@
 import { createHash } from 'node:crypto'
-import type { FileHandle } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { type FileHandle, open, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Header, Pax } from 'tar'
+import { isObject } from '../base/json.js'
 
 export const BLOCK_BYTES = 512
 const CHUNK_BYTES = 256 * 1024
 
 /** The last entry of a backup: the SHA-256 of all bytes before its header, hex. */
-export const CHECKSUM = 'sha256'
+const CHECKSUM = 'sha256'
 /** Its header, its one block, and the two blocks that end a tar. */
 const TRAILER_BYTES = 4 * BLOCK_BYTES
 
@@ -33,10 +35,10 @@ export class Archive {
   }
 
   /** Adds an entry with this content. */
-  async add(path: string, content: string | Uint8Array, about: EntryAttributes = {}): Promise<void> {
+  async add(path: string, content: string | Uint8Array): Promise<void> {
     this.#count(path)
     const bytes = typeof content === 'string' ? Buffer.from(content) : content
-    await this.#put(headOf(path, bytes.length, about))
+    await this.#put(headOf(path, bytes.length))
     await this.#put(bytes)
     await this.#put(Buffer.alloc(padding(bytes.length)))
   }
@@ -71,7 +73,7 @@ export class Archive {
   /** Writes the checksum and the end. */
   async end(): Promise<void> {
     const digest = `${this.#hash.digest('hex')}\n`
-    await this.write(headOf(CHECKSUM, digest.length, {}))
+    await this.write(headOf(CHECKSUM, digest.length))
     const rest = Buffer.alloc(TRAILER_BYTES - BLOCK_BYTES)
     rest.write(digest)
     await this.write(rest)
@@ -109,7 +111,11 @@ export async function verifyArchive(handle: FileHandle, file: string): Promise<v
 const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES
 
 /** Returns a header block, after an extended header if the path is too long for it. */
-function headOf(path: string, size: number, { mode = 0o600, mtimeMs = Date.now() }: EntryAttributes): Buffer {
+function headOf(
+  path: string,
+  size: number,
+  { mode = 0o600, mtimeMs = Date.now() }: EntryAttributes = {}
+): Buffer {
   const fields = { path, size, mode, mtime: new Date(Math.floor(mtimeMs / 1000) * 1000), uid: 0, gid: 0 }
   const header = new Header({ ...fields, type: 'File' })
   const needsMore = header.encode()
@@ -190,4 +196,58 @@ function extendedOf(bytes: Buffer): Map<string, string> {
     at = end
   }
   return found
+}
+
+/** The first entry of a backup. */
+export const INFO = 'backup.json'
+
+/** The format of backups of this program. */
+const FORMAT = 1
+
+/** Metadata of a backup. */
+interface BackupInfo {
+  /** The layout version of its state. */
+  readonly version: number
+  /** The release of svcd that made it. */
+  readonly release: string
+  /** Whether it has the packed files and directories of the images. */
+  readonly images: boolean
+}
+
+/** Returns the text of the entry. */
+export const infoText = (info: BackupInfo): string =>
+  `${JSON.stringify({ format: FORMAT, made: new Date().toISOString(), ...info }, null, 2)}\n`
+
+/** Parses the entry. Throws Error for another format, with the release that made it. */
+export function parseInfo(text: string): BackupInfo {
+  const json: unknown = JSON.parse(text)
+  const { format, version, release, images } = isObject(json) ? json : {}
+  if (format !== FORMAT || typeof version !== 'number' || typeof release !== 'string')
+    throw new Error(
+      `it has format ${JSON.stringify(format)}, made by svcd ${JSON.stringify(release)}, and this svcd ` +
+        `reads format ${FORMAT}: restore it with that svcd`
+    )
+  return { version, release, images: images === true }
+}
+
+/** Throws Error if the file of a backup is a directory. */
+export async function refuseDirectory(file: string): Promise<void> {
+  // The use of the file reports other problems.
+  const found = await stat(file).catch(() => undefined)
+  if (found?.isDirectory()) throw new Error(`${file} is a directory: name a file in it`)
+}
+
+/** Opens a backup for reading; a pipe does not block. Throws Error if it does not exist. */
+export const openBackup = (file: string): Promise<FileHandle> =>
+  open(file, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'ENOENT' ? new Error(`${file}: there is no such file`) : error
+  })
+
+/** Throws Error for a file that is not regular, or is compressed by gzip. */
+export async function refuseUnreadable(handle: FileHandle, file: string): Promise<void> {
+  await refuseDirectory(file)
+  if (!(await handle.stat()).isFile()) throw new Error(`${file} is no regular file: copy the backup to one`)
+  const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0)
+  if (bytesRead === 2 && buffer.readUInt16BE() === 0x1f8b)
+    throw new Error(`${file} is compressed by gzip: unpack it first (gunzip ${file})`)
 }

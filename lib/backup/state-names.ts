@@ -18,7 +18,10 @@ const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(bo
 export const isDirectoryOfState = (name: string): boolean =>
   directories.includes(name) || localDirectories.includes(name)
 
-/** Whether svcd creates an entry of this name in its state directory; it ignores other entries. */
+/**
+ * Whether svcd creates an entry of this name in its state directory; it ignores other entries. `seeding.json`
+ * belongs to the seeder, which keeps its torrents when another state is restored.
+ */
 export const isOwnEntry = (name: string): boolean =>
   isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
 

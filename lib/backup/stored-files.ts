@@ -2,10 +2,8 @@ import { constants } from 'node:fs'
 import { type FileHandle, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isLeftover, syncDirectory, unlessMissing } from '../disk/file.js'
-import { DIRECTORY } from '../disk/open-directory.js'
-import { trustedPath } from '../disk/trusted-path.js'
-import { Archive } from './archive.js'
-import { infoText } from './info.js'
+import { DIRECTORY, trustedPath } from '../disk/open-directory.js'
+import { Archive, INFO, infoText } from './archive.js'
 import { isBackedUp, isShared, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */
@@ -120,7 +118,7 @@ export async function backUpState(
   const handle = await open(part, 'w', 0o600)
   try {
     const archive = new Archive(bytes => handle.writeFile(bytes))
-    await archive.add('backup.json', infoText({ version, release, images: false }))
+    await archive.add(INFO, infoText({ version, release, images: false }))
     const journals = await addTexts(archive, objects ?? [])
     const isElsewhere = (name: string) =>
       journals.has(name) || (objects !== undefined && (isStored(name) || name === 'jobs'))
@@ -141,7 +139,7 @@ export async function backUpState(
 }
 
 /** Texts with their paths below the state directory. */
-export type Texts = Iterable<readonly [path: string, text: string]>
+type Texts = Iterable<readonly [path: string, text: string]>
 
 /** Adds objects, journals and request records of known types. Returns the names of the journals. */
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {

@@ -39,8 +39,8 @@ export const tooLarge = (message: string) => new ServiceError(413, message)
 export const unavailable = (message: string, code?: CodeOf<503>, cause?: unknown) =>
   coded(503, message, code, cause === undefined ? {} : { cause })
 /** 503 with the seconds after which another try may go well. */
-export const tryLater = (message: string, seconds: number, code: CodeOf<503> = 'busy') =>
-  new ServiceError(503, message, { 'Retry-After': String(seconds) }, { code })
+export const tryLater = (message: string, seconds: number) =>
+  new ServiceError(503, message, { 'Retry-After': String(seconds) }, { code: 'busy' })
 
 const coded = (status: number, message: string, code?: ErrorCode, more: ErrorOptions = {}) =>
   new ServiceError(status, message, {}, { ...more, code })

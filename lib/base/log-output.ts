@@ -5,14 +5,14 @@ const MOST_WAITING = 1024 * 1024
 const RETRY_MS = 1000
 
 /** Writes lines of the log. */
-export interface LogOutput {
+interface LogOutput {
   write(line: string): void
   /** Writes what can be written now. */
   flush(): void
 }
 
 /** Options of an output; tests pass their own. */
-export interface LogOutputOptions {
+interface LogOutputOptions {
   /** Writes some of the bytes and returns their number; throws if nothing can be written now. */
   readonly write: (bytes: Buffer) => number
   /** Called when writing works again: why it failed, and the number of lost lines. */

@@ -1,7 +1,8 @@
+import { isUtf8 } from 'node:buffer'
 import { logOutput, standardError } from './log-output.js'
 
 /** Levels of lines on stderr (journald). Lines never hold a token, a password or a body (rules 11.7). */
-export type Level = 'error' | 'warn' | 'info' | 'debug'
+type Level = 'error' | 'warn' | 'info' | 'debug'
 
 const order: readonly Level[] = ['error', 'warn', 'info', 'debug']
 // journald reads the syslog priority from this prefix; terminals get none.
@@ -44,6 +45,23 @@ export function oneLine(text: string, longest = 2000): string {
   return line.length > longest ? `${line.slice(0, longest)}…` : line
 }
 
+/**
+ * Returns a file name on one printable line: control characters are escaped, and all non-ASCII bytes if it
+ * is not UTF-8.
+ */
+export function shown(name: Buffer): string {
+  const text = isUtf8(name)
+    ? name.toString('utf8')
+    : name.toString('latin1').replace(/[\u0080-\u00ff]/g, octal)
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, octal)
+}
+
+const octal = (character: string) =>
+  Buffer.from(character, character < '\u0100' ? 'latin1' : 'utf8').reduce(
+    (text, byte) => `${text}\\${byte.toString(8).padStart(3, '0')}`,
+    ''
+  )
+
 /** Creates a log of lines of `level` and above; control characters are escaped. */
 export function createLog(level: Level, write: (line: string) => void = toStandardError()): Log {
   const line = (at: Level) => (message: string) => {
@@ -64,17 +82,17 @@ function lineOf(at: Level, message: string): string {
   return toJournal ? `${priority[at]}${text}\n` : `${isoNow()} ${at} ${text}\n`
 }
 
-let shownMs = 0
-let shown = ''
+let lastMs = 0
+let lastText = ''
 
 /** The time of day, formatted once per millisecond: there may be tens of thousands of lines per second. */
 function isoNow(): string {
   const now = Date.now()
-  if (now !== shownMs) {
-    shownMs = now
-    shown = new Date(now).toISOString()
+  if (now !== lastMs) {
+    lastMs = now
+    lastText = new Date(now).toISOString()
   }
-  return shown
+  return lastText
 }
 
 /** Writes to standard error; flushes when the process exits. */

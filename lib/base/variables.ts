@@ -9,14 +9,14 @@ export interface Variable {
 
 export type Variables = Readonly<Record<string, Variable>>
 
-export interface Shape<V extends Variables = Variables> {
+interface Shape<V extends Variables = Variables> {
   readonly title: string
   readonly meaning: string
   readonly variables: V
 }
 
 /** A variable with the type of its value; `value` exists for the type checker only. */
-export interface Typed<T> extends Variable {
+interface Typed<T> extends Variable {
   readonly value?: T
 }
 

@@ -1,4 +1,4 @@
-import { Worker } from 'node:worker_threads'
+import { Thread } from '../base/thread.js'
 import type { ClusterText } from './cluster-data.js'
 
 /** A template of a file and its data, sent to the worker. */
@@ -26,7 +26,9 @@ const idleMs = 60_000
 
 /** Renders templates in a worker thread, which is replaced if a template takes too much time or memory. */
 export class FileRenderer {
-  #worker: Worker | undefined
+  readonly #thread = new Thread<RenderRequest, RenderResult>(new URL('./file-worker.js', import.meta.url), {
+    maxOldGenerationSizeMb: mostMegabytes
+  })
   /** Version of the cluster that the worker has. */
   #sent: number | undefined
   #idle: NodeJS.Timeout | undefined
@@ -36,65 +38,49 @@ export class FileRenderer {
   constructor(private readonly longest = longestMs) {}
 
   /** Renders one file. Calls must not overlap. Never rejects. */
-  render(order: RenderRequest): Promise<RenderResult> {
-    if (this.#isClosed) return Promise.resolve({ problem: 'svcd is stopping' })
+  async render(order: RenderRequest): Promise<RenderResult> {
+    if (this.#isClosed) return { problem: 'svcd is stopping' }
     clearTimeout(this.#idle)
-    const running = this.#worker
-    const worker = running ?? this.#start()
-    return new Promise(resolve => {
-      const settle = (answer: RenderResult, isWell: boolean) => {
-        clearTimeout(timer)
-        worker.removeAllListeners('message')
-        worker.removeAllListeners('exit')
-        if (isWell) this.#startIdleTimer()
-        else this.#terminate()
-        resolve(answer)
+    try {
+      if (!this.#thread.isRunning) {
+        this.#sent = undefined
+        await this.#ask({ name: '', template: '', data: {} }, longestStartMs)
       }
-      const fail = (why: string) => settle({ problem: `${order.name}: ${why}` }, false)
-      const begin = (ms: number) => setTimeout(() => fail(`it takes longer than ${ms / 1000} s`), ms)
-      let timer = begin(worker === running ? this.longest : longestStartMs)
-      worker.on('message', (answer: RenderResult | 'ready') => {
-        if (answer !== 'ready') return settle(answer, true)
-        clearTimeout(timer)
-        timer = begin(this.longest)
-      })
-      // An error ends the worker as well.
-      worker.once('exit', () => fail(`it takes more than ${mostMegabytes} MB of memory`))
       const { cluster } = order
       // The cluster may be megabytes, so the worker keeps it.
-      worker.postMessage(
-        cluster && cluster.version === this.#sent ? { ...order, cluster: { parts: [] } } : order
+      const isSent = cluster !== undefined && cluster.version === this.#sent
+      const answer = await this.#ask(
+        isSent ? { ...order, cluster: { version: cluster.version, parts: [] } } : order,
+        this.longest
       )
       if (cluster) this.#sent = cluster.version
-    })
+      return answer
+    } catch (error) {
+      return { problem: `${order.name}: ${(error as Error).message}` }
+    } finally {
+      this.#idle = setTimeout(() => void this.#thread.stop(), idleMs).unref()
+    }
   }
 
   async close(): Promise<void> {
     this.#isClosed = true
     clearTimeout(this.#idle)
-    await this.#worker?.terminate()
+    await this.#thread.stop()
   }
 
-  #start(): Worker {
-    const worker = new Worker(new URL('./file-worker.js', import.meta.url), {
-      resourceLimits: { maxOldGenerationSizeMb: mostMegabytes }
-    })
-    // The exit event reports it.
-    worker.on('error', () => {})
-    worker.unref()
-    this.#worker = worker
-    return worker
-  }
-
-  #startIdleTimer(): void {
-    this.#idle = setTimeout(() => this.#terminate(), idleMs)
-    this.#idle.unref()
-  }
-
-  #terminate(): void {
-    const worker = this.#worker
-    this.#worker = undefined
-    this.#sent = undefined
-    void worker?.terminate()
+  /** Throws Error when it takes too long, and when the thread ends, which lack of memory does. */
+  async #ask(order: RenderRequest, ms: number): Promise<RenderResult> {
+    let why = `it takes more than ${mostMegabytes} MB of memory`
+    const timer = setTimeout(() => {
+      why = `it takes longer than ${ms / 1000} s`
+      void this.#thread.stop()
+    }, ms)
+    try {
+      return await this.#thread.ask(order)
+    } catch (cause) {
+      throw new Error(why, { cause })
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }

@@ -1,4 +1,5 @@
-import { parentPort } from 'node:worker_threads'
+import { LRUCache } from 'lru-cache'
+import { answerQuestions } from '../base/thread.js'
 import { compileTemplate } from '../template/compiler.js'
 import type { Template } from '../template/template.js'
 import type { RenderRequest, RenderResult } from './file-renderer.js'
@@ -6,8 +7,7 @@ import type { RenderRequest, RenderResult } from './file-renderer.js'
 // Worker thread of file-renderer.ts: answers each order, in sequence.
 
 /** Compiled templates by their text, as nodes share them. */
-const compiled = new Map<string, Template>()
-const mostCompiled = 256
+const compiled = new LRUCache<string, Template>({ max: 256 })
 
 /** The last cluster received. */
 let lastCluster: object = {}
@@ -30,7 +30,6 @@ function render({ name, template: text, data, cluster }: RenderRequest): RenderR
     if (cluster) Object.assign(seen, lastCluster)
     let template = compiled.get(text)
     if (template === undefined) {
-      if (compiled.size >= mostCompiled) compiled.clear()
       // Compiled under a neutral name, since files with the same text share it; errors get the name of the
       // file.
       template = compileTemplate(text, 'template', () => undefined)
@@ -44,6 +43,4 @@ function render({ name, template: text, data, cluster }: RenderRequest): RenderR
   }
 }
 
-// The time limit of the first order starts now.
-parentPort?.postMessage('ready')
-parentPort?.on('message', (order: RenderRequest) => parentPort?.postMessage(render(order)))
+answerQuestions(render)

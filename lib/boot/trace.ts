@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { FileDelivery, RequestContext, RequestSource } from '../base/request-source.js'
 import { type Address, contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
@@ -31,7 +32,7 @@ export class Trace {
   /** Address → the node that last asked for its boot script from there, and the reverse. */
   readonly #askedFrom = new Map<string, string>()
   readonly #addressOf = new Map<string, string>()
-  readonly #strangers = new Map<string, UnknownMachine>()
+  readonly #strangers = new LRUCache<string, UnknownMachine>({ max: mostStrangers })
 
   constructor(
     readonly model: Pick<Model, 'view' | 'effective'>,
@@ -71,16 +72,15 @@ export class Trace {
     for (const { type, name, interface: on } of this.model.view.index.macOwners(mac))
       if (type === 'node' && isBmc({ ...(on === undefined ? {} : { interface: on }) }))
         return void this.boots.note(name, { step: 'bmc', about: mac, from, place: 'elsewhere' })
-    this.#strangers.delete(mac)
     this.#strangers.set(mac, { mac, from, last: this.now() })
-    const [oldest] = this.#strangers.keys()
-    if (this.#strangers.size > mostStrangers && oldest !== undefined) this.#strangers.delete(oldest)
   }
 
   /** Returns the last machines whose MACs no node has yet, newest last. Lost at a restart. */
   strangers(): readonly UnknownMachine[] {
     const { index } = this.model.view
-    return [...this.#strangers.values()].filter(({ mac }) => index.macOwners(mac).length === 0)
+    return [...this.#strangers.rvalues()].flatMap(one =>
+      one && index.macOwners(one.mac).length === 0 ? [one] : []
+    )
   }
 
   /** Records a request for a menu, or for the script that boots from the disk. */

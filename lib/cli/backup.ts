@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { Archive } from '../backup/archive.js'
-import { INFO, infoText } from '../backup/info.js'
+import type { Readable } from 'node:stream'
+import { Archive, INFO, infoText, refuseDirectory } from '../backup/archive.js'
 import { isBackedUp, isOfObjects, isShared, isStored, refuseHalfRestored } from '../backup/state-names.js'
 import {
   addFiles,
@@ -18,14 +16,14 @@ import {
 import { brokenObjects } from '../check.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { tryLockDirectory } from '../disk/lock.js'
 import { typeNames } from '../model/types.js'
+import { startAttached } from '../program/held-program.js'
+import { tryLockDirectory } from '../program/system.js'
 import { LoadError, type Problem, summaryOf } from '../store/errors.js'
 import { objectFile } from '../store/files/stored.js'
 import { INTENTS } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { version } from '../version.js'
-import { refuseDirectory } from './archive-file.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
 import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'
@@ -215,14 +213,12 @@ async function addTrees(archive: Archive, directory: string): Promise<void> {
     .map(({ name }) => name)
   if (names.length === 0) return
   const words = [...treeOptions, '--create', '--blocking-factor=1', '--transform=flags=rSh;s,^,images/,']
-  const tar = spawn('tar', [...words, `--directory=${directory}`, '--', ...names.sort()], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const args = [...words, `--directory=${directory}`, '--', ...names.sort()]
+  const { child, ended } = startAttached('tar', args, ['ignore', 'pipe', 'inherit'], {
     env: { ...process.env, LC_ALL: 'C' }
   })
-  const ended = once(tar, 'close')
-  ended.catch(() => {})
-  await archive.addTar(tar.stdout)
-  const [code] = await ended
+  await archive.addTar(child.stdout as Readable)
+  const code = await ended
   // Status 1: a file changed while it was read. tar has printed its name.
   if (code !== 0 && code !== 1)
     throw new Error(`tar ended with status ${code}: ${directory} is not in the backup`)

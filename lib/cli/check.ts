@@ -1,11 +1,11 @@
-import { spawn } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { checkAll } from '../check.js'
 import { locationOf, type Problem, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/file.js'
-import { nameOf } from '../disk/printable.js'
+import { startAttached } from '../program/held-program.js'
+import { nameOf } from '../program/system.js'
 import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js'
 
 /**
@@ -53,13 +53,12 @@ export async function check(
 async function checkAs({ user, gid, groups }: UnitUser, self: readonly string[]): Promise<boolean> {
   const ids = [`--reuid=${user}`, `--regid=${gid}`, `--groups=${groups}`]
   const dropped = [...ids, '--inh-caps=-all', '--no-new-privs']
-  const code = await new Promise((resolve, reject) => {
-    spawn('setpriv', [...dropped, '--', ...self], { stdio: 'inherit' })
-      .once('error', ({ message }) =>
-        reject(new Error(`nothing is checked: ${message} (setpriv is in util-linux)`))
-      )
-      .once('close', resolve)
-  })
+  const streams = ['inherit', 'inherit', 'inherit'] as const
+  const code = await startAttached('setpriv', [...dropped, '--', ...self], streams).ended.catch(
+    ({ message }: Error) => {
+      throw new Error(`nothing is checked: ${message} (setpriv is in util-linux)`)
+    }
+  )
   if (code !== 0 && code !== 1)
     throw new Error(`nothing is checked: user ${user} cannot run ${self.slice(0, 2).join(' ')}`)
   return code === 0

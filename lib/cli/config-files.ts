@@ -3,8 +3,7 @@ import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Config } from '../config/types.js'
 import { exists, replaceDurably, unlessMissing } from '../disk/file.js'
-import { FILE } from '../disk/open-directory.js'
-import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
+import { FILE, inTrusted, makeTrusted, trustedPath } from '../disk/open-directory.js'
 
 export interface Owner {
   readonly uid: number

@@ -1,5 +1,3 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -45,7 +43,9 @@ async function edited(text: string): Promise<string> {
   try {
     await writeFile(file, text, { mode: 0o600 })
     const [program = '', ...words] = editor.split(' ').filter(word => word !== '')
-    const [code] = await once(spawn(program, [...words, file], { stdio: 'inherit' }), 'exit')
+    const { startAttached } = await import('../program/held-program.js')
+    const streams = ['inherit', 'inherit', 'inherit'] as const
+    const code = await startAttached(program, [...words, file], streams).ended
     if (code === 0) return await readFile(file, 'utf8')
     throw new Error(`it ended with ${code ?? 'a signal'}`)
   } catch (error) {

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { link, lstat, rm } from 'node:fs/promises'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
@@ -6,9 +5,9 @@ import { join } from 'node:path'
 import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import type { Config } from '../config/types.js'
 import { createOnce, exists, readRegularFile, unlessMissing } from '../disk/file.js'
-import { tryLockDirectory } from '../disk/lock.js'
-import { nameOf } from '../disk/printable.js'
 import { kinds } from '../model/types.js'
+import { startAttached } from '../program/held-program.js'
+import { nameOf, tryLockDirectory } from '../program/system.js'
 import { FileMedium } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
 import type { Owner } from './config-files.js'
@@ -16,16 +15,16 @@ import { handOverCommand, objectsAside, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
 /** svcd does not start beside other controllers without these. */
-export const KEYS = ['token.key', 'secret.key'] as const
+const KEYS = ['token.key', 'secret.key'] as const
 /** It exists while the ini names no users. */
-export const PASSWORD = 'admin-password'
+const PASSWORD = 'admin-password'
 
 const KEY_BYTES = 32
 const MOST_PASSWORD = 1000
 const MOST_OUTPUT = 64 * 1024
 
 /** Files of another controller. */
-export interface JoinFiles {
+interface JoinFiles {
   /** The source, for messages. */
   readonly where: string
   readonly files: ReadonlyMap<string, Buffer>
@@ -34,7 +33,7 @@ export interface JoinFiles {
 }
 
 /** Reads the files from a local directory, such as a USB stick. Throws Error. */
-export async function fromDirectory(directory: string): Promise<JoinFiles> {
+async function fromDirectory(directory: string): Promise<JoinFiles> {
   const files = new Map<string, Buffer>()
   for (const name of [...KEYS, PASSWORD]) {
     const bytes = await unlessMissing(readRegularFile(join(directory, name)), undefined)
@@ -53,13 +52,12 @@ const SSH_FAILED = 255
  * files are sent in base64, so a terminal cannot change them, and they never appear in a process list.
  */
 const SCRIPT =
-  `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; ` +
-  `for name in ${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; ` +
-  `test -h "$name" && exit ${LINK}; printf "%s " "$name"; base64 -w 0 <"$name" || exit ` +
-  `${UNREADABLE}; echo; done'`
+  `sh -c 'IFS= read -r directory; cd "$directory" || exit ${CLOSED}; date +%s; for name in ` +
+  `${[...KEYS, PASSWORD].join(' ')}; do test -e "$name" || continue; test -h "$name" && exit ${LINK}; ` +
+  `printf "%s " "$name"; base64 -w 0 <"$name" || exit ${UNREADABLE}; echo; done'`
 
 /** Parses `[USER@]HOST[:DIRECTORY]`; the result reads the files by ssh. Throws UsageError. */
-export function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
+function overSsh(source: string, usual: string): () => Promise<JoinFiles> {
   const { user, host, directory = usual } = parseSource(source)
   return () => readBySsh(user === undefined ? host : `${user}@${host}`, directory)
 }
@@ -86,32 +84,23 @@ function parseSource(source: string): {
 
 async function readBySsh(host: string, directory: string): Promise<JoinFiles> {
   const where = `${host}:${directory}`
-  const options = [
-    '-T',
-    '-o',
-    'ConnectTimeout=10',
-    '-o',
-    'ServerAliveInterval=5',
-    '-o',
-    'ClearAllForwardings=yes'
-  ]
+  const options = ['-T', '-oConnectTimeout=10', '-oServerAliveInterval=5', '-oClearAllForwardings=yes']
   // ssh asks for passwords and host keys on the terminal and prints its own messages.
-  const child = spawn('ssh', [...options, '--', host, SCRIPT], { stdio: ['pipe', 'pipe', 'inherit'] })
-  const ended = new Promise<number | null>((resolve, reject) => {
-    child.once('error', ({ message }) => reject(new Error(`ssh cannot be started: ${message}`)))
-    child.once('close', resolve)
-  })
-  child.stdin.on('error', () => {}) // it has ended, and says why
-  child.stdin.end(`${directory}\n`)
+  const streams = ['pipe', 'pipe', 'inherit'] as const
+  const { child, ended } = startAttached('ssh', [...options, '--', host, SCRIPT], streams)
+  child.stdin?.on('error', () => {}) // it has ended, and says why
+  child.stdin?.end(`${directory}\n`)
   let said = ''
   let firstMs: number | undefined
-  child.stdout.setEncoding('latin1').on('data', (text: string) => {
+  child.stdout?.setEncoding('latin1').on('data', (text: string) => {
     // The first output is the remote time, sent after all questions were answered.
     firstMs ??= Date.now()
     said += text
     if (said.length > MOST_OUTPUT) child.kill()
   })
-  const code = await ended
+  const code = await ended.catch(({ message }: Error) => {
+    throw new Error(`ssh cannot be started: ${message}`)
+  })
   if (code === CLOSED)
     throw new Error(`${where}: there is no such directory, or ${host} may not enter it; ${AS_ROOT}`)
   if (code === UNREADABLE) throw new Error(`${where}: the keys may not be read; ${AS_ROOT}`)
@@ -169,9 +158,8 @@ export async function joinControllers(config: Config, source: string): Promise<s
   const give = source.startsWith('/') ? () => fromDirectory(source) : overSsh(source, state)
   if (config.store.medium !== 'etcd')
     throw new Error(
-      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; ` +
-        'give this controller the ' +
-        '[store] of the others first, and a [controller] name of its own'
+      `${config.file}: [store] medium = ${config.store.medium}: who joins has the objects in etcd; give ` +
+        'this controller the [store] of the others first, and a [controller] name of its own'
     )
   const owner = await ownerOf(config)
   const { openEtcd } = await import('../store/etcd/open.js')
@@ -190,19 +178,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
       return `${state} has all that the other controllers have: nothing is copied\n${nextSteps(config)}`
     const given = await give()
     refuseClock(given)
-    const { alike, others: theirs } = compared(given.files)
-    if (theirs.length > 0)
-      throw new Error(
-        `${given.where}: ${theirs.join(' and ')} ${areNot(theirs)} of the controllers that write to ` +
-          `${etcd.place()}; name ` +
-          'another controller'
-      )
-    if (!KEYS.every(name => alike.includes(name)))
-      throw new Error(
-        `${etcd.place()} has no marks by which the keys of ${given.where} could be checked: no svcd ` +
-          'has been started on these ' +
-          'objects so far; start it on the controller that they come from, and type this command again'
-      )
+    refuseForeign(given.where, compared(given.files), etcd.place())
     const differ = SHARED.filter(name => isOther(there.get(name), given.files.get(name)))
     if (differ.length > 0)
       throw new Error(
@@ -228,8 +204,7 @@ export async function joinControllers(config: Config, source: string): Promise<s
       const user = await nameOf(owner.uid)
       throw new Error(
         `user ${user} may not write in ${state}; type, as root, while svcd is stopped: ` +
-          `${handOverCommand(config, user)}, and this ` +
-          'command again'
+          `${handOverCommand(config, user)}, and this command again`
       )
     })
     const copied = missing.length === 0 ? 'nothing' : missing.join(', ')
@@ -242,6 +217,24 @@ export async function joinControllers(config: Config, source: string): Promise<s
   } finally {
     await etcd.close()
   }
+}
+
+/** Throws Error for keys that are not those of the controllers, or cannot be compared with them. */
+function refuseForeign(
+  where: string,
+  { alike, others }: { alike: readonly string[]; others: readonly string[] },
+  etcd: string
+): void {
+  if (others.length > 0)
+    throw new Error(
+      `${where}: ${others.join(' and ')} ${areNot(others)} of the controllers that write to ${etcd}; name ` +
+        'another controller'
+    )
+  if (!KEYS.every(name => alike.includes(name)))
+    throw new Error(
+      `${etcd} has no marks by which the keys of ${where} could be checked: no svcd has been started on ` +
+        'these objects so far; start it on the controller that they come from, and type this command again'
+    )
 }
 
 const nextSteps = ({ controller }: Config) =>
@@ -287,9 +280,8 @@ function refuseTakenName({ controller, file }: Config, controllers: readonly Con
   const other = controllers.find(one => one.name === name && !isThis(one))
   if (other)
     throw new Error(
-      `${file}: [controller] name = ${name} is that of the controller on ${other.host} ` +
-        `(${other.address} port ${other.port}): give ` +
-        'this one a name of its own'
+      `${file}: [controller] name = ${name} is that of the controller on ${other.host} (${other.address} ` +
+        `port ${other.port}): give this one a name of its own`
     )
 }
 

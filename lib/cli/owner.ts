@@ -1,13 +1,12 @@
-import { execFile } from 'node:child_process'
 import { accessSync, constants, readdirSync } from 'node:fs'
 import { lstat, readdir, readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { isDirectoryOfState, isOwnEntry, isStored } from '../backup/state-names.js'
 import type { Config } from '../config/types.js'
 import { isMissing, unlessMissing } from '../disk/file.js'
-import { nameOf } from '../disk/printable.js'
+import { run } from '../program/program.js'
+import { nameOf } from '../program/system.js'
 
 const handOver = fileURLToPath(new URL('../../libexec/hand-over.sh', import.meta.url))
 
@@ -16,7 +15,7 @@ export const handOverCommand = ({ paths, image }: Pick<Config, 'paths' | 'image'
   ['sh', handOver, paths.state, paths.files, image.directory, user].join(' ')
 
 /** A state of another user: a path that shows it, the user, and the command that hands all of it over. */
-export interface ForeignState {
+interface ForeignState {
   readonly path: string
   readonly user: string
   readonly wayOut: string
@@ -105,7 +104,7 @@ export async function unitUser(ini: string): Promise<UnitUser | undefined> {
     const isOurs = resolve(command[command.indexOf('--config') + 1] ?? '') === resolve(ini)
     if (!isOurs || !/^[A-Za-z_0-9][\w.-]*$/.test(user) || user === 'root' || user === '0') return undefined
     const idOf = async (what: '-u' | '-g' | '-G') => {
-      const { stdout } = await promisify(execFile)('id', [what, '--', user]).catch(() => {
+      const { stdout } = await run('id', [what, '--', user], { timeLimitMs: 60_000 }).catch(() => {
         throw new Error(`${unit} names user ${user}, whom this machine does not know; type: systemd-sysusers`)
       })
       return stdout.trim()

@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
   chmod,
@@ -15,34 +14,50 @@ import {
 } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { promisify } from 'node:util'
-import { type ArchiveEntry, BLOCK_BYTES, contentOf, entriesOf, verifyArchive } from '../backup/archive.js'
-import { INFO, parseInfo } from '../backup/info.js'
+import {
+  type ArchiveEntry,
+  BLOCK_BYTES,
+  contentOf,
+  entriesOf,
+  INFO,
+  openBackup,
+  parseInfo,
+  refuseUnreadable,
+  verifyArchive
+} from '../backup/archive.js'
 import { isBackedUp, isOwnEntry, isStored, restoreDirectories } from '../backup/state-names.js'
 import { treeOptions } from '../backup/stored-files.js'
+import { LONGEST_MS } from '../base/concurrency.js'
+import { shown } from '../base/log.js'
 import { loadConfig } from '../config/load.js'
 import type { Config } from '../config/types.js'
 import { exists, fillNew, syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
-import { tryLockDirectory } from '../disk/lock.js'
-import { inDirectory, type OpenDirectory, removeTree } from '../disk/open-directory.js'
-import { shown } from '../disk/printable.js'
-import { inTrusted, makeTrusted, trustedPath } from '../disk/trusted-path.js'
+import {
+  inDirectory,
+  inTrusted,
+  makeTrusted,
+  type OpenDirectory,
+  removeTree,
+  trustedPath
+} from '../disk/open-directory.js'
 import { helperSettingsOf, imagesOf } from '../helper/directories.js'
 import { migrations } from '../model/migrations.js'
+import { run } from '../program/program.js'
+import { tryLockDirectory } from '../program/system.js'
 import { version } from '../version.js'
-import { openBackup, refuseUnreadable } from './archive-file.js'
 import { type Entry, iniName, type Owner, placeConfig } from './config-files.js'
 import { type UnitUser, unitUser } from './owner.js'
 import { UsageError } from './usage.js'
 
-export interface RestoreOptions {
+interface RestoreOptions {
   readonly file: string
   readonly ini: string
   readonly set: readonly string[]
   readonly force: boolean
 }
 
-const program = promisify(execFile)
+const program = (name: string, args: readonly string[], user?: Owner) =>
+  run(name, args, { user, timeLimitMs: LONGEST_MS })
 
 const mostConfigBytes = 64 * 1024 * 1024
 /** Bytes of a path that a system call accepts. */
@@ -265,8 +280,7 @@ function infoIn(file: string, found: ReadonlyMap<string, Entry>) {
     if (info.version > known)
       throw new Error(
         `its state has layout version ${info.version}, made by svcd ${info.release}, and svcd ` +
-          `${version.service} knows ` +
-          `versions up to ${known}: install svcd ${info.release} or a later one`
+          `${version.service} knows versions up to ${known}: install svcd ${info.release} or a later one`
       )
     return info
   } catch (error) {

@@ -1,6 +1,4 @@
-import { execFile } from 'node:child_process'
 import { dirname, join, relative, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { setFlagsFromString } from 'node:v8'
 import { adminPasswordFile } from '../auth/logins.js'
 import { createLog } from '../base/log.js'
@@ -9,7 +7,7 @@ import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { startDaemon } from '../daemon.js'
 import { openHelper } from '../helper/start.js'
-import { locate } from '../program/program.js'
+import { locate, run } from '../program/program.js'
 import { checkOwner } from './owner.js'
 
 const graceMs = 10_000
@@ -61,7 +59,7 @@ export async function serve(
 
 /** Notifies systemd by its own program, as Node cannot send datagrams to a path. */
 async function notifyReady(): Promise<void> {
-  await promisify(execFile)('systemd-notify', ['--ready'], { timeout: notifyTimeoutMs })
+  await run('systemd-notify', ['--ready'], { env: process.env, timeLimitMs: notifyTimeoutMs })
 }
 
 /** Growth of the heap, in per cent, that starts the next collection. */

@@ -29,17 +29,7 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 export async function importFrom(config: Config, file: string, yes: boolean, luna2 = false): Promise<string> {
   const given = await contentOf(file)
   const document = luna2 ? ofLuna2(file, given) : given
-  let path = importPath
-  if (!yes) {
-    const found = JSON.parse(
-      String(await askDaemon(config, 'POST', `${importPath}?dryrun=yes`, document))
-    ) as DryRun
-    const lines = differences(found)
-    // A booting machine may change the stored objects while the question waits.
-    path += `?expect=${found.mark}`
-    if (!(await confirmImport(lines))) return 'nothing differs'
-  }
-  return messageOf(await askDaemon(config, 'POST', path, document))
+  return send(config, '/config/cluster/import?', document, yes, differences)
 }
 
 function ofLuna2(file: string, given: Buffer): Buffer {
@@ -54,21 +44,14 @@ function ofLuna2(file: string, given: Buffer): Buffer {
 
 /** Creates and changes nodes from a CSV file (`-`: standard input); asks and throws as `importFrom` does. */
 export async function importTable(config: Config, file: string, yes: boolean): Promise<string> {
-  const table = await contentOf(file)
-  let path = tablePath
-  if (!yes) {
-    const found = JSON.parse(
-      String(await askDaemon(config, 'POST', `${tablePath}&dryrun=yes`, table))
-    ) as TableDryRun
+  return send(config, '/config/node?format=csv&', await contentOf(file), yes, (found: TableDryRun) => {
     const lines = found.changes.slice(0, mostNames).map(({ type, name, action, fields }) => {
       const told = fields.map(({ field, before, after }) => `${field} ${shown(before)} -> ${shown(after)}`)
       return `${type} ${name} would be ${participles[action] ?? action}: ${told.join(', ')}`
     })
-    path += `&expect=${found.mark}`
-    if (found.changes.length > mostNames) lines.push(`and ${found.changes.length - mostNames} more`)
-    if (!(await confirmImport(lines))) return 'nothing differs'
-  }
-  return messageOf(await askDaemon(config, 'POST', path, table))
+    const more = found.changes.length - mostNames
+    return more > 0 ? [...lines, `and ${more} more`] : lines
+  })
 }
 
 const shown = (value: unknown) => (value === null ? '-' : JSON.stringify(value))
@@ -82,18 +65,27 @@ const contentOf = (file: string): Promise<Buffer> =>
     }
   )
 
-/** Shows the changes and asks; returns false if there are none. Throws Error if the answer is no. */
-async function confirmImport(lines: readonly string[]): Promise<boolean> {
-  if (lines.length === 0) return false
+/** Sends a document; without `yes` it first shows the lines of the dry run, and asks. */
+async function send<T extends { readonly mark: string }>(
+  config: Config,
+  path: string,
+  document: Buffer,
+  yes: boolean,
+  linesOf: (found: T) => readonly string[]
+): Promise<string> {
+  const post = (more: string) => askDaemon(config, 'POST', `${path}${more}`.replace(/[?&]$/, ''), document)
+  if (yes) return messageOf(await post(''))
+  const found = JSON.parse(String(await post('dryrun=yes'))) as T
+  const lines = linesOf(found)
+  if (lines.length === 0) return 'nothing differs'
   process.stderr.write(lines.map(line => `${line}\n`).join(''))
   if (!process.stdin.isTTY)
     throw new UsageError('nothing was imported: there is no terminal to ask on, use --yes')
   if (!(await confirmed('Import this? [y/N] '))) throw new Error('nothing was imported')
-  return true
+  // A booting machine may change the stored objects while the question waits.
+  return messageOf(await post(`expect=${found.mark}`))
 }
 
-const importPath = '/config/cluster/import'
-const tablePath = '/config/node?format=csv'
 const mostNames = 20
 
 interface TableDryRun {
@@ -156,11 +148,10 @@ export async function askDaemon(
 }
 
 /** Returns the `message` of an answer. */
-export const messageOf = (body: Buffer) =>
+const messageOf = (body: Buffer) =>
   String((JSON.parse(body.toString('utf8')) as { message?: unknown }).message)
 
 /** The message for a state directory without a state, with the usual reason. */
 export const notStarted = (state: string): string =>
-  `${state}: no svcd has been started on this state directory; one that was started with --config or ` +
-  '--set needs the ' +
-  'same options here'
+  `${state}: no svcd has been started on this state directory; one that was started with --config or --set ` +
+  'needs the same options here'

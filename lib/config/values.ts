@@ -133,7 +133,7 @@ export const optionalAddress: Kind<string> = value => {
   return address
 }
 
-export interface Listen {
+interface Listen {
   readonly address: string
   /** 0 stands for any free port. */
   readonly port: number

@@ -8,11 +8,10 @@ import type { Config } from '../config/types.js'
 import { type JobContext, type Jobs, RESULTS_KEPT, type SubmittedJob } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
 import { foldSliced } from '../node-set/fold.js'
-import { type Bmc, bmcOf } from './bmc.js'
-import { shortenTo } from './bmc-text.js'
+import { Programs } from '../program/programs.js'
+import { type Bmc, bmcOf, shortenTo } from './bmc.js'
 import { type Command, isReading, type Part, switchesOn } from './commands.js'
 import { ipmi } from './ipmi.js'
-import { Programs } from './programs.js'
 import { redfish } from './redfish/redfish.js'
 
 interface ControlOptions {

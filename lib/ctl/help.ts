@@ -2,7 +2,7 @@ import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
 import { byName, formats } from './session.js'
-import { choices, ofInterface, settable } from './values.js'
+import { choices, ofInterface, type Settable, settable } from './values.js'
 import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
 
 export const optionTexts = [
@@ -128,49 +128,47 @@ function assignable(type: TypeName): string[] {
   return [...own, ...known, `${table.newName[0]}=`]
 }
 
-/** Generates the bash completion from the tables of types and verbs. */
-export function bashCompletion(): string {
-  const all = [
-    ...typeNames.map(type => ({
-      type,
-      table: objectTypes[type],
-      known: [...byName(verbsOf(type)).keys()],
-      assigned: assignable(type)
-    })),
-    {
-      ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
-      assigned: settable(cluster).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
-    }
-  ]
-  const ofType = all.map(({ type, table, known, assigned }) => {
-    const values = settable(table).flatMap(field =>
-      field.refers
-        ? [`        ${field.name}) _svcctl_names ${field.refers} ;;`]
-        : choices(field).length > 0
-          ? [`        ${field.name}) echo ${words(choices(field))} ;;`]
-          : []
-    )
-    return `    ${type})
+/** A type as the completion knows it: its verbs, and the fields that can be assigned. */
+interface Completed {
+  readonly type: string
+  readonly table: Pick<Settable, 'fields'>
+  readonly known: readonly string[]
+  readonly assigned: readonly string[]
+}
+
+/** Returns the types of objects, and the settings of the cluster. */
+const completedTypes = (): Completed[] => [
+  ...typeNames.map(type => ({
+    type,
+    table: objectTypes[type],
+    known: [...byName(verbsOf(type)).keys()],
+    assigned: assignable(type)
+  })),
+  {
+    ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
+    assigned: settable(cluster).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
+  }
+]
+
+/** Returns the words of a type: its verbs, its fields, and the values of a field. */
+function wordsOf({ type, table, known, assigned }: Completed): string {
+  const values = settable(table).flatMap(field =>
+    field.refers
+      ? [`        ${field.name}) _svcctl_names ${field.refers} ;;`]
+      : choices(field).length > 0
+        ? [`        ${field.name}) echo ${words(choices(field))} ;;`]
+        : []
+  )
+  return `    ${type})
       case $2 in
         verbs) echo ${words(known)} ;;
         fields) echo ${words(assigned)} ;;
         names) echo ${words(settable(table).map(({ name }) => name))} ;;
 ${values.join('\n')}
       esac ;;`
-  })
-  const named = [...byName(verbs)]
-  const assigning = named.filter(([, { assigns }]) => assigns)
-  const acting = named.filter(([, { actions }]) => actions)
-  const plainActions = Object.entries(plainVerbs).filter(([, { actions }]) => actions)
-  return `# Completion of svcctl and svcd for bash, made from svcd's tables: svcctl completion bash
-
-# The words of a type: its verbs, its fields, or the values of a field.
-_svcctl_words() {
-  case $1 in
-${ofType.join('\n')}
-  esac
 }
 
+const namesOfObjects = `
 # The names of objects, asked of the controller with the token of the last login. A name holds nothing
 # that a shell would run.
 _svcctl_names() {
@@ -187,9 +185,10 @@ _svcctl_nodes() {
     @*) lead=$before@ choices="all failed osimage: stale:yes status: $(_svcctl_names group)" ;;
     *) lead=$before choices=$(_svcctl_names node) ;;
   esac
-}
+}`
 
-_svcctl() {
+/** Finds the words before the one to complete. */
+const openingOfCompletion = `_svcctl() {
   local line=\${COMP_LINE:0:COMP_POINT} word previous='' current value lead='' quote=''
   local -a given=() plain=() _svcctl_command=("\${COMP_WORDS[0]}")
   COMPREPLY=()
@@ -217,7 +216,25 @@ _svcctl() {
     [[ $word == -* ]] || plain+=("$word")
   done
   [[ \${plain[0]} == cluster ]] && ((\${#plain[@]} > 1)) && plain=(cluster "\${plain[1]}" '' "\${plain[@]:2}")
-  local type=\${plain[0]} verb=\${plain[1]} choices=''
+`
+
+/** Generates the bash completion from the tables of types and verbs. */
+export function bashCompletion(): string {
+  const named = [...byName(verbs)]
+  const assigning = named.filter(([, { assigns }]) => assigns)
+  const acting = named.filter(([, { actions }]) => actions)
+  const plainActions = Object.entries(plainVerbs).filter(([, { actions }]) => actions)
+  return `# Completion of svcctl and svcd for bash, made from svcd's tables: svcctl completion bash
+
+# The words of a type: its verbs, its fields, or the values of a field.
+_svcctl_words() {
+  case $1 in
+${completedTypes().map(wordsOf).join('\n')}
+  esac
+}
+${namesOfObjects}
+
+${openingOfCompletion}  local type=\${plain[0]} verb=\${plain[1]} choices=''
   case $previous in
     -o | --output) choices='${formats.join(' ')}' ;;
     --cacert) COMPREPLY=($(compgen -f -- "$current")); return ;;

@@ -131,11 +131,24 @@ function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChang
   }
 }
 
+/** Adds the values that come and go with another group of a node, if it is one of the `first` (rules 14.7). */
+function withInherited(change: JsonObject, first: JsonValue | undefined): JsonObject {
+  const own = objects(change.fields)
+  const names = new Set(own.map(({ field }) => field))
+  if (change.type !== 'node' || change.action !== 'update' || !names.has('group')) return change
+  const all = objects(objects(first).find(({ name }) => name === change.name)?.fields)
+  // Values of an image are told by its name, and derived ones by what they come from.
+  const more = all.filter(({ field = '' }) => !names.has(field) && !/^(_|osimage\.)/.test(String(field)))
+  return { ...change, fields: [...own, ...more] }
+}
+
 /** Yields the lines of a dry run. Nodes with the same change are folded. */
-export function* dryRunLines({ message, changes, files }: JsonObject, paint: Paint): Generator<string> {
+export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string> {
+  const { message, changes, files } = answer
   yield clean(formatted(message))
   const alike = new Map<string, PlannedChange & { readonly names: string[] }>()
-  for (const would of plannedChanges(objects(changes))) {
+  const whole = objects(changes).map(change => withInherited(change, within(answer, 'nodes').first))
+  for (const would of plannedChanges(whole)) {
     // A new address differs from node to node, so such nodes are not folded.
     const { type, name, be, fields } = would
     const key = JSON.stringify([type === 'node' ? type : [type, name], be, fields])

@@ -308,7 +308,7 @@ export const refuseForeignLink = (path: string) =>
   refuseForeign(path, lstatSync(path, { throwIfNoEntry: false }))
 
 /** `refuseForeignLink`, asynchronously. */
-export const refuseForeignLinkTo = async (path: string) =>
+const refuseForeignLinkTo = async (path: string) =>
   refuseForeign(path, await unlessMissing(lstat(path), undefined))
 
 /** Runs `work` synchronously with a descriptor, and closes it. */

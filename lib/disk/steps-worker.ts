@@ -1,13 +1,8 @@
 // The thread of DiskThread, which runs disk steps (steps.ts).
-import { parentPort } from 'node:worker_threads'
-import { type DiskStep, runSteps, StepError } from './steps.js'
+import { answerQuestions } from '../base/thread.js'
+import { type DiskStep, type Failure, runSteps, StepError } from './steps.js'
 
-parentPort?.on('message', (steps: readonly DiskStep[]) => {
-  parentPort?.postMessage(failureOf(steps))
-})
-
-/** Sent as an object, because an error loses its fields between threads. */
-function failureOf(steps: readonly DiskStep[]) {
+answerQuestions((steps: readonly DiskStep[]): Failure | undefined => {
   try {
     runSteps(steps)
     return undefined
@@ -16,4 +11,4 @@ function failureOf(steps: readonly DiskStep[]) {
     const { message, step, code, errno } = error
     return { message, step, code, errno }
   }
-}
+})

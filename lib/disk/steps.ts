@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { Worker } from 'node:worker_threads'
+import { Thread } from '../base/thread.js'
 import {
   refuseForeignLink,
   replaceFile,
@@ -166,56 +166,27 @@ function discard(file: Replacement): void {
   }
 }
 
-interface PendingRequest {
-  done(): void
-  failed(error: Error): void
-}
-
 /**
  * Runs steps in a thread of its own: several system calls cost the event loop one message, instead of a wait
- * for each. The thread starts with the first steps, and does not keep the process alive.
+ * for each.
  */
 export class DiskThread {
-  #worker: Worker | undefined
-  /** In the order of requests, which is that of the answers. */
-  #pending: PendingRequest[] = []
+  readonly #thread = new Thread<readonly DiskStep[], Failure | undefined>(
+    new URL('./steps-worker.js', import.meta.url)
+  )
 
   /**
    * Resolves when all steps are done. Rejects with a StepError for the first failure; later steps are not
    * run. Another Error: the thread has died, and the outcome is unknown.
    */
-  carryOut(steps: readonly DiskStep[]): Promise<void> {
-    return new Promise((done, failed) => {
-      this.#worker ??= this.#start()
-      this.#worker.postMessage(steps)
-      if (this.#pending.push({ done, failed }) === 1) this.#worker.ref()
-    })
-  }
-
-  #start(): Worker {
-    const worker = new Worker(new URL('./steps-worker.js', import.meta.url), { execArgv: [] })
-    worker.on('message', (failure?: StepError) => {
-      // Answers of a dead thread may arrive after its error.
-      if (this.#worker !== worker) return
-      const asked = this.#pending.shift()
-      if (this.#pending.length === 0) worker.unref()
-      if (failure) asked?.failed(new StepError(failure.message, failure.step, failure.code, failure.errno))
-      else asked?.done()
-    })
-    worker.once('error', error => this.#ended(worker, error))
-    worker.once('exit', status =>
-      this.#ended(worker, new Error(`the thread for the disk ended with ${status}`))
-    )
-    return worker
-  }
-
-  /** The next steps start a new thread; the outcome of pending ones is unknown. */
-  #ended(worker: Worker, error: Error): void {
-    if (this.#worker !== worker) return
-    this.#worker = undefined
-    for (const { failed } of this.#pending.splice(0)) failed(error)
+  async carryOut(steps: readonly DiskStep[]): Promise<void> {
+    const failure = await this.#thread.ask(steps)
+    if (failure) throw new StepError(failure.message, failure.step, failure.code, failure.errno)
   }
 }
+
+/** A StepError as an object, because an error loses its fields between threads. */
+export type Failure = Pick<StepError, 'message' | 'step' | 'code' | 'errno'>
 
 /** A file open for appending. */
 export interface LogFile {

@@ -29,10 +29,9 @@ import {
   inTree
 } from './directories.js'
 import { withRemote } from './ssh.js'
-import type { TaskHooks } from './task-hooks.js'
 
 /** Reads one argument of a command. Throws Error for another type. */
-export type Read<T> = (value: unknown) => T
+type Read<T> = (value: unknown) => T
 
 const LONGEST_TEXT = 4096
 const MOST_TEXTS = 100_000
@@ -328,7 +327,7 @@ const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
 /** Open directories as a program sees them. */
-export interface IsolatedPaths {
+interface IsolatedPaths {
   /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
   /** The paths for the program, in the order of the arguments. */
@@ -363,4 +362,24 @@ async function isolatePaths(
   }
   const paths = directories.map((_, i) => `${libexec}/${i + 1}`)
   return { ...plain, through: ['unshare', ...words], paths }
+}
+
+/** Runs commands that need root. It knows no objects. */
+export interface RootHelper {
+  /** Runs one command. Throws ServiceError (503 if there is no helper), or Error with the reason. */
+  call<N extends Name>(command: N, args: Args<N>, course?: TaskHooks): Promise<Result<N>>
+  /** Stops all commands. */
+  close(): Promise<void>
+}
+
+/** How a task reports and is stopped. A program's output is read on when the promise of a report resolves. */
+export interface TaskHooks {
+  readonly signal?: AbortSignal
+  readonly timeLimitMs?: number
+  /** For the record of the request. */
+  line?(text: string): unknown
+  /** 0..1. */
+  progress?(fraction: number): void
+  /** One change of a grab or a push. */
+  change?(text: string): unknown
 }

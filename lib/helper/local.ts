@@ -1,9 +1,17 @@
 import { LONGEST_MS } from '../base/concurrency.js'
-import { type Args, commands, type Name, type Result, readArgs, type Shape, type Values } from './commands.js'
+import {
+  type Args,
+  commands,
+  type Name,
+  type Result,
+  type RootHelper,
+  readArgs,
+  type Shape,
+  type TaskHooks,
+  type Values
+} from './commands.js'
 import type { HelperSettings } from './directories.js'
 import { HELPER_SOCKET_PATH } from './messages.js'
-import type { RootHelper } from './root-helper.js'
-import type { TaskHooks } from './task-hooks.js'
 
 /** Checks the arguments of a command and runs it. Throws Error for an unknown command or argument. */
 export async function runCommand(

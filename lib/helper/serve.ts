@@ -26,20 +26,7 @@ const REST_MS = 10
 /** Serves orders until the socket closes, then stops all tasks. Resolves when they have ended. */
 export async function serveSocket(socket: Duplex, places: HelperSettings): Promise<void> {
   const running = new Map<number, { readonly stop: AbortController; readonly done: Promise<void> }>()
-  let draining: Promise<unknown> | undefined
-  /** Sends a report. While the socket is full, the program waits. */
-  const tell = (report: HelperReport) => {
-    send(socket, report)
-    if (!socket.writableNeedDrain) return undefined
-    const over = new AbortController()
-    draining ??= Promise.race(['drain', 'close'].map(event => once(socket, event, over)))
-      .catch(() => {})
-      .finally(() => {
-        draining = undefined
-        over.abort()
-      })
-    return draining
-  }
+  const tell = reporter(socket)
   let resting: Promise<unknown> | undefined
   /** Slows down a program whose further lines are dropped. */
   const rest = () => {
@@ -99,12 +86,28 @@ export async function serveSocket(socket: Duplex, places: HelperSettings): Promi
   await Promise.all([...running.values()].map(({ done }) => done))
 }
 
+/** Returns a function that sends a report. While the socket is full, the program waits. */
+function reporter(socket: Duplex): (report: HelperReport) => Promise<unknown> | undefined {
+  let draining: Promise<unknown> | undefined
+  return report => {
+    send(socket, report)
+    if (!socket.writableNeedDrain) return undefined
+    const over = new AbortController()
+    draining ??= Promise.race(['drain', 'close'].map(event => once(socket, event, over)))
+      .catch(() => {})
+      .finally(() => {
+        draining = undefined
+        over.abort()
+      })
+    return draining
+  }
+}
+
 /** Explains a file system that only the unit makes read-only (docs/security.md). */
 const explained = ({ message }: Error, { images }: HelperSettings): string =>
   /EROFS|Read-only file system/.test(message)
     ? `${message}: the unit may show [image] directory ${images} read-only; type systemctl edit ` +
-      'svcd-helper.service, and in [Service] ' +
-      `ReadWritePaths=${images}`
+      `svcd-helper.service, and in [Service] ReadWritePaths=${images}`
     : message
 
 /** Runs the helper until it was idle for a minute, or svcd's socket closes. Throws Error without a socket. */

@@ -1,11 +1,11 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { ServiceError, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { stdioWithoutInherited, withParentDeathSignal } from '../program/program.js'
-import type { Args, Name, Result } from './commands.js'
+import { startAttached } from '../program/held-program.js'
+import { withParentDeathSignal } from '../program/program.js'
+import type { Args, Name, Result, RootHelper, TaskHooks, Verb } from './commands.js'
 import {
   CHILD_VARIABLE,
   HELPER_SOCKET_PATH,
@@ -14,8 +14,6 @@ import {
   SOCKET_FD,
   send
 } from './messages.js'
-import type { RootHelper } from './root-helper.js'
-import type { TaskHooks } from './task-hooks.js'
 
 /** A helper of systemd ends by itself; a child ends with its connection. */
 const SOCKET_IDLE_MS = 1000
@@ -28,9 +26,9 @@ const CHILD_IDLE_MS = 60_000
  */
 export function openHelper(socket: string, command: readonly string[]): RootHelper {
   if (socket !== '') return new HelperClient(() => connected(socket), SOCKET_IDLE_MS)
-  if (process.getuid?.() === 0) return new HelperClient(() => child(command), CHILD_IDLE_MS)
+  if (process.getuid?.() === 0) return new HelperClient(() => startChild(command), CHILD_IDLE_MS)
   const standardOrChild = async () =>
-    (await exists(HELPER_SOCKET_PATH)) ? connected(HELPER_SOCKET_PATH) : child(command)
+    (await exists(HELPER_SOCKET_PATH)) ? connected(HELPER_SOCKET_PATH) : startChild(command)
   return new HelperClient(standardOrChild, SOCKET_IDLE_MS)
 }
 
@@ -45,15 +43,15 @@ async function connected(path: string): Promise<Duplex> {
 }
 
 /** Starts a helper that ends with its socket, and does not get signals of the keyboard. */
-async function child(command: readonly string[]): Promise<Duplex> {
+async function startChild(command: readonly string[]): Promise<Duplex> {
   const [program = '', ...words] = command
   const [file, args] = await withParentDeathSignal(program, words)
   const { NODE_OPTIONS, PATH, HOME } = process.env
   const env = { PATH, HOME, [CHILD_VARIABLE]: '1', ...(NODE_OPTIONS === undefined ? {} : { NODE_OPTIONS }) }
-  const stdio = stdioWithoutInherited(['ignore', 'inherit', 'inherit', 'pipe'])
-  const started = spawn(file, args, { env, detached: true, stdio })
-  await once(started, 'spawn')
-  return started.stdio[SOCKET_FD] as Duplex
+  const streams = ['ignore', 'inherit', 'inherit', 'pipe'] as const
+  const { child } = startAttached(file, args, streams, { env, detached: true })
+  await once(child, 'spawn')
+  return child.stdio[SOCKET_FD] as unknown as Duplex
 }
 
 interface Pending extends TaskHooks {
@@ -62,7 +60,7 @@ interface Pending extends TaskHooks {
 }
 
 /** Connects to the helper. Throws Error with the reason. */
-export type Connect = () => Promise<Duplex>
+type Connect = () => Promise<Duplex>
 
 /** A client of the helper. It disconnects `idleMs` after its last task. */
 export class HelperClient implements RootHelper {
@@ -154,5 +152,19 @@ export class HelperClient implements RootHelper {
     } catch (error) {
       work.reject(error as Error)
     }
+  }
+}
+
+type Run = (words: readonly string[], signal: AbortSignal) => Promise<string>
+
+const verbs: readonly string[] = ['start', 'stop', 'restart', 'reload'] satisfies readonly Verb[]
+
+/** Runs commands of the ini by `run`. Without root, the helper runs `systemctl` for units of the ini. */
+export function systemctlBy(work: RootHelper, run: Run): Run {
+  if (process.getuid?.() === 0) return run
+  return (words, signal) => {
+    const [program, verb = '', unit = ''] = words
+    const isHelpers = program === 'systemctl' && words.length === 3 && verbs.includes(verb)
+    return isHelpers ? work.call('systemctl', { verb: verb as Verb, unit }, { signal }) : run(words, signal)
   }
 }

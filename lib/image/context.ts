@@ -1,7 +1,7 @@
 import type { Mutex } from '../base/concurrency.js'
 import type { Log } from '../base/log.js'
 import type { Config } from '../config/types.js'
-import type { RootHelper } from '../helper/root-helper.js'
+import type { RootHelper } from '../helper/commands.js'
 import type { Model } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
 import type { Intents } from './intents.js'

@@ -1,7 +1,7 @@
 import { inParallel } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import type { TaskHooks } from '../helper/task-hooks.js'
+import type { TaskHooks } from '../helper/commands.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'

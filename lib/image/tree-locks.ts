@@ -1,6 +1,6 @@
 import { unavailable } from '../base/errors.js'
-import { tryLockDirectory } from '../disk/lock.js'
-import { meet } from '../jobs/lanes.js'
+import { meet } from '../jobs/work.js'
+import { tryLockDirectory } from '../program/system.js'
 
 interface Holder {
   readonly lanes: readonly string[]

@@ -138,10 +138,6 @@ export class ClusterIndex implements Index {
     return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
 
-  isUsed(ref: Ref): boolean {
-    return this.#users.has(refKey(ref))
-  }
-
   macOwners(mac: string): readonly Owner[] {
     return this.#macs.of(mac)
   }

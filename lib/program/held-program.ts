@@ -1,13 +1,31 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { Lines } from './lines.js'
 import { environment, locate, ProgramError, stdioWithoutInherited, withParentDeathSignal } from './program.js'
+
+/**
+ * Starts a program on streams of this process (`inherit`), where it may ask on the terminal, or on pipes that
+ * the caller serves. `ended` resolves to its exit status, null after a signal, and rejects with the system's
+ * error if it cannot be started.
+ */
+export function startAttached(
+  program: string,
+  args: readonly string[],
+  streams: readonly ('ignore' | 'pipe' | 'inherit')[],
+  options: Pick<SpawnOptions, 'cwd' | 'env' | 'detached'> = {}
+): { child: ChildProcess; ended: Promise<number | null> } {
+  const child = spawn(program, args, { ...options, stdio: stdioWithoutInherited(streams) })
+  const ended = once(child, 'close').then(([status]) => status as number | null)
+  // The caller may wait for it later.
+  ended.catch(() => {})
+  return { child, ended }
+}
 
 const STDERR_KEPT = 8 * 1024
 const LINES_KEPT = 100
 const END_MS = 5000
 
-export interface HeldOptions {
+interface HeldOptions {
   readonly signal: AbortSignal
   /** Time limit of a line. */
   readonly timeLimitMs: number
@@ -19,6 +37,7 @@ export interface HeldOptions {
  * it with this process, however that ends, if setpriv is installed.
  */
 export class HeldProgram {
+  private readonly child: ChildProcess
   readonly #lines: string[] = []
   readonly #closed: Promise<unknown>
   #isClosed = false
@@ -27,9 +46,10 @@ export class HeldProgram {
 
   private constructor(
     private readonly program: string,
-    private readonly child: ChildProcess,
+    { child, ended }: ReturnType<typeof startAttached>,
     private readonly options: HeldOptions
   ) {
+    this.child = child
     const lines = new Lines(line => {
       if (this.#lines.length < LINES_KEPT) this.#lines.push(line)
       this.#woken()
@@ -39,7 +59,7 @@ export class HeldProgram {
       this.#stderr = `${this.#stderr}${bytes}`.slice(-STDERR_KEPT)
     })
     child.stdin?.on('error', () => {})
-    this.#closed = once(child, 'close')
+    this.#closed = ended
       .catch(() => {})
       .then(() => {
         this.#isClosed = true
@@ -53,12 +73,10 @@ export class HeldProgram {
     const file = await locate(program)
     if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
     const [command, words] = await withParentDeathSignal(file, args)
-    const stdio = stdioWithoutInherited(['pipe', 'pipe', 'pipe'])
-    return new HeldProgram(
-      program,
-      spawn(command, words, { env, cwd: options.cwd, detached: true, stdio }),
-      options
-    )
+    const started = startAttached(command, words, ['pipe', 'pipe', 'pipe'], {
+      ...{ env, cwd: options.cwd, detached: true }
+    })
+    return new HeldProgram(program, started, options)
   }
 
   /** Undefined if it could not be started; `line` then throws the reason. */

@@ -14,12 +14,12 @@ export interface ProgramOptions {
   /** Aborting it ends the program in the same way. */
   readonly signal?: AbortSignal
   readonly cwd?: string
+  /** The user as whom it runs; default: this process's. */
+  readonly user?: { readonly uid: number; readonly gid: number } | undefined
   /** A wrapper with its arguments, to which the program and its arguments are appended. */
   readonly through?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
-  /** Standard input; default: /dev/null. */
-  readonly input?: string
   /** File descriptor for standard output; it stays open here. Default: collected as text. */
   readonly output?: number
   /** Maximum bytes of standard output, default 16 MiB; exceeding it ends the program with an error. */
@@ -35,7 +35,7 @@ export interface ProgramOptions {
   readonly ok?: readonly number[]
 }
 
-export interface ProgramResult {
+interface ProgramResult {
   readonly status: number
   /** UTF-8; empty with `output` or `onLine`. */
   readonly stdout: string
@@ -71,7 +71,7 @@ export async function run(
     )
   const file = await locate(program, env.PATH)
   if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-  const { cwd, input, output, through = [] } = options
+  const { cwd, user, output, through = [] } = options
   const [first = file, ...rest] = [...through, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
@@ -79,9 +79,10 @@ export async function run(
   const start = () =>
     spawn(command, words, {
       ...(cwd === undefined ? {} : { cwd }),
+      ...(user && { uid: user.uid, gid: user.gid }),
       env,
       detached: true,
-      stdio: stdioWithoutInherited([input === undefined ? 'ignore' : 'pipe', output ?? 'pipe', 'pipe'])
+      stdio: stdioWithoutInherited(['ignore', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
 }
@@ -125,8 +126,8 @@ class Run {
   }
 
   #watch(): void {
-    const { timeLimitMs, signal, input, onLine, onErrorLine } = this.#options
-    const { stdin, stdout, stderr } = this.#child
+    const { timeLimitMs, signal, onLine, onErrorLine } = this.#options
+    const { stdout, stderr } = this.#child
     this.#child.once('exit', () => this.#finish())
     if (onLine) this.#splitLines(stdout, onLine)
     else stdout?.on('data', bytes => this.#collect(bytes))
@@ -134,8 +135,6 @@ class Run {
       this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
     })
     if (onErrorLine) this.#splitLines(stderr, onErrorLine)
-    // A program need not read its input.
-    stdin?.on('error', () => {}).end(input)
     if (signal?.aborted) this.#abort()
     signal?.addEventListener('abort', this.#abort)
     const limit = Math.min(timeLimitMs, LONGEST_MS)
@@ -312,6 +311,11 @@ function lastLine(stderr: string): string {
 
 const O_CLOEXEC = 0o2000000
 
+/** The limit of open files. A program cannot start with a list of streams that is longer. */
+const OPEN_FILES_MAX = Number(
+  /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'latin1'))?.[1] ?? Number.POSITIVE_INFINITY
+)
+
 /** Descriptors above 2 that this process inherited and would pass on to programs. */
 const inherited = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
 
@@ -319,7 +323,7 @@ function isHandedOn(descriptor: number): boolean {
   try {
     const [, flags = ''] =
       /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? []
-    return descriptor > 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
+    return descriptor > 2 && descriptor < OPEN_FILES_MAX / 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
   } catch {
     // The descriptor of the directory listing itself.
     return false

@@ -6,8 +6,7 @@ import { backendOf, type ServiceName } from './backends.js'
 import { command, reasonOf } from './control.js'
 import type { ZoneAgreement } from './dns/zone-agreement.js'
 import type { ManagedServer } from './managed-server.js'
-import { renderInThread } from './render.js'
-import type { Difference, RenderJob, RenderOutcome } from './render-job.js'
+import { type Difference, type RenderJob, type RenderOutcome, renderInThread } from './render-job.js'
 import {
   clear,
   keepForeign,
@@ -51,7 +50,7 @@ interface Swapped {
 }
 
 /** Result of a run. */
-export interface Applied {
+interface Applied {
   /** Number of files that changed. */
   readonly changed: number
   /** Set where nothing was put in force: milliseconds until the next try. */

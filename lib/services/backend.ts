@@ -15,7 +15,7 @@ export interface RenderedFile {
 }
 
 /** A directory with svcd's files of this suffix. One that svcd wrote and no longer renders is removed. */
-export interface OwnedDirectory {
+interface OwnedDirectory {
   readonly directory: string
   readonly suffix: string
 }

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { FILE_HEADERS_ONLY, formatPatch, structuredPatch } from 'diff'
+import { runInThread } from '../base/thread.js'
 import { TemplateError, Templates } from '../template/templates.js'
 import type { Render, Rendered, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
@@ -38,7 +39,7 @@ export interface Difference {
 }
 
 /** One file of a preview; `text` is '' for one that would be removed. */
-export interface PreviewFile {
+interface PreviewFile {
   readonly path: string
   readonly text: string
   readonly diff: string
@@ -50,6 +51,10 @@ export type RenderOutcome =
   | { readonly kind: 'preview'; readonly files: string }
   /** A template is wrong; the message names it. */
   | { readonly kind: 'failed'; readonly message: string }
+
+/** Runs `renderJob` in a thread, so that the event loop goes on; `signal` ends it. */
+export const renderInThread = (job: RenderJob, signal: AbortSignal): Promise<RenderOutcome> =>
+  runInThread(new URL('./render-worker.js', import.meta.url), job, { name: 'the rendering', signal })
 
 /** Renders, and compares with the files in force. It takes seconds for 10,000 machines. */
 export function renderJob(job: RenderJob): RenderOutcome {

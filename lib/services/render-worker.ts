@@ -1,5 +1,5 @@
-import { parentPort, workerData } from 'node:worker_threads'
+import { answerQuestions } from '../base/thread.js'
 import { renderJob } from './render-job.js'
 
-// The thread that render.ts starts: one job, one answer.
-parentPort?.postMessage(renderJob(workerData))
+// The thread of renderInThread.
+answerQuestions(renderJob)

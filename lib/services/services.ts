@@ -31,7 +31,7 @@ const types: ReadonlySet<string> = new Set([
     .map(({ type }) => type)
 ])
 
-export interface ServicesOptions {
+interface ServicesOptions {
   readonly config: Config
   readonly model: Model
   readonly log: Log
@@ -231,7 +231,7 @@ export function programsOf(config: Config): NamedProgram[] {
 /**
  * Returns the IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's.
  */
-export function ownCards(): Cards {
+function ownCards(): Cards {
   const cards = new Map<string, number[]>()
   for (const [name, all = []] of Object.entries(networkInterfaces())) {
     const [card = ''] = name.split(':')

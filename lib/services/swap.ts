@@ -170,7 +170,7 @@ export class Swap {
 }
 
 /** State of a service that survives a restart. */
-export interface ServiceState {
+interface ServiceState {
   readonly serials: Serials
   /** How the server still has to take the files in force; '' for not at all. */
   readonly due: ReloadKind | ''

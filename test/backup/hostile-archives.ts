@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { infoText } from '../../lib/backup/info.js'
+import { infoText } from '../../lib/backup/archive.js'
 import { migrations } from '../../lib/model/migrations.js'
 import type { Random } from '../fuzz/random.js'
 

@@ -307,6 +307,13 @@ With group right, these changed too:
     ['POST /config/node/go1', 'POST /config/node/_set']
   )
   t.notMatch(asked.join('\n'), /dryrun/)
+  const foretold = await ok(t, ['node', 'set', 'go2', 'group=left', '--dryrun'])
+  t.match(foretold, /^node go2 would be changed:$/m)
+  t.match(foretold, /^ {2}group: right -> left$/m)
+  t.match(foretold, /^ {2}files: rackfile -> -$/m)
+  t.match(foretold, /^ {2}variables.network: - -> seven$/m)
+  t.match(foretold, /^ {2}postscript:/m)
+  t.notMatch(foretold, /_kerneloptions|osimage\./)
   await ok(t, ['node', 'rm', 'gone1,thief,go[2-22]', '--yes'])
   for (const [type, name] of [
     ['group', 'left'],

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { iniText } from '../../lib/config/ini-text.js'
 import { table } from '../../lib/config/keys.js'
+import { iniText } from '../../lib/config/lines.js'
 import { loadConfig } from '../../lib/config/load.js'
 
 const file = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))

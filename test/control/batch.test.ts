@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { SlidingWindow } from '../../lib/base/rate-limit.js'
-import { cleanText, shortenTo } from '../../lib/control/bmc-text.js'
+import { cleanText, shortenTo } from '../../lib/control/bmc.js'
 import { batch, MOST_NODES } from '../../lib/control/control.js'
 import { openJobs, outcome, spec } from '../support/jobs.js'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { JobStoppedError } from '../../lib/jobs/jobs.js'
-import { startable } from '../../lib/jobs/lanes.js'
+import { startable } from '../../lib/jobs/work.js'
 import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 

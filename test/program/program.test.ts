@@ -121,11 +121,8 @@ t.test('hostile arguments arrive as they are', async t => {
   t.match(long, { why: 'failed', message: 'printf cannot be started: E2BIG' })
 })
 
-t.test('standard input', async t => {
-  t.equal((await run('cat', [], { timeLimitMs: minute })).stdout, '', 'nothing')
-  const input = 'line\n'.repeat(100_000)
-  t.equal((await run('cat', [], { timeLimitMs: minute, input })).stdout, input)
-  t.equal((await script('exit 0', { input })).status, 0, 'a program need not read it')
+t.test('standard input is empty', async t => {
+  t.equal((await run('cat', [], { timeLimitMs: minute })).stdout, '')
 })
 
 t.test('lines as they come', async t => {

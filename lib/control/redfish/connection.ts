@@ -2,11 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
 import { certificateFault } from '../../client/certificates.js'
 import { Connections, originAt, requestWhole, TooLongError } from '../../client/request.js'
-import type { Bmc } from '../bmc.js'
-import { cleanLine } from '../bmc-text.js'
+import { type Bmc, cleanLine } from '../bmc.js'
 
 /** An answer of a service; `body` is {} if there is none. */
-export interface Answer {
+interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly body: JsonObject
@@ -180,7 +179,7 @@ function parsed(text: string, status: number, what: string): JsonObject {
 }
 
 /** Returns the message of an error: the first of its extended information (DSP0266, "Error responses"). */
-export function errorMessageOf(body: JsonObject): string {
+function errorMessageOf(body: JsonObject): string {
   const error = isObject(body.error) ? body.error : {}
   const extended = error['@Message.ExtendedInfo']
   const first = Array.isArray(extended) && isObject(extended[0]) ? extended[0] : {}

@@ -1,12 +1,11 @@
 import { isObject, type JsonObject } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
-import type { Bmc, CallLimits } from '../bmc.js'
-import { cleanLine } from '../bmc-text.js'
+import { type Bmc, type CallLimits, cleanLine } from '../bmc.js'
 import { type Command, IS_OFF } from '../commands.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */
-export interface Resource {
+interface Resource {
   readonly path: string
   readonly body: JsonObject
 }

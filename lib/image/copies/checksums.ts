@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { LRUCache } from 'lru-cache'
 import { notFound, tryLater } from '../../base/errors.js'
 import { type Hashed, hashFile } from '../packer/in-worker.js'
 
@@ -17,7 +18,7 @@ interface Known {
 
 /** Cache of checksums for other controllers. A worker thread makes them. */
 export class Checksums {
-  readonly #known = new Map<string, Known>()
+  readonly #known = new LRUCache<string, Known>({ max: MOST_KNOWN })
   readonly #closing = new AbortController()
 
   /** `now`: milliseconds since 1970. */
@@ -49,10 +50,7 @@ export class Checksums {
     const known = { version, hashed: hashFile(file, this.#closing.signal) }
     // The caller awaits it too.
     known.hashed.catch(() => undefined)
-    this.#known.delete(file)
     this.#known.set(file, known)
-    const [oldest] = this.#known.keys()
-    if (this.#known.size > MOST_KNOWN && oldest !== undefined) this.#known.delete(oldest)
     return known
   }
 

@@ -1,6 +1,7 @@
+import { runInThread } from '../../base/thread.js'
 import { fillNew } from '../../disk/file.js'
 import { contentsOf } from './contents.js'
-import { runInWorker } from './in-worker.js'
+import { WORKER } from './in-worker.js'
 import type { Packer, PackRequest, PackResult } from './packer.js'
 
 const NEVER_CARRIED = [
@@ -29,7 +30,8 @@ export const builtinPacker: Packer = {
     const packed = await fillNew(
       output,
       ({ fd }) =>
-        runInWorker<PackResult>(
+        runInThread<PackResult>(
+          WORKER,
           { kind: 'archive', contents, output: fd },
           { name: 'the builtin packer', signal, timeLimitMs, progress }
         ),

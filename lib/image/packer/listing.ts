@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { runSliced } from '../../base/concurrency.js'
-import { shown } from '../../disk/printable.js'
+import { shown } from '../../base/log.js'
 import { run } from '../../program/program.js'
 import { contentsOf } from './contents.js'
 

@@ -1,10 +1,8 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
-import { HeldProgram } from '../../program/held-program.js'
-import { type ProgramError, run, searchPath, stdioWithoutInherited } from '../../program/program.js'
+import { HeldProgram, startAttached } from '../../program/held-program.js'
+import { type ProgramError, run, searchPath } from '../../program/program.js'
 
 /** A request to run programs of an image in a sandbox. */
 interface ProgramRequest {
@@ -87,14 +85,14 @@ export function shellInImage(request: ProgramRequest, image: string, banner: str
       ? ['script', ['-qec', "set -f; IFS='\x1f'; exec $SVC_WORDS", '/dev/null']]
       : ['nsenter', words]
     const more = { SVC_WORDS: ['nsenter', ...words].join('\x1f'), SHELL: '/bin/sh', TERM: process.env.TERM }
-    const stdio = stdioWithoutInherited(['inherit', 'inherit', 'inherit'])
-    const child = spawn(program, args, { stdio, env: { ...env, ...more }, detached: !isTerminal })
+    const { child, ended } = startAttached(program, args, ['inherit', 'inherit', 'inherit'], {
+      ...{ env: { ...env, ...more }, detached: !isTerminal }
+    })
     // The shell ends first, so that its mounts in the image go.
     const end = (signal: NodeJS.Signals) =>
       child.pid && process.kill(isTerminal ? child.pid : -child.pid, signal)
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, end)
-    const [code] = await once(child, 'exit')
-    return Number(code ?? 1)
+    return (await ended) ?? 1
   })
 }
 

@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises'
+import { shown } from '../../base/log.js'
 import { fillNew } from '../../disk/file.js'
-import { shown } from '../../disk/printable.js'
 import { ProgramError, run } from '../../program/program.js'
 import { type Contents, contentsOf, literalPattern, tarOptions } from './contents.js'
 import { hashFile, measureTree } from './in-worker.js'

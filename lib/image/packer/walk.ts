@@ -1,6 +1,6 @@
 import { type BigIntStats, closeSync, fstatSync, lstatSync, openSync, readdirSync } from 'node:fs'
+import { shown } from '../../base/log.js'
 import { DIRECTORY, entryPath, mountOf } from '../../disk/open-directory.js'
-import { shown } from '../../disk/printable.js'
 import { type Contents, matcher } from './contents.js'
 
 /** A file of a tree, of whatever type. */

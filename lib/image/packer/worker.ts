@@ -1,19 +1,17 @@
 import { createHash } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
-import { parentPort, workerData } from 'node:worker_threads'
 import { createGzip } from 'node:zlib'
+import { answerQuestions } from '../../base/thread.js'
 import { archive } from './archive.js'
 import type { Contents } from './contents.js'
-import type { Hashed, WorkerMessage, WorkerTask } from './in-worker.js'
+import type { Hashed, WorkerTask } from './in-worker.js'
 import { Omissions, type PackResult } from './packer.js'
 import { walk, walkOf } from './walk.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
 const HASH_CHUNK_BYTES = 1024 * 1024
 const BATCH_BYTES = 256 * 1024
-
-const post = (posted: WorkerMessage<unknown>) => parentPort?.postMessage(posted)
 
 function hashOf(file: string): Hashed {
   const hash = createHash('sha256')
@@ -40,7 +38,11 @@ function sizeOf(contents: Contents, isSparse: boolean): number {
 }
 
 /** Reads the tree here and compresses in node's thread pool. */
-async function archiveTo(output: number, contents: Contents): Promise<PackResult> {
+async function archiveTo(
+  output: number,
+  contents: Contents,
+  report: (progress: number) => void
+): Promise<PackResult> {
   const omitted = new Omissions()
   const hash = createHash('sha256')
   const total = sizeOf(contents, false)
@@ -53,7 +55,7 @@ async function archiveTo(output: number, contents: Contents): Promise<PackResult
     const progress = Math.min(readBytes / total, 1)
     if (progress - told < 0.01) return
     told = progress
-    post({ progress })
+    report(progress)
   }
   /**
    * Joins pieces to at least BATCH_BYTES: most files are small, and each piece costs the compressor a call.
@@ -85,7 +87,8 @@ async function archiveTo(output: number, contents: Contents): Promise<PackResult
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-const task = workerData as WorkerTask
-if (task.kind === 'hash') post({ result: hashOf(task.file) })
-else if (task.kind === 'measure') post({ result: sizeOf(task.contents, true) })
-else post({ result: await archiveTo(task.output, task.contents) })
+answerQuestions((task: WorkerTask, report): Hashed | number | Promise<PackResult> => {
+  if (task.kind === 'hash') return hashOf(task.file)
+  if (task.kind === 'measure') return sizeOf(task.contents, true)
+  return archiveTo(task.output, task.contents, report)
+})

@@ -43,9 +43,8 @@ export async function foreignNameWarnings(
     )
       return []
     return [
-      `DNS zone ${zone}: others have names there today (${server}), and svcd's server would hide ` +
-        'those that svcd does not know: give the network "dns": "hosts", ' +
-        "or choose a domain of the cluster's own"
+      `DNS zone ${zone}: others have names there today (${server}), and svcd's server would hide those ` +
+        'that svcd does not know: give the network "dns": "hosts", or choose a domain of the cluster\'s own'
     ]
   })
   return (await Promise.all(told)).flat()

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import type { Log } from '../../base/log.js'
 import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
@@ -17,7 +18,7 @@ const loggedMax = 10_000
 /** Rows read from all switches together, and the bounds of each switch's share. */
 const rows = { ofAll: 1_048_576, least: 16_384, most: 65_536 }
 
-export interface DetectionOptions {
+interface DetectionOptions {
   readonly model: Model
   readonly log: Log
   /** Milliseconds that only grow. */
@@ -45,7 +46,7 @@ interface PortLocation {
 }
 
 /** The node that a machine is, and the port that shows it. */
-export interface Detected {
+interface Detected {
   readonly node: NodeDoc
   readonly where: string
 }
@@ -59,7 +60,7 @@ export class PortDetection {
   readonly #readings = new Map<string, Reading>()
   /** Names of the switches that could not be asked. */
   readonly #failing = new Set<string>()
-  readonly #lastReasons = new Map<string, string>()
+  readonly #lastReasons = new LRUCache<string, string>({ max: loggedMax })
   readonly #closing = new AbortController()
 
   constructor(private readonly o: DetectionOptions) {
@@ -163,7 +164,6 @@ export class PortDetection {
   /** Logs why a machine stays unknown, once for each reason. */
   #warnOnce(mac: string, reason: string): void {
     if (this.#lastReasons.get(mac) === reason) return
-    if (this.#lastReasons.size >= loggedMax) this.#lastReasons.clear()
     this.#lastReasons.set(mac, reason)
     this.o.log.warn(`unknown MAC ${mac} ${reason}`)
   }

@@ -10,7 +10,7 @@ const rowsAtOnce = 40
 const longest = 255
 
 /** A conversation with one switch. */
-export interface SnmpClient {
+interface SnmpClient {
   /** Reads numbers and short texts below an OID: rest of the OID → value. Its Error holds no secret. */
   table(oid: string): Promise<Map<string, number | string>>
   close(): void

@@ -1,6 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
-import { oneLine } from '../../base/log.js'
-import { shown } from '../../disk/printable.js'
+import { oneLine, shown } from '../../base/log.js'
 import { type Client, RefusedError, TooLongError, UnclearError } from './client.js'
 
 /** A key with its value. */

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { Background } from '../../base/background.js'
 import { runSync } from '../../base/concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
-import { runuserPrefix } from '../../disk/printable.js'
+import { runuserPrefix } from '../../program/system.js'
 import { reasonOf } from '../errors.js'
 import type {
   Controller,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Programs } from '../../lib/control/programs.js'
+import { Programs } from '../../lib/program/programs.js'
 
 const options = { env: { PATH: process.env.PATH }, timeLimitMs: 10_000, maxOutput: 1000 }
 

@@ -1,13 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { type FailureKind, stdioWithoutInherited } from '../program/program.js'
+import { type FailureKind, type ProgramOptions, stdioWithoutInherited } from './program.js'
 
-/** Options as in `run` of program.ts. */
-export interface ProgramOptions {
-  readonly env: NodeJS.ProcessEnv
-  readonly timeLimitMs: number
-  readonly maxOutput: number
-}
+type Options = Required<Pick<ProgramOptions, 'env' | 'timeLimitMs' | 'maxOutput'>>
 
 /** Output of a program, or why it failed, as in ProgramError. */
 export type Outcome =
@@ -20,7 +15,7 @@ export type ProcessMessage =
       readonly id: number
       readonly program: string
       readonly args: readonly string[]
-      readonly options: ProgramOptions
+      readonly options: Options
     }
   | { readonly id: number; readonly stop: true }
 
@@ -38,12 +33,7 @@ export class Programs {
   #idle: NodeJS.Timeout | undefined
 
   /** Runs a program with these arguments to its end. Never throws. */
-  run(
-    program: string,
-    args: readonly string[],
-    options: ProgramOptions,
-    signal: AbortSignal
-  ): Promise<Outcome> {
+  run(program: string, args: readonly string[], options: Options, signal: AbortSignal): Promise<Outcome> {
     if (signal.aborted) return Promise.resolve(failed('aborted', `${program} was stopped before it began`))
     const id = ++this.#last
     clearTimeout(this.#idle)

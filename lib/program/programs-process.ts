@@ -1,4 +1,4 @@
-import { ProgramError, run } from '../program/program.js'
+import { ProgramError, run } from './program.js'
 import type { Outcome, ProcessMessage } from './programs.js'
 
 // The process that programs.ts starts. When the connection closes, it ends its programs and then itself.
