@@ -328,7 +328,7 @@ t.test('threads are started and answered by base/thread alone', async t => {
 
 t.test('programs are started by program/ alone, and never through a shell', async t => {
   // The second listener is a copy of this process, and no program.
-  const may = (file: string) => roomOf(file) === 'program' || file === 'http/acceptor'
+  const may = (file: string) => roomOf(file) === 'program' || file === 'http/admission/acceptor'
   const wrong = find((node, file) => {
     if (ts.isPropertyAssignment(node) || ts.isShorthandPropertyAssignment(node))
       return node.name.getText() === 'shell'
