@@ -89,10 +89,20 @@ const bundled = buildSync({
   write: false
 })
 
+/** Evaluated for each file: its tap is the test that test/together.mjs made for it. */
+const tapOf = join(dirname(tap), 'file.js')
+const tapOfFile = `import root from './tap.js'
+export * from './tap.js'
+export default globalThis[Symbol.for('svcd.test-file')] ?? root
+`
+
 const withTap = (path, text) =>
-  text.replace(/^(import .* from )"tap";$/m, (_, words) => `${words}"${relative(dirname(path), tap)}";`)
+  text.replace(
+    /^(import .* from )"tap";$/m,
+    (_, words) => `${words}"${relative(dirname(path), tapOf)}?${relative(directory, path)}";`
+  )
 const compiled = new Map(
-  [...outputFiles, ...bundled.outputFiles].map(({ path, text }) => [
+  [...outputFiles, ...bundled.outputFiles, { path: tapOf, text: tapOfFile }].map(({ path, text }) => [
     relative(directory, path),
     Buffer.from(withTap(path, text))
   ])
