@@ -23,12 +23,18 @@ const env = {
 }
 /** A file that changes its process, or measures it, has one of its own. */
 const ownProcess = /process\.(env\.\w+ = |(cpuUsage|memoryUsage|umask|chdir|exit|abort)\b)/
+/** Such a file may take long, as far as its time is not known. */
+const startsPrograms =
+  /\/(child|daemon|built-tree|crashing-daemon|controllers|site-controllers|etcd|namespaces|virtual-machine)\.js"/
 
 t.jobs = jobs
 t.setTimeout(0)
 const files = words.filter(word => !word.startsWith('--'))
-const isAlone = file => process.env.SVCD_LONG || ownProcess.test(readFileSync(file, 'utf8'))
 const times = readTimes()
+const isAlone = file => {
+  const text = readFileSync(file, 'utf8')
+  return process.env.SVCD_LONG || ownProcess.test(text) || (!(file in times) && startsPrograms.test(text))
+}
 const order = ordered(shared(files, times, isAlone), times, file => statSync(file).size)
 for (const group of order)
   t.spawn(process.execPath, ['--enable-source-maps', join(import.meta.dirname, 'together.mjs')], {
