@@ -1,11 +1,12 @@
-// node test/all.mjs [--jobs=N] [--timeout=SECONDS] [--grep=PATTERN …] FILE …: runs compiled tests, each in a
-// process of its own, and writes their TAP to the standard output. The command of tap does the same with
-// modules loaded into each process that we do not use: they take twice as long as a short test. The slowest
-// files of the last run begin first. The last line tells the seconds of CPU of all files.
+// node test/all.mjs [--jobs=N] [--timeout=SECONDS] [--grep=PATTERN …] FILE …: runs compiled tests and writes
+// their TAP to the standard output. The command of tap does the same with modules loaded into each process that
+// we do not use: they take twice as long as a short test. Short files share a process, which loads the code
+// once. The slowest of the last run begin first. The last line tells the seconds of CPU of all files.
 import { readFileSync, statSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import t from 'tap'
-import { ordered, readTimes } from './times.mjs'
+import { cpuSeconds, ordered, readTimes, shared } from './times.mjs'
 
 const words = process.argv.slice(2)
 const values = name =>
@@ -17,24 +18,30 @@ const grep = values('grep')
 const env = {
   ...process.env,
   TAP_TIMEOUT: String(seconds),
-  ...(grep.length > 0 ? { TAP_GREP: grep.join('\n') } : {})
+  // The first pattern is for the names of the files.
+  ...(grep.length > 0 ? { TAP_GREP: ['/./', ...grep].join('\n') } : {})
 }
+/** A file that changes its process, or measures it, has one of its own. */
+const ownProcess = /process\.(env\.\w+ = |(cpuUsage|memoryUsage|umask|chdir|exit|abort)\b)/
+/** Such a file may take long, as far as its time is not known. */
+const startsPrograms =
+  /\/(child|daemon|built-tree|crashing-daemon|controllers|site-controllers|etcd|namespaces|virtual-machine)\.js"/
 
 t.jobs = jobs
 t.setTimeout(0)
 const files = words.filter(word => !word.startsWith('--'))
-for (const file of ordered(files, readTimes(), file => statSync(file, { throwIfNoEntry: false })?.size ?? 0))
-  t.spawn(process.execPath, ['--enable-source-maps', file], {
-    name: file,
-    env,
+const times = readTimes()
+const isAlone = file => {
+  const text = readFileSync(file, 'utf8')
+  return process.env.SVCD_LONG || ownProcess.test(text) || (!(file in times) && startsPrograms.test(text))
+}
+const order = ordered(shared(files, times, isAlone), times, file => statSync(file).size)
+for (const group of order)
+  t.spawn(process.execPath, ['--enable-source-maps', join(import.meta.dirname, 'together.mjs')], {
+    name: group.join(' '),
+    env: { ...env, SVCD_TEST_FILES: group.join(' ') },
     buffered: jobs > 1,
-    timeout: seconds * 1000
+    timeout: group.length * seconds * 1000
   })
 
-t.teardown(() => {
-  // cutime and cstime of proc_pid_stat(5), in hundredths of a second.
-  const fields = readFileSync('/proc/self/stat', 'utf8')
-    .replace(/^.*\) /, '')
-    .split(' ')
-  console.log(`# cpu=${(Number(fields[13]) + Number(fields[14])) / 100}`)
-})
+t.teardown(() => console.log(`# cpu=${cpuSeconds()}`))

@@ -14,7 +14,7 @@ import {
   writeFileSync
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { buildSync } from 'esbuild'
+import { build, buildSync } from 'esbuild'
 
 const checkout = resolve(process.argv[2] ?? join(import.meta.dirname, '..'))
 const directory = join(checkout, '.cache', 'js')
@@ -70,6 +70,11 @@ const { outputFiles } = buildSync({
   write: false
 })
 
+/** For packages that are CommonJS. */
+const banner = {
+  js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url)`
+}
+
 /**
  * tap as one file: its own two hundred modules take longer to load than most tests run. Its path is one that
  * tap leaves out of the stacks of failures.
@@ -83,19 +88,69 @@ const bundled = buildSync({
   format: 'esm',
   target: 'es2022',
   alias: { 'async-hook-domain': join(import.meta.dirname, 'domain.mjs') },
-  banner: {
-    js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url)`
-  },
+  banner,
   write: false
 })
 
+/**
+ * Programs that most tests start, each as a few files: loading the hundreds of modules that they have takes
+ * longer than what they do. plain/ has them module by module.
+ */
+const programs = ['lib/main.ts', 'lib/services/render-worker.ts']
+
+/** The modules of a program mean what lies beside them, wherever their code is now. */
+const places = program => ({
+  name: 'places',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /\/lib\/.*\.ts$/ }, ({ path }) => {
+      const place = relative(dirname(program), path).replace(/ts$/, 'js')
+      const url = `new URL('./${place}', import.meta.url).href`
+      return { loader: 'ts', contents: readFileSync(path, 'utf8').replaceAll('import.meta.url', url) }
+    })
+})
+
+/** Returns the files of a program, in the directory of its module. */
+async function bundledProgram(name) {
+  const program = join(checkout, name)
+  const { outputFiles } = await build({
+    entryPoints: [program],
+    outdir: join(directory, dirname(name)),
+    bundle: true,
+    splitting: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'es2022',
+    // Its CommonJS loads parts of itself in a way that a bundle does not have.
+    external: ['jsonc-parser'],
+    plugins: [places(program)],
+    banner,
+    write: false
+  })
+  return outputFiles
+}
+const started = (await Promise.all(programs.map(bundledProgram))).flat()
+const isProgram = path => programs.some(name => path === join(directory, name.replace(/ts$/, 'js')))
+const plain = ({ path, text }) => ({
+  path: isProgram(path) ? join(directory, 'plain', relative(directory, path)) : path,
+  text
+})
+
+/** Evaluated for each file: its tap is the test that test/together.mjs made for it. */
+const tapOf = join(dirname(tap), 'file.js')
+const tapOfFile = `import root from './tap.js'
+export * from './tap.js'
+export default globalThis[Symbol.for('svcd.test-file')] ?? root
+`
+
 const withTap = (path, text) =>
-  text.replace(/^(import .* from )"tap";$/m, (_, words) => `${words}"${relative(dirname(path), tap)}";`)
+  text.replace(
+    /^(import .* from )"tap";$/m,
+    (_, words) => `${words}"${relative(dirname(path), tapOf)}?${relative(directory, path)}";`
+  )
 const compiled = new Map(
-  [...outputFiles, ...bundled.outputFiles].map(({ path, text }) => [
-    relative(directory, path),
-    Buffer.from(withTap(path, text))
-  ])
+  [...outputFiles.map(plain), ...started, ...bundled.outputFiles, { path: tapOf, text: tapOfFile }].map(
+    ({ path, text }) => [relative(directory, path), Buffer.from(withTap(path, text))]
+  )
 )
 const links = there.filter(name => linked.includes(name))
 const copies = files.filter(name => !isSource(name))

@@ -7,6 +7,9 @@ import t, { type Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
 
+// They wait more than they work.
+t.jobs = 3
+
 const source = '10.141.0.1'
 const shipped = fileURLToPath(new URL('../../templates', import.meta.url))
 
@@ -25,7 +28,7 @@ async function cluster(test: Test) {
 const named = (script: string) => /^ {2}library '([\da-f]{64})'$/m.exec(script)?.[1] ?? ''
 
 // rules 4.27
-t.test('the install script names the library, and is small', async t => {
+t.test('the install script names the library, and is small', { buffered: true }, async t => {
   const { c, script } = await cluster(t)
   const text = await script()
   const sum = named(text)
@@ -62,43 +65,51 @@ t.test('the install script names the library, and is small', async t => {
   t.equal(named(preview.text), sum)
 })
 
-t.test('a changed part gives it another name, and the old one is served to who has it', async t => {
-  const { c, templates, script } = await cluster(t)
-  const before = named(await script())
-  const part = join(templates, 'install/lib/time.sh')
-  writeFileSync(part, `${readFileSync(part, 'utf8')}# changed\n`)
-  await setTimeout(2100)
-  const after = named(await script())
-  t.not(after, before)
-  t.match((await c.get(`/boot/library/${after}`)).text, '# changed')
-  t.notMatch((await c.get(`/boot/library/${before}`)).text, '# changed')
-})
+t.test(
+  'a changed part gives it another name, and the old one is served to who has it',
+  { buffered: true },
+  async t => {
+    const { c, templates, script } = await cluster(t)
+    const before = named(await script())
+    const part = join(templates, 'install/lib/time.sh')
+    writeFileSync(part, `${readFileSync(part, 'utf8')}# changed\n`)
+    await setTimeout(2100)
+    const after = named(await script())
+    t.not(after, before)
+    t.match((await c.get(`/boot/library/${after}`)).text, '# changed')
+    t.notMatch((await c.get(`/boot/library/${before}`)).text, '# changed')
+  }
+)
 
 // An administrator's own templates, as /etc/svcd/templates may hold them after an upgrade.
-t.test('a part that needs a variable, and templates of before, are in the script itself', async t => {
-  const { c, templates, script } = await cluster(t)
-  const part = join(templates, 'install/lib/time.sh')
-  const time = readFileSync(part, 'utf8')
-  writeFileSync(part, `${time}# clock of {{ node }}\n`)
-  await setTimeout(2100)
-  const whole = await script()
-  t.equal(named(whole), '')
-  t.match(whole, /\nunpack\(\) \{\n/)
-  t.match(whole, '# clock of node001\n')
-  t.match(
-    c.log.join(''),
-    /warn each install script holds what they could share: template install\/lib\/time\.sh/
-  )
-  writeFileSync(part, time)
-  const main = join(templates, 'install/templ_install.cfg')
-  const old = readFileSync(main, 'utf8')
-    .replace(/\{% if library -%\}[\s\S]*?\{%- else -%\}\n(.*\n)\{%- endif %\}/, '$1')
-    .replace(/\{%- if library %\}\n.*\n\{%- endif %\}\n/, '')
-  t.notMatch(old, 'if library')
-  writeFileSync(main, old)
-  rmSync(join(templates, 'install/lib/library.sh'))
-  await setTimeout(2100)
-  const inline = await script()
-  t.equal(named(inline), '')
-  t.match(inline, /\nunpack\(\) \{\n/)
-})
+t.test(
+  'a part that needs a variable, and templates of before, are in the script itself',
+  { buffered: true },
+  async t => {
+    const { c, templates, script } = await cluster(t)
+    const part = join(templates, 'install/lib/time.sh')
+    const time = readFileSync(part, 'utf8')
+    writeFileSync(part, `${time}# clock of {{ node }}\n`)
+    await setTimeout(2100)
+    const whole = await script()
+    t.equal(named(whole), '')
+    t.match(whole, /\nunpack\(\) \{\n/)
+    t.match(whole, '# clock of node001\n')
+    t.match(
+      c.log.join(''),
+      /warn each install script holds what they could share: template install\/lib\/time\.sh/
+    )
+    writeFileSync(part, time)
+    const main = join(templates, 'install/templ_install.cfg')
+    const old = readFileSync(main, 'utf8')
+      .replace(/\{% if library -%\}[\s\S]*?\{%- else -%\}\n(.*\n)\{%- endif %\}/, '$1')
+      .replace(/\{%- if library %\}\n.*\n\{%- endif %\}\n/, '')
+    t.notMatch(old, 'if library')
+    writeFileSync(main, old)
+    rmSync(join(templates, 'install/lib/library.sh'))
+    await setTimeout(2100)
+    const inline = await script()
+    t.equal(named(inline), '')
+    t.match(inline, /\nunpack\(\) \{\n/)
+  }
+)

@@ -8,8 +8,11 @@ import { Gate, openJobs, outcome, readRecord, recordFiles, settled, spec } from 
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 
+// They wait more than they work.
+t.jobs = 4
+
 // rules 2.9
-t.test('what was told and what was not survives a restart', async t => {
+t.test('what was told and what was not survives a restart', { buffered: true }, async t => {
   const directory = join(scratch(t), 'jobs')
   const before = await openJobs(t, { directory })
   const gate = new Gate('a')
@@ -41,7 +44,7 @@ t.test('what was told and what was not survives a restart', async t => {
   for (const user of ['alice', 'bob', 'carol']) t.equal(await again.jobs.poll(job.id, user), undefined, user)
 })
 
-t.test('files are 0600, named by their ids, in a directory of 0700', async t => {
+t.test('files are 0600, named by their ids, in a directory of 0700', { buffered: true }, async t => {
   const { jobs, directory } = await openJobs(t)
   const job = await jobs.submit(spec(({ line }) => line('one')))
   await job.done
@@ -51,7 +54,7 @@ t.test('files are 0600, named by their ids, in a directory of 0700', async t => 
   t.match(readRecord(directory, job.id), { id: job.id, state: 'done', lines: { first: ['one'] } })
 })
 
-t.test('close: what waits is interrupted at once, what runs after the grace', async t => {
+t.test('close: what waits is interrupted at once, what runs after the grace', { buffered: true }, async t => {
   const { jobs, directory } = await openJobs(t, { parallel: 2 })
   const [quick, slow, waiting] = ['quick', 'slow', 'waiting'].map(name => new Gate(name)) as [
     Gate,
@@ -82,7 +85,7 @@ t.test('close: what waits is interrupted at once, what runs after the grace', as
     t.match(readRecord(directory, job.id), { state, message, lines: { first: lines } })
 })
 
-t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
+t.test('close gives up what does not end', { buffered: true, timeout: 60_000 }, async t => {
   const { jobs, directory, log } = await openJobs(t)
   const gate = new Gate('stubborn')
   const job = await jobs.submit(gate.spec)
@@ -95,42 +98,50 @@ t.test('close gives up what does not end', { timeout: 60_000 }, async t => {
 })
 
 // rules 2.9
-t.test('kill -9: what ran or waited is interrupted, what had ended is as it was', async t => {
-  const directory = join(scratch(t), 'jobs')
-  const holder = start(process.execPath, [join(import.meta.dirname, 'holder-program.js'), directory])
-  t.teardown(() => holder.kill())
-  const [ended, running, waiting] = (await holder.says(/^(\w+\n){3}/)).split('\n') as [string, string, string]
-  await holder.kill()
-  const crashed = recordFiles(directory)
-  t.same(crashed, [ended, running, waiting].map(id => `${id}.json`).sort())
-  t.equal(readRecord(directory, running).state, 'running')
-  // As an atomic write leaves it when it is cut off.
-  writeFileSync(join(directory, `${running}.json.123456`), '{"id"')
+t.test(
+  'kill -9: what ran or waited is interrupted, what had ended is as it was',
+  { buffered: true },
+  async t => {
+    const directory = join(scratch(t), 'jobs')
+    const holder = start(process.execPath, [join(import.meta.dirname, 'holder-program.js'), directory])
+    t.teardown(() => holder.kill())
+    const [ended, running, waiting] = (await holder.says(/^(\w+\n){3}/)).split('\n') as [
+      string,
+      string,
+      string
+    ]
+    await holder.kill()
+    const crashed = recordFiles(directory)
+    t.same(crashed, [ended, running, waiting].map(id => `${id}.json`).sort())
+    t.equal(readRecord(directory, running).state, 'running')
+    // As an atomic write leaves it when it is cut off.
+    writeFileSync(join(directory, `${running}.json.123456`), '{"id"')
 
-  const { jobs, log } = await openJobs(t, { directory, now: () => 5 })
-  t.same(recordFiles(directory), crashed)
-  for (const id of [running, waiting]) {
-    t.match(
-      jobs.records().find(record => record.id === id),
-      {
-        ...{ state: 'failed', message: 'failed: interrupted', ended: 5 }
-      }
-    )
-    t.match(log.join(''), new RegExp(`${id}.*interrupted`))
-    const record = await jobs.record(id)
-    t.equal(record?.lines.at(-1), 'failed: interrupted')
-    t.equal((await jobs.poll(id, 'alice'))?.status, 500)
-    t.equal(await jobs.poll(id, 'alice'), undefined)
-    t.equal(jobs.cancel(id), false)
+    const { jobs, log } = await openJobs(t, { directory, now: () => 5 })
+    t.same(recordFiles(directory), crashed)
+    for (const id of [running, waiting]) {
+      t.match(
+        jobs.records().find(record => record.id === id),
+        {
+          ...{ state: 'failed', message: 'failed: interrupted', ended: 5 }
+        }
+      )
+      t.match(log.join(''), new RegExp(`${id}.*interrupted`))
+      const record = await jobs.record(id)
+      t.equal(record?.lines.at(-1), 'failed: interrupted')
+      t.equal((await jobs.poll(id, 'alice'))?.status, 500)
+      t.equal(await jobs.poll(id, 'alice'), undefined)
+      t.equal(jobs.cancel(id), false)
+    }
+    t.same((await jobs.record(running))?.lines, ['working', 'failed: interrupted'])
+    t.match(await jobs.record(ended as string), { state: 'done', lines: ['well done'] })
+    const after = await jobs.submit(spec(() => {}, ['lane']))
+    await after.done
+    t.pass('its lane is free')
   }
-  t.same((await jobs.record(running))?.lines, ['working', 'failed: interrupted'])
-  t.match(await jobs.record(ended as string), { state: 'done', lines: ['well done'] })
-  const after = await jobs.submit(spec(() => {}, ['lane']))
-  await after.done
-  t.pass('its lane is free')
-})
+)
 
-t.test('a file that is no record is reported and left alone', async t => {
+t.test('a file that is no record is reported and left alone', { buffered: true }, async t => {
   const directory = join(scratch(t), 'jobs')
   const first = await openJobs(t, { directory })
   const good = await first.jobs.submit(spec(() => {}))
@@ -174,18 +185,22 @@ t.test('a file that is no record is reported and left alone', async t => {
     t.equal(readFileSync(join(directory, name), 'utf8'), content)
 })
 
-t.test('a record that is damaged while the daemon runs: 503, and it is not written over', async t => {
-  const { jobs, directory } = await openJobs(t)
-  const job = await jobs.submit(spec(({ line }) => line('one')))
-  await job.done
-  const file = join(directory, `${job.id}.json`)
-  writeFileSync(file, 'damaged')
-  const refusal = { status: 503, message: new RegExp(`request ${job.id} cannot be read`) }
-  await t.rejects(jobs.record(job.id), refusal)
-  await t.rejects(jobs.poll(job.id, 'alice'), refusal)
-  await jobs.close(0)
-  t.equal(readFileSync(file, 'utf8'), 'damaged')
-})
+t.test(
+  'a record that is damaged while the daemon runs: 503, and it is not written over',
+  { buffered: true },
+  async t => {
+    const { jobs, directory } = await openJobs(t)
+    const job = await jobs.submit(spec(({ line }) => line('one')))
+    await job.done
+    const file = join(directory, `${job.id}.json`)
+    writeFileSync(file, 'damaged')
+    const refusal = { status: 503, message: new RegExp(`request ${job.id} cannot be read`) }
+    await t.rejects(jobs.record(job.id), refusal)
+    await t.rejects(jobs.poll(job.id, 'alice'), refusal)
+    await jobs.close(0)
+    t.equal(readFileSync(file, 'utf8'), 'damaged')
+  }
+)
 
 async function sweptBy(t: Test, jobs: Jobs, id: string): Promise<void> {
   await until(() => !jobs.records().some(record => record.id === id))
@@ -194,7 +209,7 @@ async function sweptBy(t: Test, jobs: Jobs, id: string): Promise<void> {
 }
 
 // rules 2.9
-t.test('a record is kept for 7 days after its end', async t => {
+t.test('a record is kept for 7 days after its end', { buffered: true }, async t => {
   const directory = join(scratch(t), 'jobs')
   let now = Date.parse('2026-01-01')
   const first = await openJobs(t, { directory, now: () => now })

@@ -29,8 +29,9 @@ export function builtTree(directory: string): string {
   return directory
 }
 
-/** Puts other code in the place of a module of the tree. */
+/** Puts other code in the place of a module of the tree, which then runs module by module. */
 export function replaceModule(tree: string, name: string, code: string): void {
+  cpSync(join(compiled, 'plain', 'lib'), join(tree, 'dist'), { recursive: true })
   const file = join(tree, 'dist', name)
   mkdirSync(dirname(file), { recursive: true })
   writeFileSync(file, code)
