@@ -57,7 +57,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   daemon: [
-    'other-controllers',
+    'peers',
+    'composition',
     ...[
       'api',
       'boot',
@@ -72,7 +73,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'model',
       'store',
       'store/files',
-      'store/etcd',
       'jobs',
       'template',
       'http'
@@ -81,8 +81,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'backup',
     'version'
   ],
-  // What the daemon is made of where several controllers share the objects.
-  'other-controllers': [
+  // The wing for several controllers. It can be deleted: the daemon loads it, and nothing else knows it.
+  peers: [
+    'composition',
     'ask-controller',
     ...[
       'api',
@@ -94,10 +95,27 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'store',
       'store/files',
       'store/etcd',
+      'jobs',
       'http',
       'config'
-    ],
-    'store/medium'
+    ]
+  ],
+  // The words that the daemon and its wings share.
+  composition: [
+    ...[
+      'api',
+      'image',
+      'services',
+      'monitor',
+      'auth',
+      'model',
+      'store',
+      'store/files',
+      'jobs',
+      'http',
+      'config',
+      'backup'
+    ]
   ],
   api: [
     ...[
@@ -113,7 +131,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'http',
       'config'
     ],
-    // Where several controllers share the objects.
     'store/medium',
     'store/errors',
     'version'
@@ -141,10 +158,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/transfer': ['program'],
   control: ['model', 'node-set', 'jobs', 'program', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'program', 'config'],
-  monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
+  monitor: ['model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/passwords'],
-  auth: ['ask-controller', 'model', 'http'],
+  auth: ['model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.
   backup: [],

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ForwardAuth } from '../../lib/auth/controller-proof.js'
+import { ForwardAuth } from '../../lib/peers/proofs.js'
 
 const key = new Uint8Array(32).fill(7)
 /** The right to write of the one that it is handed to. */

@@ -130,7 +130,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
   const context = {
     ...bench.context,
     controllers: { own: 'c2', others: () => ['c1'], outOfPlace: () => [] },
-    model: { view: model.view, isFollowing: true }
+    model: { view: model.view, isReadOnly: true }
   } as never
   let isHeld = true
   const removals = new Removals({

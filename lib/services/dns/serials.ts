@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Condition } from '../../monitor/health.js'
 import type { SerialOf } from '../backend.js'
 
 /** Zone → its last serial. */
@@ -57,6 +58,18 @@ export interface ZonesFound {
   readonly unlike: Record<string, boolean>
   /** A follower's zones that are the leader's, with a later serial. */
   readonly ahead: string[]
+}
+
+/** Gives zones equal serials on all controllers that share the objects. */
+export interface SerialAgreement {
+  /** Returns the input of a rendering. */
+  job(): ZonesJob
+  /**
+   * Takes the result of a rendering that took `renderMs`. Resolves once its serials hold, with the time (ms)
+   * until the next rendering where a zone has to wait. Rejects with StoreError if serials cannot be stored.
+   */
+  agree(found: ZonesFound, renderMs: number): Promise<number | undefined>
+  readonly condition: Condition
 }
 
 /**

@@ -4,14 +4,8 @@ import { runSync } from '../../base/concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
 import { runuserPrefix } from '../../disk/printable.js'
 import { reasonOf } from '../errors.js'
-import type {
-  Controller,
-  LeaderEndpoint,
-  ReplicaStatus,
-  ReplicationListener,
-  Revertible,
-  SharedMedium
-} from '../medium.js'
+import type { Controller, ReplicationListener, Revertible, SharedMedium } from '../medium.js'
+import type { ReplicaStatus, Role, RoleListener } from '../role.js'
 import { LAYOUT, VERSION } from '../start.js'
 import { Candidate } from './candidate.js'
 import { Client, type ClientOptions } from './client.js'
@@ -75,6 +69,8 @@ export class EtcdMedium implements SharedMedium {
   /** Outlives the standbys, because a failed takeover creates a new one. */
   readonly #takingOver: Background
   #controllers: Controllers | undefined
+  readonly #roleListeners: RoleListener[] = []
+  readonly role: Role
   /** The records of nodes and requests, which are no objects. */
   readonly records: AllRecords
   #isClosed = false
@@ -93,15 +89,16 @@ export class EtcdMedium implements SharedMedium {
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
+    this.role = this.#roleOf()
     this.records = new AllRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
     this.#leadership = new Leadership({
       client: this.#client,
-      key: this.#keys.writer,
+      key: this.#keys.leader,
       ttlSeconds,
       url,
       log,
-      regained: revision => this.#commits.assertHead(revision),
-      overtaken: async reason => {
+      reacquired: revision => this.#commits.assertHead(revision),
+      steppedDown: async reason => {
         if (!this.#listener || !this.#commits.isOpen) throw new Error(reason)
         throw await this.#superseded()
       }
@@ -109,9 +106,9 @@ export class EtcdMedium implements SharedMedium {
     this.#commits = new Commits({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#leadership,
+      leadership: this.#leadership,
       patienceMs,
-      overtaken: () => this.#superseded(),
+      stepDown: () => this.#superseded(),
       log
     })
     this.#takingOver = new Background({
@@ -127,7 +124,7 @@ export class EtcdMedium implements SharedMedium {
 
   /** Returns a description of the leader; '' if there is none. */
   async holder(): Promise<string> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
+    const { found } = await transact(this.#client, [], [get(this.#keys.leader)], [], LIMIT_MS)
     return found[0] ? leaderIn(found[0].value.toString()).who : ''
   }
 
@@ -222,15 +219,15 @@ export class EtcdMedium implements SharedMedium {
     )
   }
 
-  async start(_types: Iterable<string>, followed?: ReplicationListener): Promise<void> {
-    this.#listener = followed && this.#guardedListener(followed)
+  async start(_types: Iterable<string>, listener?: ReplicationListener): Promise<void> {
+    this.#listener = listener && this.#guardedListener(listener)
     this.#loadRecords()
     await this.#commits.begin(this.#leadership.revision, this.stored)
     this.stored = undefined
   }
 
-  follow(followed: ReplicationListener, isWhole = true): void {
-    this.#listener = this.#guardedListener(followed)
+  follow(listener: ReplicationListener, isWhole = true): void {
+    this.#listener = this.#guardedListener(listener)
     this.#log('info', FOLLOWS)
     this.#loadRecords()
     if (!isWhole) void this.#leadership.end('what is stored cannot be read whole')
@@ -239,9 +236,9 @@ export class EtcdMedium implements SharedMedium {
   }
 
   /** Wraps the listener: refuses to load an etcd that was emptied, and logs when changes were lost. */
-  #guardedListener(followed: ReplicationListener): ReplicationListener {
+  #guardedListener(listener: ReplicationListener): ReplicationListener {
     const reload = async (stored: StoredKeys) => {
-      const { revision: known } = this.standing
+      const { revision: known } = this.#status
       // A daemon that has joined has stored a layout.
       if (stored.isEmpty && (stored.head === undefined || this.#controllers))
         throw new Error(
@@ -250,7 +247,7 @@ export class EtcdMedium implements SharedMedium {
             'stop svcd on all controllers, and restore a snapshot of etcd, or a backup (svcd restore FILE ' +
             'prints what comes next)'
         )
-      await followed.reload(stored)
+      await listener.reload(stored)
       const last = commitsIn(stored.head)
       if (last < known)
         this.#log(
@@ -259,26 +256,32 @@ export class EtcdMedium implements SharedMedium {
             'restored from an older snapshot, or lost what it had. Later changes and reports are lost'
         )
     }
-    return { ...followed, reload }
+    return { ...listener, reload }
   }
 
-  get isFollowing(): boolean {
-    return this.#candidate !== undefined
+  #roleOf(): Role {
+    const etcd = this
+    return {
+      get isLeader() {
+        return etcd.#candidate === undefined
+      },
+      get following() {
+        return etcd.#candidate?.following ?? ''
+      },
+      get leader() {
+        return etcd.#candidate?.leader
+      },
+      get fencingToken() {
+        return etcd.#candidate ? undefined : etcd.#leadership.token
+      },
+      get status() {
+        return etcd.#status
+      },
+      subscribe: listener => void this.#roleListeners.push(listener)
+    }
   }
 
-  get following(): string {
-    return this.#candidate?.following ?? ''
-  }
-
-  get writer(): LeaderEndpoint | undefined {
-    return this.#candidate?.writer
-  }
-
-  get right(): string | undefined {
-    return this.#candidate ? undefined : this.#leadership.right
-  }
-
-  get standing(): ReplicaStatus {
+  get #status(): ReplicaStatus {
     const known = this.#commits.number
     if (!this.#candidate) {
       const { doubtMs } = this.#leadership
@@ -298,8 +301,8 @@ export class EtcdMedium implements SharedMedium {
     return this.#controllers?.others !== undefined
   }
 
-  get namesake(): string {
-    return this.#controllers?.namesake ?? ''
+  get duplicateName(): string {
+    return this.#controllers?.duplicateName ?? ''
   }
 
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
@@ -351,7 +354,7 @@ export class EtcdMedium implements SharedMedium {
   #recordsMedium(): RecordsMedium {
     const etcd = this
     return {
-      get isFollowing() {
+      get isReadOnly() {
         return etcd.#candidate !== undefined
       },
       get revision() {
@@ -382,8 +385,7 @@ export class EtcdMedium implements SharedMedium {
   /** Follows another controller, and notifies the listeners. */
   #stepDown(): void {
     this.#startFollowing()
-    this.#listener?.demoted()
-    this.records.overtaken()
+    for (const listener of this.#roleListeners) listener.steppedDown?.()
   }
 
   /** Follows from `stored`, or reads it first. */
@@ -393,11 +395,11 @@ export class EtcdMedium implements SharedMedium {
     this.#candidate = new Candidate({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#leadership,
-      followed: this.#listener as ReplicationListener,
+      leadership: this.#leadership,
+      listener: this.#listener as ReplicationListener,
       records: this.records,
       patienceMs: this.#ttlMs / 2,
-      promoted: (revision, commits) => this.#becomeLeader(revision, commits),
+      becameLeader: (revision, commits) => this.#becomeLeader(revision, commits),
       // After a failure, `#taking` retries with backoff.
       free: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
       log: this.#log
@@ -416,8 +418,8 @@ export class EtcdMedium implements SharedMedium {
       if (this.#leadership.revision !== revision) throw new Error('the right to write was lost meanwhile')
       this.#candidate = undefined
       this.#log('info', 'this svcd writes now')
-      this.records.promoted()
-      this.#listener?.promoted()
+      this.records.becameLeader()
+      for (const listener of this.#roleListeners) listener.becameLeader?.()
     } catch (error) {
       this.#candidate = undefined
       await this.#leadership.end(reasonOf(error))

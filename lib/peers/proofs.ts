@@ -138,10 +138,10 @@ interface Head {
 export class ForwardAuth {
   readonly #nonces: NonceCache
 
-  /** `key`: for this purpose alone. `right`: our fencing token. `now`: milliseconds since 1970. */
+  /** `key`: for this purpose alone. `token`: our fencing token. `now`: milliseconds since 1970. */
   constructor(
     private readonly key: Uint8Array,
-    private readonly right: () => string | undefined,
+    private readonly token: () => string | undefined,
     private readonly now: () => number
   ) {
     this.#nonces = new NonceCache(now())
@@ -149,13 +149,13 @@ export class ForwardAuth {
 
   /** The headers of a request of this address with this body, for the leader with this token; unique. */
   async headersFor(
-    right: string,
+    token: string,
     head: Head,
     address: string,
     body: Uint8Array
   ): Promise<Record<string, string>> {
     const checksum = await checksumOf(body)
-    const said = `${address} ${right} ${this.now()} ${randomBytes(16).toString('hex')} ${checksum}`
+    const said = `${address} ${token} ${this.now()} ${randomBytes(16).toString('hex')} ${checksum}`
     return { [FORWARDED]: `${said} ${this.#proof(head, said)}` }
   }
 
@@ -167,7 +167,7 @@ export class ForwardAuth {
   handedOn(head: Head, own = 'this controller', other = 'another one'): ForwardedCaller | undefined {
     const { [FORWARDED]: header } = head.headers
     if (header === undefined) return undefined
-    const [, said = '', address = '', right, time, number = '', checksum, proof = ''] =
+    const [, said = '', address = '', token, time, number = '', checksum, proof = ''] =
       /^(([\da-f.:]{2,45}) (\d{1,19}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(
         String(header)
       ) ?? []
@@ -177,7 +177,7 @@ export class ForwardAuth {
         'invalid-http'
       )
     // Checked first: a new leader has taken no request that was meant for its predecessor.
-    if (right !== this.right())
+    if (token !== this.token())
       throw retryLater('this was handed on to a controller that writes, and this one does not, or anew', '', {
         [NOT_TAKEN]: 'yes'
       })

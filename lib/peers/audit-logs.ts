@@ -1,6 +1,6 @@
 import { type RequestAuth, requestController, type Trust, UnansweredError } from '../ask-controller.js'
 import { isObject, jsonObjectOrEmpty } from '../base/json.js'
-import { type Audit, type AuditLines, mostRead } from './audit.js'
+import { type Audit, type AuditLines, mostRead } from '../monitor/audit.js'
 
 /** Path at which controllers request audit lines from each other. */
 export const AUDIT_LINES = '/audit'
