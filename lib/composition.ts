@@ -122,7 +122,7 @@ export interface PeersParts {
   readonly tokens: Tokens
 }
 
-/** What passes between controllers. */
+/** The started work between controllers. */
 export interface StartedPeers {
   /** The audit logs of all controllers. */
   readonly audit: Pick<Audit, 'last'>

@@ -223,7 +223,7 @@ async function openState(base: DaemonBase) {
   }
   const wing = await wings[config.store.medium]?.()
   if (!wing && config.store.medium !== 'files')
-    throw new Error(`this svcd has its objects in files alone: set [store] medium = files`)
+    throw new Error('this svcd has its objects in files alone: set [store] medium = files')
   const peers = await wing?.openPeers(base, local, start)
   const store = peers?.store ?? register.add(await Store.open({ ...start, medium: local }))
   register.connect(store)
@@ -387,10 +387,7 @@ async function buildWork(booting: Booting) {
     controllers: peers?.images,
     torrents: names => distribution.wanted(names)
   })
-  register.add(images, {
-    changes: changes => images.follow(changes),
-    role: { becameLeader: () => images.promoted() }
-  })
+  register.add(images, { changes: changes => images.follow(changes), role: images })
   return { run, distribution, jobs, control, images }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>

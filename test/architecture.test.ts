@@ -249,6 +249,28 @@ t.test('imports run downwards only', async t => {
   t.strictSame(unknown, [], 'every room has its place in the table')
 })
 
+t.test('only the composition root and peers/ ask who leads, and name etcd', async t => {
+  const asks = ['daemon', 'peers', 'store', 'store/files', 'store/etcd']
+  // A follower's model is read-only.
+  const isModel = (file: string) => file === 'model/model'
+  const asking = find(
+    (node, file) =>
+      ts.isIdentifier(node) &&
+      /^(isLeader|isFollowing|fencingToken|LeaderEndpoint)$/.test(node.text) &&
+      !asks.includes(roomOf(file)) &&
+      !isModel(file)
+  )
+  t.strictSame(asking, [])
+  const naming = [...imports].flatMap(([file, targets]) =>
+    targets.some(target => roomOf(target) === 'store/etcd') ? roomOf(file) : []
+  )
+  t.strictSame([...new Set(naming)].sort(), ['check', 'cli', 'peers', 'store/etcd'])
+  const wing = [...imports].flatMap(([file, targets]) =>
+    roomOf(file) !== 'peers' && targets.some(target => roomOf(target) === 'peers') ? file : []
+  )
+  t.strictSame(wing, ['daemon'])
+})
+
 t.test('the table of rooms goes downwards itself', async t => {
   const order = Object.keys(MAY_IMPORT)
   for (const [room, allowed] of Object.entries(MAY_IMPORT))

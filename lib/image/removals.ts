@@ -55,7 +55,7 @@ export class Removals {
   constructor(private readonly o: RemovalsOptions) {}
 
   /** This controller became the leader: failed removals are tried again at once. */
-  promoted(): void {
+  becameLeader(): void {
     this.#removing.clear()
     this.#pausesMs.clear()
   }

@@ -47,8 +47,8 @@ export class Forwarding {
     this.#reach = new LeaderReach({ own: own.url, others, leader: () => role.leader?.url, ticks, log })
     if (isPlain(own.url))
       log.warn(
-        `other controllers hand requests and tokens on to ${own.url} in the clear: [store] url = https://... ` +
-          'has them encrypted'
+        `other controllers hand requests and tokens on to ${own.url} in the clear: ` +
+          '[store] url = https://... has them encrypted'
       )
   }
 

@@ -44,7 +44,7 @@ export class ZoneAgreement implements SerialAgreement {
   job(): ZonesJob {
     // Noted before the rendering: should it take longer than the last one, patience must not begin again.
     this.#overdue()
-    return { isLeader: !this.shared.isReadOnly, stored: this.shared.zones }
+    return { decides: !this.shared.isReadOnly, stored: this.shared.zones }
   }
 
   /**
@@ -58,7 +58,7 @@ export class ZoneAgreement implements SerialAgreement {
     this.#ahead = found.ahead
     const unlike = Object.entries(found.unlike)
     this.#unlike = new Map(unlike.map(([zone]) => [zone, this.#unlike.get(zone) ?? now]))
-    if (found.isLeader) await this.shared.tell(found.decided)
+    if (found.decides) await this.shared.tell(found.decided)
     const apart = this.#overdue()
     const waiting = unlike.flatMap(([zone, isChanged]) => (isChanged && !apart.includes(zone) ? zone : []))
     if (waiting.length === 0) return undefined

@@ -23,7 +23,7 @@ import type { SerialAgreement } from './dns/serials.js'
 import { ManagedServer } from './managed-server.js'
 import { Service } from './service.js'
 
-/** What controllers share for DHCP and DNS. */
+/** The state of DHCP and DNS that controllers share. */
 export interface SharedServices {
   /** Whether the DHCP server of this controller leaves the dynamic ranges to that of another one. */
   readonly isReadOnly: boolean

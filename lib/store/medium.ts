@@ -43,15 +43,6 @@ export interface Medium {
 
 /** A medium that several controllers share: one leads, the others follow. */
 export interface SharedMedium extends Medium {
-  /** The other controllers that share the medium. */
-  readonly others: readonly Controller[]
-  /** Describes another controller with our name, and what to do; '' if there is none. */
-  readonly duplicateName: string
-  /**
-   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since
-   * 1970; `trees`: as in Controller, asked each time.
-   */
-  join(self: Controller, now: () => number, trees?: () => readonly string[]): void
   /**
    * Replaces `lock` and `start` after `read`: reports the commits of the leader, and becomes leader when
    * there is none, once all earlier commits were reported. `isWhole`: the listener has what was read;

@@ -61,7 +61,7 @@ t.test('a directory that could not be removed is removed later, whatever the rea
   release()
   await ended(2)
   delete renames.fails
-  images.promoted()
+  images.becameLeader()
   await until(isGone, () => [jobs.records(), bench.log])
 })
 
@@ -83,7 +83,7 @@ t.test('a pause is longer each time, and ends when this controller begins to wri
     t.equal(tried(), expected)
   }
   delete renames.fails
-  images.promoted()
+  images.becameLeader()
   await until(isGone, () => bench.log)
 })
 

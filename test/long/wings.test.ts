@@ -34,6 +34,7 @@ t.test('the tests of one controller pass without it', { timeout: 7_200_000 }, as
   await output(process.execPath, [tsc, '--noEmit', '-p', join(directory, 'tsconfig.lib.json')], {
     timeout: 600_000
   })
+  // Narrows the run down while this test is worked on.
   const only = new RegExp(process.env.SVCD_WINGS_ONLY ?? '')
   const files = sourcesIn(checkout, 'test').filter(
     file =>

@@ -307,7 +307,7 @@ t.test('a rendering that takes longer than the one before does not make a zone w
     log: log(lines),
     ticks: () => nowMs
   })
-  const found = { isLeader: false, decided: {}, unlike: { cluster: true }, ahead: [] }
+  const found = { decides: false, decided: {}, unlike: { cluster: true }, ahead: [] }
   t.equal(await zones.agree(found, 10), 1030)
   nowMs = 1030
   zones.job()
@@ -367,10 +367,10 @@ t.test('a zone that stays another one says so, and has a serial of its own that 
 t.test('the later serial of a controller that takes over is told to the others', async t => {
   const body = (text: string) => (serial: number) => `@ SOA a. b. (\n  ${serial} ; serial\n)\n${text}\n`
   const told5 = { serial: 5, mark: digestOf(body('x')(5)) }
-  const ask = (isLeader: boolean, text: string, inForce: string | undefined, its?: ZoneSerial) => {
-    const job = { isLeader, stored: its ? { z: its } : ({} as Record<string, ZoneSerial>) }
+  const ask = (decides: boolean, text: string, inForce: string | undefined, its?: ZoneSerial) => {
+    const job = { decides, stored: its ? { z: its } : ({} as Record<string, ZoneSerial>) }
     const { of, given, found } = serials({}, 1000_000, () => inForce, job)
-    const { isLeader: _, ...rest } = found
+    const { decides: _, ...rest } = found
     return [/(\d+) ;/.exec(of('z', '/z', body(text)))?.[1], rest, given] as const
   }
   const nothing = { decided: {}, unlike: {}, ahead: [] }

@@ -292,6 +292,7 @@ export class EtcdMedium implements SharedMedium {
     return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
   }
 
+  /** The other controllers that share the medium. */
   get others(): readonly Controller[] {
     return this.#controllers?.others ?? []
   }
@@ -301,10 +302,15 @@ export class EtcdMedium implements SharedMedium {
     return this.#controllers?.others !== undefined
   }
 
+  /** Describes another controller with our name, and what to do; '' if there is none. */
   get duplicateName(): string {
     return this.#controllers?.duplicateName ?? ''
   }
 
+  /**
+   * Announces this controller to the others from now on, and lists them. `now`: its clock, milliseconds since
+   * 1970; `trees`: as in Controller, asked each time.
+   */
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
     // A controller that has come so far has stored a layout, and does not write where the objects were
     // removed.
