@@ -635,7 +635,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
         t.strictSame(allOf(again), all, `round ${round}: memory is what is stored`)
         await again.close()
       }
-      t.comment(`from kill to the right to write, in ms: ${tookMs.join(' ')}`)
+      t.comment(`from kill to the leadership, in ms: ${tookMs.join(' ')}`)
       t.equal(counts.get('many'), kills)
     }
   )

@@ -150,7 +150,7 @@ export class Commits {
   /** Reports the leadership with this fencing token as lost. */
   lost(revision: string): never {
     this.o.leadership.lost(revision)
-    throw new Error(`etcd at ${this.o.client.where}: the right to write was lost, and is asked for again`)
+    throw new Error(`etcd at ${this.o.client.where}: the leadership was lost, and is asked for again`)
   }
 
   /** Throws Error if memory differs from the store: another controller wrote, or etcd was restored. */

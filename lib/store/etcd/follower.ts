@@ -334,7 +334,7 @@ export class Follower {
     } finally {
       void revokeLease(client, lease, REQUEST_LIMIT_MS)
     }
-    log('warn', `${this.#leader?.who} had the right to write, and gave no sign of life: its right is ended`)
+    log('warn', `${this.#leader?.who} led, and sent no heartbeat: its leadership is ended`)
     this.#checking.wake()
   }
 

@@ -73,7 +73,7 @@ export class Leadership {
   /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
   get revision(): string {
     if (this.#endReason !== '') throw new Error(this.#endReason)
-    if (this.#fencingToken === '') throw new Error(this.problem || 'the right to write is lost')
+    if (this.#fencingToken === '') throw new Error(this.problem || 'the leadership is lost')
     return this.#fencingToken
   }
 
@@ -230,7 +230,7 @@ export class Leadership {
     this.#lease = ID
     try {
       await before(pair.created)
-      if (ends !== this.#ends) throw new Error('the right to write was given up meanwhile')
+      if (ends !== this.#ends) throw new Error('the leadership was given up meanwhile')
     } catch (error) {
       await giveBack()
       throw error

@@ -421,7 +421,7 @@ export class EtcdMedium implements SharedMedium {
       if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
       // The lease may have been lost to another controller while the last answer was on its way.
-      if (this.#leadership.revision !== revision) throw new Error('the right to write was lost meanwhile')
+      if (this.#leadership.revision !== revision) throw new Error('the leadership was lost meanwhile')
       this.#candidate = undefined
       this.#log('info', 'this svcd writes now')
       this.records.becameLeader()
