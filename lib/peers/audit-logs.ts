@@ -80,16 +80,6 @@ export class AuditLogs {
   }
 }
 
-/** Returns this controller's lines and their proof, for another controller that asks for them. */
-export async function answerWithLines(
-  audit: Pick<Audit, 'last'>,
-  by: 'users' | 'machines',
-  prove: (text: string) => string
-): Promise<{ readonly lines: string; readonly proof: string }> {
-  const lines = JSON.stringify((await audit.last(by)).lines)
-  return { lines, proof: prove(lines) }
-}
-
 /** Lines from before there were several controllers have no controller field. */
 const withController = (controller: string, lines: readonly object[]): Line[] =>
   lines.map(line => ({ controller, ...line }))

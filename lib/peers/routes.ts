@@ -9,7 +9,7 @@ import { checksumText } from '../image/copies/download.js'
 import { isServed, packOf } from '../image/publish.js'
 import { isBootFileOfPacks } from '../model/types/osimage.js'
 import type { Audit } from '../monitor/audit.js'
-import { AUDIT_LINES, answerWithLines } from './audit-logs.js'
+import { AUDIT_LINES } from './audit-logs.js'
 import type { ControllerAuth } from './proofs.js'
 
 /**
@@ -73,7 +73,8 @@ export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: Controlle
       output: object({ lines: string(), proof: string() }),
       handler: async ({ target, headers }) => {
         questions.check(target, headers)
-        return ok(await answerWithLines(audit, by, text => questions.proofOf(headers, text)))
+        const lines = JSON.stringify((await audit.last(by)).lines)
+        return ok({ lines, proof: questions.proofOf(headers, lines) })
       }
     })
   )

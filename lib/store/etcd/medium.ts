@@ -5,7 +5,7 @@ import { createOnce, exists } from '../../disk/file.js'
 import { runuserPrefix } from '../../disk/printable.js'
 import { reasonOf } from '../errors.js'
 import type { Controller, ReplicationListener, Revertible, SharedMedium } from '../medium.js'
-import type { ReplicaStatus, Role, RoleListener } from '../role.js'
+import type { LeaderEndpoint, ReplicaStatus, Role, RoleListener } from '../role.js'
 import { LAYOUT, VERSION } from '../start.js'
 import { Candidate } from './candidate.js'
 import { Client, type ClientOptions } from './client.js'
@@ -50,7 +50,8 @@ const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
 /** The store in etcd: the leader commits, followers replicate until they lead themselves. */
-export class EtcdMedium implements SharedMedium {
+export class EtcdMedium implements SharedMedium, Role {
+  readonly role: Role = this
   readonly #client: Client
   readonly #keys: Keys
   readonly #leadership: Leadership
@@ -70,7 +71,6 @@ export class EtcdMedium implements SharedMedium {
   readonly #takingOver: Background
   #controllers: Controllers | undefined
   readonly #roleListeners: RoleListener[] = []
-  readonly role: Role
   /** The records of nodes and requests, which are no objects. */
   readonly records: AllRecords
   #isClosed = false
@@ -89,7 +89,6 @@ export class EtcdMedium implements SharedMedium {
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
-    this.role = this.#roleOf()
     this.records = new AllRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
     this.#leadership = new Leadership({
       client: this.#client,
@@ -238,7 +237,7 @@ export class EtcdMedium implements SharedMedium {
   /** Wraps the listener: refuses to load an etcd that was emptied, and logs when changes were lost. */
   #guardedListener(listener: ReplicationListener): ReplicationListener {
     const reload = async (stored: StoredKeys) => {
-      const { revision: known } = this.#status
+      const { revision: known } = this.status
       // A daemon that has joined has stored a layout.
       if (stored.isEmpty && (stored.head === undefined || this.#controllers))
         throw new Error(
@@ -259,29 +258,27 @@ export class EtcdMedium implements SharedMedium {
     return { ...listener, reload }
   }
 
-  #roleOf(): Role {
-    const etcd = this
-    return {
-      get isLeader() {
-        return etcd.#candidate === undefined
-      },
-      get following() {
-        return etcd.#candidate?.following ?? ''
-      },
-      get leader() {
-        return etcd.#candidate?.leader
-      },
-      get fencingToken() {
-        return etcd.#candidate ? undefined : etcd.#leadership.token
-      },
-      get status() {
-        return etcd.#status
-      },
-      subscribe: listener => void this.#roleListeners.push(listener)
-    }
+  get isLeader(): boolean {
+    return this.#candidate === undefined
   }
 
-  get #status(): ReplicaStatus {
+  get following(): string {
+    return this.#candidate?.following ?? ''
+  }
+
+  get leader(): LeaderEndpoint | undefined {
+    return this.#candidate?.leader
+  }
+
+  get fencingToken(): string | undefined {
+    return this.#candidate ? undefined : this.#leadership.token
+  }
+
+  subscribe(listener: RoleListener): void {
+    this.#roleListeners.push(listener)
+  }
+
+  get status(): ReplicaStatus {
     const known = this.#commits.number
     if (!this.#candidate) {
       const { doubtMs } = this.#leadership
@@ -361,7 +358,7 @@ export class EtcdMedium implements SharedMedium {
     const etcd = this
     return {
       get isReadOnly() {
-        return etcd.#candidate !== undefined
+        return !etcd.isLeader
       },
       get revision() {
         etcd.#assertOpen()
