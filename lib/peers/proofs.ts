@@ -55,6 +55,8 @@ export class NonceCache {
   }
 }
 
+const unproven = (why: string) => unauthorized(why, 'unproven-controller')
+
 /** The header that authenticates a request between controllers. */
 const HEADER = 'x-svcd-controller'
 
@@ -84,22 +86,18 @@ export class ControllerAuth {
     const [, said = '', time, number = '', proof = ''] =
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
-      throw unauthorized('controllers of this cluster alone may ask for this', 'unproven-controller')
+      throw unproven('controllers of this cluster alone may ask for this')
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
-      throw unauthorized(
-        clocksApart('this controller', 'the controller that asks', aheadMs),
-        'unproven-controller'
-      )
+      throw unproven(clocksApart('this controller', 'the controller that asks', aheadMs))
     if (this.#nonces.isForgotten(Number(time), now))
-      throw unauthorized(
+      throw unproven(
         'this was asked before svcd was started here, by the clock of who asks: ' +
-          'it is asked again, or the clocks differ',
-        'unproven-controller'
+          'it is asked again, or the clocks differ'
       )
     if (!this.#nonces.take(number, Number(time), now))
-      throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
+      throw unproven('this was asked before, and is answered once')
   }
 
   /** The proof of the answer to a request with these headers. */
@@ -178,9 +176,7 @@ export class ForwardAuth {
       )
     // Checked first: a new leader has taken no request that was meant for its predecessor.
     if (token !== this.token())
-      throw retryLater('this was handed on to a controller that writes, and this one does not, or anew', '', {
-        [NOT_TAKEN]: 'yes'
-      })
+      throw retryLater('the primary has changed since this was handed on', '', { [NOT_TAKEN]: 'yes' })
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
