@@ -1,8 +1,7 @@
 import { mkdir } from 'node:fs/promises'
-import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import type { ApiRoute, Parts } from './api/context.js'
+import type { Parts } from './api/context.js'
 import { shownSummary } from './api/jobs.js'
 import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
@@ -22,6 +21,7 @@ import { NodeFiles } from './boot/node-files.js'
 import { PreviousPack } from './boot/previous-pack.js'
 import { warnOfRoles } from './boot/roles.js'
 import { Trace } from './boot/trace.js'
+import { type Base, type PeersModule, type PeersStart, Register, type StartedPeers } from './composition.js'
 import { ownFirst } from './config/reachability.js'
 import type { Config } from './config/types.js'
 import { Control } from './control/control.js'
@@ -32,8 +32,7 @@ import { localHelper } from './helper/local.js'
 import { systemctlBy } from './helper/start.js'
 import { connectionLimits } from './http/admission/descriptors.js'
 import { Certificate } from './http/certificate.js'
-import { HttpServer, type ServerOptions } from './http/server.js'
-import type { Copies } from './image/copies/copies.js'
+import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { Remote } from './image/transfer/remote.js'
@@ -43,7 +42,6 @@ import { limitWarnings } from './model/limits.js'
 import { daemonActor, Model, storeOptions } from './model/model.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
-import type { ClusterStore, View } from './model/stored.js'
 import { generationOf } from './model/types/node.js'
 import { Audit, isByMachine } from './monitor/audit.js'
 import { Boots } from './monitor/boots.js'
@@ -56,11 +54,9 @@ import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
-import type { SharedServiceState } from './services/shared.js'
 import { FileMedium } from './store/files/medium.js'
 import { journalIn } from './store/journal.js'
 import { Store } from './store/store.js'
-import type { Change } from './store/types.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
 
@@ -80,6 +76,14 @@ export interface Daemon {
   close(graceMs: number): Promise<void>
 }
 
+/** How root's work is done, beside what all parts share. */
+type DaemonBase = Base & { readonly work: RootHelper }
+
+/** The wings for shared objects by `[store] medium`. A wing is a folder that can be deleted with its line. */
+const wings: Readonly<Record<string, () => Promise<PeersModule>>> = {
+  etcd: () => import('./peers/peers.js')
+}
+
 /**
  * Builds the parts from a configuration and starts them. Throws LoadError, LockedError, TemplateError or a
  * system error, with nothing left running. `now`: milliseconds since 1970; it may be set back, so durations
@@ -91,99 +95,101 @@ export async function startDaemon(
   now: () => number = Date.now,
   work: RootHelper = localHelper(helperSettingsOf(config, true))
 ): Promise<Daemon> {
-  const closers: (() => unknown)[] = []
-  const close = async () => {
-    for (const closer of closers.reverse()) await closer()
-  }
+  const register = new Register()
+  const base = { config, log, now, ticks: () => performance.now(), work, register }
   try {
-    const { between, digests, ...parts } = await buildParts(config, log, now, work, closers)
-    const { model, boots, tokens, logins, jobs, services, images, metrics } = parts
-    const standing = {
-      tokens,
-      roleOf: (user: string) => logins.roleOf(user),
-      standsFor: model.standsFor.bind(model)
-    }
-    const { front_files, listen, tls_certificate, tls_key: key } = config.http
-    const certificate = tls_certificate
-      ? await Certificate.open(
-          { certificate: tls_certificate, key, authorities: config.store.ca },
-          { log, now, forNodes: config.http.urls.some(url => url.startsWith('https:')) }
-        )
-      : undefined
-    if (certificate) closers.push(() => certificate.close())
-    const server = new HttpServer<Caller>({
-      ...between,
-      routes: [...routes(parts), ...between.routes],
-      authorize: (route, head) => authorize(standing, route, head),
-      param: checkParam,
-      shown: (refusal, incoming) => parts.boot.told(refusal, incoming),
-      maxBody: caller => largestBody(caller, config.http.max_body),
-      isKnown: ({ kind }) => kind === 'user',
-      trustedProxies: config.http.trusted_proxies,
-      frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
-      counted: request => metrics.request(request),
-      limits: connectionLimits(config.http),
-      log
-    })
-    const { address, port } = await server.listen(listen.address, listen.port)
-    log.info(`listening on ${address} port ${port}`)
-    closers.push(() => server.close(0))
-    const { controller, file } = config
-    const self = { ...controller, host: hostname(), port, ini: file, digests }
-    parts.shared?.join(self, now, () => parts.images.removals.outOfPlace)
-    const tls =
-      certificate &&
-      (await server
-        .listenTls(listen.address, config.http.tls_port, () => certificate.context)
-        .catch((error: Error) => {
-          throw Object.assign(error, { key: '[http] tls_port' })
-        }))
-    if (tls) log.info(`listening with TLS on ${tls.address} port ${tls.port}`)
+    const { between, ...parts } = await buildParts(base)
+    const { server, ...addresses } = await openServer(base, parts, between)
+    const { model, boots, jobs, services, images } = parts
     return {
-      address,
-      port,
-      tlsPort: tls?.port,
-      server,
-      model,
-      boots,
-      jobs,
-      services,
-      images,
+      ...{ ...addresses, server, model, boots, jobs, services, images },
       async close(graceMs) {
         // A request that waits for its job is answered before its connection is cut.
         await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
-        await close()
+        await register.close()
       }
     }
   } catch (error) {
-    await close()
+    await register.close()
     throw error
   }
 }
 
-/** Answers of the server to other controllers of a site. */
-type BetweenControllers = Pick<ServerOptions<Caller>, 'handedOnFor' | 'elsewhere'> & {
-  readonly routes: readonly ApiRoute[]
+/** Opens the server, and announces this controller to the others. */
+async function openServer(
+  { config, log, now, register }: DaemonBase,
+  parts: Parts,
+  between: StartedPeers | undefined
+) {
+  const { tokens, logins, model, metrics } = parts
+  const { front_files, listen, tls_certificate, tls_key: key } = config.http
+  const standing = {
+    tokens,
+    roleOf: (user: string) => logins.roleOf(user),
+    standsFor: model.standsFor.bind(model)
+  }
+  const certificate = tls_certificate
+    ? register.add(
+        await Certificate.open(
+          { certificate: tls_certificate, key, authorities: config.store.ca },
+          { log, now, forNodes: config.http.urls.some(url => url.startsWith('https:')) }
+        )
+      )
+    : undefined
+  const server = new HttpServer<Caller>({
+    ...between?.server,
+    routes: [...routes(parts), ...(between?.routes ?? [])],
+    authorize: (route, head) => authorize(standing, route, head),
+    param: checkParam,
+    shown: (refusal, incoming) => parts.boot.told(refusal, incoming),
+    maxBody: caller => largestBody(caller, config.http.max_body),
+    isKnown: ({ kind }) => kind === 'user',
+    trustedProxies: config.http.trusted_proxies,
+    frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
+    counted: request => metrics.request(request),
+    limits: connectionLimits(config.http),
+    log
+  })
+  const { address, port } = await server.listen(listen.address, listen.port)
+  log.info(`listening on ${address} port ${port}`)
+  register.add(server, { close: () => server.close(0) })
+  between?.announce(port)
+  const tls =
+    certificate &&
+    (await server
+      .listenTls(listen.address, config.http.tls_port, () => certificate.context)
+      .catch((error: Error) => {
+        throw Object.assign(error, { key: '[http] tls_port' })
+      }))
+  if (tls) log.info(`listening with TLS on ${tls.address} port ${tls.port}`)
+  return { server, address, port, tlsPort: tls?.port }
 }
 
-/** Builds the parts, each from those above it; `closers` closes them in reverse order. */
-async function buildParts(
-  config: Config,
-  log: Log,
-  now: () => number,
-  work: RootHelper,
-  closers: (() => unknown)[]
-): Promise<
-  Parts & { readonly between: BetweenControllers; readonly digests: Readonly<Record<string, string>> }
-> {
-  /** Monotonic clock in milliseconds. */
-  const ticks = () => performance.now()
-  const { auth, boot: booting, http, log: logging, monitor, torrent, users } = config
-  const { state, templates: templateDirectory, files, roles } = config.paths
-  const closed = <P extends { close(): unknown }>(part: P): P => {
-    closers.push(() => part.close())
-    return part
+/** Builds the parts, each from those before it. */
+async function buildParts(base: DaemonBase): Promise<Parts & { readonly between: StartedPeers | undefined }> {
+  const state = { ...base, ...(await openState(base)) }
+  const nodes = { ...state, ...(await openNodes(state)) }
+  const changing = { ...nodes, ...(await openModel(nodes)) }
+  const boot = { ...changing, ...(await buildBoot(changing)) }
+  const working = { ...boot, ...(await buildWork(boot)) }
+  const between = await working.peers?.start(working)
+  const install = buildInstall(working)
+  const services = buildServices(working, between)
+  const monitor = await buildMonitor({ ...working, services })
+  const { audit, peers } = working
+  return {
+    ...working,
+    ...{ ...install, services, ...monitor, between },
+    audit: between?.audit ?? audit,
+    record: audit.record.bind(audit),
+    site: peers
   }
+}
+
+/** Opens the objects: those of this controller alone, or those that controllers share. */
+async function openState(base: DaemonBase) {
+  const { config, log, register } = base
+  const { state, files } = config.paths
   const ini = iniSettings(config)
   await refuseHalfRestored(state)
   // Starts the disk thread while the state is read, so that the first change does not wait for it.
@@ -193,43 +199,51 @@ async function buildParts(
     ...storeOptions(state, ini, box, version.service),
     log: (level: 'warn' | 'info' | 'error', message: string) => log[level](message)
   }
-  const local = new FileMedium(options)
-  const sharing = config.store.medium === 'etcd' ? await import('./other-controllers.js') : undefined
-  const etcd = await sharing?.openShared(closed(local), config, options.log)
-  let promoted = () => {}
-  let roleChanged = () => {}
-  const start = {
+  const local = register.add(new FileMedium(options))
+  const start: PeersStart = {
     ...options,
-    backUp: (from: number) => backUpState(state, from, version.service, etcd?.stored?.files()),
-    opened: async (view: View) => {
-      await etcd?.refuseForgotten(state)
-      await etcd?.refuseOtherKeys(state, etcd.stored?.keyMarks)
-      await unlockBox(box, state, view)
-    },
-    promoted: () => promoted(),
-    demoted: () => roleChanged()
+    backUp: (from, objects) => backUpState(state, from, version.service, objects),
+    opened: view => unlockBox(box, state, view)
   }
-  const store: ClusterStore = closed(
-    await (sharing && etcd ? sharing.storeOn(etcd, start, state) : Store.open({ ...start, medium: local }))
-  )
-  await etcd?.noteUse(state)
+  const wing = await wings[config.store.medium]?.()
+  if (!wing && config.store.medium !== 'files')
+    throw new Error('this svcd has its objects in files alone: set [store] medium = files')
+  const peers = await wing?.openPeers(base, local, start)
+  const store = peers?.store ?? register.add(await Store.open({ ...start, medium: local }))
+  register.connect(store)
+  register.conditions.push(() => peers?.condition ?? store.health)
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ours } = local
-  // Controllers that share objects share these too.
+  /** Opens the records of nodes of a kind. Controllers that share objects share these too. */
   const records = (kind: string) => {
     const inFile = journalIn(join(state, `${kind}.journal`), ours)
-    return etcd?.records.opener(kind, inFile) ?? inFile
+    return peers?.records(kind, inFile) ?? inFile
   }
-  const status = closed(await NodeStatus.open(records('node-status'), now, log))
-  await status.catchUp(store.current)
-  const events = closed(new Events({ ticks }))
-  const boots = closed(await Boots.open(records('node-boots'), now, log))
-  boots.catchUp(store.current)
+  return { ini, box, ours, peers, store, records }
+}
+type State = DaemonBase & Awaited<ReturnType<typeof openState>>
+
+/** Opens what nodes report, and the tokens and logins. */
+async function openNodes({ config, log, now, ticks, register, store, records }: State) {
+  const { auth, users } = config
+  const { state } = config.paths
   // At the commit, so that a node is never seen without its states, or with those of another.
-  store.subscribe(changes => {
-    status.follow(changes)
-    boots.follow(changes)
+  const status = await NodeStatus.open(records('node-status'), now, log)
+  await status.catchUp(store.current)
+  register.add(status, {
+    changes: changes => status.follow(changes),
+    // The previous leader may have died between a change of a node and its records. Never rejects.
+    role: { becameLeader: () => void status.catchUp(store.current) },
+    condition: () => status.health
+  })
+  const events = register.add(new Events({ ticks }))
+  const boots = await Boots.open(records('node-boots'), now, log)
+  boots.catchUp(store.current)
+  register.add(boots, {
+    changes: changes => boots.follow(changes),
+    role: { becameLeader: () => boots.becameLeader(store.current) },
+    condition: () => boots.health
   })
   const tokens = await Tokens.open(state, {
     now,
@@ -242,58 +256,65 @@ async function buildParts(
   // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
   const provenFile = join(state, 'logins.json')
-  const logins = closed(new Logins({ users, adminPasswordFile: passwordFile, provenFile, now: ticks }))
+  const logins = register.add(new Logins({ users, adminPasswordFile: passwordFile, provenFile, now: ticks }))
+  return { status, events, boots, tokens, logins }
+}
+type Nodes = State & Awaited<ReturnType<typeof openNodes>>
+
+/** Opens the model and its audit log, and puts the settings of the ini in force. */
+async function openModel(nodes: Nodes) {
+  const { config, log, now, register, store, peers, ini, box, ours, events } = nodes
+  const { paths, log: logging } = config
   let told = 0
-  const audit = closed(
-    new Audit({
-      file: join(state, 'audit.log'),
-      machinesFile: join(state, 'audit-machines.log'),
-      maxBytes: logging.audit_size,
-      keep: logging.audit_keep,
-      controller: etcd && config.controller.name,
-      ...{ now, log, ours },
-      told: line => events.note('audit', String(told++), () => line)
-    })
-  )
-  let agreed: SharedServiceState | undefined
-  let urgent: (changes: readonly Change[]) => void = () => undefined
+  const audit = new Audit({
+    file: join(paths.state, 'audit.log'),
+    machinesFile: join(paths.state, 'audit-machines.log'),
+    maxBytes: logging.audit_size,
+    keep: logging.audit_keep,
+    controller: peers && config.controller.name,
+    ...{ now, log, ours },
+    told: line => events.note('audit', String(told++), () => line)
+  })
+  register.add(audit, { condition: () => audit.health })
   const model = new Model({
-    store,
-    ini,
-    controllers: () => agreed?.controllers,
-    now,
-    box,
+    ...{ store, ini, now, box },
+    controllers: () => peers?.controllers,
     audit: (actor, changes, kind) => {
-      if (!isByMachine(actor)) urgent(changes)
+      if (!isByMachine(actor)) register.requested(changes)
       return audit.record(actor, changes, kind)
     }
   })
   // A setting changed over http ends when the ini's value changes, even if it is changed back later.
   const settle = async () => {
-    if (store.isFollowing) return
-    await etcd?.keepKeyMarks(state)
+    if (model.isReadOnly) return
+    await peers?.keepKeys()
     await model.change(daemonActor, tx => putSettings(tx, ini, new Map()))
   }
-  const settling = closed(
-    new Background({
-      work: settle,
-      retryMs: { first: 1000, longest: 60_000 },
-      failed: reason => log.warn(`the settings of the ini are not in force yet: ${reason}`)
-    })
-  )
-  promoted = () => settling.wake()
+  const settling = new Background({
+    work: settle,
+    retryMs: { first: 1000, longest: 60_000 },
+    failed: reason => log.warn(`the settings of the ini are not in force yet: ${reason}`)
+  })
+  register.add(settling, { role: { becameLeader: () => settling.wake() } })
   await settle()
   const followDebug = () => {
     log.level = model.cluster.debug ? 'debug' : logging.level
   }
   followDebug()
   store.subscribe(followDebug)
-  store.subscribe(changes => warnOfRoles(roles, changes, log))
+  store.subscribe(changes => warnOfRoles(paths.roles, changes, log))
   store.subscribe(changes => {
     for (const warning of limitWarnings(changes)) log.warn(warning)
   })
-  const templates = new Templates({ directory: templateDirectory, now: () => performance.now() })
-  const catalog = closed(new FileCatalog(files))
+  return { audit, model }
+}
+type Changing = Nodes & Awaited<ReturnType<typeof openModel>>
+
+/** Builds what answers a machine that boots. */
+async function buildBoot({ config, log, now, ticks, register, peers, status, boots, model }: Changing) {
+  const { boot: booting, paths } = config
+  const templates = new Templates({ directory: paths.templates, now: ticks })
+  const catalog = register.add(new FileCatalog(paths.files))
   const hasFile = (name: string) => catalog.has(name)
   const lent = leases(config)
   const grants = new Grants(
@@ -303,17 +324,16 @@ async function buildParts(
   )
   // Loaded on demand: off by default.
   const snmp = booting.snmp_detection ? await import('./services/snmp/detection.js') : undefined
-  const detection = snmp && closed(new snmp.PortDetection({ model, log }))
+  const detection = snmp && register.add(new snmp.PortDetection({ model, log }))
   const handover = new Handover({
     ...{ model, now, ticks, log },
     takeover: booting.takeover,
     newNodes: booting.new_nodes
   })
   const trace = new Trace(model, boots, now)
-  let copied: Copies | undefined
-  const mayBeElsewhere = (file: string) =>
-    http.urls.length > 1 && (etcd?.others.length ?? 0) > 0 && !copied?.isNowhere(file)
-  const packBefore = etcd && new PreviousPack({ model, hasFile, mayBeElsewhere })
+  const mayBeElsewhere = (file: string) => peers?.mayHave(file) ?? false
+  const packBefore = peers && new PreviousPack({ model, hasFile, mayBeElsewhere })
+  register.conditions.push(() => packBefore?.condition)
   const boot = new Boot({
     ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
     urls: ownFirst(config),
@@ -321,104 +341,90 @@ async function buildParts(
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
   })
+  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore }
+}
+type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
+
+/** Builds what works in the background: requests, power, images. */
+async function buildWork(booting: Booting) {
+  const { config, log, now, ticks, work, register, peers, store, status, events, audit, model } = booting
+  const { state, files } = config.paths
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
   const run = systemctlBy(work, command)
-  const distribution = closed(new Distribution({ torrent, files, state, log, run }))
+  const distribution = register.add(new Distribution({ torrent: config.torrent, files, state, log, run }))
   const jobs = await Jobs.open({
     directory: join(state, 'jobs'),
-    now,
-    log,
-    parallel: config.jobs.parallel,
-    sharing: etcd && {
-      controller: config.controller.name,
-      open: memory => etcd.records.open('jobs', memory)
-    },
+    ...{ now, log, parallel: config.jobs.parallel, sharing: peers?.jobs },
     told: summary => events.note('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
   })
-  closers.push(() => jobs.close(0))
-  closed(work)
-  const control = closed(
+  register.add(jobs, { role: jobs, close: () => jobs.close(0) })
+  if (store.role.isLeader) jobs.becameLeader()
+  register.add(work)
+  const control = register.add(
     new Control({
       ...{ config: config.control, model, jobs, log, ticks },
       acted: (...action) => audit.acted(...action)
     })
   )
-  const questions = etcd && sharing?.questionsOf(etcd, config, tokens, now)
-  const images = closed(
-    await Images.open({
-      ...{ config, model, jobs, status, remote, work, log, now, ticks },
-      controllers: etcd && questions && sharing?.controllersOf(etcd, config, () => copied),
-      torrents: names => distribution.wanted(names)
-    })
-  )
-  store.subscribe(changes => images.follow(changes))
-  promoted = () => {
-    // The previous leader may have died between a change of a node and its records. Never rejects.
-    void status.catchUp(store.current)
-    boots.promoted(store.current)
-    settling.wake()
-    images.promoted()
-    roleChanged()
-  }
-  const copies =
-    etcd &&
-    questions &&
-    (await sharing?.fileCopies({ config, model, images, log, now, ticks, store }, etcd, questions))
-  const handing =
-    etcd &&
-    questions &&
-    sharing?.handingOn({ store, shared: etcd }, tokens, questions, config, { now, ticks, log })
-  const sameIni = etcd && sharing && closed(sharing.sameIni(etcd, config, tokens, log))
-  copied = copies?.copies
-  if (copies) closers.push(() => copies.close())
-  const nodeFiles = closed(new NodeFiles({ model, url: http.url }))
-  store.subscribe(changes => nodeFiles.changed(changes))
+  const images = await Images.open({
+    ...{ config, model, jobs, status, remote, work, log, now, ticks },
+    controllers: peers?.images,
+    torrents: names => distribution.wanted(names)
+  })
+  register.add(images, { changes: changes => images.follow(changes), role: images })
+  return { run, distribution, jobs, control, images }
+}
+type Working = Booting & Awaited<ReturnType<typeof buildWork>>
+
+/** Builds the install script and the files of nodes. */
+function buildInstall(working: Working) {
+  const { config, log, register, model, templates, grants, trace, hasFile, packBefore } = working
+  const { tokens, images } = working
+  const nodeFiles = new NodeFiles({ model, url: config.http.url })
+  register.add(nodeFiles, { changes: changes => nodeFiles.changed(changes) })
   const library = new Library({ templates, log })
   const install = new Install({
     ...{ model, templates, library, grants, trace, hasFile, packBefore },
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     urls: ownFirst(config),
-    tracker: torrent.tracker,
+    tracker: config.torrent.tracker,
     insecure: !config.node.verify_certificate,
     rootpw: config.kickstart.rootpw,
     identity: config.image.identity,
     foreign: ofMachine,
-    roles,
+    roles: config.paths.roles,
     began: (node, imagefile) => images.installing.began(node, imagefile)
   })
-  agreed = etcd && (await sharing?.sharedServices(etcd, config, log, now))
-  if (agreed) closed(agreed)
-  const services = closed(new Services({ config, model, log, now, run, shared: agreed }))
-  roleChanged = () => services.roleChanged()
-  // The author of another controller's change is unknown here.
-  store.subscribe(changes => services.changed(changes, false))
-  urgent = changes => services.changed(changes)
+  return { nodeFiles, library, install }
+}
+
+/** Starts DHCP and DNS. */
+function buildServices({ config, model, log, now, run, register }: Working, between?: StartedPeers) {
+  const services = new Services({ config, model, log, now, run, shared: between?.services })
+  const roleChanged = () => services.roleChanged()
+  register.add(services, {
+    // The author of another controller's change is unknown here.
+    changes: changes => services.changed(changes, false),
+    requested: changes => services.changed(changes),
+    role: { becameLeader: roleChanged, steppedDown: roleChanged }
+  })
   services.start()
-  const disk = closed(await DiskSpace.open([state, files], monitor.disk_free))
-  const loop = closed(new LoopDelay(monitor.loop_delay))
-  const svcd = [
-    () => {
-      const { ok, reason } = store.health
-      if (!ok || !etcd) return { ok, reason }
-      const { role } = etcd.standing
-      if (role === 'unknown') return { ok, reason: 'it is not known whether this svcd still writes' }
-      return { ok, reason: role === 'primary' ? role : `standby: ${store.following}` }
-    },
-    () => status.health,
-    () => boots.health,
-    () => audit.health,
-    () => disk.condition,
-    () => copied?.condition,
-    () => packBefore?.condition,
-    () => handing?.condition,
-    () => (etcd?.namesake ? { ok: false, reason: etcd.namesake } : undefined),
-    () => sameIni?.condition,
-    () => loop.condition,
-    () => queueCondition(jobs, monitor.queue)
-  ]
-  const parts = { svcd, boot: [() => handover.condition] }
-  const health = closed(new Health({ ...parts, ...distribution.conditions, ...services.conditions }, now))
+  return services
+}
+
+/** Builds what shows how svcd, its services and the nodes are. */
+async function buildMonitor(parts: Working & { readonly services: Services }) {
+  const { config, now, register, store, peers, status, boots, events, model } = parts
+  const { jobs, services, handover, distribution } = parts
+  const { paths, monitor } = config
+  const disk = await DiskSpace.open([paths.state, paths.files], monitor.disk_free)
+  register.add(disk, { condition: () => disk.condition })
+  const loop = new LoopDelay(monitor.loop_delay)
+  register.add(loop, { condition: () => loop.condition })
+  register.conditions.push(() => queueCondition(jobs, monitor.queue))
+  const own = { svcd: register.conditions, boot: [() => handover.condition] }
+  const health = register.add(new Health({ ...own, ...distribution.conditions, ...services.conditions }, now))
   const metrics = new Metrics({
     now,
     nodes: () => model.view.names('node'),
@@ -432,8 +438,7 @@ async function buildParts(
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),
-    controllers: () =>
-      etcd && { standing: etcd.standing, others: etcd.others, gone: agreed?.gone.length ?? 0 },
+    site: peers,
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))
@@ -441,18 +446,5 @@ async function buildParts(
   // Before the events: their listeners then load the new state.
   store.subscribe(changes => overview.follow(changes))
   connectEvents(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
-  const known = () => agreed?.controllers.map(({ name }) => name) ?? []
-  const audits = etcd && questions && sharing?.auditLogs(audit, etcd, config, questions, known)
-  return {
-    ...{ config, model, status, boots, trace, health, metrics, events, overview, logins, tokens },
-    audit: audits?.logs ?? audit,
-    record: audit.record.bind(audit),
-    ...{ control, boot, handover, install, library, nodeFiles, jobs, images, services, leases: lent },
-    ...(etcd && agreed ? { shared: etcd, agreed } : {}),
-    digests: sameIni?.own ?? {},
-    between: {
-      ...(handing ? { handedOnFor: handing.handedOnFor, elsewhere: handing.elsewhere } : {}),
-      routes: [...(copies?.routes ?? []), ...(audits?.routes ?? [])]
-    }
-  }
+  return { health, metrics, overview }
 }

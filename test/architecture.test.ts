@@ -57,7 +57,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   daemon: [
-    'other-controllers',
+    'peers',
+    'composition',
     ...[
       'api',
       'boot',
@@ -72,7 +73,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'model',
       'store',
       'store/files',
-      'store/etcd',
       'jobs',
       'template',
       'http'
@@ -81,8 +81,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'backup',
     'version'
   ],
-  // What the daemon is made of where several controllers share the objects.
-  'other-controllers': [
+  // The wing for several controllers. It can be deleted: the daemon loads it, and nothing else knows it.
+  peers: [
+    'composition',
+    'ask-controller',
     ...[
       'api',
       'image',
@@ -93,10 +95,27 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'store',
       'store/files',
       'store/etcd',
+      'jobs',
       'http',
       'config'
-    ],
-    'store/medium'
+    ]
+  ],
+  // The words that the daemon and its wings share.
+  composition: [
+    ...[
+      'api',
+      'image',
+      'services',
+      'monitor',
+      'auth',
+      'model',
+      'store',
+      'store/files',
+      'jobs',
+      'http',
+      'config',
+      'backup'
+    ]
   ],
   api: [
     ...[
@@ -112,7 +131,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'http',
       'config'
     ],
-    // Where several controllers share the objects.
     'store/medium',
     'store/errors',
     'version'
@@ -139,10 +157,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'image/transfer': [],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
-  monitor: ['ask-controller', 'model', 'node-set', 'store', 'jobs'],
+  monitor: ['model', 'node-set', 'store', 'jobs'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/passwords'],
-  auth: ['ask-controller', 'model', 'http'],
+  auth: ['model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.
   backup: [],
@@ -251,6 +269,28 @@ t.test('imports run downwards only', async t => {
   t.strictSame(wrong, [])
   const unknown = [...sources.keys()].map(roomOf).filter(room => !(room in MAY_IMPORT))
   t.strictSame(unknown, [], 'every room has its place in the table')
+})
+
+t.test('only the composition root and peers/ ask who leads, and name etcd', async t => {
+  const asks = ['daemon', 'peers', 'store', 'store/files', 'store/etcd']
+  // A follower's model is read-only.
+  const isModel = (file: string) => file === 'model/model'
+  const asking = find(
+    (node, file) =>
+      ts.isIdentifier(node) &&
+      /^(isLeader|isFollowing|fencingToken|LeaderEndpoint)$/.test(node.text) &&
+      !asks.includes(roomOf(file)) &&
+      !isModel(file)
+  )
+  t.strictSame(asking, [])
+  const naming = [...imports].flatMap(([file, targets]) =>
+    targets.some(target => roomOf(target) === 'store/etcd') ? roomOf(file) : []
+  )
+  t.strictSame([...new Set(naming)].sort(), ['check', 'cli', 'peers', 'store/etcd'])
+  const wing = [...imports].flatMap(([file, targets]) =>
+    roomOf(file) !== 'peers' && targets.some(target => roomOf(target) === 'peers') ? file : []
+  )
+  t.strictSame(wing, ['daemon'])
 })
 
 t.test('the table of rooms goes downwards itself', async t => {

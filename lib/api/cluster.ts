@@ -79,8 +79,8 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       summary: 'Forget a controller that is gone',
       handler: async request => {
         const name = param(request, 'controller')
-        const gone = parts.agreed?.gone.find(one => one.name === name)
-        if (!(await parts.agreed?.remove(name))) throw notGone(name, parts)
+        const gone = parts.site?.gone.find(one => one.name === name)
+        if (!(await parts.site?.forget(name))) throw notGone(name, parts)
         await parts.record(
           actorOf(request),
           [{ type: 'controller', name, before: gone, after: undefined }],
@@ -131,8 +131,8 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
 }
 
 /** The reason why a controller cannot be forgotten. */
-const notGone = (name: string, { config, shared }: Parts): ServiceError =>
-  [config.controller, ...(shared?.others ?? [])].some(other => other.name === name)
+const notGone = (name: string, { config, site }: Parts): ServiceError =>
+  [config.controller, ...(site?.others ?? [])].some(other => other.name === name)
     ? badRequest(
         `controller ${name} is there: to forget it, stop its svcd first, and wait until its status is gone`
       )
@@ -201,18 +201,18 @@ const controllerEntries = (
   )
 
 /** Whether this controller led last, but does not know whether it still does (rules 11.15). */
-const isInDoubt = (shared: Parts['shared']) => shared?.standing.role === 'unknown'
+const isInDoubt = (site: Parts['site']) => site?.status.role === 'unknown'
 
-function shown({ config, model, shared, agreed }: Parts): JsonObject {
+function shown({ config, model, site }: Parts): JsonObject {
   const settings = Object.fromEntries(settingNames.map(name => [name, model.cluster[name]]))
   const { variables } = model.cluster
   const own = { ...config.controller, port: config.http.listen.port, ini: config.file }
   return {
     name: config.cluster.name,
-    ...controllerEntries('gone', agreed?.gone),
+    ...controllerEntries('gone', site?.gone),
     // Only the leader answers this, or a controller in doubt: then no leader is known.
-    ...controllerEntries(isInDoubt(shared) ? 'standby' : 'primary', [own]),
-    ...controllerEntries('standby', shared?.others),
+    ...controllerEntries(isInDoubt(site) ? 'standby' : 'primary', [own]),
+    ...controllerEntries('standby', site?.others),
     ...settings,
     // Clients take every other object here for a controller.
     ...(Object.keys(variables).length > 0 ? { variables } : {})
@@ -230,7 +230,7 @@ function changedSettings(given: JsonValue, parts: Parts): JsonObject {
     if (!fixed) settings[key] = value
     else if (!isDeepStrictEqual(value, now[key])) {
       // A controller in doubt shows itself as a standby: then the values differ for that reason.
-      if (isInDoubt(parts.shared)) throw new NotLeaderError('no controller is known to write for the moment')
+      if (isInDoubt(parts.site)) throw new NotLeaderError('no controller is known to write for the moment')
       throw badRequest(`cluster: "${key}" cannot be changed here`, 'invalid-field')
     }
   }

@@ -20,10 +20,9 @@ import type { Health } from '../monitor/health.js'
 import type { Metrics } from '../monitor/metrics.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Overview } from '../monitor/overview.js'
+import type { Site } from '../monitor/site.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
-import type { SharedServiceState } from '../services/shared.js'
-import type { SharedMedium } from '../store/medium.js'
 import type { Schema } from './schema.js'
 
 export interface Parts {
@@ -50,10 +49,7 @@ export interface Parts {
   readonly images: Images
   readonly control: Control
   readonly metrics: Metrics
-  /** Set if several controllers share the objects. */
-  readonly shared?: SharedMedium
-  /** Controllers that are gone; set with `shared`. */
-  readonly agreed?: Pick<SharedServiceState, 'gone' | 'remove'>
+  readonly site: Site | undefined
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }

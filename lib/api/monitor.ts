@@ -73,11 +73,9 @@ export const noService = (config: Config, name: string) =>
         : `there is no service ${name}`
   )
 
-const notPrimary = (why: string) => tryLater(why, 5)
-
 /** State reports of nodes during installation, and the health of the daemon (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
-  const { model, status, trace, health, images, config, metrics, shared } = parts
+  const { model, status, trace, health, images, config, metrics, site } = parts
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -140,7 +138,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         const name = param(request, 'service')
         const state = health.of(name)
         if (!state) throw noService(config, name)
-        const controller = name === 'svcd' && shared ? { controller: shared.standing } : {}
+        const controller = name === 'svcd' && site ? { controller: site.status } : {}
         return healthAnswer({ [name]: { ...state, ...controller } }, request)
       }
     }),
@@ -149,12 +147,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
       summary: 'Whether this controller writes: 200, or 503 while another one does',
       output: object({ primary: { type: 'boolean' } }, ['primary']),
       handler: () => {
-        if (model.isFollowing) throw notPrimary('this controller is a standby: it does not write')
-        // Without etcd, or after a long pause, the lease may have passed to another controller.
-        if (shared && shared.standing.role !== 'primary')
-          throw notPrimary('this controller does not know whether it still writes')
-        // For example, etcd is out of space.
-        if (shared && shared.problem !== '') throw notPrimary('this controller cannot write for the moment')
+        if (site && site.notPrimary !== '') throw tryLater(site.notPrimary, 5)
         return ok({ primary: true })
       }
     }),

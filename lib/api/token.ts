@@ -26,7 +26,7 @@ const credentials = bodyOf(
 )
 
 /** Token and version (rules 5.1, 6.4, 11.15). */
-export function tokenRoutes({ logins, tokens, shared }: Parts): ApiRoute[] {
+export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
   return [
     post('/token', {
       access: 'anyone',
@@ -57,7 +57,7 @@ export function tokenRoutes({ logins, tokens, shared }: Parts): ApiRoute[] {
         },
         ['version']
       ),
-      handler: () => ok({ version, ...(shared ? { controller: shared.standing } : {}) })
+      handler: () => ok({ version, ...(site ? { controller: site.status } : {}) })
     })
   ]
 }

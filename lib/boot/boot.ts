@@ -109,7 +109,7 @@ export class Boot {
     if (node) return this.#script(node, mac, visit)
     const { source } = visit
     const free = model.view.index.macOwners(mac).length === 0
-    if (!detection || !free || model.isFollowing || !(source.loopback || this.isInside(source)))
+    if (!detection || !free || model.isReadOnly || !(source.loopback || this.isInside(source)))
       return this.#unknown(mac, visit)
     return this.#detect(detection, mac, visit)
   }

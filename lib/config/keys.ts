@@ -127,7 +127,7 @@ export const keys = {
     ),
     prefix: key(values.keyPrefix, '/svcd/').about('What the names of all keys in etcd begin with.'),
     ttl: key(values.duration('1s', '60s'), '3s').about(
-      'How long the right to write in etcd outlives an svcd that is dead.'
+      'How long the leadership of a dead svcd lasts in etcd.'
     )
   },
   image: {

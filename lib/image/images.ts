@@ -152,8 +152,8 @@ export class Images {
   }
 
   /** This controller became the leader: failed work is tried again at once. */
-  promoted(): void {
-    this.removals.promoted()
+  becameLeader(): void {
+    this.removals.becameLeader()
     this.look()
   }
 

@@ -59,7 +59,7 @@ async function isToRemove(context: ImageContext, intent: TreeIntent | RemovalInt
  */
 export async function decide(context: ImageContext, intent: TreeIntent | RemovalIntent): Promise<boolean> {
   const { intents, model } = context
-  await model.known()
+  await model.readBarrier()
   intents.undecided.delete(intent)
   try {
     return await isToRemove(context, intent)

@@ -55,7 +55,7 @@ export class Removals {
   constructor(private readonly o: RemovalsOptions) {}
 
   /** This controller became the leader: failed removals are tried again at once. */
-  promoted(): void {
+  becameLeader(): void {
     this.#removing.clear()
     this.#pausesMs.clear()
   }
@@ -91,7 +91,7 @@ export class Removals {
     const { log, ticks, model, controllers } = this.#context
     const submitted: SubmittedJob[] = []
     try {
-      if (model.isFollowing) {
+      if (model.isReadOnly) {
         await this.#hideOwn()
         return submitted
       }
@@ -258,7 +258,7 @@ const ownAbandoned = (context: ImageContext): TreeDoc[] =>
 
 /** Whether svcd has to look again after a while for directories to remove. */
 export const hasRemovals = (context: ImageContext): boolean =>
-  (context.model.isFollowing ? ownAbandoned(context) : stillAbandoned(context)).length > 0
+  (context.model.isReadOnly ? ownAbandoned(context) : stillAbandoned(context)).length > 0
 
 /** Whether a directory is abandoned, and no image is in it. */
 const isFree = (view: View, directory: string, name: string): boolean =>
@@ -271,7 +271,7 @@ const isFree = (view: View, directory: string, name: string): boolean =>
  */
 async function mayGo({ config, controllers, model }: ImageContext, name: string): Promise<boolean> {
   const goes = await model.change(daemonActor, tx => isFree(tx, config.image.directory, name))
-  if (goes && controllers) await model.known()
+  if (goes && controllers) await model.readBarrier()
   return goes
 }
 
@@ -408,7 +408,7 @@ export async function decideRemoval(
   const tree = model.view.get('tree', intent.target)
   if (!tree || (intent.at !== undefined && intent.at !== tree.at)) return 'gone'
   if (isFree(model.view, config.image.directory, intent.target)) {
-    if (model.isFollowing) return 'later'
+    if (model.isReadOnly) return 'later'
     if (await forgetTree(context, intent.target)) return 'gone'
   }
   await putBack(context, intent)

@@ -51,7 +51,7 @@ export class Sweep {
 
   async #sweep(signal: AbortSignal): Promise<void> {
     const { model, ticks, config } = this.context
-    if (model.isFollowing) return
+    if (model.isReadOnly) return
     const { view } = model
     for (const name of [...this.#unused.keys()]) if (!view.get('pack', name)) this.#unused.delete(name)
     const unnamed = [...view.names('pack')].filter(name => {

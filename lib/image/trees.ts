@@ -56,7 +56,7 @@ export const here = ({ controllers }: Shared) => (controllers ? { controller: co
 
 /** Notes this controller in the images whose directories are here, where no controller is noted. */
 export async function noteFound({ config, controllers, model }: ImageContext): Promise<void> {
-  if (!controllers || model.isFollowing) return
+  if (!controllers || model.isReadOnly) return
   const { directory } = config.image
   const found: string[] = []
   for (const name of model.view.names('osimage')) {

@@ -53,7 +53,7 @@ export class Upkeep {
     const { log, model } = this.context
     const { view } = model
     // Only the leader stores records.
-    const unknown = model.isFollowing ? [] : unknownPacks(view)
+    const unknown = model.isReadOnly ? [] : unknownPacks(view)
     const steps = [
       ...[...unknown].map(name => () => this.#adopt(name, signal)),
       ...[...view.names('pack')].map(name => () => this.#completeTorrent(name, signal))

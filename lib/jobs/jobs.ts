@@ -44,8 +44,8 @@ const MOST_WAITING = 1000
 const MOST_READING = 8
 /** An aborted job may take so long to end: its programs take up to 5 s. */
 const ABORTED_MS = 7000
-/** The reason of jobs whose controller lost the lead. */
-const OVERTAKEN = `${INTERRUPTED}: another controller writes now`
+/** The reason of jobs whose controller stepped down. */
+const STEPPED_DOWN = `${INTERRUPTED}: another controller writes now`
 
 /** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
 export class Jobs {
@@ -70,14 +70,14 @@ export class Jobs {
    * be made or read.
    */
   static async open(options: JobsOptions): Promise<Jobs> {
-    let overtaken = () => {}
+    let lost = () => {}
     const pace = options.sharing && new ReadingPace()
     const wrote = ({ by, reads }: JobSummary, bytes: number) => {
       if (reads) pace?.took(by, bytes)
     }
-    const records = await Records.open({ disk: realDisk, ...options, wrote, overtaken: () => overtaken() })
+    const records = await Records.open({ disk: realDisk, ...options, wrote, lost: () => lost() })
     const jobs = new Jobs(options, records, pace)
-    overtaken = () => jobs.#overtaken()
+    lost = () => jobs.#stopAll()
     return jobs
   }
 
@@ -195,11 +195,21 @@ export class Jobs {
     })
   }
 
-  /** Another controller leads: it reports these jobs as failed, and owns their records. */
-  #overtaken(): void {
+  /** Takes over the shared requests of the previous leader. */
+  becameLeader(): void {
+    this.kept.becameLeader()
+  }
+
+  /** Stops all jobs, which the new leader reports as failed. */
+  steppedDown(): void {
+    this.kept.steppedDown()
+  }
+
+  /** Stops all jobs; another controller owns their records. */
+  #stopAll(): void {
     for (const work of [...this.#waiting, ...this.#running]) {
       void work.entry.file.abandon()
-      this.#stop(work, OVERTAKEN)
+      this.#stop(work, STEPPED_DOWN)
     }
   }
 

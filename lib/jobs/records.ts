@@ -42,8 +42,8 @@ interface RecordsOptions {
   readonly wrote?: (summary: JobSummary, bytes: number) => void
   /** In place of the directory and the disk. */
   readonly sharing?: Sharing | undefined
-  /** Another controller leads: it reports what ran here as failed. */
-  readonly overtaken?: () => void
+  /** Called when another controller reports what ran here as failed; it must not throw. */
+  readonly lost?: () => void
 }
 
 /** The records of a directory, one file each, or those in etcd. */
@@ -52,10 +52,13 @@ export class Records {
   readonly #entries = new Map<string, Entry>()
   readonly #shared: SharedDisk | undefined
   readonly #place: RecordPlace
+  /** Whether old records are removed here. Shared ones are removed by the leader. */
+  #removesOld: boolean
   readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
 
   private constructor(private readonly options: RecordsOptions) {
     this.#shared = options.sharing && new SharedDisk()
+    this.#removesOld = !options.sharing
     this.#place = this.#shared ? sharedPlace(this.#shared) : placeIn(options)
   }
 
@@ -69,7 +72,6 @@ export class Records {
     const records = new Records(options)
     if (sharing) {
       await records.#shared?.open(sharing, records.#followed)
-      if (!records.#isFollowing) records.#followed.promoted()
     } else {
       await makeDirectory(directory)
       await records.#load(await readdir(directory))
@@ -112,10 +114,6 @@ export class Records {
     await this.#shared?.close()
   }
 
-  get #isFollowing(): boolean {
-    return this.#shared?.isFollowing ?? false
-  }
-
   get #entryOptions() {
     return { ...this.options, place: this.#place }
   }
@@ -134,20 +132,27 @@ export class Records {
     },
     ids: () => this.#entries.keys(),
     reset: () => {
-      this.options.overtaken?.()
+      this.options.lost?.()
       for (const { file } of this.#entries.values()) void file.abandon()
       this.#entries.clear()
-    },
-    promoted: () => {
-      const entries = [...this.#entries.values()].sort(byAge)
-      this.#entries.clear()
-      for (const entry of entries) {
-        this.#entries.set(entry.summary.id, entry)
-        if (!entry.finished) this.#interrupt(entry).catch(() => {})
-      }
-      this.sweep()
-    },
-    overtaken: () => this.options.overtaken?.()
+    }
+  }
+
+  /** Ends the shared requests that the previous leader did not end, and removes old records from now on. */
+  becameLeader(): void {
+    this.#removesOld = true
+    const entries = [...this.#entries.values()].sort(byAge)
+    this.#entries.clear()
+    for (const entry of entries) {
+      this.#entries.set(entry.summary.id, entry)
+      if (!entry.finished) this.#interrupt(entry).catch(() => {})
+    }
+    this.sweep()
+  }
+
+  steppedDown(): void {
+    this.#removesOld = false
+    this.options.lost?.()
   }
 
   async #load(names: readonly string[]): Promise<void> {
@@ -190,7 +195,7 @@ export class Records {
   }
 
   async #removeOld(): Promise<void> {
-    if (this.#isFollowing) return
+    if (!this.#removesOld) return
     const { log, now, mostBytes = MOST_BYTES } = this.options
     for (const entry of this.#entries.values()) {
       const { reads, ended = 0 } = entry.summary

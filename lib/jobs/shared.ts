@@ -9,8 +9,6 @@ export interface StoredRecord {
 
 /** Records in etcd, as the leader stores them. */
 interface SharedRecords {
-  /** Whether another controller writes them. */
-  readonly isFollowing: boolean
   /** Resolves when the result of `of` for it is stored. */
   append(record: StoredRecord): Promise<void>
   /** Returns the stored record of an id. */
@@ -27,8 +25,6 @@ export interface JobFollower {
   ids(): Iterable<string>
   /** All records follow anew. */
   reset(): void
-  promoted(): void
-  overtaken(): void
 }
 
 /** Where requests are recorded among several controllers. */
@@ -50,11 +46,6 @@ export class SharedDisk implements RecordDisk {
 
   async open(sharing: Sharing, followed: JobFollower): Promise<void> {
     this.#records = await sharing.open(memoryOf(this.writing, followed))
-  }
-
-  /** Whether this controller is not the leader. */
-  get isFollowing(): boolean {
-    return this.#records?.isFollowing ?? true
   }
 
   /** Returns the name of a record's file. */
@@ -104,7 +95,5 @@ const memoryOf = (writing: Map<string, StoredRecord>, followed: JobFollower) => 
   reset() {
     writing.clear()
     followed.reset()
-  },
-  promoted: () => followed.promoted(),
-  overtaken: () => followed.overtaken()
+  }
 })

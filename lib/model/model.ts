@@ -40,7 +40,7 @@ const STEPS_AT_ONCE = 64
 
 export interface ModelOptions {
   readonly store: Pick<ClusterStore, 'change' | 'changeInSteps' | 'current'> &
-    Partial<Pick<ClusterStore, 'isFollowing' | 'known'>>
+    Partial<Pick<ClusterStore, 'role' | 'readBarrier'>>
   /** The settings of the ini. */
   readonly ini: ClusterSettings
   /** The controllers that share the objects; the same array until the list changes. Default: none. */
@@ -83,14 +83,14 @@ export class Model {
     return this.options.store.current
   }
 
-  /** Whether this controller is a follower, which cannot change objects. */
-  get isFollowing(): boolean {
-    return this.options.store.isFollowing ?? false
+  /** Whether changes are refused here, because another controller makes them. */
+  get isReadOnly(): boolean {
+    return this.options.store.role?.isLeader === false
   }
 
-  /** Waits until this view has all that is stored (`Store.known`). Throws StoreError if that fails. */
-  async known(): Promise<void> {
-    await this.options.store.known?.()
+  /** Waits until this view has all that is stored (`Store.readBarrier`). Throws StoreError if that fails. */
+  async readBarrier(): Promise<void> {
+    await this.options.store.readBarrier?.()
   }
 
   /** The cluster's settings of the ini. */

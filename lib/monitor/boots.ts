@@ -268,7 +268,7 @@ export class Boots {
   }
 
   /** Called when this controller became the leader: stores what it saw as a follower. */
-  promoted(view: View): void {
+  becameLeader(view: View): void {
     const seen = [...this.#seenAsFollower]
     this.#seenAsFollower.clear()
     for (const node of seen) this.#markPending(node, 'all')
@@ -320,7 +320,7 @@ export class Boots {
   }
 
   #markPending(node: string, what: 'boot' | 'all' = 'boot'): void {
-    if (this.#records.isFollowing) {
+    if (this.#records.isReadOnly) {
       this.#seenAsFollower.add(node)
       return
     }
@@ -350,7 +350,7 @@ export class Boots {
       await Promise.all(batch.map(([node, what]) => this.#records.append(this.#eventOf(node, what))))
     } catch (error) {
       // The new leader has what was stored.
-      if (this.#records.isFollowing) return
+      if (this.#records.isReadOnly) return
       for (const [node, what] of batch)
         if (what === 'all' || !this.#pendingWrites.has(node)) this.#pendingWrites.set(node, what)
       throw error

@@ -1,7 +1,7 @@
 import { Counter, Gauge, type Metric, Registry } from 'prom-client'
 import { type CachedResult, cachedFor, runSliced } from '../base/concurrency.js'
-import type { SharedMedium } from '../store/medium.js'
 import type { Report } from './node-status.js'
+import type { Site } from './site.js'
 
 /** One text serves all requests within this time. */
 const SHARED_MS = 1000
@@ -40,10 +40,7 @@ export interface Sources {
   readonly services: () => Iterable<readonly [string, boolean]>
   /** Name → how often its files were applied, and failed to be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
-  /** The controllers that share the objects, and how many are `gone`; undefined for a single controller. */
-  readonly controllers?: () =>
-    | (Pick<SharedMedium, 'standing' | 'others'> & { readonly gone: number })
-    | undefined
+  readonly site?: Pick<Site, 'status' | 'others' | 'gone'> | undefined
   /** Delay of the event loop, in milliseconds. */
   readonly loopDelayMs: () => number
   /** Milliseconds since 1970. */
@@ -131,7 +128,7 @@ export class Metrics {
   constructor(private readonly sources: Sources) {
     this.#text = cachedFor(SHARED_MS, () => this.#render(), sources.now)
     this.#register(sources)
-    this.#registerControllers(sources.controllers ?? (() => undefined))
+    this.#registerControllers(sources.site)
   }
 
   /** Returns the content type and the text, at most one second old: many scrapers cost as much as one. */
@@ -252,22 +249,22 @@ export class Metrics {
   }
 
   /** A single controller has no values, but the names exist for alerting rules. */
-  #registerControllers(found: NonNullable<Sources['controllers']>): void {
+  #registerControllers(site: Sources['site']): void {
     this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () => {
-      const role = found()?.standing.role
+      const role = site?.status.role
       return role ? ['primary', 'standby', 'unknown'].map(one => [{ role: one }, Number(one === role)]) : []
     })
     const known = 'The number of the last change that it knows'
-    this.#one(Gauge, 'svcd_store_revision', known, () => found()?.standing.revision ?? 0)
+    this.#one(Gauge, 'svcd_store_revision', known, () => site?.status.revision ?? 0)
     const lag = 'How long ago it was known to miss no change'
-    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => (found()?.standing.lag_ms ?? 0) / 1000)
+    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => (site?.status.lag_ms ?? 0) / 1000)
     this.#series(Gauge, 'svcd_controllers', 'Controllers, with this one', ['status'], () => {
-      const { others, gone } = found() ?? {}
-      return labelled('status', others ? Object.entries({ there: others.length + 1, gone: gone ?? 0 }) : [])
+      const found = site && { there: site.others.length + 1, gone: site.gone.length }
+      return labelled('status', Object.entries(found ?? {}))
     })
     const help = 'How far the clock of another controller is ahead of that of this one'
     this.#series(Gauge, 'svcd_controller_clock_offset_seconds', help, ['controller'], function* () {
-      for (const { name: controller, aheadMs } of found()?.others ?? [])
+      for (const { name: controller, aheadMs } of site?.others ?? [])
         if (aheadMs !== undefined) yield [{ controller }, aheadMs / 1000]
     })
   }

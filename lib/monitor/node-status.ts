@@ -115,7 +115,7 @@ export class NodeStatus {
     // The node may have been renamed or deleted during the flush.
     const name = this.#nameOf(kept, node)
     if (name === undefined)
-      throw this.#records.isFollowing
+      throw this.#records.isReadOnly
         ? new NotLeaderError()
         : notFound(`there is no node ${node}`, 'no-object')
     await this.#append({ node: name, state, time })
@@ -181,7 +181,7 @@ export class NodeStatus {
     kept.reason = reason
     this.told(node)
     const now = performance.now()
-    if (!this.#records.isFollowing) {
+    if (!this.#records.isReadOnly) {
       this.#pendingReasons.add(node)
       this.#flushing.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
     }
@@ -233,14 +233,14 @@ export class NodeStatus {
   /** Writes events of a committed change. They cannot be refused, so they stay pending until written. */
   async #enqueue(events: readonly StatusRecord[]): Promise<void> {
     // The leader writes them too.
-    if (events.length === 0 || this.#records.isFollowing) return
+    if (events.length === 0 || this.#records.isReadOnly) return
     for (const event of events) this.#pendingWrites.push(event)
     await this.#flushing.run().catch(() => undefined)
   }
 
   /** Writes pending events in order; after a failure at least a probe, so that `health` recovers. */
   async #flush(): Promise<void> {
-    if (this.#records.isFollowing) return this.#dropPending()
+    if (this.#records.isReadOnly) return this.#dropPending()
     for (
       let owed = this.#pendingWrites.slice(0, batchSize);
       owed.length > 0;

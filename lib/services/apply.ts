@@ -4,7 +4,7 @@ import type { Log } from '../base/log.js'
 import type { ReloadKind, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { command, reasonOf } from './control.js'
-import type { ZoneAgreement } from './dns/zone-agreement.js'
+import type { SerialAgreement } from './dns/serials.js'
 import type { ManagedServer } from './managed-server.js'
 import { type Difference, type RenderJob, type RenderOutcome, renderInThread } from './render-job.js'
 import {
@@ -35,7 +35,7 @@ export interface ApplyOptions {
   readonly settle: number
   readonly unit: ManagedServer
   /** Gives zones equal serials on controllers that share the objects. */
-  readonly zones?: ZoneAgreement
+  readonly zones?: SerialAgreement
   /** Renders; default: in a thread of its own. */
   readonly render?: (job: RenderJob, signal: AbortSignal) => Promise<RenderOutcome>
 }

@@ -7,7 +7,7 @@ import type { Log } from '../base/log.js'
 import type { Config } from '../config/types.js'
 import { parseAddress } from '../model/address.js'
 import type { Model } from '../model/model.js'
-import type { ClusterSettings, View } from '../model/stored.js'
+import type { ClusterSettings, NamedController, View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
@@ -19,9 +19,23 @@ import type { Runner } from './control.js'
 import { type Cards, type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
+import type { SerialAgreement } from './dns/serials.js'
 import { ManagedServer } from './managed-server.js'
 import { Service } from './service.js'
-import type { SharedServiceState } from './shared.js'
+
+/** The state of DHCP and DNS that controllers share. */
+export interface SharedServices {
+  /** Whether the DHCP server of this controller leaves the dynamic ranges to that of another one. */
+  readonly isReadOnly: boolean
+  /** Whether another controller can lend the ranges when this one stops. */
+  readonly hasSuccessor: boolean
+  /** The controllers that zones name; the same array until they change. */
+  readonly controllers: readonly NamedController[]
+  /** Called when what is shared has changed; must not throw. */
+  heard: (what: 'a zone' | 'a controller') => void
+  /** Makes the agreement on zones; `gatherMs`: how long their changes are gathered. */
+  agreed(gatherMs: number): SerialAgreement
+}
 
 /** The types of objects that DHCP and DNS are rendered from. */
 const types: ReadonlySet<string> = new Set([
@@ -39,7 +53,7 @@ interface ServicesOptions {
   /** Runs the commands that change a server. */
   readonly run?: Runner
   /** State shared with other controllers. */
-  readonly shared?: SharedServiceState | undefined
+  readonly shared?: SharedServices | undefined
 }
 
 /** The DHCP and DNS servers that svcd configures: their files follow the objects. */
@@ -47,7 +61,7 @@ export class Services {
   readonly #services = new Map<string, Service>()
   readonly #dataOf = new Map<Service, DataOf>()
   readonly #differing = new Semaphore(1)
-  readonly #shared: SharedServiceState | undefined
+  readonly #shared: SharedServices | undefined
   #isLeaving = false
 
   constructor({ config, model, log, now, run, shared }: ServicesOptions) {
@@ -74,7 +88,7 @@ export class Services {
     add('dhcp', captured =>
       dhcpData(
         captured,
-        { ...options, standby: this.#isLeaving || (shared?.isFollowing ?? false) },
+        { ...options, standby: this.#isLeaving || (shared?.isReadOnly ?? false) },
         ownCards()
       )
     )
@@ -125,7 +139,7 @@ export class Services {
   start(): void {
     // A killed leader gets its role back when its old lease ends, soon after the start: its range need not go
     // and come.
-    const afterMs = this.#shared?.isFollowing ? STANDBY_MS : 0
+    const afterMs = this.#shared?.isReadOnly ? STANDBY_MS : 0
     for (const service of this.#services.values()) service.start(afterMs)
   }
 
@@ -136,7 +150,6 @@ export class Services {
 
   /** Takes a change of role: this controller became leader or follower. */
   roleChanged(): void {
-    this.#shared?.roleChanged()
     for (const service of this.#services.values()) service.roleChanged()
   }
 

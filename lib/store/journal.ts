@@ -33,7 +33,7 @@ const CHUNK_CHARACTERS = 256 * 1024
  */
 export class Journal<R> implements Records<R> {
   readonly isShared = false
-  readonly isFollowing = false
+  readonly isReadOnly = false
   readonly #ownershipCheck: readonly DiskStep[]
   #compactAtBytes: number
   /** Repairs due before the next append: a partial line, a name that is not durable. */

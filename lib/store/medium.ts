@@ -1,4 +1,5 @@
 import type { Problem } from './errors.js'
+import type { Role } from './role.js'
 
 /** The text to store for one object; `undefined` removes it. */
 export interface Write {
@@ -23,9 +24,9 @@ export interface Medium {
   read(): Promise<StoredState>
   /**
    * Prepares for writes of these types, and finishes in the background what a crash interrupted. `read` found
-   * the state whole. `followed` receives the commits of others if leadership can be lost.
+   * the state whole. `listener` receives the commits of others if leadership can be lost.
    */
-  start(types: Iterable<string>, followed?: ReplicationListener): Promise<void>
+  start(types: Iterable<string>, listener?: ReplicationListener): Promise<void>
   /**
    * Resolves when all the writes (at most one per object) survive a power cut. After a throw none does, and
    * none ever will. Without writes, tests whether the next commit would succeed.
@@ -33,12 +34,7 @@ export interface Medium {
   commit(writes: readonly Revertible[]): Promise<void>
   /** The reason why writing is, or soon will be, impossible; '' if all is well. */
   readonly problem: string
-  /** Whether another controller leads, or none. Absent for an exclusive medium. */
-  readonly isFollowing?: boolean
-  /** Describes the leader while following, '' while leading. Absent for an exclusive medium. */
-  readonly following?: string
-  /** See SharedMedium. */
-  readonly writer?: LeaderEndpoint | undefined
+  readonly role: Role
   /** The location of an object, for messages; absent for an exclusive medium. */
   place?(type: string, name: string): string
   /** Ends background work, and gives up leadership. */
@@ -47,39 +43,12 @@ export interface Medium {
 
 /** A medium that several controllers share: one leads, the others follow. */
 export interface SharedMedium extends Medium {
-  readonly isFollowing: boolean
-  readonly following: string
-  /** The leader's endpoint; undefined if we lead, there is no leader, or it is unknown. */
-  readonly writer: LeaderEndpoint | undefined
-  /** Our fencing token, as in Reached; undefined if we do not lead. */
-  readonly right: string | undefined
-  /** Our role, and how far we have replicated. */
-  readonly standing: ReplicaStatus
-  /** The other controllers that share the medium. */
-  readonly others: readonly Controller[]
-  /** Describes another controller with our name, and what to do; '' if there is none. */
-  readonly namesake: string
-  /**
-   * Tells the others of this controller from now on, and lists them. `now`: its clock, milliseconds since
-   * 1970; `trees`: as in Controller, asked each time.
-   */
-  join(self: Controller, now: () => number, trees?: () => readonly string[]): void
   /**
    * Replaces `lock` and `start` after `read`: reports the commits of the leader, and becomes leader when
    * there is none, once all earlier commits were reported. `isWhole`: the listener has what was read;
    * otherwise all is read again until it can be reported. Gives up leadership.
    */
-  follow(followed: ReplicationListener, isWhole?: boolean): void
-}
-
-/** Replication status of a controller. */
-export interface ReplicaStatus {
-  /** `unknown`: it led last, and is cut off or its lease has expired. */
-  readonly role: 'primary' | 'standby' | 'unknown'
-  /** The number of the last commit known here. */
-  readonly revision: number
-  /** Time since it was last up to date, in milliseconds; 0 while it leads. */
-  readonly lag_ms: number
+  follow(listener: ReplicationListener, isWhole?: boolean): void
 }
 
 /** A controller, as registered by itself. */
@@ -104,26 +73,12 @@ export interface Controller {
   readonly aheadMs?: number
 }
 
-/** The endpoint of a leader. */
-export interface LeaderEndpoint {
-  /** Its URL, http or https. */
-  readonly url: string
-  /** Its fencing token: differs for each leadership. */
-  readonly right: string
-  /** Aborted when it no longer leads. */
-  readonly gone: AbortSignal
-}
-
 /** Listens to the commits of others. Calls never overlap. */
 export interface ReplicationListener {
   /** One commit, at most one write per object. */
   changed(writes: readonly Write[]): Promise<void>
   /** The whole state, when single commits are no longer known. */
   reload(stored: StoredState): Promise<void>
-  /** This controller leads now. */
-  promoted(): void
-  /** Another controller leads, or may. */
-  demoted(): void
 }
 
 /** The contents of a medium; committed changes count as carried out. */

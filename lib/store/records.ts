@@ -17,10 +17,6 @@ export interface ReplicatedState<R> {
   take(name: string, records: readonly R[], bytes?: number): void
   /** Forgets everything, pending writes included, before a reload. */
   reset(): void
-  /** This controller leads now, after another one. */
-  promoted?(): void
-  /** Another controller leads now. A reload follows. */
-  overtaken?(): void
 }
 
 /** The state in memory that records describe, in files or shared. */
@@ -38,8 +34,8 @@ export interface JournaledState<R> extends ReplicatedState<R> {
 export interface Records<R> {
   /** Whether several controllers share them. */
   readonly isShared: boolean
-  /** Whether another controller writes them, and this one follows. */
-  readonly isFollowing: boolean
+  /** Whether nothing can be appended here, because another controller leads. */
+  readonly isReadOnly: boolean
   /** Resolves when the record survives a power cut; rejects with StoreError if it may not be stored. */
   append(record: R): Promise<void>
   /** Refuses new records, and finishes waiting ones. */

@@ -21,10 +21,6 @@ export interface StoreOptions<T extends Types, I extends Index> {
   layout?: Layout
   /** Called before a migration: backs the state up and returns the location. A throw stops the start. */
   backUp?: (from: number) => Promise<string>
-  /** Called when a following store becomes leader. */
-  promoted?: () => void
-  /** Called when a leading store starts to follow. */
-  demoted?: () => void
   /**
    * If given, a store with damaged objects opens without them, and this is called with every problem. It
    * follows a shared medium and refuses changes until all problems are mended.

@@ -1,8 +1,9 @@
 import { Background } from '../base/background.js'
 import { runSliced, runSync } from '../base/concurrency.js'
 import { LoadError, NotLeaderError, type Problem, problemText, reasonOf, StoreError } from './errors.js'
-import type { LeaderEndpoint, ReplicationListener, SharedMedium } from './medium.js'
+import type { ReplicationListener, SharedMedium } from './medium.js'
 import { applyReload, applyWrites, refuseLayout } from './replication.js'
+import type { Role } from './role.js'
 import {
   backUpBeforeMigration,
   kindsOf,
@@ -156,19 +157,9 @@ export class Store<T extends Types, I extends Index> {
   /** The committed objects. Can be kept: it stays current when the states are swapped (`changeInSteps`). */
   readonly current: View<T, I>
 
-  /** Whether this store follows a leader, or there is none: it then refuses changes. */
-  get isFollowing(): boolean {
-    return this.options.medium.isFollowing ?? false
-  }
-
-  /** Describes the leader while this store follows; '' while it leads. */
-  get following(): string {
-    return this.options.medium.following ?? ''
-  }
-
-  /** The leader's endpoint; undefined if this store leads, there is no leader, or it is unknown. */
-  get writer(): LeaderEndpoint | undefined {
-    return this.options.medium.writer
+  /** Knows who leads. A store that does not lead refuses changes. */
+  get role(): Role {
+    return this.options.medium.role
   }
 
   /** Whether changes can be made durable; for a follower, whether it is up to date. `reason` says why not. */
@@ -230,9 +221,9 @@ export class Store<T extends Types, I extends Index> {
    * leader makes an empty commit, which fails if another one leads now; a follower has to be up to date.
    * Throws StoreError if that is unknown.
    */
-  async known(): Promise<void> {
+  async readBarrier(): Promise<void> {
     while (this.#exclusive) await this.#exclusive
-    if (this.isFollowing) {
+    if (!this.role.isLeader) {
       const { ok, reason } = this.health
       if (!ok) throw new StoreError(reason)
       return
@@ -245,7 +236,7 @@ export class Store<T extends Types, I extends Index> {
 
   #assertLeader(): void {
     if (this.#closed !== undefined) throw new StoreError('shutting down')
-    if (this.isFollowing) throw new NotLeaderError()
+    if (!this.role.isLeader) throw new NotLeaderError()
   }
 
   async #exclusively<R>(work: () => Promise<R>): Promise<R> {
@@ -289,9 +280,7 @@ export class Store<T extends Types, I extends Index> {
   /** The leader's commits become changes in steps, reported like own ones. */
   readonly #replicationListener: ReplicationListener = {
     changed: writes => this.#applyRemote(tx => applyWrites(tx, writes, this.#kinds, this.#place)),
-    reload: stored => this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifying)),
-    promoted: () => this.options.promoted?.(),
-    demoted: () => this.options.demoted?.()
+    reload: stored => this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifying))
   }
 
   readonly #place = (type: string, name: string) =>

@@ -61,7 +61,7 @@ t.test('a directory that could not be removed is removed later, whatever the rea
   release()
   await ended(2)
   delete renames.fails
-  images.promoted()
+  images.becameLeader()
   await until(isGone, () => [jobs.records(), bench.log])
 })
 
@@ -83,7 +83,7 @@ t.test('a pause is longer each time, and ends when this controller begins to wri
     t.equal(tried(), expected)
   }
   delete renames.fails
-  images.promoted()
+  images.becameLeader()
   await until(isGone, () => bench.log)
 })
 
@@ -130,7 +130,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
   const context = {
     ...bench.context,
     controllers: { own: 'c2', others: () => ['c1'], outOfPlace: () => [] },
-    model: { view: model.view, isFollowing: true }
+    model: { view: model.view, isReadOnly: true }
   } as never
   let isHeld = true
   const removals = new Removals({

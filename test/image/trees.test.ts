@@ -141,12 +141,12 @@ async function deleted(t: Test) {
       ...bench.context,
       controllers: { own: 'c1', others: () => ['c2'] },
       model: {
-        ...{ view: model.view, isFollowing: false, known: async () => {} },
+        ...{ view: model.view, isReadOnly: false, readBarrier: async () => {} },
         change: model.change.bind(model),
         ...other
       }
     }) as never
-  const follower = () => as({ isFollowing: true, change: () => Promise.reject(new StoreError('c2 writes')) })
+  const follower = () => as({ isReadOnly: true, change: () => Promise.reject(new StoreError('c2 writes')) })
   const used = () => bench.put(tx => tx.put('osimage', 'new', { name: 'new', path: `${images}/copy` }))
   /** Leaves a removal that has given the directory its hidden name. */
   const hidden = async () => {
@@ -175,10 +175,10 @@ t.test('the directory of a deleted image stays where this controller is not know
   const cutOff = async () => {
     throw new StoreError('etcd does not answer')
   }
-  await t.rejects(remove(as({ known: cutOff })), /etcd does not answer/)
+  await t.rejects(remove(as({ readBarrier: cutOff })), /etcd does not answer/)
   await stands('cut off')
   const stop = new AbortController()
-  const context = as({ known: async () => stop.abort(new Error('another controller writes now')) })
+  const context = as({ readBarrier: async () => stop.abort(new Error('another controller writes now')) })
   await t.rejects(remove(context, stop.signal), /another controller writes now/)
   await stands('stopped meanwhile')
   t.equal(await remove(as()), true)
@@ -208,12 +208,12 @@ t.test('a directory that an image is in by now has its name again', async t => {
 
 // rules 9.12, 9.15
 t.test('an interrupted removal is undone where an image is in the directory by now', async t => {
-  for (const isFollowing of [false, true]) {
+  for (const isReadOnly of [false, true]) {
     const { as, follower, used, hidden, stands } = await deleted(t)
     await hidden()
     await used()
-    await (await recover(isFollowing ? follower() : as()))()
-    await stands(isFollowing ? 'by a standby' : 'by the one that writes')
+    await (await recover(isReadOnly ? follower() : as()))()
+    await stands(isReadOnly ? 'by a standby' : 'by the one that writes')
   }
   const { bench, follower, hidden, stands } = await deleted(t)
   await hidden()
@@ -289,7 +289,7 @@ t.test('a removal of which etcd gave no answer is decided when it is known', asy
     if (readdirSync(images)[0] !== 'copy') throw new StoreError('etcd does not answer')
   }
   const change = (...change: Parameters<typeof model.change>) => ask().then(() => model.change(...change))
-  const context = as({ known: ask, change })
+  const context = as({ readBarrier: ask, change })
   await t.rejects(remove(context), /etcd does not answer/)
   const [note] = [...intents.undecided] as [never]
   await t.rejects(decide(context, note), /etcd does not answer/)

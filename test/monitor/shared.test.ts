@@ -13,7 +13,7 @@ type Appended = Readonly<Record<string, unknown>>
 /** Records in memory, of which a test says what becomes of them. */
 class Shared {
   readonly appended: Appended[] = []
-  isFollowing = false
+  isReadOnly = false
   /** Is waited for before a record is stored; a throw is a failure. */
   before: (record: Appended) => Promise<void> = async () => {}
   memory: JournaledState<never> | undefined
@@ -23,8 +23,8 @@ class Shared {
     const shared = this
     return {
       isShared: true,
-      get isFollowing() {
-        return shared.isFollowing
+      get isReadOnly() {
+        return shared.isReadOnly
       },
       append: async record => {
         await this.before(record as Appended)
@@ -35,8 +35,8 @@ class Shared {
   }
 
   /** Another controller writes from now on, and all is taken anew. */
-  overtaken(): void {
-    this.isFollowing = true
+  stepDown(): void {
+    this.isReadOnly = true
     this.memory?.reset()
   }
 
@@ -108,7 +108,7 @@ t.test('who was overtaken owes nothing, is well, and takes what the other one st
     })
   const late = status.report('n3', 'installer.started')
   await sleep(20)
-  shared.overtaken()
+  shared.stepDown()
   fail()
   await t.rejects(late, { status: 503, message: /another controller writes/ })
   await until(() => status.health.ok, 'it to be well: the other one writes the states')
@@ -136,7 +136,7 @@ t.test('boots that could not be written before another one took over are not tri
     })
   boots.note('n1', seen)
   await sleep(50)
-  shared.overtaken()
+  shared.stepDown()
   fail()
   await sleep(50)
   t.equal(boots.health.ok, true)
@@ -145,7 +145,7 @@ t.test('boots that could not be written before another one took over are not tri
 
 t.test('what a standby sees is written once it writes, unless the other one saw more', async t => {
   const shared = new Shared()
-  shared.isFollowing = true
+  shared.isReadOnly = true
   const boots = await bootsOn(shared)
   boots.note('n1', seen)
   boots.note('n2', seen)
@@ -170,8 +170,8 @@ t.test('what a standby sees is written once it writes, unless the other one saw 
   )
   await sleep(30)
   t.strictSame(shared.appended, [])
-  shared.isFollowing = false
-  boots.promoted(view('n1', 'n2'))
+  shared.isReadOnly = false
+  boots.becameLeader(view('n1', 'n2'))
   await until(() => shared.appended.length > 0)
   t.match(shared.appended, [{ node: 'n1' }])
   t.equal(shared.appended.length, 1)

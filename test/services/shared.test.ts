@@ -5,13 +5,13 @@ import t, { type Test } from 'tap'
 import { runSliced } from '../../lib/base/concurrency.js'
 import { createLog } from '../../lib/base/log.js'
 import { loadConfig } from '../../lib/config/load.js'
+import { SharedServiceState } from '../../lib/peers/service-state.js'
+import { ZoneAgreement } from '../../lib/peers/zone-agreement.js'
 import { capture } from '../../lib/services/capture.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { digestOf, serials, type ZoneSerial } from '../../lib/services/dns/serials.js'
 import type { DnsData } from '../../lib/services/dns/variables.js'
-import { ZoneAgreement } from '../../lib/services/dns/zone-agreement.js'
 import { Services } from '../../lib/services/services.js'
-import { SharedServiceState } from '../../lib/services/shared.js'
 import { StoreError } from '../../lib/store/errors.js'
 import type { Records, ReplicatedState } from '../../lib/store/records.js'
 import { Controller } from '../support/controller.js'
@@ -44,7 +44,7 @@ class Hub {
       for (const [key, records] of hub.stored) own.take(key, records)
       return {
         isShared: true,
-        get isFollowing() {
+        get isReadOnly() {
           return hub.writer !== who
         },
         append: async record => {
@@ -300,14 +300,14 @@ t.test(
 t.test('a rendering that takes longer than the one before does not make a zone wait again', async t => {
   let nowMs = 0
   const lines: string[] = []
-  const following = { isFollowing: true, zones: {}, tell: async () => {} }
+  const following = { isReadOnly: true, zones: {}, tell: async () => {} }
   const zones = new ZoneAgreement(following, {
     gatherMs: 0,
     patienceMs: 1000,
     log: log(lines),
     ticks: () => nowMs
   })
-  const found = { isLeader: false, decided: {}, unlike: { cluster: true }, ahead: [] }
+  const found = { decides: false, decided: {}, unlike: { cluster: true }, ahead: [] }
   t.equal(await zones.agree(found, 10), 1030)
   nowMs = 1030
   zones.job()
@@ -367,10 +367,10 @@ t.test('a zone that stays another one says so, and has a serial of its own that 
 t.test('the later serial of a controller that takes over is told to the others', async t => {
   const body = (text: string) => (serial: number) => `@ SOA a. b. (\n  ${serial} ; serial\n)\n${text}\n`
   const told5 = { serial: 5, mark: digestOf(body('x')(5)) }
-  const ask = (isLeader: boolean, text: string, inForce: string | undefined, its?: ZoneSerial) => {
-    const job = { isLeader, stored: its ? { z: its } : ({} as Record<string, ZoneSerial>) }
+  const ask = (decides: boolean, text: string, inForce: string | undefined, its?: ZoneSerial) => {
+    const job = { decides, stored: its ? { z: its } : ({} as Record<string, ZoneSerial>) }
     const { of, given, found } = serials({}, 1000_000, () => inForce, job)
-    const { isLeader: _, ...rest } = found
+    const { decides: _, ...rest } = found
     return [/(\d+) ;/.exec(of('z', '/z', body(text)))?.[1], rest, given] as const
   }
   const nothing = { decided: {}, unlike: {}, ahead: [] }
@@ -466,7 +466,7 @@ t.test(
       ]
     )
     const look = async () => {
-      one.roleChanged()
+      one.becameLeader()
       await new Promise(resolve => setTimeout(resolve, 20))
     }
     const before = [one.controllers, two.controllers]
@@ -518,7 +518,7 @@ t.test('who is gone is kept, with since when, until it is removed or comes back'
   const one = await open('one')
   const two = await open('two')
   const look = async () => {
-    one.roleChanged()
+    one.becameLeader()
     await new Promise(resolve => setTimeout(resolve, 20))
   }
   others = [of(2), of(3)]
@@ -549,7 +549,7 @@ t.test('who is gone is kept, with since when, until it is removed or comes back'
   others = undefined
   const three = await open('three')
   hub.takesOver('three')
-  three.roleChanged()
+  three.becameLeader()
   await new Promise(resolve => setTimeout(resolve, 20))
   t.strictSame(
     three.gone.map(({ name }) => name),

@@ -40,9 +40,9 @@ t.test(
     await all[0].set(2)
     await until(() => all.every(({ value }) => value() === 2))
     await etcd.restore(snapshot)
-    const primary = () => all.find(({ medium }) => medium.standing.role === 'primary')
+    const primary = () => all.find(({ medium }) => medium.role.status.role === 'primary')
     const states = () => [
-      all.map(({ store, medium, value }) => [store.health, medium.standing, value()]),
+      all.map(({ store, medium, value }) => [store.health, medium.role.status, value()]),
       said
     ]
     await until(
@@ -66,8 +66,8 @@ t.test('a right to write that is in doubt for longer than its lease is told as a
   const store = await Store.open<TestTypes, MacIndex>({ medium, kinds, createIndex: () => new MacIndex() })
   t.teardown(() => store.close())
   isMute = true
-  await until(() => medium.standing.role === 'unknown' && !store.health.ok)
+  await until(() => medium.role.status.role === 'unknown' && !store.health.ok)
   t.match(store.health.reason, /no answer within/)
   isMute = false
-  await until(() => medium.standing.role === 'primary' && store.health.ok)
+  await until(() => medium.role.status.role === 'primary' && store.health.ok)
 })

@@ -48,25 +48,25 @@ async function agreed(etcd: EtcdServer, all: readonly Opened[], stored: Record<s
   const states = () =>
     all.map(({ store, medium }) => ({
       ...Object.fromEntries(Object.keys(stored).map(name => [name, has(store, name)])),
-      ...medium.standing,
+      ...medium.role.status,
       ...store.health
     }))
   await until(
     async () => {
       const last = Number((await textOf(etcd, '/svcd/head'))?.split(' ')[0])
       return (
-        all.filter(({ medium }) => medium.standing.role === 'primary').length === 1 &&
+        all.filter(({ medium }) => medium.role.status.role === 'primary').length === 1 &&
         all.every(
           ({ store, medium }) =>
             store.health.ok &&
-            medium.standing.revision === last &&
+            medium.role.status.revision === last &&
             Object.entries(stored).every(([name, value]) => has(store, name) === value)
         )
       )
     },
     () => ({ states: states(), said: all.map(({ said }) => said) })
   )
-  const [writer] = all.filter(({ medium }) => medium.standing.role === 'primary')
+  const [writer] = all.filter(({ medium }) => medium.role.status.role === 'primary')
   return writer as Opened
 }
 
@@ -159,7 +159,7 @@ t.test('a prefix that is emptied: nobody writes, memory stays, and it is said wh
   )
   for (const { store, medium } of all) {
     t.equal(has(store, 'c'), 1, 'memory stays')
-    t.not(medium.standing.role, 'primary')
+    t.not(medium.role.status.role, 'primary')
     await t.rejects(set(store, 'c', 2))
   }
   t.equal(await textOf(etcd, '/svcd/head'), undefined, 'nothing is written anew')

@@ -49,7 +49,7 @@ class Place {
     const late: (() => Omit<Outcome, 'revision'>)[] = []
     const place = this
     const keeper: RecordsMedium = {
-      get isFollowing() {
+      get isReadOnly() {
         return place.writer !== who
       },
       get revision() {
@@ -228,12 +228,12 @@ t.test('who follows appends nothing, and takes what is stored', async t => {
   const one = await opened(place)
   const two = await opened(place, 'two')
   await one.add('n1', 'a')
-  for (const [name, text] of place.stored().texts) two.records.hear(name, text)
-  two.records.hearHead(place.stored().head)
+  for (const [name, text] of place.stored().texts) two.records.applyRemote(name, text)
+  two.records.applyRemoteHead(place.stored().head)
   t.strictSame(two.values, one.values)
   await t.rejects(two.add('n1', 'b'), new StoreError('another controller writes'))
-  t.equal(two.records.isFollowing, true)
-  two.records.hear('n1', undefined)
+  t.equal(two.records.isReadOnly, true)
+  two.records.applyRemote('n1', undefined)
   t.equal(two.values.size, 0)
 })
 
@@ -247,7 +247,7 @@ t.test('who takes over finishes what the one before left', async t => {
   two.values.set('new', two.values.get('old') ?? [])
   two.values.delete('old')
   place.writer = 'two'
-  two.records.promoted()
+  two.records.becameLeader()
   await until(() => place.keys.has('/r/kind/new'))
   t.same(await place.read(), two.values)
   t.strictSame([...two.values.keys()].sort(), ['new', 'stays'])
@@ -258,7 +258,7 @@ t.test('who takes over where nothing is left to do goes on', async t => {
   const place = new Place()
   const { records, add } = await opened(place)
   await add('n1', 'a')
-  records.promoted()
+  records.becameLeader()
   await sleep(10)
   await add('n1', 'b')
   t.strictSame((await place.read()).get('n1'), ['a', 'b'])
@@ -283,7 +283,7 @@ t.test('it begins with the records of a file, also after a crash, and once', asy
   const before: OpenRecords = async memory => {
     opens++
     for (let i = 0; i < 250; i++) memory.read({ name: `n${i}`, value: 'a' } as never)
-    return { isShared: false, isFollowing: false, append: async () => {}, close: async () => {} }
+    return { isShared: false, isReadOnly: false, append: async () => {}, close: async () => {} }
   }
   place.before = () => (place.transactions > 1 ? 'failed' : 'made')
   await t.rejects(place.controller('one').open(before), /no answer/)
@@ -308,7 +308,7 @@ t.test('what was not brought to its end is not taken for the whole', async t => 
   const place = new Place()
   const before: OpenRecords = async memory => {
     for (let i = 0; i < 250; i++) memory.read({ name: `n${i}`, value: 'a' } as never)
-    return { isShared: false, isFollowing: false, append: async () => {}, close: async () => {} }
+    return { isShared: false, isReadOnly: false, append: async () => {}, close: async () => {} }
   }
   place.before = () => (place.transactions > 1 ? 'failed' : 'made')
   await t.rejects(place.controller('one').open(before), /no answer/)

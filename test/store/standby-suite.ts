@@ -141,8 +141,8 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.equal(follower.current.index.owner.get('aa'), 'n2')
     t.strictSame(told.slice(3), ['296', '2'])
 
-    t.match(follower.following, /^etcd at \S+: what is below \/svcd\/ is written by process \d+ on \S+$/)
-    t.equal(writer.following, '')
+    t.match(follower.role.following, /^etcd at \S+: what is below \/svcd\/ is written by process \d+ on \S+$/)
+    t.equal(writer.role.following, '')
     const refusal = new NotLeaderError()
     t.equal(refusal.status, 503)
     await t.rejects(setAll(follower, ['c'], 9), refusal)
@@ -160,25 +160,25 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await setAll(first, ['c'], 1)
     const second = await follow(t, etcd.url, { ttlSeconds: 1 })
     const head = await textOf(etcd, '/svcd/head')
-    await first.known()
+    await first.readBarrier()
     t.not(await textOf(etcd, '/svcd/head'), head, 'etcd was asked')
     await same(first, second)
-    await second.known()
+    await second.readBarrier()
     way.silence()
-    await t.rejects(first.known(), StoreError)
-    await until(() => second.following === '')
+    await t.rejects(first.readBarrier(), StoreError)
+    await until(() => second.role.following === '')
     await setAll(second, ['c'], 2)
-    await t.rejects(first.known(), StoreError)
+    await t.rejects(first.readBarrier(), StoreError)
     t.equal(has(first), 1)
     way.release()
     way.cut()
     await until(() =>
-      first.known().then(
+      first.readBarrier().then(
         () => true,
         () => false
       )
     )
-    t.not(first.following, '')
+    t.not(first.role.following, '')
     t.equal(has(first), 2, 'what is known is what is stored')
   })
 
@@ -251,7 +251,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await writer.close()
     const until3s = performance.now() + 3000
     const roles = new Set<boolean>()
-    for (; performance.now() < until3s; await sleep(5)) roles.add(follower.following === '')
+    for (; performance.now() < until3s; await sleep(5)) roles.add(follower.role.following === '')
     t.strictSame([...roles], [false], 'it does not write')
     t.equal(await textOf(etcd, '/svcd/writer'), undefined, 'nobody does')
     t.match(follower.health, { ok: false, reason: /objects\/strange\/: this svcd knows no such type/ })
@@ -261,7 +261,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       'nor is it started'
     )
     await etcd.ask('kv/deleterange', { key: base64('/svcd/objects/strange/x') })
-    await until(() => follower.following === '')
+    await until(() => follower.role.following === '')
     await setAll(follower, ['c'], 2)
   })
 
@@ -276,7 +276,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await until(() => has(follower, 'd') === 4)
     t.equal(await textOf(etcd, '/svcd/objects/counter/d'), undefined)
     await writer.close()
-    await until(() => follower.following === '')
+    await until(() => follower.role.following === '')
     await setAll(follower, ['c'], 2)
     t.equal(await textOf(etcd, '/svcd/objects/counter/d'), '{"name":"d","value":4}\n')
     for (const key of ['intent', 'staged/9-1/counter/d', 'staged/9-2/counter/e'])
@@ -323,11 +323,11 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await second.close()
     goOn()
     const seen: unknown[] = []
-    const early = setInterval(() => follower.following === '' && seen.push(has(follower)), 1)
+    const early = setInterval(() => follower.role.following === '' && seen.push(has(follower)), 1)
     await sleep(1500)
     t.strictSame(seen, [], 'what it does not know of is not built upon')
     hear()
-    await until(() => follower.following === '')
+    await until(() => follower.role.following === '')
     clearInterval(early)
     t.equal(has(follower), 2)
     await setAll(follower, ['c'], 3)
@@ -352,7 +352,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await sleep(8000)
     t.ok(lists - before < 16, `what is stored was asked for ${lists - before} times`)
     fails = false
-    await until(() => follower.following === '')
+    await until(() => follower.role.following === '')
     await setAll(follower, ['c'], 2)
     t.strictSame(follower.health, { ok: true, reason: '' })
   })
@@ -393,18 +393,18 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       await revoke(etcd)
       const other = await open(t, etcd.url)
       keeping.open()
-      await until(() => said.some(text => /does not write/.test(text)) || first.following !== '')
+      await until(() => said.some(text => /does not write/.test(text)) || first.role.following !== '')
       await sleep(800)
       isHolding = false
       answer.open()
       await change
       await sleep(300)
-      t.match(first.following, /is written by process/, moment)
+      t.match(first.role.following, /is written by process/, moment)
       await setAll(other, ['c'], 7)
       await same(other, first)
       t.notMatch(said.join(), /not yet carried out/, moment)
       await other.close()
-      await until(() => first.following === '')
+      await until(() => first.role.following === '')
       await setAll(first, ['c'], 8)
       await first.close()
     }
@@ -432,7 +432,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       await t.rejects(setAll(first, ['e'], 2), StoreError)
       t.equal(has(first, 'e'), undefined, 'it was refused')
       await revoke(etcd)
-      await until(() => second.following === '')
+      await until(() => second.role.following === '')
       await setAll(second, ['c'], 3)
       isCut = false
       isLost = false
@@ -445,10 +445,10 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     const etcd = await startEtcd(t)
     const way = await Way.to(t, etcd)
     const roles: string[] = []
-    const first = await open(t, way.url, {
-      ttlSeconds: 2,
-      promoted: () => roles.push(`writes ${first.following === ''}`),
-      demoted: () => roles.push(`follows ${first.following !== ''}`)
+    const first = await open(t, way.url, { ttlSeconds: 2 })
+    first.role.subscribe({
+      becameLeader: () => roles.push(`writes ${first.role.following === ''}`),
+      steppedDown: () => roles.push(`follows ${first.role.following !== ''}`)
     })
     const second = await follow(t, etcd.url)
     await setAll(first, ['c', 'd'], 1)
@@ -457,7 +457,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     way.silence()
     const lost = setAll(first, ['c', 'e'], 2)
     lost.catch(() => {})
-    await until(() => second.following === '')
+    await until(() => second.role.following === '')
     await setAll(second, names(150), 3)
     await setAll(second, ['c'], 4)
     await t.rejects(lost, StoreError)
@@ -473,7 +473,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await same(second, first)
     await second.close()
     t.strictSame(roles, ['follows true'])
-    await until(() => first.following === '')
+    await until(() => first.role.following === '')
     await setAll(first, names(150), 7)
     t.strictSame(roles, ['follows true', 'writes true'])
     await first.close()
@@ -506,7 +506,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       isFull = true
       await until(() => signs > 8)
       t.equal(await right(), before)
-      t.not(follower.following, '')
+      t.not(follower.role.following, '')
       await t.rejects(setAll(writer, ['c'], 1), StoreError)
       isFull = false
       await sleep(3000)
@@ -530,8 +530,8 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     t.teardown(() => client.close())
     const writer = new Leadership({
       ...{ client, key: '/svcd/writer', ttlSeconds: 3, url: '', log: () => {} },
-      regained: async () => {},
-      overtaken: async reason => {
+      reacquired: async () => {},
+      steppedDown: async reason => {
         throw new Error(reason)
       }
     })
@@ -557,7 +557,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     await until(() => has(follower) === 1)
     way.silence()
     await writer.close()
-    await until(() => follower.following === '')
+    await until(() => follower.role.following === '')
     await setAll(follower, ['c'], 2)
     t.equal(has(follower), 2)
   })
@@ -580,13 +580,13 @@ export function testStandby({ kills }: { readonly kills: number }): void {
     way.silence()
     const keeping = setInterval(() => void etcd.ask('lease/keepalive', { ID }), 300)
     t.teardown(() => clearInterval(keeping))
-    await until(() => second.following === '')
+    await until(() => second.role.following === '')
     t.ok(Number((await etcd.ask('lease/timetolive', { ID })).TTL) > 0, 'the lease is there')
     await setAll(second, ['c'], 2)
     way.release()
     way.cut()
     await until(() => has(first) === 2)
-    t.not(first.following, '')
+    t.not(first.role.following, '')
     await t.rejects(setAll(first, ['c'], 3), NotLeaderError)
   })
 
@@ -607,7 +607,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
         await sleep(Math.random() * 500)
         await program.kill()
         const killed = performance.now()
-        await until(() => follower.following === '')
+        await until(() => follower.role.following === '')
         tookMs.push(Math.round(performance.now() - killed))
         const acknowledged = new Map<string, number>()
         for (const line of (await program.ended).stdout.split('\n').slice(0, -1)) {
@@ -635,7 +635,7 @@ export function testStandby({ kills }: { readonly kills: number }): void {
         t.strictSame(allOf(again), all, `round ${round}: memory is what is stored`)
         await again.close()
       }
-      t.comment(`from kill to the right to write, in ms: ${tookMs.join(' ')}`)
+      t.comment(`from kill to the leadership, in ms: ${tookMs.join(' ')}`)
       t.equal(counts.get('many'), kills)
     }
   )

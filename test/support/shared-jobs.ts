@@ -24,6 +24,7 @@ export class SharedKeys {
   /** Texts of records that were written, in order. */
   readonly written: string[] = []
   readonly #records = new Map<string, SharedRecords<StoredRecord>>()
+  readonly #jobs = new Map<string, Jobs>()
   /** Those who know that another one writes. */
   readonly #following = new Set<string>()
 
@@ -46,6 +47,8 @@ export class SharedKeys {
       sharing: { controller: name, open: memory => records.open(memory) }
     })
     this.test.teardown(() => jobs.close(0))
+    this.#jobs.set(name, jobs)
+    if (!this.#following.has(name)) jobs.becameLeader()
     return { jobs, log }
   }
 
@@ -56,13 +59,14 @@ export class SharedKeys {
   takeover(name: string): void {
     this.writer = name
     this.#following.delete(name)
-    this.#records.get(name)?.promoted()
+    this.#records.get(name)?.becameLeader()
+    this.#jobs.get(name)?.becameLeader()
   }
 
   /** A controller notices that another one writes, and then reads all anew. */
   notice(name: string): void {
     this.#following.add(name)
-    this.#records.get(name)?.overtaken()
+    this.#jobs.get(name)?.steppedDown()
   }
 
   reload(name: string): void {
@@ -83,7 +87,7 @@ export class SharedKeys {
   #keeper(name: string): RecordsMedium {
     const place = this
     return {
-      get isFollowing() {
+      get isReadOnly() {
         return place.#following.has(name)
       },
       get revision() {
@@ -127,8 +131,8 @@ export class SharedKeys {
     else this.keys.set(key, value)
     if (value !== undefined && key !== '/r/jobs') this.written.push(value)
     for (const name of this.#following)
-      if (key === '/r/jobs') this.#records.get(name)?.hearHead(value)
-      else this.#records.get(name)?.hear(key.slice(8), value)
+      if (key === '/r/jobs') this.#records.get(name)?.applyRemoteHead(value)
+      else this.#records.get(name)?.applyRemote(key.slice(8), value)
   }
 
   #pair(key: string) {

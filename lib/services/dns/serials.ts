@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Condition } from '../../monitor/health.js'
 import type { SerialOf } from '../backend.js'
 
 /** Zone → its last serial. */
@@ -44,19 +45,32 @@ export const digestOf = (text: string): string => createHash('sha256').update(te
 
 /** Input of a rendering where controllers share the objects: plain data, as it goes to another thread. */
 export interface ZonesJob {
-  readonly isLeader: boolean
+  /** Whether this controller decides on new serials; the others take them. */
+  readonly decides: boolean
   readonly stored: Readonly<Record<string, ZoneSerial>>
 }
 
 /** How the zones of a rendering compare with the stored ones. */
 export interface ZonesFound {
-  readonly isLeader: boolean
+  readonly decides: boolean
   /** The leader's new serials: to be stored before they are in force. */
   readonly decided: Record<string, ZoneSerial>
   /** A follower's zones that are not the leader's → whether their files would change. */
   readonly unlike: Record<string, boolean>
   /** A follower's zones that are the leader's, with a later serial. */
   readonly ahead: string[]
+}
+
+/** Gives zones equal serials on all controllers that share the objects. */
+export interface SerialAgreement {
+  /** Returns the input of a rendering. */
+  job(): ZonesJob
+  /**
+   * Takes the result of a rendering that took `renderMs`. Resolves once its serials hold, with the time (ms)
+   * until the next rendering where a zone has to wait. Rejects with StoreError if serials cannot be stored.
+   */
+  agree(found: ZonesFound, renderMs: number): Promise<number | undefined>
+  readonly condition: Condition
 }
 
 /**
@@ -72,8 +86,8 @@ export function serials(
   job?: ZonesJob
 ): { readonly of: SerialOf; readonly given: Record<string, number>; readonly found: ZonesFound } {
   const given: Record<string, number> = { ...known }
-  const { isLeader = true, stored = {} } = job ?? {}
-  const found: ZonesFound = { isLeader, decided: {}, unlike: {}, ahead: [] }
+  const { decides = true, stored = {} } = job ?? {}
+  const found: ZonesFound = { decides, decided: {}, unlike: {}, ahead: [] }
   const of: SerialOf = (name, path, body) => {
     const text = inForce(path)
     const made = (serial: number) => ({ serial, text: body(serial) })
@@ -85,17 +99,17 @@ export function serials(
     const isTaken = text !== theirs?.text && serialIn(text) === shared?.serial
     const isLast = shared !== undefined && shared.serial === last
     const unchanged = () => {
-      const there = own === undefined || (isLeader && isLast) ? undefined : made(own)
+      const there = own === undefined || (decides && isLast) ? undefined : made(own)
       return there?.text === text ? there : undefined
     }
     // A follower adds one alone, so that the leader's next serial, which goes by the clock, is later.
-    const next = () => made(isLeader || last === undefined ? nextSerial(last, nowMs) : (last + 1) % modulus)
+    const next = () => made(decides || last === undefined ? nextSerial(last, nowMs) : (last + 1) % modulus)
     const isTheirs = isAlike && isLast && !isTaken
     const chosen = isTheirs ? theirs : (unchanged() ?? next())
-    if (isLeader && job && !isTheirs)
+    if (decides && job && !isTheirs)
       found.decided[name] = { serial: chosen.serial, mark: digestOf(chosen.text) }
-    if (!isLeader && !isAlike) found.unlike[name] = chosen.text !== text
-    if (!isLeader && isAlike && !isTheirs) found.ahead.push(name)
+    if (!decides && !isAlike) found.unlike[name] = chosen.text !== text
+    if (!decides && isAlike && !isTheirs) found.ahead.push(name)
     if (chosen.text !== text) given[name] = chosen.serial
     return chosen.text
   }

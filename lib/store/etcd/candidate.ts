@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { LeaderEndpoint, ReplicationListener } from '../medium.js'
+import type { ReplicationListener } from '../medium.js'
+import type { LeaderEndpoint } from '../role.js'
 import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
@@ -9,8 +10,8 @@ import type { AllRecords, StoredKeys } from './stored.js'
 interface CandidateOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly writer: Leadership
-  readonly followed: ReplicationListener
+  readonly leadership: Leadership
+  readonly listener: ReplicationListener
   readonly records: AllRecords
   /** Bound of the catch-up after taking the lease, in ms. */
   readonly patienceMs: number
@@ -18,7 +19,7 @@ interface CandidateOptions {
    * Called with the fencing token and the number of the last commit once this controller leads and has caught
    * up; the follower has ended by then.
    */
-  readonly promoted: (revision: string, commits: number) => Promise<void>
+  readonly becameLeader: (revision: string, commits: number) => Promise<void>
   /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly free: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -54,9 +55,9 @@ export class Candidate {
   }
 
   /** The leader's URL, with a signal that is aborted when its leadership ends; undefined if unknown. */
-  get writer(): LeaderEndpoint | undefined {
+  get leader(): LeaderEndpoint | undefined {
     const { holder } = this.#follower
-    return holder?.url ? { url: holder.url, right: holder.right, gone: holder.gone } : undefined
+    return holder?.url ? { url: holder.url, token: holder.token, gone: holder.gone } : undefined
   }
 
   get revision(): number {
@@ -73,9 +74,9 @@ export class Candidate {
 
   /** Becomes leader if there is none. */
   async take(): Promise<void> {
-    const { writer, patienceMs } = this.o
+    const { leadership, patienceMs } = this.o
     // The leadership key is watched too: once it arrives, everything written before it has arrived.
-    const revision = await writer.take(made =>
+    const revision = await leadership.take(made =>
       Promise.race([
         this.#follower.reached(made),
         sleep(patienceMs, undefined, { ref: false }).then(() => {
@@ -85,6 +86,6 @@ export class Candidate {
     )
     if (revision === undefined) return
     await this.#follower.close()
-    await this.o.promoted(revision, this.revision)
+    await this.o.becameLeader(revision, this.revision)
   }
 }

@@ -12,11 +12,11 @@ import { commitsIn, type Intent, intentText, type Unfinished } from './stored.js
 interface CommitsOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly writer: Leadership
+  readonly leadership: Leadership
   /** A commit is retried for this long while etcd does not answer. */
   readonly patienceMs: number
   /** Called when another controller has written, or is about to; returns the error of the commit. */
-  readonly overtaken: () => Promise<Error>
+  readonly stepDown: () => Promise<Error>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -96,7 +96,7 @@ export class Commits {
   /** Stops commits because another controller leads, or may: it finishes what is unfinished. */
   end(): void {
     this.#isOpen = false
-    this.o.writer.since.delete(this.o.keys.head)
+    this.o.leadership.since.delete(this.o.keys.head)
     this.#intent = undefined
   }
 
@@ -149,8 +149,8 @@ export class Commits {
 
   /** Reports the leadership with this fencing token as lost. */
   lost(revision: string): never {
-    this.o.writer.lost(revision)
-    throw new Error(`etcd at ${this.o.client.where}: the right to write was lost, and is asked for again`)
+    this.o.leadership.lost(revision)
+    throw new Error(`etcd at ${this.o.client.where}: the leadership was lost, and is asked for again`)
   }
 
   /** Throws Error if memory differs from the store: another controller wrote, or etcd was restored. */
@@ -158,7 +158,7 @@ export class Commits {
     if (!this.#isOpen) return
     const { succeeded, found } = await this.#once(revision, [], [get(this.o.keys.head)])
     const known = [this.#head, ...(this.#unclear ? [this.#unclear.to, this.#unclear.settled] : [])]
-    if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.o.overtaken()
+    if (!succeeded || !known.includes(found[0]?.value.toString())) throw await this.o.stepDown()
   }
 
   readonly #operation = ({ type, name, text }: Write): JsonObject =>
@@ -166,7 +166,7 @@ export class Commits {
 
   /** Takes back an unclear commit and finishes a large one. Returns the fencing token. */
   async #prepare(): Promise<string> {
-    const { revision } = this.o.writer
+    const { revision } = this.o.leadership
     if (this.#unclear) await this.#resolveUnclear(revision)
     if (this.#intent) await this.#finishing.run()
     return revision
@@ -229,7 +229,7 @@ export class Commits {
     const last = [remove(intent), removeAll(this.o.keys.stagedBy(change.id))]
     // A delayed part must not bring back old texts after the intent is gone.
     const isDue = hasValue(intent, intentText(change))
-    const { revision } = this.o.writer
+    const { revision } = this.o.leadership
     for (const part of this.#parts(change.writes, this.#operation, last)) {
       if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
       const { succeeded, found } = await this.write(revision, [isDue], part, [get(intent)])
@@ -254,7 +254,7 @@ export class Commits {
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[] = []
   ): Promise<Outcome> {
-    const compare = [...this.o.writer.isAt(revision), ...conditions]
+    const compare = [...this.o.leadership.isAt(revision), ...conditions]
     return transact(this.o.client, compare, operations, otherwise, LIMIT_MS)
   }
 
@@ -288,7 +288,7 @@ export class Commits {
     const [there] = outcome.found
     // An earlier try was carried out, but its answer was lost.
     if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
-    if (this.#isOpen) this.o.writer.since.set(head, there?.modified ?? outcome.revision)
+    if (this.#isOpen) this.o.leadership.since.set(head, there?.modified ?? outcome.revision)
   }
 
   /** Retries while the answer is unclear. A refusal after that says nothing about the earlier tries. */
@@ -311,7 +311,7 @@ export class Commits {
     const head = await this.#headNow()
     if (head === to) await this.#move(revision, to, settled, back())
     else if (head === this.#head) await this.#move(revision, head, settled, [])
-    else if (head !== settled) throw await this.o.overtaken()
+    else if (head !== settled) throw await this.o.stepDown()
     this.#head = settled
     this.#unclear = undefined
   }

@@ -60,7 +60,7 @@ export class Controllers {
   }
 
   /** Describes the controller with the same name as this one, and what to do; '' if there is none. */
-  get namesake(): string {
+  get duplicateName(): string {
     return this.#duplicateName
   }
 
@@ -124,9 +124,9 @@ export class Controllers {
     })
   }
 
-  #warnOfDuplicateName(namesake: Controller | undefined): void {
-    const told = namesake
-      ? `the controller on ${namesake.host}, ${namesake.address} port ${namesake.port} has the name ` +
+  #warnOfDuplicateName(other: Controller | undefined): void {
+    const told = other
+      ? `the controller on ${other.host}, ${other.address} port ${other.port} has the name ` +
         `${this.options.self.name} too: give each its own, [controller] name`
       : ''
     if (told !== '' && told !== this.#duplicateName) this.options.log('warn', told)

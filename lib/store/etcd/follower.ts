@@ -5,7 +5,8 @@ import { runSliced } from '../../base/concurrency.js'
 import { oneLine } from '../../base/log.js'
 import { LoadError, reasonOf, summaryOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
-import type { LeaderEndpoint, ReplicationListener, Write } from '../medium.js'
+import type { ReplicationListener, Write } from '../medium.js'
+import type { LeaderEndpoint } from '../role.js'
 import { type Client, NoRevisionError, NoRoomError, UnclearError } from './client.js'
 import { HeartbeatMonitor } from './heartbeats.js'
 import { type Keys, objectIn } from './keys.js'
@@ -66,8 +67,8 @@ export type FollowerListener = Pick<ReplicationListener, 'changed' | 'reload'>
 interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
-  readonly followed: FollowerListener
-  readonly records: Pick<AllRecords, 'loading' | 'hear'>
+  readonly listener: FollowerListener
+  readonly records: Pick<AllRecords, 'loading' | 'applyRemote'>
   /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly free?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
@@ -135,9 +136,9 @@ export class Follower {
   }
 
   /** The leader, with a signal that is aborted when its leadership ends; undefined if unknown. */
-  get holder(): (Leader & Pick<LeaderEndpoint, 'right' | 'gone'>) | undefined {
+  get holder(): (Leader & Pick<LeaderEndpoint, 'token' | 'gone'>) | undefined {
     if (!this.#leader || this.#leaderToken === undefined) return undefined
-    return { ...this.#leader, right: this.#leaderToken, gone: this.#leadershipEnded.signal }
+    return { ...this.#leader, token: this.#leaderToken, gone: this.#leadershipEnded.signal }
   }
 
   /** Whether there is no leader, as far as known. */
@@ -201,7 +202,7 @@ export class Follower {
     const { client, keys } = this.o
     const revision = this.#revision
     const known = [...(this.#replica ? this.#versions : [])]
-    const now = [get(keys.head), get(keys.writer)]
+    const now = [get(keys.head), get(keys.leader)]
     const then = known.map(([key]) => get(key, revision))
     const strange = (what: string) =>
       new OtherHistoryError(
@@ -245,11 +246,11 @@ export class Follower {
   }
 
   async #follow(signal: AbortSignal): Promise<never> {
-    const { client, keys, followed, records } = this.o
+    const { client, keys, listener, records } = this.o
     if (!this.#replica) {
       await this.#delivering(async () => {
         const stored = await StoredKeys.read(client, keys, signal)
-        await followed.reload(stored)
+        await listener.reload(stored)
         await runSliced(records.loading(stored.records))
         this.#begin(stored)
       })
@@ -264,8 +265,8 @@ export class Follower {
           `etcd at ${client.where}: ${keys.head} was removed; everything is read anew`
         )
       const writes = (this.#replica as CommitAssembler).take(moment)
-      if (writes.length > 0) await this.#delivering(() => followed.changed(writes))
-      for (const { key, value } of moment.keys) records.hear(key, value)
+      if (writes.length > 0) await this.#delivering(() => listener.changed(writes))
+      for (const { key, value } of moment.keys) records.applyRemote(key, value)
       this.#noteDelivered(moment)
       // Another history may have been found meanwhile.
       signal.throwIfAborted()
@@ -282,10 +283,10 @@ export class Follower {
   }
 
   #noteDelivered({ revision: modified, keys: told }: WatchedTransaction): void {
-    const { head, writer } = this.o.keys
-    const known = new Map([head, writer].map(key => [key, this.#versions.get(key) ?? '']))
+    const { head, leader } = this.o.keys
+    const known = new Map([head, leader].map(key => [key, this.#versions.get(key) ?? '']))
     for (const [i, { key, value }] of told.entries()) {
-      if (i === 0 || key === head || key === writer) known.set(key, versionOf(value && { modified, value }))
+      if (i === 0 || key === head || key === leader) known.set(key, versionOf(value && { modified, value }))
       if (key === head) this.#head = value?.toString()
     }
     this.#versions = known
@@ -298,9 +299,9 @@ export class Follower {
     this.#waiting = this.#waiting.filter(({ revision, done }) => revision > reached || void done())
   }
 
-  #setLeader(right: string, text: string | undefined): void {
-    if (right === this.#leaderToken) return
-    this.#leaderToken = right
+  #setLeader(token: string, text: string | undefined): void {
+    if (token === this.#leaderToken) return
+    this.#leaderToken = token
     this.#leader = text === undefined ? undefined : leaderIn(text)
     this.#leadershipEnded.abort()
     this.#leadershipEnded = new AbortController()
@@ -309,7 +310,7 @@ export class Follower {
   }
 
   /** Ends the leadership of a leader without heartbeats, unless one reaches etcd before this transaction. */
-  async #endDeadLeadership(writer: Pair, head: Pair | undefined): Promise<void> {
+  async #endDeadLeadership(leader: Pair, head: Pair | undefined): Promise<void> {
     const { client, keys, log } = this.o
     const wasFull = this.#isFull
     const lease = await grantLease(client, PROBE_SECONDS, REQUEST_LIMIT_MS).catch(error => {
@@ -325,15 +326,15 @@ export class Follower {
         return
       }
       const isStill = [
-        isModifiedAt(writer.key, writer.modified),
+        isModifiedAt(leader.key, leader.modified),
         head ? isModifiedAt(head.key, head.modified) : isCreatedAt(keys.head, '0')
       ]
-      const { succeeded } = await transact(client, isStill, [remove(writer.key)], [], REQUEST_LIMIT_MS)
+      const { succeeded } = await transact(client, isStill, [remove(leader.key)], [], REQUEST_LIMIT_MS)
       if (!succeeded) return
     } finally {
       void revokeLease(client, lease, REQUEST_LIMIT_MS)
     }
-    log('warn', `${this.#leader?.who} had the right to write, and gave no sign of life: its right is ended`)
+    log('warn', `${this.#leader?.who} led, and sent no heartbeat: its leadership is ended`)
     this.#checking.wake()
   }
 
@@ -341,24 +342,24 @@ export class Follower {
   async #checkProgress(): Promise<void> {
     const asked = performance.now()
     const replica = this.#replica
-    const [head, writer] = await this.#readHeadAndLeader().catch(error => {
+    const [head, leader] = await this.#readHeadAndLeader().catch(error => {
       if (error instanceof OtherHistoryError && replica === this.#replica) {
         this.#replica = undefined
         this.#watch?.abort(error)
       }
       throw error
     })
-    this.#setLeader(writer?.created ?? '', writer?.value.toString())
+    this.#setLeader(leader?.created ?? '', leader?.value.toString())
     const isSilent = this.#heartbeats.isSilent(
       // A commit counts as a heartbeat.
-      writer && `${writer.modified} ${head?.modified}`,
+      leader && `${leader.modified} ${head?.modified}`,
       this.#leader?.ttlMs,
       asked,
       performance.now()
     )
-    if (writer && isSilent) await this.#endDeadLeadership(writer, head)
+    if (leader && isSilent) await this.#endDeadLeadership(leader, head)
     const isTold = ({ modified }: Pair) => BigInt(modified) <= BigInt(this.#revision)
-    if (this.#replica && [head, writer].every(pair => !pair || isTold(pair))) {
+    if (this.#replica && [head, leader].every(pair => !pair || isTold(pair))) {
       this.#freshMs = asked
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.o.log('info', 'what other controllers change is heard again')

@@ -13,7 +13,7 @@ export class Keys {
   }
 
   /** The leadership key, bound to the leader's lease; every commit compares it. */
-  get writer(): string {
+  get leader(): string {
     return `${this.prefix}writer`
   }
 

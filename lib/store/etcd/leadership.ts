@@ -21,10 +21,10 @@ interface LeadershipOptions {
   readonly ttlSeconds: number
   /** The URL at which other controllers reach this one; '' for none. */
   readonly url: string
-  /** Called after a lost lease was regained, before it is used. A throw gives it back; retried later. */
-  readonly regained: (revision: string) => Promise<void>
+  /** Called after a lost lease was taken again, before it is used. A throw gives it back; retried later. */
+  readonly reacquired: (revision: string) => Promise<void>
   /** Called after the lease was lost to another controller. Its throw becomes the problem; retried later. */
-  readonly overtaken: (reason: string) => Promise<never>
+  readonly steppedDown: (reason: string) => Promise<never>
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -73,12 +73,12 @@ export class Leadership {
   /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
   get revision(): string {
     if (this.#endReason !== '') throw new Error(this.#endReason)
-    if (this.#fencingToken === '') throw new Error(this.problem || 'the right to write is lost')
+    if (this.#fencingToken === '') throw new Error(this.problem || 'the leadership is lost')
     return this.#fencingToken
   }
 
   /** The fencing token; undefined if leadership was lost. */
-  get right(): string | undefined {
+  get token(): string | undefined {
     return this.#endReason === '' && this.#fencingToken !== '' ? this.#fencingToken : undefined
   }
 
@@ -165,9 +165,9 @@ export class Leadership {
     // Leadership that was given up meanwhile must not be taken again.
     if (ends !== this.#ends) return
     this.#fencingToken = ''
-    const holder = await this.#elect(this.options.regained)
+    const holder = await this.#elect(this.options.reacquired)
     if (holder === undefined) this.#maintaining.wake()
-    else if (ends === this.#ends) await this.options.overtaken(`${this.#at} is written by ${holder} now`)
+    else if (ends === this.#ends) await this.options.steppedDown(`${this.#at} is written by ${holder} now`)
   }
 
   /** Renews the lease and sends a heartbeat. False if the leadership with this token is lost. */
@@ -230,7 +230,7 @@ export class Leadership {
     this.#lease = ID
     try {
       await before(pair.created)
-      if (ends !== this.#ends) throw new Error('the right to write was given up meanwhile')
+      if (ends !== this.#ends) throw new Error('the leadership was given up meanwhile')
     } catch (error) {
       await giveBack()
       throw error

@@ -4,14 +4,8 @@ import { runSync } from '../../base/concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
 import { runuserPrefix } from '../../program/system.js'
 import { reasonOf } from '../errors.js'
-import type {
-  Controller,
-  LeaderEndpoint,
-  ReplicaStatus,
-  ReplicationListener,
-  Revertible,
-  SharedMedium
-} from '../medium.js'
+import type { Controller, ReplicationListener, Revertible, SharedMedium } from '../medium.js'
+import type { LeaderEndpoint, ReplicaStatus, Role, RoleListener } from '../role.js'
 import { LAYOUT, VERSION } from '../start.js'
 import { Candidate } from './candidate.js'
 import { Client, type ClientOptions } from './client.js'
@@ -56,7 +50,8 @@ const NOT_OPEN = 'the store is not open for changes'
 const FOLLOWS = 'this svcd does not write: it follows the one that does'
 
 /** The store in etcd: the leader commits, followers replicate until they lead themselves. */
-export class EtcdMedium implements SharedMedium {
+export class EtcdMedium implements SharedMedium, Role {
+  readonly role: Role = this
   readonly #client: Client
   readonly #keys: Keys
   readonly #leadership: Leadership
@@ -75,6 +70,7 @@ export class EtcdMedium implements SharedMedium {
   /** Outlives the standbys, because a failed takeover creates a new one. */
   readonly #takingOver: Background
   #controllers: Controllers | undefined
+  readonly #roleListeners: RoleListener[] = []
   /** The records of nodes and requests, which are no objects. */
   readonly records: AllRecords
   #isClosed = false
@@ -96,12 +92,12 @@ export class EtcdMedium implements SharedMedium {
     this.records = new AllRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
     this.#leadership = new Leadership({
       client: this.#client,
-      key: this.#keys.writer,
+      key: this.#keys.leader,
       ttlSeconds,
       url,
       log,
-      regained: revision => this.#commits.assertHead(revision),
-      overtaken: async reason => {
+      reacquired: revision => this.#commits.assertHead(revision),
+      steppedDown: async reason => {
         if (!this.#listener || !this.#commits.isOpen) throw new Error(reason)
         throw await this.#superseded()
       }
@@ -109,9 +105,9 @@ export class EtcdMedium implements SharedMedium {
     this.#commits = new Commits({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#leadership,
+      leadership: this.#leadership,
       patienceMs,
-      overtaken: () => this.#superseded(),
+      stepDown: () => this.#superseded(),
       log
     })
     this.#takingOver = new Background({
@@ -127,7 +123,7 @@ export class EtcdMedium implements SharedMedium {
 
   /** Returns a description of the leader; '' if there is none. */
   async holder(): Promise<string> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.writer)], [], LIMIT_MS)
+    const { found } = await transact(this.#client, [], [get(this.#keys.leader)], [], LIMIT_MS)
     return found[0] ? leaderIn(found[0].value.toString()).who : ''
   }
 
@@ -222,15 +218,15 @@ export class EtcdMedium implements SharedMedium {
     )
   }
 
-  async start(_types: Iterable<string>, followed?: ReplicationListener): Promise<void> {
-    this.#listener = followed && this.#guardedListener(followed)
+  async start(_types: Iterable<string>, listener?: ReplicationListener): Promise<void> {
+    this.#listener = listener && this.#guardedListener(listener)
     this.#loadRecords()
     await this.#commits.begin(this.#leadership.revision, this.stored)
     this.stored = undefined
   }
 
-  follow(followed: ReplicationListener, isWhole = true): void {
-    this.#listener = this.#guardedListener(followed)
+  follow(listener: ReplicationListener, isWhole = true): void {
+    this.#listener = this.#guardedListener(listener)
     this.#log('info', FOLLOWS)
     this.#loadRecords()
     if (!isWhole) void this.#leadership.end('what is stored cannot be read whole')
@@ -239,9 +235,9 @@ export class EtcdMedium implements SharedMedium {
   }
 
   /** Wraps the listener: refuses to load an etcd that was emptied, and logs when changes were lost. */
-  #guardedListener(followed: ReplicationListener): ReplicationListener {
+  #guardedListener(listener: ReplicationListener): ReplicationListener {
     const reload = async (stored: StoredKeys) => {
-      const { revision: known } = this.standing
+      const { revision: known } = this.status
       // A daemon that has joined has stored a layout.
       if (stored.isEmpty && (stored.head === undefined || this.#controllers))
         throw new Error(
@@ -250,7 +246,7 @@ export class EtcdMedium implements SharedMedium {
             'stop svcd on all controllers, and restore a snapshot of etcd, or a backup (svcd restore FILE ' +
             'prints what comes next)'
         )
-      await followed.reload(stored)
+      await listener.reload(stored)
       const last = commitsIn(stored.head)
       if (last < known)
         this.#log(
@@ -259,26 +255,30 @@ export class EtcdMedium implements SharedMedium {
             'restored from an older snapshot, or lost what it had. Later changes and reports are lost'
         )
     }
-    return { ...followed, reload }
+    return { ...listener, reload }
   }
 
-  get isFollowing(): boolean {
-    return this.#candidate !== undefined
+  get isLeader(): boolean {
+    return this.#candidate === undefined
   }
 
   get following(): string {
     return this.#candidate?.following ?? ''
   }
 
-  get writer(): LeaderEndpoint | undefined {
-    return this.#candidate?.writer
+  get leader(): LeaderEndpoint | undefined {
+    return this.#candidate?.leader
   }
 
-  get right(): string | undefined {
-    return this.#candidate ? undefined : this.#leadership.right
+  get fencingToken(): string | undefined {
+    return this.#candidate ? undefined : this.#leadership.token
   }
 
-  get standing(): ReplicaStatus {
+  subscribe(listener: RoleListener): void {
+    this.#roleListeners.push(listener)
+  }
+
+  get status(): ReplicaStatus {
     const known = this.#commits.number
     if (!this.#candidate) {
       const { doubtMs } = this.#leadership
@@ -289,6 +289,7 @@ export class EtcdMedium implements SharedMedium {
     return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
   }
 
+  /** The other controllers that share the medium. */
   get others(): readonly Controller[] {
     return this.#controllers?.others ?? []
   }
@@ -298,10 +299,15 @@ export class EtcdMedium implements SharedMedium {
     return this.#controllers?.others !== undefined
   }
 
-  get namesake(): string {
-    return this.#controllers?.namesake ?? ''
+  /** Describes another controller with our name, and what to do; '' if there is none. */
+  get duplicateName(): string {
+    return this.#controllers?.duplicateName ?? ''
   }
 
+  /**
+   * Announces this controller to the others from now on, and lists them. `now`: its clock, milliseconds since
+   * 1970; `trees`: as in Controller, asked each time.
+   */
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
     // A controller that has come so far has stored a layout, and does not write where the objects were
     // removed.
@@ -351,8 +357,8 @@ export class EtcdMedium implements SharedMedium {
   #recordsMedium(): RecordsMedium {
     const etcd = this
     return {
-      get isFollowing() {
-        return etcd.#candidate !== undefined
+      get isReadOnly() {
+        return !etcd.isLeader
       },
       get revision() {
         etcd.#assertOpen()
@@ -382,8 +388,7 @@ export class EtcdMedium implements SharedMedium {
   /** Follows another controller, and notifies the listeners. */
   #stepDown(): void {
     this.#startFollowing()
-    this.#listener?.demoted()
-    this.records.overtaken()
+    for (const listener of this.#roleListeners) listener.steppedDown?.()
   }
 
   /** Follows from `stored`, or reads it first. */
@@ -393,11 +398,11 @@ export class EtcdMedium implements SharedMedium {
     this.#candidate = new Candidate({
       client: this.#client,
       keys: this.#keys,
-      writer: this.#leadership,
-      followed: this.#listener as ReplicationListener,
+      leadership: this.#leadership,
+      listener: this.#listener as ReplicationListener,
       records: this.records,
       patienceMs: this.#ttlMs / 2,
-      promoted: (revision, commits) => this.#becomeLeader(revision, commits),
+      becameLeader: (revision, commits) => this.#becomeLeader(revision, commits),
       // After a failure, `#taking` retries with backoff.
       free: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
       log: this.#log
@@ -413,11 +418,11 @@ export class EtcdMedium implements SharedMedium {
       if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
       // The lease may have been lost to another controller while the last answer was on its way.
-      if (this.#leadership.revision !== revision) throw new Error('the right to write was lost meanwhile')
+      if (this.#leadership.revision !== revision) throw new Error('the leadership was lost meanwhile')
       this.#candidate = undefined
       this.#log('info', 'this svcd writes now')
-      this.records.promoted()
-      this.#listener?.promoted()
+      this.records.becameLeader()
+      for (const listener of this.#roleListeners) listener.becameLeader?.()
     } catch (error) {
       this.#candidate = undefined
       await this.#leadership.end(reasonOf(error))

@@ -10,7 +10,7 @@ import { get, hasValue, type Outcome, put, remove } from './kv.js'
 /** The functions of the medium that records need. */
 export interface RecordsMedium {
   /** Whether another controller leads, or none does. */
-  readonly isFollowing: boolean
+  readonly isReadOnly: boolean
   /** The fencing token; throws Error if this controller does not lead. */
   readonly revision: string
   /** Runs a transaction that also compares this fencing token, retried while the answer is unclear. */
@@ -73,8 +73,8 @@ export class SharedRecords<R> implements Records<R> {
 
   constructor(private readonly o: SharedOptions) {}
 
-  get isFollowing(): boolean {
-    return this.o.keeper.isFollowing
+  get isReadOnly(): boolean {
+    return this.o.keeper.isReadOnly
   }
 
   /** Loads the stored records into memory. A leader of a new kind starts it with the records of `before`. */
@@ -82,7 +82,7 @@ export class SharedRecords<R> implements Records<R> {
   open(memory: ReplicatedState<R>): Promise<this>
   async open(memory: ReplicatedState<R>, before?: OpenRecords): Promise<this> {
     const isBegun = this.#head !== undefined && !this.#head.endsWith(UNFINISHED)
-    const begins = before !== undefined && !isBegun && !this.isFollowing
+    const begins = before !== undefined && !isBegun && !this.isReadOnly
     if (begins) await (await before(memory as JournaledState<R>)).close()
     this.#memory = memory
     for (const [name, text] of this.#unloaded) this.#load(memory, name, text)
@@ -106,12 +106,12 @@ export class SharedRecords<R> implements Records<R> {
   }
 
   /** Applies the head of another controller's write. */
-  hearHead(text: string | undefined): void {
+  applyRemoteHead(text: string | undefined): void {
     this.#head = text
   }
 
   /** Applies another controller's write of a name; undefined: removed. */
-  hear(name: string, text: string | undefined): void {
+  applyRemote(name: string, text: string | undefined): void {
     if (text === undefined) this.#stored.delete(name)
     else this.#stored.add(name)
     if (this.#memory) this.#load(this.#memory, name, text)
@@ -120,18 +120,13 @@ export class SharedRecords<R> implements Records<R> {
   }
 
   /** This controller leads now. Its predecessor may have died between a change and the records due to it. */
-  promoted(): void {
+  becameLeader(): void {
     // Before `open` only stored records are known, so nothing can differ.
     if (!this.#memory) return
     const known = new Set(this.#memory.names())
     for (const name of this.#stored) if (!known.has(name)) this.#uncertain.add(name)
     for (const name of known) if (!this.#stored.has(name)) this.#uncertain.add(name)
     this.#start()
-    this.#memory.promoted?.()
-  }
-
-  overtaken(): void {
-    this.#memory?.overtaken?.()
   }
 
   /** Reads a name's records from etcd. Throws Error without an answer, or without leadership. */

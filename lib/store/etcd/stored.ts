@@ -51,7 +51,7 @@ export class StoredKeys implements StoredState {
   ) {
     const values = new Map(pairs.map(({ key, value }) => [key, value]))
     const of = (wanted: string) => versionOf(pairs.find(({ key }) => key === wanted))
-    this.known = new Map([keys.head, keys.writer].map(key => [key, of(key)]))
+    this.known = new Map([keys.head, keys.leader].map(key => [key, of(key)]))
     this.#where = `etcd at ${client.where}: `
     try {
       this.head = headOf(values.get(keys.head))
@@ -291,20 +291,16 @@ export class AllRecords {
   }
 
   /** Applies another controller's change of a key, if the key is one of a record. */
-  hear(key: string, value: Buffer | undefined): void {
+  applyRemote(key: string, value: Buffer | undefined): void {
     const [kind, name] = recordIn(this.o.keys, key) ?? []
     if (kind === undefined) return
     const text = value?.toString()
-    if (name === undefined) this.#of(kind).hearHead(text)
-    else this.#of(kind).hear(name, text)
+    if (name === undefined) this.#of(kind).applyRemoteHead(text)
+    else this.#of(kind).applyRemote(name, text)
   }
 
-  promoted(): void {
-    for (const records of this.#kinds.values()) records.promoted()
-  }
-
-  overtaken(): void {
-    for (const records of this.#kinds.values()) records.overtaken()
+  becameLeader(): void {
+    for (const records of this.#kinds.values()) records.becameLeader()
   }
 
   #of(kind: string): SharedRecords<never> {

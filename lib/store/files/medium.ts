@@ -7,6 +7,7 @@ import { type DiskStep, type FileLayer, identityIn, realFiles } from '../../disk
 import { tryFlock } from '../../program/system.js'
 import { LockedError } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
+import { soleLeader } from '../role.js'
 import { Committer, Flusher } from './flush.js'
 import { StoredFiles } from './stored.js'
 
@@ -22,6 +23,7 @@ export interface FileOptions {
 
 /** A store of one file per object, in a directory locked by one process. */
 export class FileMedium implements Medium {
+  readonly role = soleLeader
   readonly #layer: FileLayer
   #lock: Lock | undefined
   #stored: StoredFiles | undefined

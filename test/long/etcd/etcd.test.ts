@@ -96,17 +96,17 @@ t.test(
     await set(second, 3)
     await set(second, 5)
     await until(
-      () => stored(first) === 5 && first.following.includes('process'),
+      () => stored(first) === 5 && first.role.following.includes('process'),
       () => first.health
     )
     t.equal(
-      first.following,
+      first.role.following,
       `etcd at ${url}: what is below /svcd/ is written by process ${process.pid} on ${hostname()}`
     )
     // Who asks is not told where etcd is.
     await t.rejects(set(first, 6), new NotLeaderError())
     await second.close()
-    await until(() => first.following === '')
+    await until(() => first.role.following === '')
     await set(first, 7)
     await first.close()
     const third = await open(new EtcdMedium({ endpoints: [etcd.url], ttlSeconds: 1 }))

@@ -81,7 +81,7 @@ const copied = ({ objects }: Copy) =>
   Object.fromEntries([...objects].map(([key, text]) => [key, JSON.parse(text).value]))
 
 /** Nobody opens them here. */
-const records = { *loading() {}, hear: () => undefined }
+const records = { *loading() {}, applyRemote: () => undefined }
 
 async function follow(t: Test, url: string) {
   const client = new Client({ endpoints: [url] })
@@ -90,7 +90,7 @@ async function follow(t: Test, url: string) {
   const copy = new Copy(stored)
   const said: string[] = []
   const follower = new Follower({
-    ...{ client, keys, records, followed: copy },
+    ...{ client, keys, records, listener: copy },
     log: (_, message) => said.push(message)
   })
   follower.start(stored)
@@ -200,7 +200,7 @@ t.test('a stop does not wait for an etcd that does not answer', async t => {
     client,
     keys: new Keys('/svcd/'),
     records,
-    followed: { changed: reload, reload },
+    listener: { changed: reload, reload },
     log: () => {}
   })
   follower.start()

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../lib/base/log.js'
-import { LeaderReach } from '../../lib/monitor/controller-checks.js'
+import { LeaderReach } from '../../lib/peers/checks.js'
 
 const SHARED = 'http://10.141.0.10:7050'
 const others = [
@@ -11,12 +11,12 @@ const others = [
 
 /** What a controller on the URL that others share says of the one that writes. */
 function standby() {
-  const state = { writer: SHARED as string | undefined, ticks: 0 }
+  const state = { leader: SHARED as string | undefined, ticks: 0 }
   const log: string[] = []
   const reach = new LeaderReach({
     own: SHARED,
     others: () => others,
-    writer: () => state.writer,
+    leader: () => state.leader,
     log: createLog('info', line => log.push(line)),
     ticks: () => state.ticks
   })
@@ -34,19 +34,19 @@ t.test('the log and health name who could not be asked, where, and the way out',
   t.same(reach.condition, { ok: false, reason: shared })
   t.equal(log.length, 1, 'once')
   t.match(log[0], shared)
-  state.writer = 'http://10.141.0.4:7050'
+  state.leader = 'http://10.141.0.4:7050'
   t.equal(reach.condition, undefined, 'another one writes')
-  reach.told(state.writer, 'ECONNREFUSED')
+  reach.told(state.leader, 'ECONNREFUSED')
   t.match(
     reach.condition?.reason,
     /^controller c4 \(http:\/\/10\.141\.0\.4:7050\), which writes, cannot be asked \(ECONNREFUSED\): look whether svcd runs there/
   )
-  reach.told(state.writer, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE')
+  reach.told(state.leader, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE')
   t.match(
     reach.condition?.reason,
     /cannot be asked \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\): its certificate is not trusted; name its authority in \[store\] ca of this controller$/
   )
-  reach.told(state.writer, '')
+  reach.told(state.leader, '')
   t.equal(reach.condition, undefined)
   t.match(log.at(-1), /controller c4 \(\S+\), which writes, can be asked again/)
   t.equal(log.length, 4)
@@ -59,7 +59,7 @@ t.test('a takeover: nobody is told to give a URL where each controller has one',
   let others = [{ name: 'c2', url: 'http://10.141.0.2:7050' }]
   let writer = own
   const reach = new LeaderReach({
-    ...{ own, others: () => others, writer: () => writer, ticks: () => 0 },
+    ...{ own, others: () => others, leader: () => writer, ticks: () => 0 },
     log: createLog('info', line => log.push(line))
   })
   // It was killed, and started again before its right has ended.
@@ -93,7 +93,7 @@ t.test('what could not be asked a while ago says nothing any more', async t => {
   t.equal(reach.condition, undefined)
   reach.told(SHARED, '')
   t.equal(log.length, 1)
-  state.writer = undefined
+  state.leader = undefined
   reach.told(SHARED, 'ECONNRESET')
   t.equal(reach.condition, undefined, 'nobody else writes any more')
 })

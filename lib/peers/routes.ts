@@ -1,65 +1,16 @@
 import { join } from 'node:path'
-import type { ControllerAuth, ForwardAuth } from '../auth/controller-proof.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts, param } from '../api/context.js'
+import { get } from '../api/row.js'
+import { bytes, object, string } from '../api/schema.js'
 import { notFound, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import type { RequestHead, Upstream } from '../http/route.js'
 import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
 import { isServed, packOf } from '../image/publish.js'
-import type { ClusterStore } from '../model/stored.js'
 import { isBootFileOfPacks } from '../model/types/osimage.js'
 import type { Audit } from '../monitor/audit.js'
-import { AUDIT_LINES, answerWithLines } from '../monitor/audit-logs.js'
-import { NotLeaderError } from '../store/errors.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
-import { get } from './row.js'
-import { bytes, object, string } from './schema.js'
-
-/** Routes that machines read to boot, that a person opens first, and the token for them. */
-const answered = new RegExp(
-  '^/(?:(?:boot|kickstart|files|copies|audit|page|version|openapi\\.json|metrics|token|' +
-    'monitor/(?:primary|service|status))(?:/|$)|$)'
-)
-
-/**
- * Whether a follower answers a route by itself. Most other routes change something, or show what only the
- * leader has.
- */
-const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
-  answered.test(path) && (effect === 'reads' || path === '/token')
-
-interface StandbyOptions {
-  readonly store: Pick<ClusterStore, 'isFollowing' | 'writer'>
-  readonly requests: ForwardAuth
-  readonly trust: Upstream['trust']
-  /** Called with the reason why the controller at a URL could not be asked; '' when it answers. */
-  readonly told: (url: string, failure: string) => void
-}
-
-/**
- * Returns the leader where a follower has to forward a request; undefined where this controller answers
- * itself. Throws 503 without a leader, and for a request that was forwarded already.
- */
-export function upstreamFor(
-  { store, requests, trust, told }: StandbyOptions,
-  route: Pick<ApiRoute, 'path' | 'effect'>,
-  { method, headers, source, headOnly, target }: RequestHead
-): Upstream | undefined {
-  if (!store.isFollowing || isAnswered(route)) return undefined
-  const { writer } = store
-  if (source.isHandedOn)
-    throw new NotLeaderError('another controller has handed this on, and this one does not write')
-  if (!writer) throw new NotLeaderError('no controller that writes is known for the moment')
-  const head = { method: headOnly ? 'HEAD' : method, target, headers }
-  return {
-    ...{
-      ...writer,
-      trust,
-      headersFor: body => requests.headersFor(writer.right, head, source.address, body)
-    },
-    told: failure => told(writer.url, failure)
-  }
-}
+import { AUDIT_LINES } from './audit-logs.js'
+import type { ControllerAuth } from './proofs.js'
 
 /**
  * Files of images for other controllers (rules 11.19). Loaded only with etcd and not documented: only a
@@ -122,7 +73,8 @@ export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: Controlle
       output: object({ lines: string(), proof: string() }),
       handler: async ({ target, headers }) => {
         questions.check(target, headers)
-        return ok(await answerWithLines(audit, by, text => questions.proofOf(headers, text)))
+        const lines = JSON.stringify((await audit.last(by)).lines)
+        return ok({ lines, proof: questions.proofOf(headers, lines) })
       }
     })
   )

@@ -1,10 +1,11 @@
-import type { Log } from '../../base/log.js'
-import type { Condition } from '../../monitor/health.js'
-import type { ZoneSerial, ZonesFound, ZonesJob } from './serials.js'
+import type { Log } from '../base/log.js'
+import type { Condition } from '../monitor/health.js'
+import type { SerialAgreement, ZoneSerial, ZonesFound, ZonesJob } from '../services/dns/serials.js'
 
 /** The serials that controllers share. */
 interface SharedSerials {
-  readonly isFollowing: boolean
+  /** Whether another controller decides on them. */
+  readonly isReadOnly: boolean
   readonly zones: Readonly<Record<string, ZoneSerial>>
   /** Stores serials. Rejects with StoreError. */
   tell(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
@@ -25,7 +26,7 @@ const PATIENCE_MS = 30_000
 const TIMES_SLOWER = 3
 
 /** Holds a follower's rendering back until the leader has stored the serials of its zones (rules 11.18). */
-export class ZoneAgreement {
+export class ZoneAgreement implements SerialAgreement {
   readonly #ticks: () => number
   /** Zones that are not the leader's, since when (ms); -Infinity: patience is over. */
   #unlike = new Map<string, number>()
@@ -43,7 +44,7 @@ export class ZoneAgreement {
   job(): ZonesJob {
     // Noted before the rendering: should it take longer than the last one, patience must not begin again.
     this.#overdue()
-    return { isLeader: !this.shared.isFollowing, stored: this.shared.zones }
+    return { decides: !this.shared.isReadOnly, stored: this.shared.zones }
   }
 
   /**
@@ -57,7 +58,7 @@ export class ZoneAgreement {
     this.#ahead = found.ahead
     const unlike = Object.entries(found.unlike)
     this.#unlike = new Map(unlike.map(([zone]) => [zone, this.#unlike.get(zone) ?? now]))
-    if (found.isLeader) await this.shared.tell(found.decided)
+    if (found.decides) await this.shared.tell(found.decided)
     const apart = this.#overdue()
     const waiting = unlike.flatMap(([zone, isChanged]) => (isChanged && !apart.includes(zone) ? zone : []))
     if (waiting.length === 0) return undefined

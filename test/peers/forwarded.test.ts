@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ForwardAuth } from '../../lib/auth/controller-proof.js'
+import { ForwardAuth } from '../../lib/peers/proofs.js'
 
 const key = new Uint8Array(32).fill(7)
 /** The right to write of the one that it is handed to. */
@@ -155,7 +155,7 @@ t.test('it is believed by who has the right to write that it is for', async t =>
   for (own of ['4712', undefined])
     t.throws(() => requests.handedOn(having(headers)), {
       status: 503,
-      message: /handed on to a controller that writes, and this one does not, or anew: try again/,
+      message: /the primary has changed since this was handed on: try again/,
       headers: { 'Retry-After': '5', 'x-svcd-not-taken': 'yes' }
     })
   own = right

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { SLACK_MS } from '../../lib/ask-controller.js'
-import { NonceCache } from '../../lib/auth/controller-proof.js'
+import { NonceCache } from '../../lib/peers/proofs.js'
 
 const number = () => randomBytes(16).toString('hex')
 

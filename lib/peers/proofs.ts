@@ -55,6 +55,8 @@ export class NonceCache {
   }
 }
 
+const unproven = (why: string) => unauthorized(why, 'unproven-controller')
+
 /** The header that authenticates a request between controllers. */
 const HEADER = 'x-svcd-controller'
 
@@ -84,22 +86,18 @@ export class ControllerAuth {
     const [, said = '', time, number = '', proof = ''] =
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
-      throw unauthorized('controllers of this cluster alone may ask for this', 'unproven-controller')
+      throw unproven('controllers of this cluster alone may ask for this')
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
-      throw unauthorized(
-        clocksApart('this controller', 'the controller that asks', aheadMs),
-        'unproven-controller'
-      )
+      throw unproven(clocksApart('this controller', 'the controller that asks', aheadMs))
     if (this.#nonces.isForgotten(Number(time), now))
-      throw unauthorized(
+      throw unproven(
         'this was asked before svcd was started here, by the clock of who asks: ' +
-          'it is asked again, or the clocks differ',
-        'unproven-controller'
+          'it is asked again, or the clocks differ'
       )
     if (!this.#nonces.take(number, Number(time), now))
-      throw unauthorized('this was asked before, and is answered once', 'unproven-controller')
+      throw unproven('this was asked before, and is answered once')
   }
 
   /** The proof of the answer to a request with these headers. */
@@ -138,10 +136,10 @@ interface Head {
 export class ForwardAuth {
   readonly #nonces: NonceCache
 
-  /** `key`: for this purpose alone. `right`: our fencing token. `now`: milliseconds since 1970. */
+  /** `key`: for this purpose alone. `token`: our fencing token. `now`: milliseconds since 1970. */
   constructor(
     private readonly key: Uint8Array,
-    private readonly right: () => string | undefined,
+    private readonly token: () => string | undefined,
     private readonly now: () => number
   ) {
     this.#nonces = new NonceCache(now())
@@ -149,13 +147,13 @@ export class ForwardAuth {
 
   /** The headers of a request of this address with this body, for the leader with this token; unique. */
   async headersFor(
-    right: string,
+    token: string,
     head: Head,
     address: string,
     body: Uint8Array
   ): Promise<Record<string, string>> {
     const checksum = await checksumOf(body)
-    const said = `${address} ${right} ${this.now()} ${randomBytes(16).toString('hex')} ${checksum}`
+    const said = `${address} ${token} ${this.now()} ${randomBytes(16).toString('hex')} ${checksum}`
     return { [FORWARDED]: `${said} ${this.#proof(head, said)}` }
   }
 
@@ -167,7 +165,7 @@ export class ForwardAuth {
   handedOn(head: Head, own = 'this controller', other = 'another one'): ForwardedCaller | undefined {
     const { [FORWARDED]: header } = head.headers
     if (header === undefined) return undefined
-    const [, said = '', address = '', right, time, number = '', checksum, proof = ''] =
+    const [, said = '', address = '', token, time, number = '', checksum, proof = ''] =
       /^(([\da-f.:]{2,45}) (\d{1,19}) (\d{1,16}) ([\da-f]{32}) ([\da-f]{64})) ([\da-f]{64})$/.exec(
         String(header)
       ) ?? []
@@ -177,10 +175,8 @@ export class ForwardAuth {
         'invalid-http'
       )
     // Checked first: a new leader has taken no request that was meant for its predecessor.
-    if (right !== this.right())
-      throw retryLater('this was handed on to a controller that writes, and this one does not, or anew', '', {
-        [NOT_TAKEN]: 'yes'
-      })
+    if (token !== this.token())
+      throw retryLater('the primary has changed since this was handed on', '', { [NOT_TAKEN]: 'yes' })
     const now = this.now()
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)

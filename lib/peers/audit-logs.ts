@@ -2,7 +2,7 @@ import { certificateAdvice, type RequestAuth, requestController } from '../ask-c
 import { isObject, jsonObjectOrEmpty } from '../base/json.js'
 import type { Trust } from '../client/certificates.js'
 import { NoResponseError, readWhole, TooLongError } from '../client/request.js'
-import { type Audit, type AuditLines, mostRead } from './audit.js'
+import { type Audit, type AuditLines, mostRead } from '../monitor/audit.js'
 
 /** Path at which controllers request audit lines from each other. */
 export const AUDIT_LINES = '/audit'
@@ -73,16 +73,6 @@ export class AuditLogs {
       throw new Error(`it cannot be asked (${error.reason})${advice === undefined ? '' : `: ${advice}`}`)
     }
   }
-}
-
-/** Returns this controller's lines and their proof, for another controller that asks for them. */
-export async function answerWithLines(
-  audit: Pick<Audit, 'last'>,
-  by: 'users' | 'machines',
-  prove: (text: string) => string
-): Promise<{ readonly lines: string; readonly proof: string }> {
-  const lines = JSON.stringify((await audit.last(by)).lines)
-  return { lines, proof: prove(lines) }
 }
 
 /** Lines from before there were several controllers have no controller field. */

@@ -1,6 +1,6 @@
 // rules 6.11, 11.19
 import t from 'tap'
-import { ControllerAuth } from '../../lib/auth/controller-proof.js'
+import { ControllerAuth } from '../../lib/peers/proofs.js'
 
 const key = Buffer.alloc(32, 1)
 

@@ -1,8 +1,8 @@
 import { CLOCK_WARN_MS, certificateAdvice, clocksApart, SLACK_MS } from '../ask-controller.js'
 import { Background } from '../base/background.js'
 import type { Log } from '../base/log.js'
+import type { Condition } from '../monitor/health.js'
 import type { Controller } from '../store/medium.js'
-import type { Condition } from './health.js'
 
 /** How long a failure counts: forwarded requests may be rare. */
 const FRESH_MS = 60_000
@@ -13,7 +13,7 @@ interface LeaderReachOptions {
   /** The other controllers, as they announce themselves. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
   /** URL of the leader; undefined if this controller leads, or if none is known. */
-  readonly writer: () => string | undefined
+  readonly leader: () => string | undefined
   readonly log: Log
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
@@ -54,9 +54,9 @@ export class LeaderReach {
   }
 
   get #failure(): Failure | undefined {
-    const { writer, ticks } = this.o
+    const { leader, ticks } = this.o
     const last = this.#last
-    return last && last.url === writer() && ticks() - last.atMs < FRESH_MS ? last : undefined
+    return last && last.url === leader() && ticks() - last.atMs < FRESH_MS ? last : undefined
   }
 
   #namesAt(url: string): string[] {

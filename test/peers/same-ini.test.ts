@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
-import { ControllerDrift } from '../../lib/monitor/controller-checks.js'
+import { ControllerDrift } from '../../lib/peers/checks.js'
 
 const URL = '[http] url'
 const own = { [URL]: 'a', '[boot]': 'b' }

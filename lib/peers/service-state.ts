@@ -3,10 +3,10 @@ import { Background } from '../base/background.js'
 import type { Log } from '../base/log.js'
 import { nameRule } from '../config/values.js'
 import type { NamedController } from '../model/stored.js'
+import type { ZoneSerial } from '../services/dns/serials.js'
 import { compareNames } from '../store/order.js'
 import type { Records, ReplicatedState } from '../store/records.js'
-import type { ZoneSerial } from './dns/serials.js'
-import { ZoneAgreement } from './dns/zone-agreement.js'
+import { ZoneAgreement } from './zone-agreement.js'
 
 /** A stored zone or controller. */
 type Entry = { readonly key: string } & (
@@ -87,14 +87,14 @@ export class SharedServiceState {
     return shared
   }
 
-  /** Whether this controller does not lead. */
-  get isFollowing(): boolean {
-    return this.#records.isFollowing
+  /** Whether another controller decides, and this one takes what is stored. */
+  get isReadOnly(): boolean {
+    return this.#records.isReadOnly
   }
 
-  /** Whether this controller leads and another one can take over. */
+  /** Whether this controller lends the dynamic ranges, and another one can take over. */
   get hasSuccessor(): boolean {
-    return !this.isFollowing && (this.o.others() ?? []).length > 0
+    return !this.isReadOnly && (this.o.others() ?? []).length > 0
   }
 
   /** Returns the controllers that zones name, in natural order; the same array until they change. */
@@ -146,7 +146,7 @@ export class SharedServiceState {
     const zones: Record<string, ZoneSerial> = {}
     for (const entry of this.#entries.values()) {
       // A follower must not use a serial that it decided as leader and could not store.
-      if (this.isFollowing && this.#pendingWrites.has(entry.key)) continue
+      if (this.isReadOnly && this.#pendingWrites.has(entry.key)) continue
       if ('mark' in entry) zones[entry.key.slice(ZONE.length)] = { serial: entry.serial, mark: entry.mark }
     }
     return zones
@@ -168,8 +168,8 @@ export class SharedServiceState {
     await this.#store()
   }
 
-  /** Takes a change of role. */
-  roleChanged(): void {
+  /** Notes which controllers there are. */
+  becameLeader(): void {
     this.#presence.wake()
   }
 
@@ -196,7 +196,7 @@ export class SharedServiceState {
 
   /** Notes, as leader, which controllers are there. */
   async #keepControllers(): Promise<void> {
-    if (this.isFollowing) return
+    if (this.isReadOnly) return
     const before = this.controllers
     const others = this.o.others()
     const nowMs = this.o.now()

@@ -1,13 +1,13 @@
 // rules 6.11
 import type { RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
-import { auditLineRoutes } from '../../lib/api/between-controllers.js'
 import { checkParam } from '../../lib/api/params.js'
 import type { Caller } from '../../lib/auth/access.js'
-import { ControllerAuth } from '../../lib/auth/controller-proof.js'
 import { createLog } from '../../lib/base/log.js'
 import { HttpServer } from '../../lib/http/server.js'
-import { AuditLogs } from '../../lib/monitor/audit-logs.js'
+import { AuditLogs } from '../../lib/peers/audit-logs.js'
+import { ControllerAuth } from '../../lib/peers/proofs.js'
+import { auditLineRoutes } from '../../lib/peers/routes.js'
 import { impostor } from '../support/impostor.js'
 
 const key = Buffer.alloc(32, 7)
