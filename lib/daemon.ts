@@ -131,7 +131,7 @@ export async function startDaemon(
     closers.push(() => server.close(0))
     const { controller, file } = config
     const self = { ...controller, host: hostname(), port, ini: file, digests }
-    parts.shared?.join(self, now, () => parts.images.removals.outOfPlace)
+    parts.shared?.join(self, now, () => parts.images.trees.outOfPlace)
     const tls =
       certificate &&
       (await server

@@ -141,13 +141,13 @@ export async function fileCopies(
 ) {
   const { config, model, images, store, now, log, ticks } = parts
   const checksums = new Checksums(now)
-  const copies = await Copies.open({
-    ...{ config, model, log, ticks, files: images.files },
+  const { files, manifest } = images.context
+  const copies = new Copies({
+    ...{ config, model, log, ticks, files, manifest },
     sources: () => sourcesAmong(shared.others, store.writer?.url, urlOf(config)),
     asking: { trust: questions.trust, proofs: questions.files },
     arrived: () => images.look()
   })
-  images.keep = names => copies.keep(names)
   store.subscribe(changes => copies.follow(changes))
   return {
     routes: copyRoutes({ model, config }, questions.files, checksums),

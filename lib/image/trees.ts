@@ -55,8 +55,8 @@ export async function isMovedHere({ config, controllers }: Shared, image: Osimag
 export const here = ({ controllers }: Shared) => (controllers ? { controller: controllers.own } : {})
 
 /** Notes this controller in the images whose directories are here, where no controller is noted. */
-export async function noteFound({ config, controllers, model }: ImageContext): Promise<void> {
-  if (!controllers || model.isFollowing) return
+export async function noteFound({ config, controllers, isLeader, model }: ImageContext): Promise<void> {
+  if (!controllers || !isLeader()) return
   const { directory } = config.image
   const found: string[] = []
   for (const name of model.view.names('osimage')) {

@@ -61,7 +61,7 @@ t.test('delete: what svcd made goes, another path stays', async t => {
   const removed = async (name: string) => {
     t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
     await c.idle()
-    await c.daemon.images.sweep.run()
+    await c.daemon.images.packs.run()
   }
   await removed('compute')
   t.ok(existsSync(tree), 'a directory that svcd did not make stays')

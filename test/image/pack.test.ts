@@ -65,14 +65,14 @@ t.test('a pack of which nobody knows whether it is stored keeps its files for wh
   const change = async () => {
     throw new StoreError('no answer')
   }
+  const kept: string[] = []
   const context = {
     ...bench.context,
+    manifest: { keep: async (names: readonly string[]) => void kept.push(...names) },
     model: { view: model.view, get: model.get.bind(model), change }
   } as never
-  const kept: string[] = []
-  const keep = async (names: readonly string[]) => void kept.push(...names)
   touch()
-  await t.rejects(packImage(context, 'compute', {}, storing(context, daemonActor, keep), bench.job()))
+  await t.rejects(packImage(context, 'compute', {}, storing(context, daemonActor), bench.job()))
   t.ok(kept.length > 0)
   t.strictSame(readdirSync(bench.path('files')).sort(), [...new Set([...files, ...kept])].sort())
   t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')

@@ -1,24 +1,20 @@
 import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../base/background.js'
-import type { Mutex } from '../../base/concurrency.js'
-import { type Log, oneLine } from '../../base/log.js'
+import { oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
-import { syncDirectory } from '../../disk/file.js'
 import type { Model } from '../../model/model.js'
 import type { Change } from '../../model/stored.js'
 import type { PackDoc } from '../../model/types/osimage.js'
 import type { Condition } from '../../monitor/health.js'
-import { filesOf, isServed } from '../publish.js'
-import { filesOfPack } from '../sweep.js'
+import { filesOf } from '../publish.js'
 import { checksumAt, type Source, SourceError } from './download.js'
 import { Fetcher, type FetcherOptions, SMALL } from './fetcher.js'
 import { type NamedFile, namedFiles } from './named.js'
-import { OwnedFiles } from './owned.js'
 
-export interface CopiesOptions extends FetcherOptions, UnnamedOptions {
-  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths'>
+export interface CopiesOptions extends FetcherOptions {
+  readonly model: Pick<Model, 'view'>
+  readonly config: Pick<Config, 'controller' | 'monitor' | 'paths'>
   /** Called when a file has arrived. */
   readonly arrived: () => void
 }
@@ -42,15 +38,13 @@ const MOST_TOLD = 5
 const MOST_REASONS = 20
 
 /**
- * Fetches the files that objects name and this controller lacks from the other controllers, and removes files
- * that svcd made or fetched once no object has named them for `[image] grace` (rules 11.19). A file gets its
- * name when it is whole, checked and durable. Until then its name is hidden and holds the checksum of the
- * whole, so that the next try can use the part, also after a crash.
+ * Fetches the files that objects name and this controller lacks from the other controllers (rules 11.19). A
+ * file gets its name when it is whole, checked and durable. Until then its name is hidden and holds the
+ * checksum of the whole, so that the next try can use the part, also after a crash.
  */
 export class Copies {
   readonly #directory: string
   readonly #fetcher: Fetcher
-  readonly #unnamed: Unnamed
   readonly #background: Background
   readonly #problems = new Map<string, Problem>()
   /** The logged reasons of each file. */
@@ -64,15 +58,11 @@ export class Copies {
   /** Looks in a row in which a file failed. */
   #failures = 0
 
-  private constructor(
-    private readonly options: CopiesOptions,
-    owned: OwnedFiles
-  ) {
+  constructor(private readonly options: CopiesOptions) {
     this.#directory = options.config.paths.files
     const isThere = ({ url }: Source) => options.sources().some(source => source.url === url)
     this.#asking = { ...options.asking, isThere }
-    this.#fetcher = new Fetcher({ ...options, asking: this.#asking }, owned)
-    this.#unnamed = new Unnamed(options, owned)
+    this.#fetcher = new Fetcher({ ...options, asking: this.#asking })
     this.#background = new Background({
       work: signal => this.#look(signal),
       everyMs: () => this.#pauseMs(),
@@ -81,21 +71,11 @@ export class Copies {
     this.#background.wake(FIRST_MS)
   }
 
-  static async open(options: CopiesOptions): Promise<Copies> {
-    const { files, state } = options.config.paths
-    const damaged = (message: string) => options.log.warn(message)
-    return new Copies(options, await OwnedFiles.open(join(state, 'copies.json'), files, damaged))
-  }
-
   /** Follows committed changes. */
   follow(changes: readonly Change[]): void {
     if (!changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) return
     this.#failures = 0
     this.#background.wake(SOON_MS)
-  }
-
-  keep(names: readonly string[]): Promise<void> {
-    return this.#unnamed.keep(names)
   }
 
   /** Looks now at what is missing. Never throws. */
@@ -150,7 +130,6 @@ export class Copies {
   }
 
   async #look(signal: AbortSignal): Promise<void> {
-    await this.#unnamed.remove()
     await this.#tidy()
     /** The time from which each file may be tried in this look. */
     const due = new Map<string, number>()
@@ -182,8 +161,7 @@ export class Copies {
 
   #pauseMs(): number {
     const { first, longest } = RETRY_MS
-    if (this.#failures > 0) return Math.min(first * 2 ** (this.#failures - 1), longest)
-    return Math.max(SOON_MS, Math.min(LOOK_MS, ...this.#unnamed.due))
+    return this.#failures > 0 ? Math.min(first * 2 ** (this.#failures - 1), longest) : LOOK_MS
   }
 
   /** Takes a missing file that may be tried now. */
@@ -259,73 +237,4 @@ function summary(problems: readonly Problem[]): string {
   const told = problems.slice(0, MOST_TOLD).map(({ reason }) => oneLine(reason))
   const rest = problems.length - told.length
   return `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
-}
-
-interface UnnamedOptions {
-  readonly config: Pick<Config, 'image' | 'paths'>
-  readonly model: Pick<Model, 'view'>
-  readonly log: Log
-  /** Milliseconds that only grow. */
-  readonly ticks: () => number
-  /** Held while files of the files directory get their names or are removed. */
-  readonly files: Mutex
-}
-
-/** A new file gets its object within seconds, or never. */
-const KEPT_MS = 600_000
-
-/** Removes files of svcd once no object has named them for `[image] grace` (rules 11.19). */
-class Unnamed {
-  /** Owned files that no object names, with the time since. */
-  readonly #since = new Map<string, number>()
-  /** Files that are kept for an object that may come, with the end of that time. */
-  readonly #kept = new Map<string, number>()
-
-  constructor(
-    private readonly options: UnnamedOptions,
-    private readonly owned: OwnedFiles
-  ) {}
-
-  /** Keeps files for a while for an object that is about to name them. The caller holds `files`. */
-  async keep(names: readonly string[]): Promise<void> {
-    await this.owned.add(names)
-    for (const name of names) this.#kept.set(name, this.options.ticks() + KEPT_MS)
-  }
-
-  /** Milliseconds until each unnamed file is due. */
-  get due(): readonly number[] {
-    const { config, ticks } = this.options
-    return [...this.#since.values()].map(since => since + config.image.grace - ticks())
-  }
-
-  async remove(): Promise<void> {
-    const { model, config, ticks, log, files } = this.options
-    const directory = config.paths.files
-    await files.run(async () => {
-      const { view } = model
-      const all = await readdir(directory)
-      const packs = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
-      const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
-      // Packs made here are owned too: a leader elsewhere removes the record of a pack, and not these files.
-      const bytes = new Map(packs.map(pack => [pack.name, pack.bytes]))
-      await this.owned.find(ofPacks, bytes)
-      const due: string[] = []
-      const owned = new Set(this.owned.names)
-      for (const name of this.#since.keys()) if (!owned.has(name)) this.#since.delete(name)
-      for (const name of owned) {
-        if ((this.#kept.get(name) ?? 0) < ticks()) this.#kept.delete(name)
-        if (ofPacks.has(name) || isServed(view.index, name) || this.#kept.has(name)) {
-          this.#since.delete(name)
-          continue
-        }
-        const since = this.#since.get(name) ?? ticks()
-        this.#since.set(name, since)
-        if (ticks() - since >= config.image.grace) due.push(name)
-      }
-      if (due.length === 0) return
-      const removed = await this.owned.remove(due)
-      await syncDirectory(directory)
-      if (removed.length > 0) log.info(`no OS image uses them any more: ${removed.join(', ')} removed`)
-    })
-  }
 }
