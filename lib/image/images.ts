@@ -56,7 +56,7 @@ export class Images {
   readonly packs: PackReconciler
   readonly trees: TreeReconciler
   /** Resolves when the leftovers of an earlier daemon are gone. */
-  recovered: Promise<unknown> = Promise.resolve()
+  recovered = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
 
   private constructor(
@@ -94,8 +94,8 @@ export class Images {
     })
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
     const later = await recover(images.context)
-    const removals = await images.trees.submit(daemonActor)
-    images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
+    await images.trees.removeAbandoned(daemonActor)
+    images.recovered = later()
     images.look()
     return images
   }
@@ -194,7 +194,7 @@ export class Images {
    */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.o.model.remove('osimage', name, actor)
-    await this.trees.submit(actor)
+    await this.trees.removeAbandoned(actor)
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */

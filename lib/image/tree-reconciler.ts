@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { Background } from '../base/background.js'
 import { exists } from '../disk/file.js'
-import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
+import type { JobContext, Jobs } from '../jobs/jobs.js'
 import { type Actor, daemonActor } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
 import type { TreeDoc } from '../model/types/osimage.js'
@@ -65,7 +65,7 @@ export class TreeReconciler {
     this.#away = new Grace(AWAY_MS, ticks)
     this.#background = new Background({
       work: async signal => {
-        await this.submit(daemonActor, signal)
+        await this.removeAbandoned(daemonActor, signal)
         await noteFound(context)
         await this.#decide(signal)
       },
@@ -134,21 +134,11 @@ export class TreeReconciler {
       .finally(() => this.context.notes.undecided.size > 0 && this.soon())
   }
 
-  /** Has the directories of deleted images removed. Resolves with the requests. Never throws. */
-  async submit(actor: Actor, signal = new AbortController().signal): Promise<SubmittedJob[]> {
-    const { controllers, isLeader, log, ticks } = this.context
-    const submitted: SubmittedJob[] = []
+  /** Has the directories of deleted images removed, by requests of the actor. Never throws. */
+  async removeAbandoned(actor: Actor, signal = new AbortController().signal): Promise<void> {
+    const { controllers, isLeader, log } = this.context
     try {
-      if (!isLeader()) {
-        await this.#hideOwn(signal)
-        return submitted
-      }
-      this.#warnOfAway()
-      await giveBack(this.context, abandonedTrees(this.context))
-      for (const tree of abandonedTrees(this.context))
-        if (!(await this.#isHere(tree))) await this.#forgetHidden(tree)
-        else if ((this.#attempts.get(tree.name)?.until ?? 0) <= ticks())
-          submitted.push(await this.#submitRemoval(tree, actor))
+      await (isLeader() ? this.#submitRemovals(actor) : this.#hideOwn(signal))
       this.#logged = ''
     } catch (error) {
       const { message } = error as Error
@@ -159,10 +149,18 @@ export class TreeReconciler {
         )
       if (controllers) this.#logged = message
     }
-    return submitted
   }
 
-  async #submitRemoval(tree: TreeDoc, actor: Actor): Promise<SubmittedJob> {
+  async #submitRemovals(actor: Actor): Promise<void> {
+    this.#warnOfAway()
+    await giveBack(this.context, abandonedTrees(this.context))
+    for (const tree of abandonedTrees(this.context))
+      if (!(await this.#isHere(tree))) await this.#forgetHidden(tree)
+      else if ((this.#attempts.get(tree.name)?.until ?? 0) <= this.context.ticks())
+        await this.#submitRemoval(tree, actor)
+  }
+
+  async #submitRemoval(tree: TreeDoc, actor: Actor): Promise<void> {
     const { controllers, ticks } = this.context
     const { name, osimage = name } = tree
     const { pauseMs = AGAIN_MS.first / 2 } = this.#attempts.get(name) ?? {}
@@ -186,7 +184,6 @@ export class TreeReconciler {
       })
       // A job that is stopped before it runs fails too.
       job.done.catch(failed)
-      return job
     } catch (error) {
       failed()
       throw error
@@ -205,20 +202,16 @@ export class TreeReconciler {
     return [`osimage ${osimage}`, await this.laneOf(join(this.context.config.image.directory, name))]
   }
 
-  /** Hides the directories of this follower. Tries all, then throws the first failure. */
+  /** Hides the directories of this follower. Throws as `forEach`. */
   async #hideOwn(signal: AbortSignal): Promise<void> {
     const out: string[] = []
-    const failures: unknown[] = []
-    for (const tree of abandonedTrees(this.context))
-      try {
-        const lanes = await this.#lanesOf(tree)
-        const hide = () => removeTree(this.context, tree.name, { signal, line: () => {} })
-        if (await this.#locks.run(lanes, signal, () => heldTrees(lanes, hide))) out.push(treeId(tree))
-      } catch (error) {
-        failures.push(error)
-      }
-    this.#outOfPlace = out
-    if (failures.length > 0) throw failures[0]
+    await forEach(abandonedTrees(this.context), async tree => {
+      const lanes = await this.#lanesOf(tree)
+      const hide = () => removeTree(this.context, tree.name, { signal, line: () => {} })
+      if (await this.#locks.run(lanes, signal, () => heldTrees(lanes, hide))) out.push(treeId(tree))
+    }).finally(() => {
+      this.#outOfPlace = out
+    })
   }
 
   /** Removes the record of a directory that its controller has hidden. */
@@ -246,29 +239,28 @@ export class TreeReconciler {
     this.#loggedAway = over
   }
 
-  /** Settles the undecided notes. Tries all, then throws the first failure. */
+  /** Settles the undecided notes. Throws as `forEach`. */
   async #decide(signal: AbortSignal): Promise<void> {
     const { config, log, notes } = this.context
-    const failures: unknown[] = []
-    for (const note of [...notes.undecided])
-      try {
-        const place = join(config.image.directory, parentOf(note), note.target)
-        const lanes = [await this.laneOf(place)]
-        // The end of that work looks again.
-        if (this.#locks.isHeld(lanes)) continue
-        const goes = await this.#locks.run(lanes, signal, () => decide(this.context, note))
-        // Not awaited: it may take long, and a note holds the hidden name.
-        if (goes)
-          void removeHidden(this.context, note).catch(error =>
-            log.error(
-              `what is left of directory ${note.target} is removed at the next start: ${error.message}`
-            )
-          )
-      } catch (error) {
-        failures.push(error)
-      }
-    if (failures.length > 0) throw failures[0]
+    await forEach([...notes.undecided], async note => {
+      const lanes = [await this.laneOf(join(config.image.directory, parentOf(note), note.target))]
+      // The end of that work looks again.
+      if (this.#locks.isHeld(lanes)) return
+      const goes = await this.#locks.run(lanes, signal, () => decide(this.context, note))
+      // Not awaited: it may take long, and a note holds the hidden name.
+      if (goes)
+        void removeHidden(this.context, note).catch(error =>
+          log.error(`what is left of directory ${note.target} is removed at the next start: ${error.message}`)
+        )
+    })
   }
+}
+
+/** Works on all items, and throws the first failure at the end. */
+async function forEach<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const failures: unknown[] = []
+  for (const item of items) await work(item).catch(error => failures.push(error))
+  if (failures.length > 0) throw failures[0]
 }
 
 /** Names a directory and its record: a later directory of the same name differs. */

@@ -92,6 +92,7 @@ t.test('delete: a tree with something mounted in it stays until the next start',
   }
   await c.restart()
   await c.daemon.images.recovered
+  await c.idle()
   t.strictSame(readdirSync(images), ['compute'])
 })
 
@@ -322,6 +323,7 @@ t.test('delete: on a disk that takes no note the directory goes at the next star
   mkdirSync(work)
   await c.restart()
   await c.daemon.images.recovered
+  await c.idle()
   t.strictSame(readdirSync(images), ['compute'])
   clean('after the next start')
 })
@@ -357,6 +359,7 @@ async function startOn(t: Test, left: Readonly<Record<string, object>>, trees: r
       writeFileSync(join(c.directory, 'state', file), `${JSON.stringify(content)}\n`)
   })
   await c.daemon.images.recovered
+  await c.idle()
   return start
 }
 

@@ -138,7 +138,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
   const removals = new TreeReconciler(context, {
     submit: async () => t.fail('a follower runs no request') as never
   })
-  await removals.submit(daemonActor)
+  await removals.removeAbandoned(daemonActor)
   t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1'])
   t.match(
     bench.log.join(''),
@@ -152,7 +152,7 @@ t.test('a follower hides its directories of deleted images, and announces them',
   )
   t.match([...notes.undecided], [{ kind: 'removal', target: 'mine', at: 1 }])
   await release?.()
-  await removals.submit(daemonActor)
+  await removals.removeAbandoned(daemonActor)
   t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'held 1', 'mine 1'])
 })
 
