@@ -19,7 +19,7 @@ import { Installing } from './installing.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { Manifest } from './manifest.js'
 import { Notes } from './notes.js'
-import { packImage, storing } from './pack.js'
+import { packImage } from './pack.js'
 import { PackReconciler } from './pack-reconciler.js'
 import { checkPrograms, checkReachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
@@ -43,6 +43,11 @@ const FORGOTTEN_AT_ONCE = 2
 
 /** The nodes that a push goes to. */
 type To = { readonly node: string } | { readonly group: string }
+
+/** A grab or a push that cannot start is 404. */
+const asNotFound = ({ message }: Error) => {
+  throw notFound(message)
+}
 
 /** Work on a node never overlaps. */
 const laneOfNode = ({ node }: Destination) => `node ${node}`
@@ -172,9 +177,7 @@ export class Images {
     const { name } = image
     await checkHere(this.context, image)
     await checkKernelRequest(await treeOf(this.context, image), name, wish)
-    return this.#submit(kind, image, actor, [], job =>
-      packImage(this.context, name, wish, storing(this.context, actor), job)
-    )
+    return this.#submit(kind, image, actor, [], job => packImage(this.context, name, wish, actor, job))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
@@ -217,61 +220,40 @@ export class Images {
     )
   }
 
-  /** Makes a node like an image. Throws 404 with the reason when it cannot start. */
-  async pushToNode(
-    node: string,
+  /** Makes nodes like an image. Throws 404 with the reason when it cannot start. */
+  async push(
+    whom: To,
     osimage: string,
     dryrun: boolean,
     actor: Actor,
     signal: AbortSignal
   ): Promise<SubmittedJob> {
-    this.#addressOf(node)
-    return this.#push({ node }, osimage, dryrun, actor, signal)
-  }
-
-  /** Makes the nodes of a group like an image. Throws 404 with the reason when it cannot start. */
-  async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
-    this.o.model.get('group', group)
-    return this.#push({ group }, osimage, dryrun, actor)
-  }
-
-  async #push(
-    whom: To,
-    osimage: string,
-    dryrun: boolean,
-    actor: Actor,
-    signal?: AbortSignal
-  ): Promise<SubmittedJob> {
+    this.#destinations(whom)
     const image = this.#image(osimage)
     await this.#mustBeHere(image)
-    await this.#checkPush(image, whom, this.#destinations(whom), signal)
+    await this.#checkPush(image, whom, signal)
     const to = this.#destinations(whom)
     return this.#submit('push', image, actor, to.map(laneOfNode), job =>
       pushImage(this.context, to, osimage, dryrun, job)
     )
   }
 
-  /** Returns the nodes that a push goes to. Throws 404 for a missing node. */
+  /** Returns the nodes that a push goes to. Throws 404 for a missing node or group. */
   #destinations(whom: To): Destination[] {
     if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
+    this.o.model.get('group', whom.group)
     const names = this.o.model.view.index.members(whom.group)?.all.values ?? []
     return [...names].map(node => ({ node, address: this.#addressOf(node) }))
   }
 
   /** Throws 404 with the reason for a push that cannot start here. */
-  async #checkPush(
-    image: OsimageDoc,
-    whom: To,
-    to: readonly Destination[],
-    signal = new AbortController().signal
-  ): Promise<void> {
+  async #checkPush(image: OsimageDoc, whom: To, signal: AbortSignal): Promise<void> {
     await treeToPush(this.context, image)
+    const to = this.#destinations(whom)
     if ('node' in whom) return this.#canReach(whom.node, to[0]?.address, signal)
     const { group } = whom
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
-    await checkPrograms().catch(error => {
-      throw notFound(error.message)
-    })
+    await checkPrograms().catch(asNotFound)
     if (to.every(({ address }) => address === undefined))
       throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
   }
@@ -308,7 +290,7 @@ export class Images {
 
   /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
   async #mustBeHere(image: OsimageDoc): Promise<void> {
-    await checkHere(this.context, image).catch(({ message }: Error) => {
+    await checkHere(this.context, image).catch(({ message }) => {
       throw notFound(message, 'image-not-ready')
     })
   }
@@ -327,9 +309,7 @@ export class Images {
   }
 
   async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {
-    await checkReachable(this.o.remote, node, address, signal).catch(error => {
-      throw notFound((error as Error).message)
-    })
+    await checkReachable(this.o.remote, node, address, signal).catch(asNotFound)
   }
 
   #image(name: string): OsimageDoc {

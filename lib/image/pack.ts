@@ -39,36 +39,6 @@ interface Order {
 const mostOmitted = 100
 
 /**
- * Stores a pack whose files have their names. When it throws, the files that no object names are removed,
- * unless `release` has taken them out of the note of the pack. The returned function runs when others may
- * name files again.
- */
-export type Storing = (
-  outcome: Outcome,
-  names: readonly string[],
-  release: () => Promise<void>
-) => Promise<((job: JobContext) => Promise<void>) | undefined>
-
-/**
- * Stores a pack as `publish` does. Among several controllers, files of which nobody knows whether they were
- * stored are kept.
- */
-export const storing =
-  (context: ImageContext, actor: Actor): Storing =>
-  async (outcome, names, release) => {
-    const kept = async (error: unknown) => {
-      // Only the answer may be lost: the next leader may have an image that names these files.
-      if (context.manifest && error instanceof StoreError) {
-        await context.manifest.keep(names)
-        await release()
-      }
-      throw error
-    }
-    const rest = await publish(context, outcome, actor).catch(kept)
-    return job => rest(job).catch(error => context.files.run(() => kept(error)))
-  }
-
-/**
  * Packs an image: builds its initramfs, makes the archive and the torrent, copies kernel and initramfs, and
  * stores the pack. After a failure the image is as before and nothing stays. Throws unavailable (503) for
  * what is missing, else the error of the step that failed.
@@ -77,13 +47,13 @@ export async function packImage(
   context: ImageContext,
   name: string,
   wish: KernelRequest,
-  store: Storing,
+  actor: Actor,
   job: JobContext
 ): Promise<void> {
   const image = context.model.get('osimage', name)
   const tree = await treeOf(context, image)
   await checkSystem(image, tree)
-  const { config, notes, work } = context
+  const { config, manifest, notes, work } = context
   const files = await bootFiles(context, image, tree, wish, job)
   const copies = KINDS.flatMap(what => {
     const path = files[what]
@@ -107,18 +77,26 @@ export async function packImage(
       ...(files.version === undefined ? {} : { version: files.version }),
       pack
     }
-    const rest = await context.files.run(async () => {
-      const names = made.map(({ name }) => name)
-      const noted = async (files: readonly string[]) => {
-        const named: PackNote = { ...note, files }
-        await notes.write(named)
-        note = named
+    const names = made.map(({ name }) => name)
+    const noted = async (files: readonly string[]) => {
+      const named: PackNote = { ...note, files }
+      await notes.write(named)
+      note = named
+    }
+    // Only the answer may be lost: the next leader may have an image that names these files.
+    const kept = async (error: unknown) => {
+      if (manifest && error instanceof StoreError) {
+        await manifest.keep(names)
+        await noted([])
       }
+      throw error
+    }
+    const rest = await context.files.run(async () => {
       await noted(names)
       await nameFiles(context, made, job.signal)
-      return store(outcome, names, () => noted([]))
+      return publish(context, outcome, actor).catch(kept)
     })
-    await rest?.(job)
+    await rest(job).catch(error => context.files.run(() => kept(error)))
     report(context, order, pack, omitted, job)
   } finally {
     await discard(context, note)

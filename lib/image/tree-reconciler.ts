@@ -142,7 +142,7 @@ export class TreeReconciler {
       this.#logged = ''
     } catch (error) {
       const { message } = error as Error
-      if (message !== this.#logged)
+      if (message !== this.#logged && !signal.aborted)
         log.warn(
           `directories of deleted OS images are removed ${controllers ? 'later' : 'at the next start'}: ` +
             `${message}`
