@@ -2,7 +2,6 @@ import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { mountsBelow } from '../disk/open-directory.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
@@ -12,7 +11,7 @@ import { newNoteId, temporary } from './notes.js'
 import type { Target } from './transfer/remote.js'
 import { Changes, requestOf } from './transfers.js'
 import { placeTree } from './tree-changes.js'
-import { here, imageTree, realBelow } from './trees.js'
+import { checkUnmounted, here, imageTree, realBelow } from './trees.js'
 
 /**
  * Returns the place of an image's tree: parent and target as placeTree takes them, and the present tree.
@@ -34,12 +33,7 @@ export async function placeOf(directory: string, image: OsimageDoc) {
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
   }
   const tree = await imageTree(directory, image.name, path)
-  const [mounted] = await mountsBelow(tree)
-  if (mounted !== undefined)
-    throw unavailable(
-      `OS image ${image.name}: ${tree} cannot be replaced: something is mounted at ${mounted}`,
-      'image-unusable'
-    )
+  await checkUnmounted(image.name, tree, 'replaced')
   return { parent: relative(await realpath(directory), dirname(tree)), target: basename(tree), tree }
 }
 

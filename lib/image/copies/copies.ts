@@ -23,6 +23,8 @@ interface Problem {
   readonly reason: string
   /** No reachable controller has it: it may come later, or an admin mistyped the name. */
   readonly isNowhere: boolean
+  /** The logged reasons: each is logged once, until the file is there. */
+  readonly logged: Set<string>
 }
 
 const AT_ONCE = 2
@@ -47,8 +49,6 @@ export class Copies {
   readonly #fetcher: Fetcher
   readonly #background: Background
   readonly #problems = new Map<string, Problem>()
-  /** The logged reasons of each file. */
-  readonly #told = new Map<string, Set<string>>()
   readonly #asking: CopiesOptions['asking']
   #underWay = 0
   /** The file of more than SMALL bytes that is fetched now. */
@@ -135,7 +135,7 @@ export class Copies {
     const due = new Map<string, number>()
     const running = new Set<Promise<void>>()
     const attempt = async (file: NamedFile) => {
-      const isHeld = (await this.#fetch(file, signal)) === 'held'
+      const isHeld = await this.#fetch(file, signal)
       if (this.#large === file.name) this.#large = undefined
       // A large file may take hours: failed files are tried again meanwhile.
       due.set(file.name, isHeld ? 0 : this.options.ticks() + RETRY_MS.longest)
@@ -184,17 +184,13 @@ export class Copies {
     const there = new Set(all)
     const named = namedFiles(this.options.model.view)
     const missing = new Set(named.flatMap(({ name }) => (there.has(name) ? [] : name)))
-    for (const name of [...this.#problems.keys(), ...this.#told.keys()])
-      if (!missing.has(name)) {
-        this.#problems.delete(name)
-        this.#told.delete(name)
-      }
+    for (const name of this.#problems.keys()) if (!missing.has(name)) this.#problems.delete(name)
     for (const name of this.#knownLarge) if (!missing.has(name)) this.#knownLarge.delete(name)
     await this.#fetcher.tidy(missing, all)
   }
 
-  /** `held`: another large file comes first. */
-  async #fetch(file: NamedFile, signal: AbortSignal): Promise<'held' | undefined> {
+  /** Returns whether another large file comes first. */
+  async #fetch(file: NamedFile, signal: AbortSignal): Promise<boolean> {
     const { name } = file
     const takesLarge = () => {
       this.#knownLarge.add(name)
@@ -202,34 +198,25 @@ export class Copies {
       return this.#large === name
     }
     const came = await this.#fetcher.fetch(file, takesLarge, signal)
-    if (came === 'held') return came
-    if (came === 'ended') return undefined
+    if (came === 'held' || came === 'ended') return came === 'held'
     if (came === 'here') {
       this.#problems.delete(name)
       this.#failures = 0
       this.options.arrived()
-      return undefined
+      return false
     }
     const reasons = came.map(({ message }) => message)
     const why = reasons.length === 0 ? 'there is no other controller to fetch it from' : reasons.join('; ')
     const isNowhere = came.every(error => error instanceof SourceError && error.kind === 'lacks')
     const wayOut = isNowhere ? `: put it into ${this.#directory} of any controller, or pack the image` : ''
-    this.#problems.set(name, { reason: `${this.#sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
-    this.#tell(file, `${why}${wayOut}`)
-    return undefined
-  }
-
-  /** Logs each reason once per file, until the file is there. */
-  #tell(file: NamedFile, why: string): void {
-    const told = this.#told.get(file.name) ?? new Set()
-    this.#told.set(file.name, told)
-    if (told.has(why) || told.size >= MOST_REASONS) return
-    told.add(why)
-    this.options.log.warn(`${this.#sentenceOf(file)}: ${why}`)
-  }
-
-  #sentenceOf({ name, by }: NamedFile): string {
-    return `the file ${name}, which ${by} names, is not on controller ${this.options.config.controller.name}`
+    const { name: own } = this.options.config.controller
+    const reason = `the file ${name}, which ${file.by} names, is not on controller ${own}: ${why}${wayOut}`
+    const { logged = new Set() } = this.#problems.get(name) ?? {}
+    this.#problems.set(name, { reason, isNowhere, logged })
+    if (logged.has(reason) || logged.size >= MOST_REASONS) return false
+    logged.add(reason)
+    this.options.log.warn(reason)
+    return false
   }
 }
 
