@@ -211,7 +211,7 @@ export class Copies {
     const wayOut = isNowhere ? `: put it into ${this.#directory} of any controller, or pack the image` : ''
     const { name: own } = this.options.config.controller
     const reason = `the file ${name}, which ${file.by} names, is not on controller ${own}: ${why}${wayOut}`
-    const { logged = new Set() } = this.#problems.get(name) ?? {}
+    const { logged = new Set<string>() } = this.#problems.get(name) ?? {}
     this.#problems.set(name, { reason, isNowhere, logged })
     if (logged.has(reason) || logged.size >= MOST_REASONS) return false
     logged.add(reason)
