@@ -1,5 +1,5 @@
 import { runFairly } from '../base/concurrency.js'
-import type { RemovedDirectory } from '../image/removals.js'
+import type { RemovedDirectory } from '../image/tree-reconciler.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
 import type { Docs } from '../model/docs.js'
@@ -56,7 +56,7 @@ export function withDryRun(
           changes,
           services.differing(changes, view, cluster),
           findImpact(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
-          images.removals.foretold(changes, view),
+          images.trees.foretold(changes, view),
           config.dns.server !== 'none' && changes.some(touchesZones) ? capture(view, cluster) : undefined
         )
       try {

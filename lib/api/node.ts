@@ -38,12 +38,7 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
 }
 
 /** A grab or a push of a node or a group, as an asynchronous request. */
-const transfer = (
-  type: 'node' | 'group',
-  verb: string,
-  summary: string,
-  ask: Parts['images']['pushToNode']
-) =>
+const transfer = (type: 'node' | 'group', verb: string, summary: string, ask: Parts['images']['grab']) =>
   post(`/config/${type}/{${type}}/${verb}`, {
     access: 'user',
     summary,
@@ -135,14 +130,14 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
     transfer('node', '_osgrab', "Take a node's file systems as the directory of an OS image", (...asked) =>
       images.grab(...asked)
     ),
-    transfer('node', '_ospush', 'Make a running node like the directory of an OS image', (...asked) =>
-      images.pushToNode(...asked)
+    transfer('node', '_ospush', 'Make a running node like the directory of an OS image', (node, ...asked) =>
+      images.push({ node }, ...asked)
     ),
     transfer(
       'group',
       '_ospush',
       'Make the running nodes of a group like the directory of an OS image',
-      (group, osimage, dryrun, actor) => images.pushToGroup(group, osimage, dryrun, actor)
+      (group, ...asked) => images.push({ group }, ...asked)
     )
   ]
 }

@@ -40,7 +40,7 @@ export const helperSettingsOf = (
   units
 })
 
-/** Hidden names of unfinished files and trees (image/intents.ts). */
+/** Hidden names of unfinished files and trees (image/notes.ts). */
 const hidden = /^\.svcd-[0-9a-f]{16}(\.[a-z]+)?$/
 
 /** Throws Error unless a name is hidden. */

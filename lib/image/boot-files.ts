@@ -32,7 +32,7 @@ export async function bootFiles(
   wish: KernelRequest,
   job: JobContext
 ): Promise<BootFiles> {
-  const { model, config, work, controllers } = context
+  const { model, config, controllers } = context
   const { view } = model
   const pack = image.imagefile === undefined ? undefined : view.get('pack', image.imagefile)
   const isOwn = (field: 'kernelfile' | 'initrdfile') => async (name: string) => {
@@ -73,38 +73,49 @@ export async function bootFiles(
   const there = await chooseInitrd(tree, image, ofInitrd, wish, version, path, isOwn('initrdfile'))
   const chosen = there === 'kept' || there?.chosen === true
   if (config.image.initramfs && path !== undefined && !chosen) {
-    if (version === undefined)
-      job.line(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
-    else {
-      // The build needs a shell, which an image without such a program may lack.
-      const built =
-        (await hasTool(tree)) &&
-        (await work.call(
-          'initramfs',
-          {
-            tree,
-            kernelversion: version,
-            dracutmodules: words(image.dracutmodules),
-            kernelmodules: words(image.kernelmodules),
-            record: await recordOf(context, image.name)
-          },
-          { signal: job.signal, timeLimitMs: config.image.time_limit, line: text => job.line(text) }
-        ))
-      if (built) {
-        if (built.isBuilt)
-          await keepRecord(context, image.name, built.record).catch(error =>
-            job.line(`the next pack builds the initramfs again: ${(error as Error).message}`)
-          )
-        job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
-        return { kernel, initrd: built.initrd.replace(/^\/+/, ''), version }
-      }
-      job.line('the image has neither dracut nor initramfs-tools: its initramfs is taken as it is')
-    }
+    const initrd = await buildInitrd(context, image, tree, version, path, job)
+    if (initrd !== undefined) return { kernel, initrd, version }
   }
   const initrd = there ?? stays('initrdfile')
   if (initrd === undefined && kernel !== undefined) job.line('the image has no initramfs for its kernel')
   else if (initrd !== undefined && initrd !== 'kept') job.line(`initramfs: /${initrd.path}`)
   return { kernel, initrd: initrd === 'kept' ? initrd : initrd?.path, version }
+}
+
+/** Builds the initramfs of a kernel; returns its path below the tree, undefined where it cannot be built. */
+async function buildInitrd(
+  context: ImageContext,
+  image: OsimageDoc,
+  tree: string,
+  version: string | undefined,
+  path: string,
+  job: JobContext
+): Promise<string | undefined> {
+  const cannot = (why: string) => void job.line(why)
+  if (version === undefined)
+    return cannot(`the initramfs is not built: the kernel's name, ${basename(path)}, says no version`)
+  // The build needs a shell, which an image without such a program may lack.
+  const built =
+    (await hasTool(tree)) &&
+    (await context.work.call(
+      'initramfs',
+      {
+        tree,
+        kernelversion: version,
+        dracutmodules: words(image.dracutmodules),
+        kernelmodules: words(image.kernelmodules),
+        record: await recordOf(context, image.name)
+      },
+      { signal: job.signal, timeLimitMs: context.config.image.time_limit, line: text => job.line(text) }
+    ))
+  if (!built)
+    return cannot('the image has neither dracut nor initramfs-tools: its initramfs is taken as it is')
+  if (built.isBuilt)
+    await keepRecord(context, image.name, built.record).catch(error =>
+      job.line(`the next pack builds the initramfs again: ${(error as Error).message}`)
+    )
+  job.line(`initramfs: /${built.initrd}, built by ${built.tool}`)
+  return built.initrd.replace(/^\/+/, '')
 }
 
 /**

@@ -4,7 +4,8 @@ import type { Config } from '../config/types.js'
 import type { RootHelper } from '../helper/commands.js'
 import type { Model } from '../model/model.js'
 import type { PackDoc } from '../model/types/osimage.js'
-import type { Intents } from './intents.js'
+import type { Manifest } from './manifest.js'
+import type { Notes } from './notes.js'
 
 /** The controllers that share the objects. The directory of an image is on one of them. */
 export interface Controllers {
@@ -25,7 +26,9 @@ export interface ImageContext {
   readonly model: Model
   /** Absent: there is one controller alone. */
   readonly controllers?: Controllers | undefined
-  readonly intents: Intents
+  /** Whether this controller leads: it stores objects, and works on its own directories. */
+  readonly ownsObjects: () => boolean
+  readonly notes: Notes
   /** Does work that needs root: all that reads or changes files of images. */
   readonly work: RootHelper
   readonly log: Log
@@ -35,6 +38,8 @@ export interface ImageContext {
   readonly ticks: () => number
   /** Held while files of the files directory get their names or are removed, until that is stored. */
   readonly files: Mutex
+  /** The files of svcd's in the files directory. Absent: there is one controller alone. */
+  readonly manifest?: Manifest | undefined
   /** Stored packs that their images get once a second controller has them. */
   readonly coming: Set<string>
 }

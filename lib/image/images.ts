@@ -1,7 +1,5 @@
-import { statSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Background } from '../base/background.js'
 import { inParallel, Mutex } from '../base/concurrency.js'
 import { notFound, unavailable } from '../base/errors.js'
 import type { Config } from '../config/types.js'
@@ -13,22 +11,22 @@ import type { Change } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import { checkKernelRequest } from './boot-files.js'
+import { checkClone, cloneImage } from './clone.js'
 import type { ImageContext } from './context.js'
 import { reachWarning } from './findings.js'
+import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
-import { Intents, parentOf } from './intents.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
-import { packImage, storing } from './pack.js'
-import { checkClone, cloneImage, grabImage, placeOf, removeHidden } from './place-tree.js'
-import { decide, recover } from './recovery.js'
-import { hasRemovals, Removals } from './removals.js'
-import { Sweep } from './sweep.js'
+import { Manifest } from './manifest.js'
+import { Notes } from './notes.js'
+import { packImage } from './pack.js'
+import { PackReconciler } from './pack-reconciler.js'
 import { checkPrograms, checkReachable } from './transfer/reach.js'
 import type { Remote } from './transfer/remote.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
-import { heldTrees, TreeLocks } from './tree-locks.js'
-import { checkHere, here, isMovedHere, keepTree, noteFound, realPlace, treeOf } from './trees.js'
-import { Upkeep } from './upkeep.js'
+import { recover } from './tree-changes.js'
+import { TreeReconciler } from './tree-reconciler.js'
+import { checkHere, here, isMovedHere, keepTree, treeOf } from './trees.js'
 
 export interface ImagesOptions
   extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'controllers'> {
@@ -40,15 +38,16 @@ export interface ImagesOptions
   readonly torrents: (names: readonly string[]) => void
 }
 
-/** Changes are gathered for so long. */
-const soonMs = 50
-/** Interval of the looks for directories to remove or to decide about, among several controllers. */
-const LOOK_MS = 10_000
 /** A change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
 /** The nodes that a push goes to. */
 type To = { readonly node: string } | { readonly group: string }
+
+/** A grab or a push that cannot start is 404. */
+const asNotFound = ({ message }: Error) => {
+  throw notFound(message)
+}
 
 /** Work on a node never overlaps. */
 const laneOfNode = ({ node }: Destination) => `node ${node}`
@@ -58,56 +57,21 @@ const laneOfNode = ({ node }: Destination) => `node ${node}`
  * time (rules 2.8, 3.12).
  */
 export class Images {
-  readonly #context: ImageContext
   readonly installing: Installing
-  readonly sweep: Sweep
-  readonly upkeep: Upkeep
-  readonly removals: Removals
-  /** Keeps files for a while, whether an object names them or not. Set among several controllers. */
-  keep: ((names: readonly string[]) => Promise<void>) | undefined
-  readonly #background: Background
-  readonly #locks = new TreeLocks()
+  readonly packs: PackReconciler
+  readonly trees: TreeReconciler
   /** Resolves when the leftovers of an earlier daemon are gone. */
-  recovered: Promise<unknown> = Promise.resolve()
+  recovered = Promise.resolve()
   #key: Promise<void> = Promise.resolve()
-  /** Decides about directories whose record could not be read or stored. */
-  readonly #deciding: Background
 
   private constructor(
     private readonly o: ImagesOptions,
-    intents: Intents
+    readonly context: ImageContext
   ) {
-    const { config, controllers, model, log, now, ticks, status, work } = o
-    this.#context = {
-      ...{ config, controllers, model, intents, work, log, now, ticks },
-      ...{ files: new Mutex(), coming: new Set() }
-    }
+    const { config, jobs, status, ticks, torrents } = o
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
-    this.sweep = new Sweep(this.#context, this.installing)
-    this.upkeep = new Upkeep(this.#context, () => this.#tellTorrents())
-    this.removals = new Removals({
-      ...{ context: this.#context, jobs: o.jobs },
-      lane: name => this.#laneOf(join(this.#directory, name)),
-      locked: (lanes, signal, work) => this.#locked(lanes, signal, work)
-    })
-    this.#background = new Background({
-      work: async () => {
-        this.#tellTorrents()
-        void this.upkeep.run()
-        await this.removals.submit(daemonActor)
-        await noteFound(this.#context)
-      },
-      // The controller that has the directory may come back, and failures are tried again.
-      everyMs: () => (hasRemovals(this.#context) ? LOOK_MS : undefined),
-      ...(o.controllers ? { retryMs: { first: 1000, longest: 60_000 } } : {})
-    })
-    this.#deciding = new Background({
-      work: signal => this.#decide(signal),
-      everyMs: () => (intents.undecided.size > 0 ? LOOK_MS : undefined),
-      retryMs: { first: 1000, longest: LOOK_MS },
-      failed: reason =>
-        log.warn(`where directories of OS images belong is not decided yet, and is tried again: ${reason}`)
-    })
+    this.packs = new PackReconciler(context, { installing: this.installing, torrents })
+    this.trees = new TreeReconciler(context, jobs)
   }
 
   /**
@@ -115,87 +79,55 @@ export class Images {
    * ssh key is made in the background.
    */
   static async open(options: ImagesOptions): Promise<Images> {
-    const { config, log, remote } = options
+    const { config, controllers, model, log, now, remote, ticks, work } = options
     const { directory } = config.image
     await mkdir(directory, { recursive: true }).catch(error =>
       log.warn(`[image] directory ${directory} cannot be made: ${error.message}`)
     )
     const reach = reachWarning(directory)
     if (reach !== undefined) log.warn(reach)
-    const images = new Images(options, await Intents.open(join(config.paths.state, 'work')))
+    const { files, state } = config.paths
+    const damaged = (message: string) => log.warn(message)
+    const list = { file: join(state, 'copies.json'), directory: files, ticks, damaged }
+    const images = new Images(options, {
+      ...{ config, controllers, model, work, log, now, ticks },
+      ownsObjects: () => !model.isReadOnly,
+      notes: await Notes.open(join(state, 'work')),
+      manifest: controllers && (await Manifest.open(list)),
+      files: new Mutex(),
+      coming: new Set()
+    })
     images.#key = remote.prepare().catch(error => log.warn(`no grab and no push can start: ${error.message}`))
-    const later = await recover(images.#context)
-    const removals = await images.removals.submit(daemonActor)
-    images.recovered = Promise.all([later(), ...removals.map(({ done }) => done.catch(() => {}))])
+    const later = await recover(images.context)
+    await images.trees.removeAbandoned(daemonActor)
+    images.recovered = later()
     images.look()
     return images
-  }
-
-  /** Held while files of the files directory get their names or are removed. */
-  get files(): Mutex {
-    return this.#context.files
   }
 
   /** Follows committed changes. Forgets the host key of a node that was renamed or deleted. */
   follow(changes: readonly Change[]): void {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
-    if (changes.some(({ type }) => ['osimage', 'tree'].includes(type))) this.#decideSoon()
+    else if (changes.some(({ type }) => type === 'tree') && this.context.notes.undecided.size > 0)
+      this.trees.soon()
     const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.o.remote.forget(name).catch(() => {}))
   }
 
   /** Looks soon at changed images, tags and packs. */
   look(): void {
-    this.sweep.soon()
-    this.#background.wake(soonMs)
-    this.#decideSoon()
+    this.packs.soon()
+    this.trees.soon()
   }
 
   /** This controller became the leader: failed work is tried again at once. */
   becameLeader(): void {
-    this.removals.becameLeader()
+    this.trees.becameLeader()
     this.look()
   }
 
   async close(): Promise<void> {
-    await Promise.all([
-      ...[this.#background, this.#deciding, this.sweep, this.upkeep].map(one => one.close()),
-      this.#key
-    ])
-  }
-
-  #decideSoon(): void {
-    if (this.#context.intents.undecided.size > 0) this.#deciding.wake(soonMs)
-  }
-
-  async #decide(signal: AbortSignal): Promise<void> {
-    const { log } = this.o
-    const { intents } = this.#context
-    let failure: unknown
-    for (const intent of [...intents.undecided]) {
-      try {
-        const lanes = [await this.#laneOf(join(this.#directory, parentOf(intent), intent.target))]
-        const goes = await this.#locks.run(lanes, signal, () => decide(this.#context, intent))
-        // Not awaited: it may take long, and a note holds the hidden name.
-        if (goes)
-          void removeHidden(this.#context, intent).catch(error =>
-            log.error(
-              `what is left of directory ${intent.target} is removed at the next start: ${error.message}`
-            )
-          )
-      } catch (error) {
-        failure ??= error
-      }
-    }
-    if (failure !== undefined) throw failure
-  }
-
-  /**
-   * Runs work in these lanes while no shell is open in their directories; decides soon what it left
-   * undecided.
-   */
-  #locked<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
-    return this.#locks.run(lanes, signal, () => heldTrees(lanes, work)).finally(() => this.#decideSoon())
+    await Promise.all([this.trees.close(), this.packs.close(), this.#key])
   }
 
   /** Creates, changes or renames an image (rules 3.2, 9.1). Throws 400 for the directory of another image. */
@@ -203,11 +135,11 @@ export class Images {
     const directory = this.#directory
     const to = given.newName || name
     const before = this.o.model.view.get('osimage', name)
-    const { controllers } = this.#context
+    const { controllers } = this.context
     const isElsewhere =
       controllers !== undefined && ![undefined, controllers.own].includes(before?.controller)
     const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
-    const isMoved = before !== undefined && (await isMovedHere(this.#context, before, given))
+    const isMoved = before !== undefined && (await isMovedHere(this.context, before, given))
     let from: string | undefined
     const saved = await this.o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
@@ -219,7 +151,7 @@ export class Images {
         tx.put('osimage', to, rest)
       } else if (isMoved && now.controller === before.controller) {
         from = now.controller
-        tx.put('osimage', to, { ...now, ...here(this.#context) })
+        tx.put('osimage', to, { ...now, ...here(this.context) })
       }
     })
     if (from !== undefined)
@@ -243,21 +175,19 @@ export class Images {
 
   async #packing(kind: string, image: OsimageDoc, wish: KernelRequest, actor: Actor): Promise<SubmittedJob> {
     const { name } = image
-    await checkHere(this.#context, image)
-    await checkKernelRequest(await treeOf(this.#context, image), name, wish)
-    return this.#submit(kind, image, actor, [], job =>
-      packImage(this.#context, name, wish, storing(this.#context, actor, this.keep), job)
-    )
+    await checkHere(this.context, image)
+    await checkKernelRequest(await treeOf(this.context, image), name, wish)
+    return this.#submit(kind, image, actor, [], job => packImage(this.context, name, wish, actor, job))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
   async clone(name: string, given: ObjectPatch, actor: Actor): Promise<SubmittedJob> {
-    await checkHere(this.#context, this.#image(name))
-    const image = await checkClone(this.#context, name, given)
+    await checkHere(this.context, this.#image(name))
+    const image = await checkClone(this.context, name, given)
     const place = join(this.#directory, given.newName as string)
-    const lanes = [`osimage ${given.newName}`, await this.#laneOf(place)]
+    const lanes = [`osimage ${given.newName}`, await this.trees.laneOf(place)]
     return this.#submit('clone', image, actor, lanes, job =>
-      cloneImage(this.#context, name, given, actor, job)
+      cloneImage(this.context, name, given, actor, job)
     )
   }
 
@@ -267,7 +197,7 @@ export class Images {
    */
   async remove(name: string, actor: Actor): Promise<void> {
     await this.o.model.remove('osimage', name, actor)
-    await this.removals.submit(actor)
+    await this.trees.removeAbandoned(actor)
   }
 
   /** Makes a node's file systems the tree of an image. Throws 404 with the reason when it cannot start. */
@@ -286,65 +216,44 @@ export class Images {
     await this.#canReach(node, address, signal)
     const from = { node, address: address as string }
     return this.#submit('grab', image, actor, [`node ${node}`], job =>
-      grabImage(this.#context, from, osimage, dryrun, actor, job)
+      grabImage(this.context, from, osimage, dryrun, actor, job)
     )
   }
 
-  /** Makes a node like an image. Throws 404 with the reason when it cannot start. */
-  async pushToNode(
-    node: string,
+  /** Makes nodes like an image. Throws 404 with the reason when it cannot start. */
+  async push(
+    whom: To,
     osimage: string,
     dryrun: boolean,
     actor: Actor,
     signal: AbortSignal
   ): Promise<SubmittedJob> {
-    this.#addressOf(node)
-    return this.#push({ node }, osimage, dryrun, actor, signal)
-  }
-
-  /** Makes the nodes of a group like an image. Throws 404 with the reason when it cannot start. */
-  async pushToGroup(group: string, osimage: string, dryrun: boolean, actor: Actor): Promise<SubmittedJob> {
-    this.o.model.get('group', group)
-    return this.#push({ group }, osimage, dryrun, actor)
-  }
-
-  async #push(
-    whom: To,
-    osimage: string,
-    dryrun: boolean,
-    actor: Actor,
-    signal?: AbortSignal
-  ): Promise<SubmittedJob> {
+    this.#destinations(whom)
     const image = this.#image(osimage)
     await this.#mustBeHere(image)
-    await this.#checkPush(image, whom, this.#destinations(whom), signal)
+    await this.#checkPush(image, whom, signal)
     const to = this.#destinations(whom)
     return this.#submit('push', image, actor, to.map(laneOfNode), job =>
-      pushImage(this.#context, to, osimage, dryrun, job)
+      pushImage(this.context, to, osimage, dryrun, job)
     )
   }
 
-  /** Returns the nodes that a push goes to. Throws 404 for a missing node. */
+  /** Returns the nodes that a push goes to. Throws 404 for a missing node or group. */
   #destinations(whom: To): Destination[] {
     if ('node' in whom) return [{ node: whom.node, address: this.#addressOf(whom.node) }]
+    this.o.model.get('group', whom.group)
     const names = this.o.model.view.index.members(whom.group)?.all.values ?? []
     return [...names].map(node => ({ node, address: this.#addressOf(node) }))
   }
 
   /** Throws 404 with the reason for a push that cannot start here. */
-  async #checkPush(
-    image: OsimageDoc,
-    whom: To,
-    to: readonly Destination[],
-    signal = new AbortController().signal
-  ): Promise<void> {
-    await treeToPush(this.#context, image)
+  async #checkPush(image: OsimageDoc, whom: To, signal: AbortSignal): Promise<void> {
+    await treeToPush(this.context, image)
+    const to = this.#destinations(whom)
     if ('node' in whom) return this.#canReach(whom.node, to[0]?.address, signal)
     const { group } = whom
     if (to.length === 0) throw notFound(`group ${group} has no nodes`)
-    await checkPrograms().catch(error => {
-      throw notFound(error.message)
-    })
+    await checkPrograms().catch(asNotFound)
     if (to.every(({ address }) => address === undefined))
       throw notFound(`group ${group}: none of its nodes has an address to be reached at`)
   }
@@ -359,7 +268,7 @@ export class Images {
     const { name } = image
     const meant = (image: OsimageDoc) => imageDirectoryOf(this.#directory, image)
     // Two images may have one directory.
-    const tree = await this.#laneOf(meant(image))
+    const tree = await this.trees.laneOf(meant(image))
     const own = [`osimage ${name}`, tree]
     return this.o.jobs.submit({
       kind,
@@ -369,26 +278,21 @@ export class Images {
       run: async job => {
         // The lanes are those of the directory that the image had when the request came.
         const now = this.#image(name)
-        if (meant(now) !== meant(image) || (await this.#laneOf(meant(now))) !== tree)
+        if (meant(now) !== meant(image) || (await this.trees.laneOf(meant(now))) !== tree)
           throw unavailable(
             `OS image ${name}: field "path" was changed while the request waited`,
             'image-changed'
           )
-        return this.#locked([...own, ...lanes], job.signal, () => run(job))
+        return this.trees.locked([...own, ...lanes], job.signal, () => run(job))
       }
     })
   }
 
   /** Throws 404 for a directory on another controller: a grab or a push cannot start. */
   async #mustBeHere(image: OsimageDoc): Promise<void> {
-    await checkHere(this.#context, image).catch(({ message }: Error) => {
+    await checkHere(this.context, image).catch(({ message }) => {
       throw notFound(message, 'image-not-ready')
     })
-  }
-
-  /** Returns the lane of a directory. */
-  async #laneOf(path: string): Promise<string> {
-    return `tree ${await realPlace(path)}`
   }
 
   /** Follows a node's report. A node that was installed again has a new host key. Never throws. */
@@ -405,9 +309,7 @@ export class Images {
   }
 
   async #canReach(node: string, address: string | undefined, signal: AbortSignal): Promise<void> {
-    await checkReachable(this.o.remote, node, address, signal).catch(error => {
-      throw notFound((error as Error).message)
-    })
+    await checkReachable(this.o.remote, node, address, signal).catch(asNotFound)
   }
 
   #image(name: string): OsimageDoc {
@@ -416,14 +318,5 @@ export class Images {
 
   get #directory(): string {
     return this.o.config.image.directory
-  }
-
-  /** Reports the torrents of all packs, also of unused ones: nodes may be half way through. */
-  #tellTorrents(): void {
-    const { model, config, torrents } = this.o
-    const isThere = (name: string) =>
-      statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
-    const names = config.torrent.tracker === '' ? [] : model.view.names('pack')
-    torrents(names.map(name => `${name}.torrent`).filter(isThere))
   }
 }

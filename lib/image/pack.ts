@@ -5,52 +5,38 @@ import { exists, isFile, sameBytes, syncFile } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
-import type { PackDoc } from '../model/types/osimage.js'
+import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { StoreError } from '../store/errors.js'
-import { bootFiles } from './boot-files.js'
+import { type BootFiles, bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
-import { newIntentId, type PackIntent, temporary } from './intents.js'
 import { belowBoot, type KernelRequest } from './kernel.js'
+import { type PackNote, packNote, temporary } from './notes.js'
 import { choosePacker } from './packer/choose-packer.js'
 import { hashFile } from './packer/in-worker.js'
+import type { Packer } from './packer/packer.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { createTorrent } from './torrent/torrent.js'
 import { checkSystem, treeOf } from './trees.js'
 
+/** The fields of a pack that name its boot files. */
 type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
+
+const KINDS = ['kernel', 'initrd'] as const
+
+/** A pack to make. */
+interface Order {
+  readonly image: OsimageDoc
+  readonly tree: string
+  readonly packer: Packer
+  readonly files: BootFiles
+  /** The boot files to copy out of the tree. */
+  readonly copies: readonly { readonly what: (typeof KINDS)[number]; readonly path: string }[]
+  /** The id of its note. */
+  readonly id: string
+}
 
 /** Stored sentences on what the packer left out; the record of the request has all. */
 const mostOmitted = 100
-
-/**
- * Stores a pack whose files have their names. When it throws, the files that no object names are removed,
- * unless `release` has taken them out of the note of the pack. The returned function runs when others may
- * name files again.
- */
-export type Storing = (
-  outcome: Outcome,
-  names: readonly string[],
-  release: () => Promise<void>
-) => Promise<((job: JobContext) => Promise<void>) | undefined>
-
-/**
- * Stores a pack as `publish` does. `keep`, set among several controllers, keeps files of which nobody knows
- * whether they were stored.
- */
-export const storing =
-  (context: ImageContext, actor: Actor, keep?: (names: readonly string[]) => Promise<void>): Storing =>
-  async (outcome, names, release) => {
-    const kept = async (error: unknown) => {
-      // Only the answer may be lost: the next leader may have an image that names these files.
-      if (keep && error instanceof StoreError) {
-        await keep(names)
-        await release()
-      }
-      throw error
-    }
-    const rest = await publish(context, outcome, actor).catch(kept)
-    return job => rest(job).catch(error => context.files.run(() => kept(error)))
-  }
 
 /**
  * Packs an image: builds its initramfs, makes the archive and the torrent, copies kernel and initramfs, and
@@ -61,17 +47,15 @@ export async function packImage(
   context: ImageContext,
   name: string,
   wish: KernelRequest,
-  store: Storing,
+  actor: Actor,
   job: JobContext
 ): Promise<void> {
   const image = context.model.get('osimage', name)
   const tree = await treeOf(context, image)
   await checkSystem(image, tree)
-  const { config, intents, log, now, work } = context
-  const { signal } = job
+  const { config, manifest, notes, work } = context
   const files = await bootFiles(context, image, tree, wish, job)
-  const whats = ['kernel', 'initrd'] as const
-  const copies = whats.flatMap(what => {
+  const copies = KINDS.flatMap(what => {
     const path = files[what]
     return path === undefined || path === 'kept' ? [] : [{ what, path }]
   })
@@ -81,79 +65,125 @@ export async function packImage(
     await work.call('readable', { tree, path })
   }
   const packer = await choosePacker(config.image.packer, config.image.compressor)
-  let note: PackIntent = { kind: 'pack', id: newIntentId(), files: [] }
-  const directory = config.paths.files
-  const hidden = (what: string) => join(directory, temporary(note.id, what))
-  await mkdir(directory, { recursive: true })
-  await intents.write(note)
+  let note = packNote()
+  await mkdir(config.paths.files, { recursive: true })
+  await notes.write(note)
   try {
-    job.line(`packing ${tree} with the ${packer.name} packer`)
-    const { exclude: excludes, compressor, time_limit: timeLimitMs } = config.image
-    const { sha256, bytes, omitted } = await work.call(
-      'pack',
-      { tree, excludes, packer: packer.name, compressor, output: temporary(note.id, 'pack') },
-      {
-        ...{ signal, timeLimitMs, line: text => job.line(text) },
-        progress: fraction => job.progress(0.05 + fraction * 0.9)
-      }
-    )
-    const mode = await servedMode(directory)
-    const stem = `${name}-${sha256.slice(0, 12)}`
-    const imagefile = `${stem}${packer.suffix}`
-    const made: Made[] = [{ from: hidden('pack'), name: imagefile }]
-    const boot: BootFields = {}
-    for (const { what, path } of copies) {
-      const from = hidden(what)
-      await work.call('copy', { tree, path, output: temporary(note.id, what) }, { signal, timeLimitMs })
-      // A pack without its kernel may come with another kernel. That file gets another name: a tag may pin
-      // the usual one, or a node may be booting it.
-      let file = fileName(name, stem, path)
-      if (!(await isFree(join(directory, file), from, signal)))
-        file = fileName(name, `${stem}-${(await hashFile(from, signal)).sha256.slice(0, 8)}`, path)
-      made.push({ from, name: file })
-      boot[`${what}file` as const] = file
-      const below = belowBoot(path)
-      if (below !== undefined) boot[what] = below
-    }
-    if (boot.kernelfile && files.version) boot.kernelversion = files.version
-    if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
-      made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
-    for (const { from } of made) await syncFile(from, mode)
-    signal.throwIfAborted()
-    const pack: PackDoc = {
-      ...{ name: imagefile, osimage: name, sha256, bytes, time: now(), packer: packer.name, ...boot },
-      ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
-    }
-    const { version } = files
+    const order = { image, tree, packer, files, copies, id: note.id }
+    const { pack, made, omitted } = await makeFiles(context, order, job)
     const outcome: Outcome = {
       ...(image.path === undefined ? {} : { path: image.path }),
-      kept: whats.flatMap(what => (files[what] === 'kept' ? (`${what}file` as const) : [])),
-      ...(version === undefined ? {} : { version }),
+      kept: KINDS.flatMap(what => (files[what] === 'kept' ? (`${what}file` as const) : [])),
+      ...(files.version === undefined ? {} : { version: files.version }),
       pack
     }
-    const rest = await context.files.run(async () => {
-      const names = made.map(({ name }) => name)
-      const noted = async (files: readonly string[]) => {
-        const named: PackIntent = { ...note, files }
-        await intents.write(named)
-        note = named
+    const names = made.map(({ name }) => name)
+    const noted = async (files: readonly string[]) => {
+      const named: PackNote = { ...note, files }
+      await notes.write(named)
+      note = named
+    }
+    // Only the answer may be lost: the next leader may have an image that names these files.
+    const kept = async (error: unknown) => {
+      if (manifest && error instanceof StoreError) {
+        await manifest.keep(names)
+        await noted([])
       }
+      throw error
+    }
+    const rest = await context.files.run(async () => {
       await noted(names)
-      await nameFiles(context, made, signal)
-      return store(outcome, names, () => noted([]))
+      await nameFiles(context, made, job.signal)
+      return publish(context, outcome, actor).catch(kept)
     })
-    await rest?.(job)
-    for (const [key, value] of Object.entries({ imagefile, sha256, bytes })) job.result(key, value)
-    for (const sentence of omitted) job.line(sentence)
-    if (omitted.length > 0) job.result('omitted', [...omitted])
-    job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
-    // Logged, because the answer has no body, and the image may be meant to boot from disks alone.
-    const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
-    if (lacking)
-      log.warn(`OS image ${name} was packed without ${lacking}: its nodes cannot boot from the network`)
+    await rest(job).catch(error => context.files.run(() => kept(error)))
+    report(context, order, pack, omitted, job)
   } finally {
     await discard(context, note)
   }
+}
+
+/** Makes the archive, the copies of the boot files and the torrent, all with hidden names and durable. */
+async function makeFiles(
+  context: ImageContext,
+  order: Order,
+  job: JobContext
+): Promise<{ pack: PackDoc; made: Made[]; omitted: readonly string[] }> {
+  const { config, now, work } = context
+  const { image, tree, packer, id } = order
+  const { signal } = job
+  const directory = config.paths.files
+  const hidden = (what: string) => join(directory, temporary(id, what))
+  job.line(`packing ${tree} with the ${packer.name} packer`)
+  const { exclude: excludes, compressor, time_limit: timeLimitMs } = config.image
+  const { sha256, bytes, omitted } = await work.call(
+    'pack',
+    { tree, excludes, packer: packer.name, compressor, output: temporary(id, 'pack') },
+    {
+      ...{ signal, timeLimitMs, line: text => job.line(text) },
+      progress: fraction => job.progress(0.05 + fraction * 0.9)
+    }
+  )
+  const mode = await servedMode(directory)
+  const stem = `${image.name}-${sha256.slice(0, 12)}`
+  const imagefile = `${stem}${packer.suffix}`
+  const boot = await copyBootFiles(context, order, stem, signal)
+  const made: Made[] = [{ from: hidden('pack'), name: imagefile }, ...boot.made]
+  if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
+    made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
+  for (const { from } of made) await syncFile(from, mode)
+  signal.throwIfAborted()
+  const pack: PackDoc = {
+    ...{ name: imagefile, osimage: image.name, sha256, bytes, time: now(), packer: packer.name },
+    ...boot.fields,
+    ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
+  }
+  return { pack, made, omitted }
+}
+
+/** Copies the boot files out of the tree; returns the copies and the fields of the pack that name them. */
+async function copyBootFiles(
+  { config, work }: ImageContext,
+  { image, tree, files, copies, id }: Order,
+  stem: string,
+  signal: AbortSignal
+): Promise<{ made: Made[]; fields: BootFields }> {
+  const made: Made[] = []
+  const fields: BootFields = {}
+  for (const { what, path } of copies) {
+    const from = join(config.paths.files, temporary(id, what))
+    const course = { signal, timeLimitMs: config.image.time_limit }
+    await work.call('copy', { tree, path, output: temporary(id, what) }, course)
+    // A pack without its kernel may come with another kernel. That file gets another name: a tag may pin
+    // the usual one, or a node may be booting it.
+    let file = fileName(image.name, stem, path)
+    if (!(await isFree(join(config.paths.files, file), from, signal)))
+      file = fileName(image.name, `${stem}-${(await hashFile(from, signal)).sha256.slice(0, 8)}`, path)
+    made.push({ from, name: file })
+    fields[`${what}file` as const] = file
+    const below = belowBoot(path)
+    if (below !== undefined) fields[what] = below
+  }
+  if (fields.kernelfile && files.version) fields.kernelversion = files.version
+  return { made, fields }
+}
+
+/** Puts a pack into the record of the request. */
+function report(
+  { log }: ImageContext,
+  { image, files }: Order,
+  { name: imagefile, bytes, sha256 }: PackDoc,
+  omitted: readonly string[],
+  job: JobContext
+): void {
+  for (const [key, value] of Object.entries({ imagefile, sha256, bytes })) job.result(key, value)
+  for (const sentence of omitted) job.line(sentence)
+  if (omitted.length > 0) job.result('omitted', [...omitted])
+  job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
+  // Logged, because the answer has no body, and the image may be meant to boot from disks alone.
+  const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
+  if (lacking)
+    log.warn(`OS image ${image.name} was packed without ${lacking}: its nodes cannot boot from the network`)
 }
 
 /** Whether nothing has this path, or a file with the same bytes. */

@@ -9,7 +9,7 @@ import type { Actor } from '../model/model.js'
 import type { Tx } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { Controllers, ImageContext } from './context.js'
-import { type PackIntent, temporary } from './intents.js'
+import { type PackNote, temporary } from './notes.js'
 
 /** Returns the name of the pack that this file is, or whose torrent it is. */
 export const packOf = (name: string) => name.replace(/\.torrent$/, '')
@@ -175,8 +175,8 @@ async function giveName(from: string, to: string, signal: AbortSignal): Promise<
  * next start retries what fails. Never throws.
  */
 export async function discard(
-  { config, intents, log, model, files }: ImageContext,
-  note: PackIntent
+  { config, notes, log, model, files }: ImageContext,
+  note: PackNote
 ): Promise<void> {
   const directory = config.paths.files
   try {
@@ -189,7 +189,7 @@ export async function discard(
       for (const name of note.files)
         if (!isServed(model.view.index, name)) await rm(join(directory, name), { force: true })
       await syncDirectory(directory)
-      await intents.drop(note.id)
+      await notes.drop(note)
     })
   } catch (error) {
     log.error(`what a pack left in ${directory} could not be removed: ${(error as Error).message}`)

@@ -9,10 +9,15 @@ interface Holder {
 
 /**
  * Locks of directories in this process. The lanes of jobs keep jobs apart; these locks also keep them from
- * the removals of a follower, and from `decide` of recovery.ts.
+ * the removals of a follower, and from `decide`.
  */
 export class TreeLocks {
   readonly #holders = new Set<Holder>()
+
+  /** Whether something runs in one of these lanes, or waits to. */
+  isHeld(lanes: readonly string[]): boolean {
+    return [...this.#holders].some(holder => meet(holder.lanes, lanes))
+  }
 
   /**
    * Runs `work` once nothing else runs in these lanes. Rejects as `work` does, or with the signal's reason.

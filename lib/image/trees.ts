@@ -55,8 +55,8 @@ export async function isMovedHere({ config, controllers }: Shared, image: Osimag
 export const here = ({ controllers }: Shared) => (controllers ? { controller: controllers.own } : {})
 
 /** Notes this controller in the images whose directories are here, where no controller is noted. */
-export async function noteFound({ config, controllers, model }: ImageContext): Promise<void> {
-  if (!controllers || model.isReadOnly) return
+export async function noteFound({ config, controllers, ownsObjects, model }: ImageContext): Promise<void> {
+  if (!controllers || !ownsObjects()) return
   const { directory } = config.image
   const found: string[] = []
   for (const name of model.view.names('osimage')) {
@@ -198,10 +198,14 @@ export function whereLooked(
 
 /**
  * Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image]
- * directory`.
+ * directory`, or at a tree that is to be replaced.
  */
-export async function checkUnmounted(osimage: string, tree: string, done: string): Promise<void> {
-  const mounted = (await mountsBelow(tree)).find(point => point !== tree)
+export async function checkUnmounted(
+  osimage: string,
+  tree: string,
+  done: 'copied' | 'pushed' | 'replaced'
+): Promise<void> {
+  const mounted = (await mountsBelow(tree)).find(point => point !== tree || done === 'replaced')
   if (mounted !== undefined)
     throw unavailable(
       `OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`,

@@ -153,7 +153,7 @@ class EtcdPeers implements Peers {
     const own = { name: controller.name, url: urlOf(config) }
     const others = () => this.others
     const trust = trustFor(config.node.verify_certificate, ca)
-    const copies = await this.#startCopies(parts, trust)
+    const copies = this.#startCopies(parts, trust)
     const key = tokens.keyFor('requests that are handed on')
     const forwarding = new Forwarding({ own, role, others, trust, key, now, ticks, log })
     register.conditions.push(
@@ -175,7 +175,7 @@ class EtcdPeers implements Peers {
       server: forwarding,
       announce: port => {
         const self = { ...controller, host: hostname(), port, ini, digests }
-        this.etcd.join(self, now, () => images.removals.outOfPlace)
+        this.etcd.join(self, now, () => images.trees.outOfPlace)
       }
     }
   }
@@ -186,11 +186,12 @@ class EtcdPeers implements Peers {
   }
 
   /** Starts the copies of files of images. Returns the routes by which this controller gives its own. */
-  async #startCopies({ model, images, tokens }: PeersParts, trust: Trust): Promise<ApiRoute[]> {
+  #startCopies({ model, images, tokens }: PeersParts, trust: Trust): ApiRoute[] {
     const { config, log, now, ticks, register } = this.base
     const proofs = new ControllerAuth(tokens.keyFor('files that controllers copy'), now)
-    const copies = await Copies.open({
-      ...{ config, model, log, ticks, files: images.files },
+    const { files, manifest } = images.context
+    const copies = new Copies({
+      ...{ config, model, log, ticks, files, manifest },
       sources: () => sourcesAmong(this.others, this.etcd.role.leader?.url, urlOf(config)),
       asking: { trust, proofs },
       arrived: () => images.look()
@@ -199,7 +200,6 @@ class EtcdPeers implements Peers {
       changes: changes => copies.follow(changes),
       condition: () => copies.condition
     })
-    images.keep = names => copies.keep(names)
     this.#copies = copies
     return copyRoutes({ model, config }, proofs, register.add(new Checksums(now)))
   }

@@ -64,7 +64,7 @@ export interface Controller {
   readonly url?: string
   /** Digests of settings that all must share, by name; absent in releases that do not report them. */
   readonly digests?: Readonly<Record<string, string>>
-  /** Directories of deleted images that are out of their places there (`outOfPlace` of removals.ts). */
+  /** Directories of deleted images that are out of their places there (`outOfPlace` of tree-reconciler.ts). */
   readonly trees?: readonly string[]
   /**
    * How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as

@@ -8,7 +8,7 @@ import { loadConfig } from '../../lib/config/load.js'
 import { helperSettingsOf } from '../../lib/helper/directories.js'
 import { localHelper } from '../../lib/helper/local.js'
 import type { ImageContext } from '../../lib/image/context.js'
-import { Intents } from '../../lib/image/intents.js'
+import { Notes } from '../../lib/image/notes.js'
 import type { JobContext } from '../../lib/jobs/jobs.js'
 import { daemonActor, Model, storeOptions } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
@@ -53,15 +53,16 @@ export class Bench {
       box,
       audit: async () => {}
     })
-    const intents = await Intents.open(join(directory, 'state', 'work'))
+    const notes = await Notes.open(join(directory, 'state', 'work'))
     const bench: Bench = new Bench(directory, {
       config,
       model,
-      intents,
+      notes,
       work: localHelper(helperSettingsOf(config, true)),
       log: createLog('info', line => log.push(line)),
       now: () => bench.now,
       ticks: () => bench.now - bench.clockSet,
+      ownsObjects: () => true,
       files: new Mutex(),
       coming: new Set()
     })

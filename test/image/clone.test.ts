@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { cloneImage, removeHidden } from '../../lib/image/place-tree.js'
-import { decide, recover } from '../../lib/image/recovery.js'
+import { cloneImage } from '../../lib/image/clone.js'
+import { decide, recover, removeHidden } from '../../lib/image/tree-changes.js'
 import { daemonActor } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/stored.js'
 import { NotLeaderError, StoreError } from '../../lib/store/errors.js'
@@ -93,7 +93,7 @@ t.test('what happens while it is copied', async t => {
 // rules 9.15
 t.test('of which etcd gave no answer: it stays until it is known whether it is stored', async t => {
   const { bench, clone, none } = await beginning(t)
-  const { intents, model } = bench.context
+  const { notes, model } = bench.context
   makeTree(bench.path('images', 'compute'))
   const controllers = {
     own: 'c1',
@@ -119,19 +119,19 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
   const noAnswer = new StoreError('no answer')
   await t.rejects(clone(bench.job(), unanswered(false, noAnswer)), noAnswer)
   t.strictSame(readdirSync(bench.path('images')).sort(), standing)
-  const [note] = [...intents.undecided] as [never]
+  const [note] = [...notes.undecided] as [never]
   await t.rejects(decide(away, note), /no answer/)
   t.strictSame(readdirSync(bench.path('images')).sort(), standing, 'not known so far')
   t.equal(await decide(known, note), true)
   await removeHidden(known, note)
   none('it was not stored')
-  t.equal(intents.undecided.size, 0)
+  t.equal(notes.undecided.size, 0)
 
   await t.rejects(clone(bench.job(), unanswered(false, new NotLeaderError())), NotLeaderError)
   none('another controller writes: it is sure that nothing was stored')
 
   await t.rejects(clone(bench.job(), unanswered(true, noAnswer)), noAnswer)
-  const [stored] = [...intents.undecided] as [never]
+  const [stored] = [...notes.undecided] as [never]
   t.equal(await decide(known, stored), true)
   await removeHidden(known, stored)
   t.strictSame(readdirSync(bench.path('images')).sort(), standing, 'the image that is stored has it')

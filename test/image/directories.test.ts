@@ -61,7 +61,7 @@ t.test('delete: what svcd made goes, another path stays', async t => {
   const removed = async (name: string) => {
     t.equal((await c.get(`/config/osimage/${name}/_delete`)).status, 204)
     await c.idle()
-    await c.daemon.images.sweep.run()
+    await c.daemon.images.packs.run()
   }
   await removed('compute')
   t.ok(existsSync(tree), 'a directory that svcd did not make stays')
@@ -92,6 +92,7 @@ t.test('delete: a tree with something mounted in it stays until the next start',
   }
   await c.restart()
   await c.daemon.images.recovered
+  await c.idle()
   t.strictSame(readdirSync(images), ['compute'])
 })
 
@@ -322,6 +323,7 @@ t.test('delete: on a disk that takes no note the directory goes at the next star
   mkdirSync(work)
   await c.restart()
   await c.daemon.images.recovered
+  await c.idle()
   t.strictSame(readdirSync(images), ['compute'])
   clean('after the next start')
 })
@@ -357,6 +359,7 @@ async function startOn(t: Test, left: Readonly<Record<string, object>>, trees: r
       writeFileSync(join(c.directory, 'state', file), `${JSON.stringify(content)}\n`)
   })
   await c.daemon.images.recovered
+  await c.idle()
   return start
 }
 

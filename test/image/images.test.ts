@@ -96,11 +96,11 @@ t.test('a pack while a client downloads: the rest is of the old one; a tag pins 
   t.equal(rest.status, 206)
   t.equal(rest.headers['content-range'], `bytes 100-${whole.length - 1}/${whole.length}`)
   t.equal(sha256(served(before.imagefile)), sha256(whole))
-  await c.daemon.images.sweep.run()
+  await c.daemon.images.packs.run()
   t.ok(existsSync(join(directory, before.imagefile)), 'the tag keeps it')
   t.ok(existsSync(join(directory, before.kernelfile)))
   await c.get('/config/osimage/compute/osimagetag/v1/_delete')
-  await c.daemon.images.sweep.run()
+  await c.daemon.images.packs.run()
   t.strictSame(
     readdirSync(directory).sort(),
     [after.imagefile, after.kernelfile, after.initrdfile].sort(),
@@ -164,7 +164,7 @@ t.test('a node that installs: the checksum in its script, its pack kept until it
   const token = /SVC_TOKEN=['"]?([\w.-]+)/.exec(script)?.[1] ?? ''
   writeFileSync(join(tree, 'etc/hostname'), 'another\n')
   await pack()
-  await c.daemon.images.sweep.run()
+  await c.daemon.images.packs.run()
   const late = await c.get(`/files/${imagefile}`, { source: '192.0.2.1', token })
   t.equal(late.status, 200, 'its token still gets what the script names')
   await c.post('/config/osimage/other', {})
@@ -182,7 +182,7 @@ t.test('a node that installs: the checksum in its script, its pack kept until it
     ['installer.completed', 2]
   ] as const) {
     t.equal((await c.post('/monitor/node/n1', { state }, { ...node, token })).status, 204)
-    await c.daemon.images.sweep.run()
+    await c.daemon.images.packs.run()
     t.equal((await packs()).length, left, state)
   }
   t.equal((await c.get(`/files/${imagefile}`, node)).status, 404)

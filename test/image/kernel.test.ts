@@ -86,7 +86,7 @@ t.test('the same pack with another kernel: what a tag pins stays as it is', asyn
   t.equal(third, first)
   for (const tag of ['v1', 'v2', 'v3']) await c.get(`/config/osimage/compute/osimagetag/${tag}/_delete`)
   await c.get('/config/osimage/compute/_delete')
-  await c.daemon.images.sweep.run()
+  await c.daemon.images.packs.run()
   t.strictSame(readdirSync(directory), [], 'all of them go with the pack')
 })
 

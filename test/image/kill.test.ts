@@ -99,7 +99,7 @@ t.test('kill -9 during a clone', async t => {
   const { daemon, tree, images, whole, crash } = await beginning(t)
   const before = await images()
   const clone = (before: string) =>
-    crash('clone', { module: 'image/place-tree', before }, '/config/osimage/compute/_clone', {
+    crash('clone', { module: 'image/tree-changes', before }, '/config/osimage/compute/_clone', {
       newosimage: 'copy'
     })
   const more = isLong ? ['await placement.fill', 'signal.throwIfAborted()', 'if (replaces)'] : []
@@ -115,7 +115,7 @@ t.test('kill -9 during a clone', async t => {
   t.equal(again.status, 201, 'a rerun works')
   // A directory of the admin's with the name of a clone that was interrupted is not touched.
   await daemon.kill()
-  await daemon.start({ module: 'image/place-tree', before: 'await placement.fill' })
+  await daemon.start({ module: 'image/tree-changes', before: 'await placement.fill' })
   await daemon.dies(client => client.post('/config/osimage/compute/_clone', { newosimage: 'third' }))
   makeTree(daemon.path('images', 'third'), { mine: 'mine' })
   await daemon.start()
@@ -146,15 +146,15 @@ t.test('kill -9 during a grab', async t => {
   await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
   const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')
   const places: [Crash, after: string][] = [
-    [{ module: 'image/place-tree', before: 'await rename(hidden, place)' }, 'image\n'],
-    [{ module: 'image/place-tree', before: '// From here on' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'if (isWhole)' }, 'grabbed']
+    [{ module: 'image/tree-changes', before: 'await rename(hidden, place)' }, 'image\n'],
+    [{ module: 'image/tree-changes', before: '// From here on' }, 'image\n'],
+    [{ module: 'image/tree-changes', before: '  await clear()' }, 'grabbed']
   ]
   const more: typeof places = [
-    [{ module: 'image/place-tree', before: 'await placement.fill' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'signal.throwIfAborted()' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'if (replaces)' }, 'image\n'],
-    [{ module: 'image/place-tree', before: 'await placement.commit' }, 'image\n']
+    [{ module: 'image/tree-changes', before: 'await placement.fill' }, 'image\n'],
+    [{ module: 'image/tree-changes', before: 'signal.throwIfAborted()' }, 'image\n'],
+    [{ module: 'image/tree-changes', before: 'if (replaces)' }, 'image\n'],
+    [{ module: 'image/tree-changes', before: 'await placement.commit' }, 'image\n']
   ]
   for (const [place, after] of isLong ? [...more, ...places] : places) {
     await crash('grab', place, '/config/node/n1/_osgrab', { osimage: 'compute' })

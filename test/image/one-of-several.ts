@@ -21,7 +21,6 @@ export async function oneOfSeveral(t: Test, work: object | ((real: Call) => Call
   const { context } = bench
   const { jobs } = await openJobs(t)
   const site: Site = { others: ['c2'], outOfPlace: [], unrecorded: '' }
-  let looks = 0
   const submitted: Promise<void>[] = []
   const images = await Images.open({
     ...context,
@@ -47,15 +46,11 @@ export async function oneOfSeveral(t: Test, work: object | ((real: Call) => Call
       having: async () => site.others,
       outOfPlace: () => site.outOfPlace
     },
-    torrents: () => void looks++
+    torrents: () => {}
   })
   t.teardown(() => images.close())
-  /** Looks once for what is to be done; it has begun when this resolves. */
-  const look = async () => {
-    const before = looks
-    images.look()
-    await until(() => looks > before)
-  }
+  /** Looks once for what is to be done with directories. */
+  const look = () => images.trees.run()
   /** Waits until so many requests were asked for, and all have ended. */
   const ended = async (count: number) => {
     await until(

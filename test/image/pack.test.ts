@@ -1,7 +1,6 @@
 import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import t from 'tap'
-import { packImage, type Storing, storing } from '../../lib/image/pack.js'
-import { publish } from '../../lib/image/publish.js'
+import { packImage } from '../../lib/image/pack.js'
 import { daemonActor } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/stored.js'
 import { StoreError } from '../../lib/store/errors.js'
@@ -15,8 +14,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: stri
   makeTree(bench.path('images', 'compute'), small)
   await bench.put(tx => tx.put('osimage', 'compute', { name: 'compute' }))
   const image = () => bench.context.model.view.get('osimage', 'compute')
-  const pack = (job = bench.job()) =>
-    packImage(bench.context, 'compute', {}, storing(bench.context, daemonActor), job)
+  const pack = (job = bench.job()) => packImage(bench.context, 'compute', {}, daemonActor, job)
   await pack()
   const before = image()
   const files = readdirSync(bench.path('files')).sort()
@@ -65,14 +63,14 @@ t.test('a pack of which nobody knows whether it is stored keeps its files for wh
   const change = async () => {
     throw new StoreError('no answer')
   }
+  const kept: string[] = []
   const context = {
     ...bench.context,
+    manifest: { keep: async (names: readonly string[]) => void kept.push(...names) },
     model: { view: model.view, get: model.get.bind(model), change }
   } as never
-  const kept: string[] = []
-  const keep = async (names: readonly string[]) => void kept.push(...names)
   touch()
-  await t.rejects(packImage(context, 'compute', {}, storing(context, daemonActor, keep), bench.job()))
+  await t.rejects(packImage(context, 'compute', {}, daemonActor, bench.job()))
   t.ok(kept.length > 0)
   t.strictSame(readdirSync(bench.path('files')).sort(), [...new Set([...files, ...kept])].sort())
   t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
@@ -92,7 +90,7 @@ t.test("an admin's boot file that is on another controller so far is not replace
     }
   }
   const context = { ...bench.context, controllers } as never
-  const pack = () => packImage(context, 'compute', {}, storing(context, daemonActor), bench.job())
+  const pack = () => packImage(context, 'compute', {}, daemonActor, bench.job())
   const doc = view.get('osimage', 'compute') as NonNullable<ReturnType<typeof image>>
   for (const field of ['kernelfile', 'initrdfile'] as const) {
     const named = { ...doc, [field]: 'mine' }
@@ -135,15 +133,26 @@ t.test('a kernel of the same pack that a crash has left to the image is none of 
     rmSync(boot(name))
   for (const name of ['vmlinuz-6.1.0-11', 'initrd.img-6.1.0-11']) writeFileSync(boot(name), name)
   keepTime()
-  const store: Storing = async (outcome, _names, release) => {
-    await publish(context, outcome, daemonActor)
-    await release()
-    return undefined
-  }
-  await packImage(context, 'compute', {}, store, bench.job())
+  const { model } = bench.context
+  const gone = new StoreError('gone')
+  let changes = 0
+  const cut = {
+    ...bench.context,
+    controllers: { ...controllers, whoHas: async () => undefined, having: () => Promise.reject(gone) },
+    manifest: { keep: async () => {} },
+    model: {
+      ...{ view: model.view, get: model.get.bind(model) },
+      change: async (...change: Parameters<typeof model.change>) => {
+        if (changes++ > 0) throw gone
+        return model.change(...change)
+      }
+    }
+  } as never
+  await t.rejects(packImage(cut, 'compute', {}, daemonActor, bench.job()), gone)
+  t.equal(changes, 2)
   t.strictSame(image(), before)
   const lines = bench.job()
-  await packImage(context, 'compute', {}, storing(context, daemonActor), lines)
+  await packImage(context, 'compute', {}, daemonActor, lines)
   t.equal(image()?.imagefile, before?.imagefile, 'the same tree')
   t.match(image(), { kernelfile: /-vmlinuz-6\.1\.0-11$/, initrdfile: /-initrd\.img-6\.1\.0-11$/ })
 })

@@ -30,7 +30,7 @@ t.test('pushes of two images do not meet on a node', async t => {
   })
   for (const name of ['a', 'b', 'c']) makeTree(bench.path('images', name))
   const { signal } = new AbortController()
-  const push = (osimage: string, node: string) => images.pushToNode(node, osimage, false, daemonActor, signal)
+  const push = (osimage: string, node: string) => images.push({ node }, osimage, false, daemonActor, signal)
   const own = await push('a', 'n1')
   await until(() => open.length === 1)
   const second = await push('b', 'n1')

@@ -2,8 +2,9 @@
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { unavailable } from '../../lib/base/errors.js'
-import { Removals } from '../../lib/image/removals.js'
+import { TreeReconciler } from '../../lib/image/tree-reconciler.js'
 import { daemonActor } from '../../lib/model/model.js'
+import { tryLockDirectory } from '../../lib/program/system.js'
 import { until } from '../support/until.js'
 import { Bench } from './bench.js'
 import { oneOfSeveral } from './one-of-several.js'
@@ -116,8 +117,8 @@ t.test(
 
 t.test('a follower hides its directories of deleted images, and announces them', async t => {
   const bench = await Bench.open(t)
-  const { model, intents } = bench.context
-  const names = ['mine', 'gone', 'theirs', 'used', 'mounted']
+  const { model, notes } = bench.context
+  const names = ['mine', 'gone', 'theirs', 'used', 'held']
   for (const name of names.filter(name => name !== 'gone'))
     mkdirSync(bench.path('images', name), { recursive: true })
   await bench.put(tx => {
@@ -130,31 +131,29 @@ t.test('a follower hides its directories of deleted images, and announces them',
   const context = {
     ...bench.context,
     controllers: { own: 'c2', others: () => ['c1'], outOfPlace: () => [] },
-    model: { view: model.view, isReadOnly: true }
+    ownsObjects: () => false,
+    model: { view: model.view }
   } as never
-  let isHeld = true
-  const removals = new Removals({
-    context,
-    jobs: { submit: async () => t.fail('a follower runs no request') as never },
-    lane: async name => `tree ${name}`,
-    locked: async (lanes, _signal, work) => {
-      if (isHeld && lanes.includes('tree mounted')) throw new Error('a shell is open')
-      return work()
-    }
+  const release = await tryLockDirectory(bench.path('images', 'held'))
+  const removals = new TreeReconciler(context, {
+    submit: async () => t.fail('a follower runs no request') as never
   })
-  await removals.submit(daemonActor)
+  await removals.removeAbandoned(daemonActor)
   t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1'])
-  t.match(bench.log.join(''), 'directories of deleted OS images are removed later: a shell is open')
+  t.match(
+    bench.log.join(''),
+    /directories of deleted OS images are removed later: OS image held: a shell is open in its directory/
+  )
   t.strictSame(
     readdirSync(bench.path('images'))
       .filter(name => !name.startsWith('.'))
       .sort(),
-    ['mounted', 'theirs', 'used']
+    ['held', 'theirs', 'used']
   )
-  t.match([...intents.undecided], [{ kind: 'removal', target: 'mine', at: 1 }])
-  isHeld = false
-  await removals.submit(daemonActor)
-  t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'mine 1', 'mounted 1'])
+  t.match([...notes.undecided], [{ kind: 'removal', target: 'mine', at: 1 }])
+  await release?.()
+  await removals.removeAbandoned(daemonActor)
+  t.strictSame([...removals.outOfPlace].sort(), ['gone 1', 'held 1', 'mine 1'])
 })
 
 // rules 9.15

@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { ImageContext } from '../../lib/image/context.js'
 import { namedFiles } from '../../lib/image/copies/named.js'
+import { PackReconciler } from '../../lib/image/pack-reconciler.js'
 import { type Outcome, publish } from '../../lib/image/publish.js'
-import { Sweep } from '../../lib/image/sweep.js'
 import { daemonActor } from '../../lib/model/model.js'
 import { type PackDoc, previousPack } from '../../lib/model/types/osimage.js'
 import { until } from '../support/until.js'
@@ -128,7 +128,8 @@ t.test('what is waited for is not swept as a pack that no image has', async t =>
   const { context, state, b, image, begin, packs } = await site(t, ['c2'], 'image.grace=0s')
   const over = (await begin(b))()
   await until(() => state.asked > 1)
-  const sweep = new Sweep(context, { packs: () => new Set() })
+  const installing = { packs: () => new Set<string>() }
+  const sweep = new PackReconciler(context, { installing, torrents: () => {} })
   t.teardown(() => sweep.close())
   await sweep.run()
   t.ok(packs().includes(b.name))

@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { Installing } from '../../lib/image/installing.js'
-import { Intents } from '../../lib/image/intents.js'
-import { recover } from '../../lib/image/recovery.js'
-import { Sweep } from '../../lib/image/sweep.js'
+import { Notes } from '../../lib/image/notes.js'
+import { PackReconciler } from '../../lib/image/pack-reconciler.js'
+import { recover } from '../../lib/image/tree-changes.js'
 import { Bench } from './bench.js'
 
 const hour = 3_600_000
@@ -34,7 +34,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0]) {
   })
   const history: { state: string; time: string }[] = []
   const installing = new Installing({ history: () => history }, 4 * hour, () => bench.now)
-  const sweep = new Sweep(bench.context, installing)
+  const sweep = new PackReconciler(bench.context, { installing, torrents: () => {} })
   t.teardown(() => sweep.close())
   const left = () => readdirSync(bench.path('files')).sort()
   const report = (state: string) => history.push({ state, time: new Date(bench.now).toISOString() })
@@ -72,7 +72,7 @@ t.test('the pack before is kept for as long as a controller that is there lacks 
   })
   const [others, have] = [['c2', 'c3'], ['c2']]
   const controllers = { own: 'c1', others: () => others, having: async () => have } as never
-  const sweep = new Sweep({ ...bench.context, controllers }, installing)
+  const sweep = new PackReconciler({ ...bench.context, controllers }, { installing, torrents: () => {} })
   t.teardown(() => sweep.close())
   const all = left()
   await sweep.run()
@@ -204,8 +204,8 @@ t.test('what could not be removed with its pack is removed by the next start', a
   const others = ['pack', 'tree'].map((kind, i) => ({ kind, id: `${i}`.repeat(16) }))
   for (const other of others)
     writeFileSync(bench.path('state', 'work', `${other.id}.json`), JSON.stringify({ ...other, target: 'x' }))
-  const intents = await Intents.open(bench.path('state', 'work'))
-  await (await recover({ ...bench.context, intents }))()
+  const notes = await Notes.open(bench.path('state', 'work'))
+  await (await recover({ ...bench.context, notes }))()
   t.strictSame(left(), files('2').sort())
   t.strictSame(
     readdirSync(bench.path('state', 'work')),

@@ -2,12 +2,12 @@ import { mkdirSync, readdirSync, renameSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ServiceError } from '../../lib/base/errors.js'
-import { newIntentId, temporary } from '../../lib/image/intents.js'
-import { removeHidden } from '../../lib/image/place-tree.js'
-import { decide, recover } from '../../lib/image/recovery.js'
-import { abandonedTrees, forgetTree, hideAbandoned, removeAbandoned } from '../../lib/image/removals.js'
+import { newNoteId, temporary } from '../../lib/image/notes.js'
 import { treeToPush } from '../../lib/image/transfers.js'
+import { decide, forgetTree, recover, removeHidden, removeTree } from '../../lib/image/tree-changes.js'
+import { TreeReconciler } from '../../lib/image/tree-reconciler.js'
 import { imageTree, treeOf } from '../../lib/image/trees.js'
+import { daemonActor } from '../../lib/model/model.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { Bench } from './bench.js'
 import { place } from './place.js'
@@ -103,19 +103,28 @@ t.test(
     const bench = await Bench.open(t)
     const old = { name: 'old', osimage: 'old', at: 1, abandoned: true } as const
     await bench.put(tx => tx.put('tree', 'old', old))
-    const context = { ...bench.context, controllers: { own: 'c2', others: () => ['c1'] } } as never
-    t.same(await abandonedTrees(context), [], 'it may be on another one')
+    const controllers = { own: 'c2', others: () => ['c1'], outOfPlace: () => [] }
+    const context = { ...bench.context, controllers } as never
+    const asked: string[] = []
+    const submit = async ({ object }: { readonly object: string }) => {
+      asked.push(object)
+      return { id: '', name: '', done: Promise.resolve() }
+    }
+    const trees = new TreeReconciler(context, { submit })
+    await trees.removeAbandoned(daemonActor)
+    t.same(asked, [], 'it may be on another one')
     mkdirSync(bench.path('images', 'old'))
-    t.match(await abandonedTrees(context), [old])
+    await trees.removeAbandoned(daemonActor)
+    t.same(asked, ['OS image old'])
   }
 )
 
 // rules 9.15
 t.test('a standby removes what is left of a directory whose record is gone by now', async t => {
   const bench = await Bench.open(t)
-  const { intents } = bench.context
-  const note = { kind: 'removal', id: newIntentId(), target: 'old' } as const
-  await intents.write(note)
+  const { notes } = bench.context
+  const note = { kind: 'removal', id: newNoteId(), target: 'old' } as const
+  await notes.write(note)
   mkdirSync(bench.path('images', temporary(note.id)))
   const change = async () => {
     throw new Error('another controller writes')
@@ -123,50 +132,51 @@ t.test('a standby removes what is left of a directory whose record is gone by no
   const context = { ...bench.context, model: { view: bench.context.model.view, change } } as never
   await (await recover(context))()
   t.same(readdirSync(bench.path('images')), [], bench.log.join('\n'))
-  t.same(await intents.left(() => {}), [])
+  t.same(await notes.left(() => {}), [])
 })
 
 /** Controller c1 has the directory of the image copy, which is deleted. */
 async function deleted(t: Test) {
   const bench = await Bench.open(t)
-  const { intents, model } = bench.context
+  const { notes, model } = bench.context
   const images = bench.path('images')
   await bench.put(tx =>
     tx.put('tree', 'copy', { name: 'copy', osimage: 'copy', at: 1, controller: 'c1', abandoned: true })
   )
   mkdirSync(bench.path('images', 'copy'))
-  /** What it is as one of several controllers; `model` is in the place of what the model has. */
-  const as = (other: object = {}) =>
+  /** What it is as one of several controllers; `other` is in the place of what the model has. */
+  const as = (other: object = {}, ownsObjects = true) =>
     ({
       ...bench.context,
+      ownsObjects: () => ownsObjects,
       controllers: { own: 'c1', others: () => ['c2'] },
       model: {
-        ...{ view: model.view, isReadOnly: false, readBarrier: async () => {} },
+        ...{ view: model.view, readBarrier: async () => {} },
         change: model.change.bind(model),
         ...other
       }
     }) as never
-  const follower = () => as({ isReadOnly: true, change: () => Promise.reject(new StoreError('c2 writes')) })
+  const follower = () => as({ change: () => Promise.reject(new StoreError('c2 writes')) }, false)
   const used = () => bench.put(tx => tx.put('osimage', 'new', { name: 'new', path: `${images}/copy` }))
   /** Leaves a removal that has given the directory its hidden name. */
   const hidden = async () => {
-    const note = { kind: 'removal', id: newIntentId(), target: 'copy', at: 1 } as const
-    await intents.write(note)
+    const note = { kind: 'removal', id: newNoteId(), target: 'copy', at: 1 } as const
+    await notes.write(note)
     renameSync(bench.path('images', 'copy'), bench.path('images', temporary(note.id)))
     return note
   }
-  const notes = () => intents.left(() => {})
+  const left = () => notes.left(() => {})
   const stands = async (what: string) => {
     t.same(readdirSync(images), ['copy'], what)
-    t.same(await notes(), [], `${what}: no note is left`)
+    t.same(await left(), [], `${what}: no note is left`)
   }
   const remove = (context: never, signal = new AbortController().signal) =>
-    removeAbandoned(
+    removeTree(
       context,
       'copy',
       bench.job(() => {}, signal)
     )
-  return { bench, images, intents, as, follower, used, hidden, notes, stands, remove }
+  return { bench, images, notes, as, follower, used, hidden, left, stands, remove }
 }
 
 // rules 9.15
@@ -192,16 +202,15 @@ t.test('a directory that an image is in by now has its name again', async t => {
   let changes = 0
   const context = as({
     change: async (...change: Parameters<typeof model.change>) => {
-      // The first one looks whether it may go, the second one removes the record.
-      if (++changes === 2) {
-        t.not(readdirSync(bench.path('images'))[0], 'copy')
-        await used()
-      }
+      // It removes the record.
+      changes++
+      t.not(readdirSync(bench.path('images'))[0], 'copy')
+      await used()
       return model.change(...change)
     }
   })
   t.equal(await remove(context), false)
-  t.equal(changes, 2)
+  t.equal(changes, 1)
   await stands('the image was made while it was hidden')
   t.match(model.view.get('tree', 'copy'), { abandoned: true })
 })
@@ -224,7 +233,7 @@ t.test('an interrupted removal is undone where an image is in the directory by n
 
 // rules 9.15
 t.test('a standby keeps what an interrupted removal has hidden until the record is gone', async t => {
-  const { bench, intents, follower, hidden, notes, images } = await deleted(t)
+  const { bench, notes, follower, hidden, left, images, remove } = await deleted(t)
   const note = await hidden()
   await (await recover(follower()))()
   t.same(
@@ -232,27 +241,27 @@ t.test('a standby keeps what an interrupted removal has hidden until the record 
     []
   )
   t.same(readdirSync(images), [temporary(note.id)])
-  t.same(await notes(), [note])
+  t.same(await left(), [note])
   // The directory is out of its place.
-  t.equal(await hideAbandoned(follower(), 'copy'), true)
-  const [undecided] = [...intents.undecided] as [never]
+  t.equal(await remove(follower()), true)
+  const [undecided] = [...notes.undecided] as [never]
   t.match(undecided, note)
-  t.equal(intents.undecided.size, 1)
+  t.equal(notes.undecided.size, 1)
   t.equal(await decide(follower(), undecided), false)
-  t.match([...intents.undecided], [note], 'the record is there still')
+  t.match([...notes.undecided], [note], 'the record is there still')
   await forgetTree(bench.context, 'copy')
   t.equal(await decide(follower(), undecided), true)
   await removeHidden(follower(), undecided)
-  t.same([...intents.undecided], [])
+  t.same([...notes.undecided], [])
   t.same(readdirSync(images), [])
-  t.same(await notes(), [])
+  t.same(await left(), [])
 })
 
 // rules 9.15
 t.test('a directory that a follower has hidden goes when its record is gone', async t => {
-  const { bench, intents, as, follower, used, notes, stands, images } = await deleted(t)
-  t.equal(await hideAbandoned(follower(), 'copy'), true)
-  const [note] = [...intents.undecided] as [never]
+  const { bench, notes, as, follower, used, left, stands, images, remove } = await deleted(t)
+  t.equal(await remove(follower()), true)
+  const [note] = [...notes.undecided] as [never]
   t.match(note, { kind: 'removal', target: 'copy', at: 1 })
   t.same(readdirSync(images), [temporary((note as { id: string }).id)], 'it is whole so far')
   await used()
@@ -260,29 +269,29 @@ t.test('a directory that a follower has hidden goes when its record is gone', as
   await stands('the one that writes did not store it')
 
   await bench.put(tx => tx.remove('osimage', 'new'))
-  t.equal(await hideAbandoned(follower(), 'copy'), true)
-  const [again] = [...intents.undecided] as [never]
+  t.equal(await remove(follower()), true)
+  const [again] = [...notes.undecided] as [never]
   // This controller takes over.
   t.equal(await decide(as(), again), true)
   await removeHidden(as(), again)
-  t.same([readdirSync(images), await notes()], [[], []])
+  t.same([readdirSync(images), await left()], [[], []])
   t.equal(bench.context.model.view.get('tree', 'copy'), undefined)
 })
 
 // rules 9.12
 t.test('what an interrupted removal has hidden is not taken for a later directory of its name', async t => {
-  const { bench, follower, hidden, images, notes } = await deleted(t)
+  const { bench, follower, hidden, images, left } = await deleted(t)
   await hidden()
   const later = { name: 'copy', osimage: 'copy', at: 2, controller: 'c2' }
   await bench.put(tx => tx.put('tree', 'copy', later))
   await (await recover(follower()))()
-  t.same([readdirSync(images), await notes()], [[], []])
+  t.same([readdirSync(images), await left()], [[], []])
   t.same(bench.context.model.view.get('tree', 'copy'), later)
 })
 
 // rules 9.15
 t.test('a removal of which etcd gave no answer is decided when it is known', async t => {
-  const { bench, as, intents, images, notes, remove } = await deleted(t)
+  const { bench, as, notes, images, left, remove } = await deleted(t)
   const { model } = bench.context
   // It is cut off once the directory has its hidden name.
   const ask = async () => {
@@ -291,10 +300,10 @@ t.test('a removal of which etcd gave no answer is decided when it is known', asy
   const change = (...change: Parameters<typeof model.change>) => ask().then(() => model.change(...change))
   const context = as({ readBarrier: ask, change })
   await t.rejects(remove(context), /etcd does not answer/)
-  const [note] = [...intents.undecided] as [never]
+  const [note] = [...notes.undecided] as [never]
   await t.rejects(decide(context, note), /etcd does not answer/)
-  t.same([...intents.undecided], [note])
+  t.same([...notes.undecided], [note])
   t.equal(await decide(as(), note), true)
   await removeHidden(as(), note)
-  t.same([readdirSync(images), await notes()], [[], []])
+  t.same([readdirSync(images), await left()], [[], []])
 })

@@ -1,24 +1,20 @@
 import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../base/background.js'
-import type { Mutex } from '../../base/concurrency.js'
-import { type Log, oneLine } from '../../base/log.js'
+import { oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
-import { syncDirectory } from '../../disk/file.js'
 import type { Model } from '../../model/model.js'
 import type { Change } from '../../model/stored.js'
 import type { PackDoc } from '../../model/types/osimage.js'
 import type { Condition } from '../../monitor/health.js'
-import { filesOf, isServed } from '../publish.js'
-import { filesOfPack } from '../sweep.js'
+import { filesOf } from '../publish.js'
 import { checksumAt, type Source, SourceError } from './download.js'
 import { Fetcher, type FetcherOptions, SMALL } from './fetcher.js'
 import { type NamedFile, namedFiles } from './named.js'
-import { OwnedFiles } from './owned.js'
 
-export interface CopiesOptions extends FetcherOptions, UnnamedOptions {
-  readonly config: Pick<Config, 'controller' | 'image' | 'monitor' | 'paths'>
+export interface CopiesOptions extends FetcherOptions {
+  readonly model: Pick<Model, 'view'>
+  readonly config: Pick<Config, 'controller' | 'monitor' | 'paths'>
   /** Called when a file has arrived. */
   readonly arrived: () => void
 }
@@ -27,6 +23,8 @@ interface Problem {
   readonly reason: string
   /** No reachable controller has it: it may come later, or an admin mistyped the name. */
   readonly isNowhere: boolean
+  /** The logged reasons: each is logged once, until the file is there. */
+  readonly logged: Set<string>
 }
 
 const AT_ONCE = 2
@@ -42,19 +40,15 @@ const MOST_TOLD = 5
 const MOST_REASONS = 20
 
 /**
- * Fetches the files that objects name and this controller lacks from the other controllers, and removes files
- * that svcd made or fetched once no object has named them for `[image] grace` (rules 11.19). A file gets its
- * name when it is whole, checked and durable. Until then its name is hidden and holds the checksum of the
- * whole, so that the next try can use the part, also after a crash.
+ * Fetches the files that objects name and this controller lacks from the other controllers (rules 11.19). A
+ * file gets its name when it is whole, checked and durable. Until then its name is hidden and holds the
+ * checksum of the whole, so that the next try can use the part, also after a crash.
  */
 export class Copies {
   readonly #directory: string
   readonly #fetcher: Fetcher
-  readonly #unnamed: Unnamed
   readonly #background: Background
   readonly #problems = new Map<string, Problem>()
-  /** The logged reasons of each file. */
-  readonly #told = new Map<string, Set<string>>()
   readonly #asking: CopiesOptions['asking']
   #underWay = 0
   /** The file of more than SMALL bytes that is fetched now. */
@@ -64,15 +58,11 @@ export class Copies {
   /** Looks in a row in which a file failed. */
   #failures = 0
 
-  private constructor(
-    private readonly options: CopiesOptions,
-    owned: OwnedFiles
-  ) {
+  constructor(private readonly options: CopiesOptions) {
     this.#directory = options.config.paths.files
     const isThere = ({ url }: Source) => options.sources().some(source => source.url === url)
     this.#asking = { ...options.asking, isThere }
-    this.#fetcher = new Fetcher({ ...options, asking: this.#asking }, owned)
-    this.#unnamed = new Unnamed(options, owned)
+    this.#fetcher = new Fetcher({ ...options, asking: this.#asking })
     this.#background = new Background({
       work: signal => this.#look(signal),
       everyMs: () => this.#pauseMs(),
@@ -81,21 +71,11 @@ export class Copies {
     this.#background.wake(FIRST_MS)
   }
 
-  static async open(options: CopiesOptions): Promise<Copies> {
-    const { files, state } = options.config.paths
-    const damaged = (message: string) => options.log.warn(message)
-    return new Copies(options, await OwnedFiles.open(join(state, 'copies.json'), files, damaged))
-  }
-
   /** Follows committed changes. */
   follow(changes: readonly Change[]): void {
     if (!changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) return
     this.#failures = 0
     this.#background.wake(SOON_MS)
-  }
-
-  keep(names: readonly string[]): Promise<void> {
-    return this.#unnamed.keep(names)
   }
 
   /** Looks now at what is missing. Never throws. */
@@ -150,13 +130,12 @@ export class Copies {
   }
 
   async #look(signal: AbortSignal): Promise<void> {
-    await this.#unnamed.remove()
     await this.#tidy()
     /** The time from which each file may be tried in this look. */
     const due = new Map<string, number>()
     const running = new Set<Promise<void>>()
     const attempt = async (file: NamedFile) => {
-      const isHeld = (await this.#fetch(file, signal)) === 'held'
+      const isHeld = await this.#fetch(file, signal)
       if (this.#large === file.name) this.#large = undefined
       // A large file may take hours: failed files are tried again meanwhile.
       due.set(file.name, isHeld ? 0 : this.options.ticks() + RETRY_MS.longest)
@@ -182,8 +161,7 @@ export class Copies {
 
   #pauseMs(): number {
     const { first, longest } = RETRY_MS
-    if (this.#failures > 0) return Math.min(first * 2 ** (this.#failures - 1), longest)
-    return Math.max(SOON_MS, Math.min(LOOK_MS, ...this.#unnamed.due))
+    return this.#failures > 0 ? Math.min(first * 2 ** (this.#failures - 1), longest) : LOOK_MS
   }
 
   /** Takes a missing file that may be tried now. */
@@ -206,17 +184,13 @@ export class Copies {
     const there = new Set(all)
     const named = namedFiles(this.options.model.view)
     const missing = new Set(named.flatMap(({ name }) => (there.has(name) ? [] : name)))
-    for (const name of [...this.#problems.keys(), ...this.#told.keys()])
-      if (!missing.has(name)) {
-        this.#problems.delete(name)
-        this.#told.delete(name)
-      }
+    for (const name of this.#problems.keys()) if (!missing.has(name)) this.#problems.delete(name)
     for (const name of this.#knownLarge) if (!missing.has(name)) this.#knownLarge.delete(name)
     await this.#fetcher.tidy(missing, all)
   }
 
-  /** `held`: another large file comes first. */
-  async #fetch(file: NamedFile, signal: AbortSignal): Promise<'held' | undefined> {
+  /** Returns whether another large file comes first. */
+  async #fetch(file: NamedFile, signal: AbortSignal): Promise<boolean> {
     const { name } = file
     const takesLarge = () => {
       this.#knownLarge.add(name)
@@ -224,34 +198,25 @@ export class Copies {
       return this.#large === name
     }
     const came = await this.#fetcher.fetch(file, takesLarge, signal)
-    if (came === 'held') return came
-    if (came === 'ended') return undefined
+    if (came === 'held' || came === 'ended') return came === 'held'
     if (came === 'here') {
       this.#problems.delete(name)
       this.#failures = 0
       this.options.arrived()
-      return undefined
+      return false
     }
     const reasons = came.map(({ message }) => message)
     const why = reasons.length === 0 ? 'there is no other controller to fetch it from' : reasons.join('; ')
     const isNowhere = came.every(error => error instanceof SourceError && error.kind === 'lacks')
     const wayOut = isNowhere ? `: put it into ${this.#directory} of any controller, or pack the image` : ''
-    this.#problems.set(name, { reason: `${this.#sentenceOf(file)}: ${why}${wayOut}`, isNowhere })
-    this.#tell(file, `${why}${wayOut}`)
-    return undefined
-  }
-
-  /** Logs each reason once per file, until the file is there. */
-  #tell(file: NamedFile, why: string): void {
-    const told = this.#told.get(file.name) ?? new Set()
-    this.#told.set(file.name, told)
-    if (told.has(why) || told.size >= MOST_REASONS) return
-    told.add(why)
-    this.options.log.warn(`${this.#sentenceOf(file)}: ${why}`)
-  }
-
-  #sentenceOf({ name, by }: NamedFile): string {
-    return `the file ${name}, which ${by} names, is not on controller ${this.options.config.controller.name}`
+    const { name: own } = this.options.config.controller
+    const reason = `the file ${name}, which ${file.by} names, is not on controller ${own}: ${why}${wayOut}`
+    const { logged = new Set<string>() } = this.#problems.get(name) ?? {}
+    this.#problems.set(name, { reason, isNowhere, logged })
+    if (logged.has(reason) || logged.size >= MOST_REASONS) return false
+    logged.add(reason)
+    this.options.log.warn(reason)
+    return false
   }
 }
 
@@ -259,73 +224,4 @@ function summary(problems: readonly Problem[]): string {
   const told = problems.slice(0, MOST_TOLD).map(({ reason }) => oneLine(reason))
   const rest = problems.length - told.length
   return `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
-}
-
-interface UnnamedOptions {
-  readonly config: Pick<Config, 'image' | 'paths'>
-  readonly model: Pick<Model, 'view'>
-  readonly log: Log
-  /** Milliseconds that only grow. */
-  readonly ticks: () => number
-  /** Held while files of the files directory get their names or are removed. */
-  readonly files: Mutex
-}
-
-/** A new file gets its object within seconds, or never. */
-const KEPT_MS = 600_000
-
-/** Removes files of svcd once no object has named them for `[image] grace` (rules 11.19). */
-class Unnamed {
-  /** Owned files that no object names, with the time since. */
-  readonly #since = new Map<string, number>()
-  /** Files that are kept for an object that may come, with the end of that time. */
-  readonly #kept = new Map<string, number>()
-
-  constructor(
-    private readonly options: UnnamedOptions,
-    private readonly owned: OwnedFiles
-  ) {}
-
-  /** Keeps files for a while for an object that is about to name them. The caller holds `files`. */
-  async keep(names: readonly string[]): Promise<void> {
-    await this.owned.add(names)
-    for (const name of names) this.#kept.set(name, this.options.ticks() + KEPT_MS)
-  }
-
-  /** Milliseconds until each unnamed file is due. */
-  get due(): readonly number[] {
-    const { config, ticks } = this.options
-    return [...this.#since.values()].map(since => since + config.image.grace - ticks())
-  }
-
-  async remove(): Promise<void> {
-    const { model, config, ticks, log, files } = this.options
-    const directory = config.paths.files
-    await files.run(async () => {
-      const { view } = model
-      const all = await readdir(directory)
-      const packs = view.names('pack').flatMap(name => view.get('pack', name) ?? [])
-      const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
-      // Packs made here are owned too: a leader elsewhere removes the record of a pack, and not these files.
-      const bytes = new Map(packs.map(pack => [pack.name, pack.bytes]))
-      await this.owned.find(ofPacks, bytes)
-      const due: string[] = []
-      const owned = new Set(this.owned.names)
-      for (const name of this.#since.keys()) if (!owned.has(name)) this.#since.delete(name)
-      for (const name of owned) {
-        if ((this.#kept.get(name) ?? 0) < ticks()) this.#kept.delete(name)
-        if (ofPacks.has(name) || isServed(view.index, name) || this.#kept.has(name)) {
-          this.#since.delete(name)
-          continue
-        }
-        const since = this.#since.get(name) ?? ticks()
-        this.#since.set(name, since)
-        if (ticks() - since >= config.image.grace) due.push(name)
-      }
-      if (due.length === 0) return
-      const removed = await this.owned.remove(due)
-      await syncDirectory(directory)
-      if (removed.length > 0) log.info(`no OS image uses them any more: ${removed.join(', ')} removed`)
-    })
-  }
 }

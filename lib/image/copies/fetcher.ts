@@ -5,6 +5,7 @@ import type { Log } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { exists, syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
 import { leastFree } from '../../monitor/disk-space.js'
+import type { Manifest } from '../manifest.js'
 import { hashFile } from '../packer/in-worker.js'
 import { servedMode } from '../publish.js'
 import {
@@ -17,7 +18,6 @@ import {
   SourceError
 } from './download.js'
 import type { NamedFile } from './named.js'
-import type { OwnedFiles } from './owned.js'
 
 export interface FetcherOptions {
   readonly config: Pick<Config, 'monitor' | 'paths'>
@@ -26,6 +26,7 @@ export interface FetcherOptions {
   readonly ticks: () => number
   /** Held while files of the files directory get their names or are removed. */
   readonly files: Mutex
+  readonly manifest: Pick<Manifest, 'add'> | undefined
   /** Returns the other controllers, in the order in which they are asked. */
   readonly sources: () => readonly Source[]
   readonly asking: Asking
@@ -64,10 +65,7 @@ export class Fetcher {
   /** Controller and file, with the end of the backoff and the number of wrong files. */
   readonly #wrong = new Map<string, { readonly until: number; readonly times: number }>()
 
-  constructor(
-    private readonly options: FetcherOptions,
-    private readonly owned: OwnedFiles
-  ) {
+  constructor(private readonly options: FetcherOptions) {
     this.#directory = options.config.paths.files
     this.#room = new Room(this.#directory, options.config.monitor.disk_free)
   }
@@ -187,7 +185,7 @@ export class Fetcher {
     await syncFile(part, await servedMode(directory))
     await this.options.files.run(async () => {
       // Noted before it has the name: after a crash svcd must still know the file as its own.
-      await this.owned.add([name], part)
+      await this.options.manifest?.add([name], part)
       await nameNew(part, join(directory, name))
       await rm(part, { force: true })
       await syncDirectory(directory)

@@ -9,6 +9,8 @@ import { HttpServer } from '../../../lib/http/server.js'
 import { Checksums } from '../../../lib/image/copies/checksums.js'
 import { Copies, type CopiesOptions } from '../../../lib/image/copies/copies.js'
 import type { Pace, Source } from '../../../lib/image/copies/download.js'
+import { Manifest } from '../../../lib/image/manifest.js'
+import { PackReconciler } from '../../../lib/image/pack-reconciler.js'
 import type { Tx } from '../../../lib/model/stored.js'
 import { ControllerAuth } from '../../../lib/peers/proofs.js'
 import { copyRoutes } from '../../../lib/peers/routes.js'
@@ -135,10 +137,25 @@ export async function lacking(
   const arrived = { times: 0 }
   const proofs = new ControllerAuth(KEY, Date.now)
   const open = async () => {
-    const copies = await Copies.open({
+    const { config, log, ticks } = bench.context
+    const { files = bench.context.files } = options
+    const [file, directory] = [bench.path('state', 'copies.json'), bench.path('files')]
+    const damaged = (message: string) => log.warn(message)
+    const manifest = await Manifest.open({ file, directory, ticks, damaged })
+    const noTorrents = { ...config, torrent: { ...config.torrent, tracker: '' } }
+    const packs = new PackReconciler(
+      { ...bench.context, config: noTorrents, ownsObjects: () => false, files, manifest },
+      { installing: { packs: () => new Set() }, torrents: () => {} }
+    )
+    const copies = new (class extends Copies {
+      /** Also removes what no object names. */
+      override async run() {
+        await packs.run()
+        await super.run()
+      }
+    })({
       ...bench.context,
-      config: bench.context.config as never,
-      ...(options.files ? { files: options.files } : {}),
+      ...{ config: config as never, files, manifest },
       sources: () => [...sources],
       asking: {
         trust: { rejectUnauthorized: true },
@@ -149,7 +166,10 @@ export async function lacking(
         arrived.times++
       }
     })
-    t.teardown(() => copies.close())
+    t.teardown(async () => {
+      await packs.close()
+      await copies.close()
+    })
     return copies
   }
   return { bench, open, copies: await open(), arrived }

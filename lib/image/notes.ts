@@ -4,14 +4,14 @@ import { join } from 'node:path'
 import { readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
 
 /** A pack: hidden files in the files directory, and their names once they get them. */
-export interface PackIntent {
+export interface PackNote {
   readonly kind: 'pack'
   readonly id: string
   readonly files: readonly string[]
 }
 
-/** A tree that is built in a hidden directory and then renamed to its place (place-tree.ts). */
-export interface TreeIntent {
+/** A tree that is built in a hidden directory and then renamed to its place. */
+export interface PlacementNote {
   readonly kind: 'tree'
   readonly id: string
   /** Its parent below `[image] directory`, with slashes between; '' for none. */
@@ -28,7 +28,7 @@ export interface TreeIntent {
 /**
  * The directory of a deleted image, right below `[image] directory`, that gets a hidden name and is removed.
  */
-export interface RemovalIntent {
+export interface RemovalNote {
   readonly kind: 'removal'
   readonly id: string
   readonly target: string
@@ -38,16 +38,24 @@ export interface RemovalIntent {
   readonly osimage?: string
 }
 
-export type Intent = PackIntent | TreeIntent | RemovalIntent
+export type TreeNote = PlacementNote | RemovalNote
+export type Note = PackNote | TreeNote
 
 /** Returns the hidden name of unfinished work. No served file has such a name. */
 export const temporary = (id: string, what = '') => `.svcd-${id}${what === '' ? '' : `.${what}`}`
 
-/** Returns the parent of an intent's directory, below `[image] directory`. */
-export const parentOf = (intent: TreeIntent | RemovalIntent) => (intent.kind === 'tree' ? intent.parent : '')
+/** Returns the parent of a note's directory, below `[image] directory`. */
+export const parentOf = (note: TreeNote) => (note.kind === 'tree' ? note.parent : '')
 
 /** Returns a new random id. */
-export const newIntentId = () => randomBytes(8).toString('hex')
+export const newNoteId = () => randomBytes(8).toString('hex')
+
+/** Returns the note of a new pack, or of files that are removed. */
+export const packNote = (files: readonly string[] = []): PackNote => ({
+  kind: 'pack',
+  id: newNoteId(),
+  files
+})
 
 /** Whether a text is one component of a path. */
 const plain = (name: unknown) =>
@@ -58,28 +66,28 @@ const plain = (name: unknown) =>
  * before the first thing is made, and removed after the last is gone. The next start repairs what the notes
  * name, and touches nothing else.
  */
-export class Intents {
+export class Notes {
   /** Ended work of which it is not known what is stored: its directories are decided about later. */
-  readonly undecided = new Set<TreeIntent | RemovalIntent>()
+  readonly undecided = new Set<TreeNote>()
 
   private constructor(readonly directory: string) {}
 
-  static async open(directory: string): Promise<Intents> {
+  static async open(directory: string): Promise<Notes> {
     await mkdir(directory, { recursive: true, mode: 0o700 })
-    return new Intents(directory)
+    return new Notes(directory)
   }
 
   /**
    * Writes a note, durably; it replaces one of the same id. Throws an Error that names the directory and not
    * the note: the next attempt has another note, and the same reason.
    */
-  async write(intent: Intent): Promise<void> {
-    await replaceDurably(this.#file(intent.id), `${JSON.stringify(intent)}\n`).catch(error => {
+  async write(note: Note): Promise<void> {
+    await replaceDurably(this.#file(note.id), `${JSON.stringify(note)}\n`).catch(error => {
       throw new Error(`${this.directory} takes no note: ${error.code ?? error.message}`, { cause: error })
     })
   }
 
-  async drop(id: string): Promise<void> {
+  async drop({ id }: Note): Promise<void> {
     await rm(this.#file(id), { force: true })
     await syncDirectory(this.directory)
   }
@@ -88,15 +96,15 @@ export class Intents {
    * Returns the notes that an earlier daemon left. `unread` is called with each file that is no note; the
    * file stays.
    */
-  async left(unread: (file: string) => void): Promise<Intent[]> {
-    const found: Intent[] = []
+  async left(unread: (file: string) => void): Promise<Note[]> {
+    const found: Note[] = []
     for (const name of await readdir(this.directory)) {
       const file = join(this.directory, name)
       // An interrupted write.
       if (name.startsWith('.')) await rm(file, { force: true })
       else {
-        const intent = parse(await readRegularFile(file).then(String, () => ''))
-        if (intent && name === `${intent.id}.json`) found.push(intent)
+        const note = parse(await readRegularFile(file).then(String, () => ''))
+        if (note && name === `${note.id}.json`) found.push(note)
         else unread(file)
       }
     }
@@ -108,17 +116,16 @@ export class Intents {
   }
 }
 
-function parse(text: string): Intent | undefined {
-  let intent: Intent
+function parse(text: string): Note | undefined {
+  let note: Note
   try {
-    intent = JSON.parse(text)
+    note = JSON.parse(text)
   } catch {
     return undefined
   }
-  if (typeof intent !== 'object' || intent === null || !/^[0-9a-f]{16}$/.test(intent.id)) return undefined
-  if (intent.kind === 'pack')
-    return Array.isArray(intent.files) && intent.files.every(plain) ? intent : undefined
-  if (intent.kind === 'removal') return plain(intent.target) ? intent : undefined
-  if (intent.kind !== 'tree' || typeof intent.parent !== 'string' || !plain(intent.target)) return undefined
-  return intent.parent === '' || intent.parent.split('/').every(plain) ? intent : undefined
+  if (typeof note !== 'object' || note === null || !/^[0-9a-f]{16}$/.test(note.id)) return undefined
+  if (note.kind === 'pack') return Array.isArray(note.files) && note.files.every(plain) ? note : undefined
+  if (note.kind === 'removal') return plain(note.target) ? note : undefined
+  if (note.kind !== 'tree' || typeof note.parent !== 'string' || !plain(note.target)) return undefined
+  return note.parent === '' || note.parent.split('/').every(plain) ? note : undefined
 }

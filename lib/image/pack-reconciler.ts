@@ -1,0 +1,274 @@
+import { statSync } from 'node:fs'
+import { readdir, rename, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Background } from '../base/background.js'
+import { isFile, syncDirectory, syncFile } from '../disk/file.js'
+import { daemonActor } from '../model/model.js'
+import { isObjectName } from '../model/names.js'
+import type { View } from '../model/stored.js'
+import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'
+import type { ImageContext } from './context.js'
+import { Grace } from './grace.js'
+import type { Installing } from './installing.js'
+import type { Manifest } from './manifest.js'
+import { packNote, temporary } from './notes.js'
+import { hashFile } from './packer/in-worker.js'
+import { discard, isServed, packOf, servedMode } from './publish.js'
+import { createTorrent, readAnnounce } from './torrent/torrent.js'
+
+export interface PackReconcilerOptions {
+  readonly installing: Pick<Installing, 'packs'>
+  /** Called with the torrents in force, names in the files directory, when they may have changed. */
+  readonly torrents: (names: readonly string[]) => void
+  /** After so long missing and wrong files are looked at again; default: 1 min. */
+  readonly laterMs?: number
+}
+
+/** Changes are gathered for so long. */
+const SOON_MS = 50
+/** The longest pause between two looks, and that among several controllers. */
+const LONGEST_MS = { alone: 3_600_000, shared: 60_000 }
+/** The name of a pack has a prefix of its checksum (pack.ts). */
+const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
+
+/**
+ * Makes the files directory what the objects say. It removes the packs that svcd made and that nothing has
+ * used for `[image] grace`, with their boot files and torrents (rules 9.6), and among several controllers all
+ * unreferenced files of svcd's (rules 11.19). It adds the record of a pack whose files were copied here and
+ * whose image was imported, and a torrent for the tracker of the ini.
+ */
+export class PackReconciler {
+  readonly #background: Background
+  /** Not awaited by removals, as it hashes large files. */
+  readonly #completing: Background
+  /** Packs that nothing uses. The time counts from the daemon's start at the earliest. */
+  readonly #unused: Grace
+  readonly #unreferenced: Grace
+  /** Stamps of files whose checksum does not fit their name. */
+  readonly #foreign = new Map<string, string>()
+  readonly #logged = new Set<string>()
+
+  constructor(
+    private readonly context: ImageContext,
+    private readonly o: PackReconcilerOptions
+  ) {
+    const { config, log, manifest, model, ticks } = context
+    this.#unused = new Grace(config.image.grace, ticks)
+    this.#unreferenced = new Grace(config.image.grace, ticks)
+    this.#background = new Background({
+      work: async signal => {
+        this.#reportTorrents()
+        void this.#completing.run()
+        if (manifest) await this.#removeUnreferenced(manifest)
+        await this.#removeUnused(signal)
+      },
+      everyMs: () => this.#pauseMs(),
+      failed: reason => log.error(`old packs could not be removed: ${reason}`)
+    })
+    const { laterMs = 60_000 } = o
+    this.#completing = new Background({
+      work: signal => this.#complete(signal),
+      // The files may be on their way here.
+      everyMs: () => (unknownPacks(model.view).size > 0 ? laterMs : undefined)
+    })
+  }
+
+  /** Looks at every pack soon. */
+  soon(): void {
+    this.#background.wake(SOON_MS)
+  }
+
+  /** Looks at every pack now. Never throws. */
+  async run(): Promise<void> {
+    await this.#background.run().catch(() => {})
+    await this.#completing.run()
+  }
+
+  async close(): Promise<void> {
+    await this.#background.close()
+    await this.#completing.close()
+  }
+
+  /** Reports the torrents of all packs, also of unused ones: nodes may be half way through. */
+  #reportTorrents(): void {
+    const { model, config } = this.context
+    const isThere = (name: string) =>
+      statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
+    const names = config.torrent.tracker === '' ? [] : model.view.names('pack')
+    this.o.torrents(names.map(name => `${name}.torrent`).filter(isThere))
+  }
+
+  async #removeUnused(signal: AbortSignal): Promise<void> {
+    const { config, ownsObjects, model } = this.context
+    const { view } = model
+    const candidates = ownsObjects() ? packsOf(view).filter(({ name }) => !this.#isUsed(view, name)) : []
+    const all = candidates.length === 0 ? [] : await readdir(config.paths.files)
+    const unused = new Map<string, string[]>()
+    for (const pack of candidates) {
+      const files = filesOfPack(pack, all)
+      // An image or a tag may name only a kernel of it.
+      if (!files.some(file => view.index.isNamed('boot', file))) unused.set(pack.name, files)
+    }
+    for (const name of this.#unused.over(unused.keys()))
+      if (!signal.aborted && !(await this.#isNeeded(name, signal)))
+        await this.#remove(name, unused.get(name) ?? [])
+  }
+
+  #isUsed({ index }: View, name: string): boolean {
+    const { coming } = this.context
+    return index.isNamed('pack', name) || coming.has(name) || this.o.installing.packs().has(name)
+  }
+
+  /** Whether it is the pack before the present one, and another controller still lacks the present one. */
+  async #isNeeded(name: string, signal: AbortSignal): Promise<boolean> {
+    const { model, controllers } = this.context
+    const { view } = model
+    const { imagefile = '' } = view.get('osimage', view.get('pack', name)?.osimage ?? '') ?? {}
+    const present = view.get('pack', imagefile)
+    if (!controllers || !present || previousPack(view, present)?.name !== name) return false
+    return (await controllers.having(present, signal)).length < controllers.others().length
+  }
+
+  /** Removes the pack first, then its files, as a file must not be served any more. */
+  async #remove(name: string, files: readonly string[]): Promise<void> {
+    const { model, notes, log } = this.context
+    // The note comes first: without the pack, only the note names the files.
+    const note = packNote(files)
+    await notes.write(note)
+    let gone = false
+    try {
+      gone = await model.change(daemonActor, tx => {
+        if (!tx.get('pack', name) || this.#isUsed(tx, name)) return false
+        if (files.some(file => tx.index.isNamed('boot', file))) return false
+        tx.remove('pack', name)
+        return true
+      })
+    } finally {
+      if (!gone) await notes.drop(note)
+    }
+    if (!gone) return
+    log.info(`pack ${name} is not used any more: ${files.join(', ') || 'no file'} removed`)
+    await discard(this.context, note)
+  }
+
+  /** Removes files of svcd once no object has named them for the grace. */
+  async #removeUnreferenced(manifest: Manifest): Promise<void> {
+    const { model, config, log, files } = this.context
+    const directory = config.paths.files
+    await files.run(async () => {
+      const { view } = model
+      const packs = packsOf(view)
+      const all = await readdir(directory)
+      const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
+      // Packs made here are svcd's too: a leader elsewhere removes the record of a pack, and not these files.
+      await manifest.find(ofPacks, new Map(packs.map(({ name, bytes }) => [name, bytes])))
+      const isNeeded = (name: string) =>
+        ofPacks.has(name) || isServed(view.index, name) || manifest.isKept(name)
+      const due = this.#unreferenced.over(manifest.names.filter(name => !isNeeded(name)))
+      if (due.length === 0) return
+      const removed = await manifest.remove(due)
+      await syncDirectory(directory)
+      if (removed.length > 0) log.info(`no OS image uses them any more: ${removed.join(', ')} removed`)
+    })
+  }
+
+  /** Returns the milliseconds until the next file is due; a failed removal is tried again after an hour. */
+  #pauseMs(): number {
+    const longestMs = this.context.manifest ? LONGEST_MS.shared : LONGEST_MS.alone
+    const due = [...this.#unused.dueMs, ...this.#unreferenced.dueMs].filter(ms => ms > 0)
+    return Math.min(...due, longestMs)
+  }
+
+  /** Adds missing records and torrents. */
+  async #complete(signal: AbortSignal): Promise<void> {
+    const { ownsObjects, log, model } = this.context
+    const { view } = model
+    // Only the leader stores records.
+    const unknown = ownsObjects() ? unknownPacks(view) : []
+    const steps = [
+      ...[...unknown].map(name => () => this.#adopt(name, signal)),
+      ...[...view.names('pack')].map(name => () => this.#completeTorrent(name, signal))
+    ]
+    for (const step of steps)
+      try {
+        if (!signal.aborted) await step()
+      } catch (error) {
+        const { message } = error as Error
+        // Each change tries again; the failure is logged once.
+        if (!signal.aborted && !this.#logged.has(message)) log.warn(message)
+        this.#logged.add(message)
+      }
+  }
+
+  /** Records a file that is named like a pack, if its checksum fits, so that nodes can check it. */
+  async #adopt(name: string, signal: AbortSignal): Promise<void> {
+    const { model, config, now } = this.context
+    const [, osimage = '', begins = ''] = packName.exec(name) ?? []
+    const file = join(config.paths.files, name)
+    const found = await stat(file).catch(() => undefined)
+    const version = `${found?.ino} ${found?.size} ${found?.mtimeMs}`
+    if (!found?.isFile() || this.#foreign.get(name) === version) return
+    const { sha256, bytes } = await hashFile(file, signal)
+    if (!sha256.startsWith(begins)) {
+      this.#foreign.set(name, version)
+      return
+    }
+    const stem = `${osimage}-${begins}-`
+    await model.change(daemonActor, tx => {
+      if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return
+      const image = tx.names('osimage').flatMap(one => tx.get('osimage', one) ?? [])
+      const { kernelfile = '', initrdfile = '' } = image.find(({ imagefile }) => imagefile === name) ?? {}
+      const doc: PackDoc = {
+        ...{ name, osimage, sha256, bytes, time: now() },
+        packer: 'system',
+        ...(kernelfile.startsWith(stem) ? { kernelfile, kernel: kernelfile.slice(stem.length) } : {}),
+        ...(initrdfile.startsWith(stem) ? { initrdfile, initrd: initrdfile.slice(stem.length) } : {})
+      }
+      tx.put('pack', name, doc)
+    })
+  }
+
+  async #completeTorrent(name: string, signal: AbortSignal): Promise<void> {
+    const { config, notes, files, model } = this.context
+    const announce = config.torrent.tracker
+    const directory = config.paths.files
+    const torrent = join(directory, `${name}.torrent`)
+    if (announce === '' || (await readAnnounce(torrent)) === announce) return
+    const file = join(directory, name)
+    // Another controller has it, and it is fetched.
+    if (config.store.medium === 'etcd' && !(await isFile(file))) return
+    const note = packNote()
+    const output = join(directory, temporary(note.id, 'torrent'))
+    await notes.write(note)
+    try {
+      await createTorrent({ file, name, announce, output, signal })
+      await syncFile(output, await servedMode(directory))
+      await files.run(async () => {
+        if (model.view.get('pack', name)) await rename(output, torrent)
+        await syncDirectory(directory)
+      })
+    } finally {
+      await discard(this.context, note)
+    }
+    this.#reportTorrents()
+  }
+}
+
+const packsOf = (view: View): PackDoc[] => view.names('pack').flatMap(name => view.get('pack', name) ?? [])
+
+/** Returns the files of a pack among all. */
+const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>
+  all.filter(file => packOf(file) === pack.name || file.startsWith(packFilePrefix(pack)))
+
+/** Returns files that an image or a tag names, and that are named like packs but have no record. */
+function unknownPacks(view: View): Set<string> {
+  const found = new Set<string>()
+  for (const type of ['osimage', 'osimagetag'] as const)
+    for (const name of view.names(type)) {
+      const imagefile = view.get(type, name)?.imagefile
+      if (imagefile === undefined || view.get('pack', imagefile)) continue
+      const [, osimage] = packName.exec(imagefile) ?? []
+      if (osimage !== undefined && isObjectName(osimage)) found.add(imagefile)
+    }
+  return found
+}
