@@ -101,7 +101,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
         const told = request.query.get('state') ?? 'running'
         if (told === 'maintenance')
-          throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`)
+          throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`, 'unknown-query')
         await install.runs(node, pack, request)
         // Keeps a state that was reported in another way.
         const before = status.state(node) ?? ''
@@ -227,7 +227,7 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
 /** `{target, script}` of a file; its first line may be `# target: <text>` (rules 4.10). Throws 404. */
 async function payload(file: string, what: string, target: string): Promise<Answer> {
   const content = await readFile(file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`)
+    if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`, 'no-file')
     throw error
   })
   const [first = ''] = content.toString('utf8').split('\n', 1)

@@ -92,7 +92,6 @@ export interface ApiRoute extends Route<Caller> {
   /** A node set may replace {node} (rules 12.3). */
   readonly sets?: true
   handler(request: ApiRequest): Answer | Promise<Answer>
-  /** The schemas of its bodies. */
   readonly input?: Schema
   readonly output?: Schema
 }
@@ -105,7 +104,6 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   return dryRun ? { ...actor, dryRun } : actor
 }
 
-/** Returns a 200 with a JSON body. */
 export const ok = (body: object): Answer => ({ status: 200, body })
 
 /** `{"config": {type: {name: fields}}}`. */

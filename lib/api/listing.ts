@@ -4,7 +4,7 @@ import { badRequest } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, param } from './context.js'
-import { guarded } from './csv-guard.js'
+import { guarded } from './csv.js'
 import { components, plainText, type Schema, string, word } from './schema.js'
 
 /** Adds to a route: refusal of unknown query keys (rules 12.5), `pretty`, and compression for users. */
@@ -34,7 +34,6 @@ export function withQuery(route: ApiRoute): ApiRoute {
 /** Longer headers come from no real client. */
 const LONGEST_ENCODINGS = 256
 
-/** Whether an Accept-Encoding header takes gzip. */
 export function takesGzip(header: string | string[] | undefined): boolean {
   const text = String(header ?? '')
   if (text === '' || text.length > LONGEST_ENCODINGS) return false
@@ -252,7 +251,6 @@ function read(values: Readonly<Record<string, unknown>>, { field, of }: Column):
   return interfaces.find(entry => entry.interface === of)?.[field] ?? null
 }
 
-/** A value as a cell shows it. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return ''
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',')

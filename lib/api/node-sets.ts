@@ -18,7 +18,6 @@ const SPARE_NAMES = 20_000
 const MOST_NAMED = 10
 /** Maximum number of names that are folded for a message. */
 const MOST_FOLDED = 10_000
-/** Maximum length of a folded set in a message. */
 const LONGEST_FOLDED = 200
 
 /**
@@ -66,7 +65,7 @@ export interface NodeSets {
 }
 
 const CREATES_NONE =
-  '; a set creates none, a table does: svcctl import FILE ' +
+  '; a set cannot create nodes; use a table: svcctl import FILE ' +
   '(on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
@@ -79,7 +78,7 @@ export const nodeSets = (parts: SetSources): NodeSets => ({
 /** Steps of a boot that failed. */
 const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
-const STALE = '@stale takes yes alone: @stale:yes'
+const STALE = '@stale needs the value yes: @stale:yes'
 
 /** Evaluates a term behind an @ (rules 12.2). */
 function* membersOf(

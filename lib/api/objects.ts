@@ -20,7 +20,7 @@ import type { Actor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { readInterfaces, readObject } from '../model/request.js'
 import type { View } from '../model/stored.js'
-import { objectTypes } from '../model/types.js'
+import { countObjects, objectTypes, plural } from '../model/types.js'
 import { warningsOf } from '../model/warnings.js'
 import { runningAnswer } from '../monitor/stale.js'
 import {
@@ -167,8 +167,11 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
   const routes = [
     get(base, {
       access,
-      summary: `All ${title}${title.endsWith('ch') ? 'es' : 's'}`,
-      query: { ...listQuery, ...(sets ? { nodes: string('a node set: these alone') } : {}) },
+      summary: `All ${plural(title)}`,
+      query: {
+        ...listQuery,
+        ...(sets ? { nodes: string('a node set: limits the list to these nodes') } : {})
+      },
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
@@ -224,7 +227,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
         const pick = picked(request)
         if (pick) {
           const count = await removeAll(model, type, pick, actorOf(request))
-          return done(200, `${plural(title, count)} deleted`)
+          return done(200, `${countObjects(type, count)} deleted`)
         }
         await remove(nameOf(request), actorOf(request))
         return done(deleted, `${title} ${nameOf(request)} deleted`)
@@ -273,7 +276,7 @@ async function saveSet(
   const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
   const found = findWarnings(parts, type, names, new Set(given.values.keys()))
   const count = await saveAll(model, type, pick, given, actorOf(request))
-  return withWarnings(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
+  return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
 }
 
 /** Changes and deletes a set given in the body, for sets that are too long for a path (rules 12.9). */
@@ -311,7 +314,7 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       output: ref('message'),
       handler: async (request, { nodes: set }) => {
         const count = await removeAll(model, type, pick(set), actorOf(request))
-        return done(200, `${plural(title, count)} deleted`)
+        return done(200, `${countObjects(type, count)} deleted`)
       }
     })
   ]
@@ -338,14 +341,8 @@ export async function membersAnswer(
   })
 }
 
-/** Returns the schema of a list of members. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
-
-/** The view of this caller. */
-function readerFor(parts: Parts, caller: Caller): AnswerOptions {
-  return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
-}
 
 const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): AnswerSource<K> =>
   answerSourceOf(
@@ -393,15 +390,13 @@ class ListedObject<K extends TypeName> implements Entry {
 /** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
   const { model } = parts
-  const list = { type, reader: readerFor(parts, caller) }
+  const list = { type, reader: { cluster: model.cluster, masked: !isAdmin(caller) } }
   const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
     const doc = model.get(type, name)
     return isAnonymous ? { name, values: () => ({ name }) } : new ListedObject(list, seen(parts, type, doc))
   })
 }
-
-const plural = (title: string, count: number) => `${count} ${title}${count === 1 ? '' : 's'}`
 
 /** The interfaces of groups and of nodes (rules 1.1, 1.9, 3.5). */
 export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRoute[] {

@@ -4,7 +4,6 @@ import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './passwords.js'
 import type { Claims, Tokens } from './tokens.js'
 
-/** The sender of a request. */
 export type Caller =
   | { readonly kind: 'anonymous' }
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
@@ -45,7 +44,7 @@ const accessRules = {
   machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
   minimal: { says: 'token; without one names only', token: 'optional' },
   // As `minimal` if the path has an address in place of a network, else as `user`.
-  address: { says: 'token for a network; an address is told without one', token: 'optional' },
+  address: { says: 'token for a network, none for an address', token: 'optional' },
   // For a GET that records what it returned: a change that a viewer may make.
   reader: { says: 'token', token: 'needed', viewer: 'all' },
   user: { says: 'token', token: 'needed' },
@@ -67,7 +66,6 @@ const accessRules = {
   }
 } as const satisfies Readonly<Record<string, AccessRule>>
 
-/** The access word of a route. */
 export type Access = keyof typeof accessRules
 
 /** The part of a route that decides access. */
@@ -100,7 +98,6 @@ export function accessOf(route: RouteAccess) {
 
 const anonymous: Caller = { kind: 'anonymous' }
 
-/** Dependencies of the check. */
 export interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
   /** The current role of a user; undefined if the ini no longer has the user. */
@@ -116,7 +113,8 @@ export function authorize(options: AccessOptions, route: RouteAccess, head: Requ
   if (meaning.token === 'unread') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
-    if (meaning.token === 'needed') throw unauthorized('the header x-access-tokens holds no token')
+    if (meaning.token === 'needed')
+      throw unauthorized('the header x-access-tokens holds no token', 'invalid-token')
     return anonymous
   }
   const caller = typeof token === 'string' ? identify(options, token) : undefined
@@ -142,8 +140,7 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
-    `a browser has asked (header ${sent}), and this is for machines: ` +
-      'any web page could have it ask. With curl it works',
+    `requests of browsers are refused here (header ${sent}), as any web page could send them; use curl`,
     'browser-refused'
   )
 }

@@ -38,7 +38,6 @@ export interface LoginsOptions {
   readonly provenFile?: string
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
-  /** Sleeps for some milliseconds. */
   readonly delay?: (ms: number) => Promise<unknown>
 }
 
@@ -268,7 +267,6 @@ export class Failures {
     if (this.#times.size > this.capacity) this.#times.delete(oldest)
   }
 
-  /** The number of remembered addresses. */
   get size(): number {
     return this.#times.size
   }

@@ -23,10 +23,8 @@ interface Parts {
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes)
   const key = await derive(password, { ...cost, salt }, keyBytes)
-  return (
-    `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}` +
-    `$${salt.toString('base64url')}$${key.toString('base64url')}`
-  )
+  const text = (bytes: Buffer) => bytes.toString('base64url')
+  return `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}$${text(salt)}$${text(key)}`
 }
 
 /** Whether `hash` was made from `password`, in constant time; false for a malformed hash. */
@@ -82,7 +80,6 @@ function derive(password: string, { N, r, p, salt }: Omit<Parts, 'key'>, bytes: 
 /** Roles of users (rules 5.2). */
 export const roles = ['admin', 'viewer'] as const
 export type Role = (typeof roles)[number]
-/** Whether a word is a role. */
 export const isRole = (word: string): word is Role => roles.some(role => role === word)
 
 /** A user of `[users]`: `name = role hash`. */

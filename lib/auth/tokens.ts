@@ -78,7 +78,6 @@ export class Tokens {
     return new Tokens(await openKey(file, 'voids every token', options.onNewKey), options)
   }
 
-  /** Issues a token to a user who has just logged in. */
   issueUser(user: string, role: Role): string {
     return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
   }
@@ -116,7 +115,6 @@ export class Tokens {
     return new Uint8Array(hkdfSync('sha256', this.#key, '', `svcd ${purpose}`, 32))
   }
 
-  /** The number of remembered tokens. */
   get remembered(): number {
     return this.#known.size
   }

@@ -227,20 +227,17 @@ export class Boot {
     const highest = tx.index.members(group)?.numbered.values.at(-1)
     const { stem, digits } =
       highest === undefined
-        ? {
-            stem: group
-              .toLowerCase()
-              .replace(/[^a-z0-9-]/g, '')
-              .replace(/^-+/, ''),
-            digits: '000'
-          }
+        ? { stem: group.toLowerCase().replace(/^[^a-z0-9]+|[^a-z0-9-]/g, ''), digits: '000' }
         : splitNumber(highest)
     let number = BigInt(digits || 0)
     for (;;) {
       number += 1n
       const name = `${stem}${String(number).padStart(digits.length || 3, '0')}`
       if (!isNodeName(name))
-        throw badRequest(`group ${group}: no name for a new node can be made after ${highest ?? group}`)
+        throw badRequest(
+          `group ${group}: no name for a new node can be made after ${highest ?? group}`,
+          'invalid-name'
+        )
       if (!tx.get('node', name)) return name
     }
   }
@@ -274,10 +271,12 @@ export class Boot {
   #checkManual(source: RequestSource): void {
     const { manual } = this.o
     if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
-    throw forbidden(`[boot] manual = ${manual} does not let ${source.address} choose a node`)
+    throw forbidden(
+      `[boot] manual = ${manual} does not let ${source.address} choose a node`,
+      'manual-boot-refused'
+    )
   }
 
-  /** Whether an address lies in a configured network. */
   isInside(source: RequestSource): boolean {
     const address = parseAddress(source.address)
     if (address === undefined) return false
@@ -285,7 +284,6 @@ export class Boot {
     return false
   }
 
-  /** Returns the roles of a node. */
   rolesOf(name: string): string[] {
     return rolesOf(this.#effective(name).settings)
   }
@@ -454,9 +452,9 @@ function filesText(image: NonNullable<EffectiveNode['image']>): string {
 }
 
 /** The actor at a console: not a user, but the machine with this address. */
-const consoleActor = (source: RequestSource) => ({
+const consoleActor = ({ address }: RequestSource) => ({
   who: 'console',
-  from: source.address,
+  from: address,
   takesAddresses: false
 })
 

@@ -25,7 +25,6 @@ export interface HandoverOptions {
   readonly log: Log
 }
 
-/** The result of giving a machine to a node. */
 export interface HandoverResult {
   /** The node that had this machine before. */
   readonly former: string | undefined
@@ -153,7 +152,6 @@ export class Handover {
   }
 }
 
-/** Describes a takeover in one sentence. */
 function sentence({ name, mac, to, from, taken = 0 }: HandoverDoc): string {
   const what = to === undefined ? `was taken over by machine ${mac}` : `lost its machine ${mac} to node ${to}`
   return `node ${name} ${what}, asked for from ${from} at ${new Date(taken).toISOString()}`

@@ -96,8 +96,7 @@ export class Library {
 
   /** Returns no text, and logs the reason once. */
   #notShared(why: string): '' {
-    if (why !== this.#loggedReason)
-      this.o.log.warn(`each install script holds what they could share: template ${why}`)
+    if (why !== this.#loggedReason) this.o.log.warn(`install scripts are not shared: template ${why}`)
     this.#loggedReason = why
     return ''
   }

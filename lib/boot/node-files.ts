@@ -35,7 +35,6 @@ const ownVariables = {
 /** The variables of a file's template (rules 4.25). None is ever undefined; '' means not set. */
 export const fileVariables = { ...ownVariables, ...clusterVariables } as const
 
-/** The node in the template of a file. */
 type FileData = DataOf<typeof ownVariables>
 
 const mostFileBytes = 1_048_576
@@ -86,7 +85,6 @@ export class NodeFiles {
     return this.#renderer.close()
   }
 
-  /** Whether a node has files. */
   has(name: string): boolean {
     return this.#filesOf(name).length > 0
   }
@@ -114,7 +112,10 @@ export class NodeFiles {
         const member = memberOf(file, Buffer.from(file.content ?? text, file.content ? 'base64' : 'utf8'))
         bytes += member.length
         if (bytes > mostTarBytes)
-          throw unavailable(`node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`)
+          throw unavailable(
+            `node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`,
+            'template-failed'
+          )
         blocks.push(member)
       }
     })
@@ -311,4 +312,37 @@ function memberOf(file: FileDoc, content: Buffer): Buffer {
 function account(given: string): [id: number, name: string] {
   if (/^\d+$/.test(given)) return [Number(given), '']
   return [given === 'root' ? 0 : unknownId, given]
+}
+
+/** Nodes tried for a failing file: each try of a template that never ends takes seconds. */
+const mostTries = 3
+
+/** Finds files that cannot be rendered, trying each for every node that has it (rules 7.7). */
+export async function fileFindings(
+  model: Model,
+  url: string
+): Promise<{ type: 'file'; name: string; message: string }[]> {
+  const files = new NodeFiles({ model, url })
+  const failed = new Map<string, number>()
+  // Secrets that cannot be decrypted are reported elsewhere.
+  const problemsOf = (node: string, wanted: (file: string) => boolean) =>
+    files.problems(node, wanted, false).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) throw error
+      return files.problems(node, wanted, true)
+    })
+  const found: { type: 'file'; name: string; message: string }[] = []
+  try {
+    for (const node of model.view.names('node')) {
+      const tried = (file: string) => (failed.get(file) ?? 0) < mostTries
+      for (const { name, problem } of await problemsOf(node, tried)) {
+        const times = (failed.get(name) ?? 0) + 1
+        failed.set(name, times)
+        const last = times === mostTries ? '; it is tried for no further node' : ''
+        found.push({ type: 'file', name, message: `node ${node}: ${problem}${last}` })
+      }
+    }
+  } finally {
+    await files.close()
+  }
+  return found
 }

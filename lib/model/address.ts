@@ -43,7 +43,6 @@ export function toAddress(text: string): Address {
   return address
 }
 
-/** Returns the dotted quad of an address. */
 export function formatAddress(address: Address): string {
   return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`
 }

@@ -27,16 +27,13 @@ export interface IndexedType<D> {
   readonly title?: string
   readonly fields?: Table
   connections?(doc: D): readonly Connection[]
-  /** Returns the group that the object is a member of. */
   memberOf?(doc: D): string | undefined
-  /** Returns the prefix and gateway of an object that is a network. */
   network?(doc: D): { readonly network: string; readonly gateway?: string }
   files?(doc: D): Files
   /** Returns lookup keys. All types share them, so a key names its kind ("tag/v1"). */
   listed?(doc: D): readonly string[]
 }
 
-/** The owner of an address or a MAC. */
 export interface Owner extends Ref {
   readonly title: string
   readonly interface: string | undefined
@@ -133,7 +130,6 @@ export class ClusterIndex implements Index {
 
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
-  /** Returns the objects that refer to an object. */
   users(ref: Ref): readonly Ref[] {
     return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
@@ -156,7 +152,6 @@ export class ClusterIndex implements Index {
       if (contains(prefix, address)) yield [address, name]
   }
 
-  /** Returns the name of a network with this gateway. */
   gatewayOf(address: Address): string | undefined {
     const [network] = this.#gateways.of(address)
     return network
@@ -167,7 +162,6 @@ export class ClusterIndex implements Index {
     return this.#listed.of(key)
   }
 
-  /** Returns an object's connections, each with its owner. */
   connectionsOf(ref: Ref, doc: object | undefined): readonly OwnedConnection[] {
     const indexed = this.types[ref.type]
     const title = indexed?.title ?? ref.type

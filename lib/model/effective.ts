@@ -24,10 +24,8 @@ export type Settings = {
     : ValueOf<F> | null
 }
 
-/** The level that sets each of the settings. */
 export type SettingLevels = Readonly<Record<keyof Settings, SettingLevel>>
 
-/** The level that sets each of the variables. */
 export type VariableLevels = Readonly<Record<string, SettingLevel>>
 
 /** A node with all that it inherits from its group, network, image and the cluster. */
@@ -138,7 +136,6 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   return { ...target, settings, image: imageOf(view, settings) }
 }
 
-/** Returns the level that sets each setting of a node in `group`. */
 export function sourcesOf(
   node: NodeDoc,
   group: GroupDoc | undefined,
@@ -157,7 +154,6 @@ export const variablesOf = (
 const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
   variables ? { ...inherited, ...variables } : inherited
 
-/** Returns the level that sets each variable of a node in `group`. */
 export const variableSourcesOf = (
   node: NodeDoc,
   group: GroupDoc | undefined,
@@ -167,7 +163,6 @@ export const variableSourcesOf = (
   return { ...effectiveGroup(group, cluster).variableSources, ...own }
 }
 
-/** Returns the group of a node; undefined without one. */
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
   group === undefined ? undefined : view.get('group', group)
 
@@ -182,7 +177,6 @@ export function effectiveInterfaces(
   return interfaces.map(entry => ({ ...ofGroup.get(entry.interface), ...entry }) as InterfaceDoc)
 }
 
-/** Returns the interface that a node with these settings is provisioned over. */
 export const provisionOf = (
   { interfaces }: Pick<NodeDoc, 'interfaces'>,
   settings: Settings
@@ -222,7 +216,6 @@ export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
   return effectiveKernelOptions(image, group, node).text
 }
 
-/** Splits a node's comma-separated roles. */
 export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())
 

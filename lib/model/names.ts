@@ -13,9 +13,7 @@ export const objectNameRule =
   '1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit'
 export const fileNameRule = 'a file name of letters, digits and . _ + ~ -, the first a letter or digit'
 
-/** Whether a text follows `nodeNameRule`. */
 export const isNodeName = (name: string) => nodeName.test(name)
-/** Whether a text follows `objectNameRule`. */
 export const isObjectName = (name: string) => objectName.test(name)
 /** Whether a text may name a network: an address may not, because of `/config/network/{address}`. */
 export const isNetworkName = (name: string) => objectName.test(name) && !quad.test(name)
@@ -28,7 +26,6 @@ export function asDomainName(given: string): string | undefined {
 }
 /** Whether a text may name a file below `[paths] files`: safe in a URL, an iPXE script and a shell. */
 export const isFileName = (name: string) => fileName.test(name)
-/** Whether a text looks like an address, valid or not. */
 export const looksLikeAddress = (name: string) => quad.test(name)
 
 /**
@@ -50,8 +47,8 @@ export const isGuid = (mac: string) => mac.length > 17
 
 /** Returns why no card can have a parsed MAC; undefined if one can. */
 export function macProblem(mac: string): string | undefined {
-  if (/^[0:]+$/.test(mac)) return 'is what firmware says that knows no address'
-  if (/^[f:]+$/.test(mac)) return 'is the address of all machines'
+  if (/^[0:]+$/.test(mac)) return 'is all zeros, which firmware reports when it has no address'
+  if (/^[f:]+$/.test(mac)) return 'is the broadcast address'
   const isOfMany = !isGuid(mac) && Number.parseInt(mac.slice(0, 2), 16) % 2 === 1
   return isOfMany ? "is a multicast address, which is no card's own" : undefined
 }

@@ -33,7 +33,6 @@ export interface CallerRights {
   readonly takesAddresses: boolean
 }
 
-/** The context of a running change. */
 export interface ChangeContext {
   readonly tx: Tx
   readonly cluster: ClusterSettings
@@ -70,7 +69,6 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): EffectiveValues
   /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
-  /** Returns the fields to omit from answers. */
   leavesOut?(doc: D): readonly string[]
   /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
   write?(changing: ChangeContext, before: D | undefined, after: D, given: ObjectPatch): Generator<void>

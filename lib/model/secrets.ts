@@ -245,7 +245,6 @@ function sealed(box: SecretBox, content: string, before: string | undefined): st
   return before !== undefined && box.holds(before, plain) ? before : box.seal(plain)
 }
 
-/** Copies a secret under a new name. */
 export function cloneSecret(tx: Tx, type: SecretOwner, owner: string, name: string, copy: string): void {
   const secrets = entries(tx, type, owner)
   const source = secrets.find(secret => secret.name === name)

@@ -143,6 +143,6 @@ export const cluster: AttachedType<ClusterDoc> = {
     variablesField
   ],
   *checks(_view, { name }) {
-    if (name !== object) yield `there is but one, ${object}.json`
+    if (name !== object) yield `only ${object}.json may exist`
   }
 }

@@ -9,7 +9,6 @@ import type { SecretBox } from './secret-box.js'
 import { type Report, readTable, storedFields } from './table.js'
 import type { VariableMap } from './variables.js'
 
-/** The description of a type of stored data. */
 export interface StoredType<D extends object = object> extends IndexedType<D> {
   /** For messages, such as "OS image". */
   readonly title: string
@@ -117,7 +116,6 @@ const sealed = (value: JsonValue, context: string, box: SecretBox) => ({
 const sealedText = (value: JsonValue | undefined) =>
   isObject(value) && typeof value.encrypted === 'string' ? value.encrypted : undefined
 
-/** Decrypts the secret fields of a file. */
 function opened(json: object, secret: ReadonlySet<string>, { box }: Sealing, report: Report): object {
   const fields = Object.entries(json).map(([key, value]) => {
     const text = secret.has(key) ? sealedText(value) : undefined
@@ -161,7 +159,6 @@ export interface ClusterSettings {
   readonly technical_contacts: string
   readonly variables: VariableMap
   readonly controller: NamedController
-  /** The other controllers that share the objects. */
   readonly otherControllers: readonly NamedController[]
   readonly urlAddresses: readonly string[]
   /** The URLs of svcd in boot scripts, this controller's first; undefined if unknown. */

@@ -9,28 +9,22 @@ type OsimagetagDoc = Docs['osimagetag']
 /** The implicit tag of every image: its own current files (rules 1.2). */
 export const defaultTag = 'default'
 
-/** Returns the name under which a tag is stored. */
 export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
 
-/** Returns a tag of an image; undefined if the image has no such tag. */
 export const findTag = (view: View, osimage: string, tag: string): OsimagetagDoc | undefined =>
   view.get('osimagetag', tagKey(osimage, tag))
 
-/** Picks the files of an image or a tag. */
 export const filesOf = ({ kernelfile, initrdfile, imagefile }: Files): Files =>
   Object.fromEntries(
     Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
   )
 
-/** The index key for the tags of one image. */
 export const imageKey = (osimage: string) => `osimage/${osimage}`
-/** The index key for the tags with one name. */
 export const nameKey = (tag: string) => `tag/${tag}`
 
 const docs = (view: View, names: readonly string[]): OsimagetagDoc[] =>
   names.flatMap(name => view.get('osimagetag', name) ?? [])
 
-/** Returns the tags of one image, sorted. */
 export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
 
@@ -63,7 +57,6 @@ export function removeTag(tx: Tx, osimage: string, tag: string): void {
   remove(tx, [{ osimage, tag }])
 }
 
-/** Removes the tags of images. */
 export function removeTags(tx: Tx, osimages: readonly string[]): void {
   remove(
     tx,
@@ -79,7 +72,6 @@ function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[])
       if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
-/** Moves the tags of an image to its new name. */
 export function renameTags(tx: Tx, from: string, to: string): void {
   for (const doc of tagsOf(tx, from)) {
     const name = tagKey(to, doc.tag)

@@ -1,3 +1,4 @@
+import type { Change } from '../store/types.js'
 import { ClusterIndex } from './cluster-index.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import type { ObjectType } from './object-type.js'
@@ -56,7 +57,6 @@ export const kinds: Kinds = kindsWith()
 /** The form on disk: secret fields sealed with `box` (rules 11.8). */
 export const sealedKinds: (box: SecretBox) => Kinds = kindsWith
 
-/** Returns an empty index of all stored data. */
 export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })
 
 const titles: Readonly<Record<string, { readonly title: string }>> = { ...objectTypes, ...attachedTypes }
@@ -69,17 +69,21 @@ export function describeObject(type: string, name: string): string {
   return `${titleOf(type)} ${name}`
 }
 
+export const actionOf = ({ before, after }: Pick<Change, 'before' | 'after'>) =>
+  !before ? 'create' : after ? 'update' : 'delete'
+
 /** Participles for the `action` of a dry run. */
-export const participles: Readonly<Record<string, string>> = {
-  create: 'created',
-  update: 'changed',
-  delete: 'deleted'
-}
+export const participles: Readonly<Record<string, string>> & {
+  readonly create: 'created'
+  readonly update: 'changed'
+  readonly delete: 'deleted'
+} = { create: 'created', update: 'changed', delete: 'deleted' }
 
 /** Returns a number of objects for a sentence: `1 node`, `2 switches`. */
 export function countObjects(type: string, count: number): string {
   if (type === 'cluster') return 'the settings of the cluster'
   if (type === 'secrets') return `the secrets of ${count} object${count === 1 ? '' : 's'}`
-  const title = titleOf(type)
-  return `${count} ${title}${count === 1 ? '' : title.endsWith('ch') ? 'es' : 's'}`
+  return `${count} ${count === 1 ? titleOf(type) : plural(titleOf(type))}`
 }
+
+export const plural = (title: string) => `${title}${title.endsWith('ch') ? 'es' : 's'}`

@@ -42,7 +42,6 @@ function checkVariable(name: string, value: JsonValue | undefined, exact = false
 const sorted = <V>(entries: readonly (readonly [string, V])[]): Readonly<Record<string, V>> =>
   Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
 
-/** Drops the variables that a request removes. */
 export const withoutNull = (given: VariablesPatch): VariableMap =>
   Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== null))
 

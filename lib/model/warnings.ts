@@ -71,7 +71,7 @@ const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>
 const provisionProblem = (wanted: string, has: readonly string[]) =>
   has.length === 0 || has.includes(wanted)
     ? undefined
-    : `provision_interface is ${wanted}, and there are only ${listOf(has)}`
+    : `provision_interface is ${wanted}, which is none of its interfaces: ${listOf(has)}`
 
 function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
   const why = provisionProblem(effectiveGroup(doc, cluster).settings.provision_interface, interfacesOf(doc))

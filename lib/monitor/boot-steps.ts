@@ -96,7 +96,6 @@ const kernelSteps: ReadonlySet<StepName> = new Set([
   'running'
 ])
 
-/** Returns a boot that begins now. */
 export const newBoot = (now: number, from: string): Boot => ({
   began: now,
   from,
@@ -115,7 +114,6 @@ export function startsNewBoot(step: StepName, boot: Boot, now: number, pauseMs: 
   return boot.started || now - boot.last > pauseMs
 }
 
-/** Finds a step by name, subject, and source address if given. */
 export function findStep(
   steps: readonly Step[],
   step: StepName,
@@ -128,12 +126,10 @@ export function findStep(
   return undefined
 }
 
-/** Returns a step seen for the first time. */
 export const newStep = (step: StepName, about: string, from: string, now: number): Step => ({
   ...{ step, about, from, time: now, last: now, count: 1 }
 })
 
-/** Cuts a text to the length that a step keeps. */
 export const clipped = (about: string) =>
   about.length > longestAbout ? `${about.slice(0, longestAbout)}…` : about
 
@@ -162,7 +158,6 @@ type Row = [
   )
 ]
 
-/** Encodes a boot as text. */
 export function encode({ began, from, steps, omitted, proven, started, given }: Boot): string {
   const rows = steps.map(
     ({ step, about, from: by, time, last, count, end, bytes, of }): Row => [
@@ -186,7 +181,6 @@ export function encode({ began, from, steps, omitted, proven, started, given }: 
   return JSON.stringify([began, from, omitted, proven, started, given ?? null, rows])
 }
 
-/** Decodes a text made by `encode`. */
 export function decode(text: string): Boot {
   const [began, from, omitted, proven, started, given, rows] = JSON.parse(text) as [
     number,

@@ -31,7 +31,6 @@ export interface Running extends Pack {
   readonly seen: number
 }
 
-/** A step to record. */
 export interface ObservedStep {
   readonly step: StepName
   /** Its subject: a file, a reason, a state. */

@@ -4,7 +4,7 @@ import { type CachedResult, cachedFor, runSliced } from '../base/concurrency.js'
 import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { HandoverDoc } from '../model/types/handover.js'
-import { typeNames } from '../model/types.js'
+import { actionOf, typeNames } from '../model/types.js'
 import type { Change } from '../store/types.js'
 import type { Step } from './boot-steps.js'
 import type { Boots } from './boots.js'
@@ -13,7 +13,6 @@ import type { Health } from './health.js'
 import type { NodeStatus } from './node-status.js'
 import { isStale, packOnRestart } from './stale.js'
 
-/** Parts that the overview reads. */
 export interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'trouble'>
@@ -36,7 +35,6 @@ export const nodeColumns = [
   'stale'
 ] as const
 
-/** One row of the overview. */
 export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
@@ -122,7 +120,6 @@ export class Overview {
   }
 }
 
-/** Parts that emit events. */
 interface WatchedParts {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: NodeStatus
@@ -156,7 +153,7 @@ export function connectEvents(
       if (type === 'node') ofNode(name)
       else if (type === 'handover') events.note('takeover', name, () => takeover(after as HandoverDoc))
       else if (listedTypes.has(type)) {
-        const action = !before ? 'create' : after ? 'update' : 'delete'
+        const action = actionOf({ before, after })
         events.note('change', `${type} ${name}`, () => ({ type, name, action }))
       }
   })

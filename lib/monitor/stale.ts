@@ -77,13 +77,8 @@ export function runningPacks(
 ): { pack: string; sha256: string; nodes: number; current: boolean }[] {
   const present = view.get('osimage', osimage)?.imagefile
   const found = new Map<string, { pack: string; sha256: string; nodes: number; current: boolean }>()
-  if (present !== undefined)
-    found.set(present, {
-      pack: present,
-      sha256: view.get('pack', present)?.sha256 ?? '',
-      nodes: 0,
-      current: true
-    })
+  const sha256 = (present !== undefined && view.get('pack', present)?.sha256) || ''
+  if (present !== undefined) found.set(present, { pack: present, sha256, nodes: 0, current: true })
   for (const [node, { pack, sha256, osimage: name }] of boots.allRunning()) {
     if (!view.get('node', node) || (name !== osimage && pack !== present)) continue
     const counted = found.get(pack) ?? { pack, sha256, nodes: 0, current: false }

@@ -114,7 +114,10 @@ function* operations(text: string): Generator<Operation> {
     if (character !== undefined && (isInside || !',!&^'.includes(character))) continue
     const operand = text.slice(start, at).trim()
     if (operand === '')
-      throw notASet(text, start === 0 ? 'it begins with nothing' : `nothing stands at "${operator}"`)
+      throw notASet(
+        text,
+        start === 0 ? 'a name is missing at the beginning' : `a name is missing after "${operator}"`
+      )
     yield { operator, operand }
     operator = character ?? ''
     start = at + 1

@@ -119,7 +119,6 @@ export const packFilePrefix = ({ osimage, sha256 }: PackDoc): string => `${osima
 export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
   file === pack.kernelfile || file === pack.initrdfile || file.startsWith(packFilePrefix(pack))
 
-/** Whether svcd made a kernel or initramfs with any pack. */
 export const isBootFileOfPacks = (view: View, file: string): boolean =>
   view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
 
@@ -186,7 +185,6 @@ export const osimage: ObjectType<OsimageDoc> = {
   }
 }
 
-/** A tag of an OS image. */
 export const osimagetag: AttachedType<OsimagetagDoc> = {
   title: 'OS image tag',
   fields: tagFields,
@@ -224,7 +222,6 @@ export const pack: AttachedType<PackDoc> = {
   files: doc => ({ ...doc, imagefile: doc.name })
 }
 
-/** The records of image directories. */
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
 
 /** Returns the directory of an image: `path`, else its name below `[image] directory` (rules 9.1). */
@@ -271,7 +268,6 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
   }
 }
 
-/** Returns the directories of an image. */
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
   [...view.names('tree')].flatMap(name => {
     const tree = view.get('tree', name)
