@@ -113,8 +113,7 @@ export function authorize(options: AccessOptions, route: RouteAccess, head: Requ
   if (meaning.token === 'unread') return anonymous
   const token = head.headers['x-access-tokens']
   if (token === undefined || token === '') {
-    if (meaning.token === 'needed')
-      throw unauthorized('the header x-access-tokens holds no token', 'invalid-token')
+    if (meaning.token === 'needed') throw unauthorized('the header x-access-tokens holds no token')
     return anonymous
   }
   const caller = typeof token === 'string' ? identify(options, token) : undefined
