@@ -104,6 +104,7 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   return dryRun ? { ...actor, dryRun } : actor
 }
 
+/** Returns a 200 with a JSON body. */
 export const ok = (body: object): Answer => ({ status: 200, body })
 
 /** `{"config": {type: {name: fields}}}`. */

@@ -331,5 +331,4 @@ const isGuarded = ['(^)', '([;\\t|] *)'].map(before => new RegExp(`${before}'('*
 export const guarded = (text: string) => isFormula.reduce((cell, found) => cell.replace(found, "$1'$2"), text)
 
 /** Undoes `guarded`. */
-export const unguarded = (cell: string) =>
-  isGuarded.reduce((text, found) => text.replace(found, '$1$2'), cell)
+const unguarded = (cell: string) => isGuarded.reduce((text, found) => text.replace(found, '$1$2'), cell)

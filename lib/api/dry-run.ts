@@ -1,4 +1,5 @@
 import { runFairly } from '../base/concurrency.js'
+import { clip } from '../base/log.js'
 import type { RemovedDirectory } from '../image/removals.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
@@ -169,9 +170,8 @@ const mostOfNames = 500
 export function* diskWarning({ written }: Pick<Impact, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
   const names = yield* foldSliced(written)
-  const named = names.length > mostOfNames ? `${names.slice(0, mostOfNames)}…` : names
   const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
-  return `; ${whose} would be written at the next boot from the network: ${named}`
+  return `; ${whose} would be written at the next boot from the network: ${clip(names, mostOfNames)}`
 }
 
 /** Counts the changes of a transaction. A rename creates one and deletes one; secrets go with their owner. */

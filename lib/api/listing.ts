@@ -34,6 +34,7 @@ export function withQuery(route: ApiRoute): ApiRoute {
 /** Longer headers come from no real client. */
 const LONGEST_ENCODINGS = 256
 
+/** Whether an Accept-Encoding header takes gzip. */
 export function takesGzip(header: string | string[] | undefined): boolean {
   const text = String(header ?? '')
   if (text === '' || text.length > LONGEST_ENCODINGS) return false
@@ -102,7 +103,7 @@ const MOST_COLUMNS = 128
 const WIDEST = 256
 
 /** Finds the entries of a list in steps, such as the nodes of a set. Yields only pauses. */
-export type EntryFinder = () => Generator<'', readonly Entry[]>
+type EntryFinder = () => Generator<'', readonly Entry[]>
 
 /** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
 export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
@@ -336,10 +337,7 @@ function* csvText(columns: readonly Column[], entries: EntryFinder): Generator<s
   }
 }
 
-/**
- * Aligned columns, with - for no value. Rows are made as they are sent, after a first pass for `widths`:
- * clients that do not read take no memory for them.
- */
+/** Aligned columns, - for no value; a first pass finds `widths`, so that no rows are kept in memory. */
 function* alignedText(columns: readonly Column[], entries: EntryFinder, widths: number[]): Generator<string> {
   const all = yield* entries()
   const rowOf = (entry: Entry) => {

@@ -23,6 +23,7 @@ import type { View } from '../model/stored.js'
 import { countObjects, objectTypes, plural } from '../model/types.js'
 import { warningsOf } from '../model/warnings.js'
 import { runningAnswer } from '../monitor/stale.js'
+import { forMessage } from '../node-set/expand.js'
 import {
   type ApiRequest,
   type ApiRoute,
@@ -72,10 +73,7 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
 /** Maximum number of objects that are checked for warnings: their slips are alike. */
 export const MOST_CHECKED = 50
 
-/**
- * Checks objects for possible slips before a change; the returned function returns those that are new after
- * it (rules 3.17). `fields`: those that the change names.
- */
+/** Returns a function that returns the slips that a change of `fields` has added since (rules 3.17). */
 export function findWarnings(
   parts: Parts,
   type: TypeName,
@@ -296,13 +294,13 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
         { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },
         ({ nodes: set, fields }) => {
           const about = { ...objectTypes[type], title: `${title} set` }
-          return { set, given: readObject(about, shortened(set), fields) }
+          return { set, given: readObject(about, forMessage(set), fields) }
         }
       ),
       output: ref('message'),
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
-          throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`, 'invalid-set')
+          throw badRequest(`${title} set ${forMessage(set)}: a set cannot be renamed`, 'invalid-set')
         return saveSet(parts, type, pick(set), given, request)
       }
     }),
@@ -319,8 +317,6 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
     })
   ]
 }
-
-const shortened = (set: string) => (set.length > 200 ? `${set.slice(0, 200)}…` : set)
 
 /** The nodes that are members of the object in the path. */
 export async function membersAnswer(
@@ -341,6 +337,7 @@ export async function membersAnswer(
   })
 }
 
+/** Returns the schema of a list of members. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
 

@@ -51,6 +51,7 @@ const sentMac = (value: string) =>
   (/^01(?:[:-]?[\da-f]{2}){6}$/i.test(value) ? parseMac(value.slice(2).replace(/^[:-]/, '')) : undefined)
 const address = parsed('an IPv4 address', value => (parseAddress(value) === undefined ? undefined : value))
 
+/** The path parameter of a type. */
 export function parameterOf(type: TypeName): string {
   return objectTypes[type].parameter ?? type
 }
@@ -78,9 +79,11 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   request_id: [existing('request', value => /^[\da-f]{32}$/.test(value)), 404]
 }
 
+/** Returns the names of the parameters in a path. */
 export const parametersOf = (path: string) =>
   [...path.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter as string)
 
+/** The status codes of the parameters in a route's path. */
 export const parameterCodes = (path: string) =>
   parametersOf(path).flatMap(name => rowOf(name).slice(1) as number[])
 

@@ -59,6 +59,7 @@ function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): Ap
 /** Whether unknown query keys are refused (rules 12.5). */
 export const checksQuery = (path: string) => /^\/(?:config|monitor|service|control)(?:\/|$)/.test(path)
 
+/** Returns a route that reads. */
 export const get = (path: string, row: Row<undefined>) => route('GET', path, row)
 
 /** A POST; the handler gets the parsed body. */
@@ -159,10 +160,7 @@ export function objectBody(type: TypeName): Body<ObjectPatch> {
 const fill = (template: string, request: ApiRequest) =>
   template.replace(/\{(\w+)\}/g, (_, name: string) => param(request, name))
 
-/**
- * Returns the content of the envelope `place`, or a body without one as it is (rules 1.3). Throws 400 if a
- * name in the envelope differs from the path's.
- */
+/** Returns the content of the envelope, or a body without one (rules 1.3). Throws 400 for another name. */
 export function openEnvelope(
   request: ApiRequest,
   place: string,

@@ -9,13 +9,17 @@ import { objectTypes } from '../model/types.js'
 /** A JSON Schema (draft 2020-12, as in OpenAPI 3.1) of a body, for the documents. */
 export type Schema = { readonly [key: string]: unknown }
 
+/** Returns the schema of a string. */
 export const string = (description?: string): Schema => ({
   type: 'string',
   ...(description ? { description } : {})
 })
+/** One of these words. */
 export const word = (...values: readonly string[]): Schema => ({ type: 'string', enum: values })
 export const time: Schema = { type: 'string', format: 'date-time' }
+/** A schema of one type, or null. */
 export const orNull = (schema: Schema): Schema => ({ ...schema, type: [schema.type, 'null'] })
+/** An object with these properties. */
 export const object = (properties: Schema, required: readonly string[] = []): Schema => ({
   type: 'object',
   properties,
@@ -30,9 +34,11 @@ export const standing = object({
     description: 'time since it was last known to have all changes; 0 on the primary'
   }
 })
+/** Returns the schema of a list. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })
 /** An object whose keys are names. */
 export const map = (values: Schema): Schema => ({ type: 'object', additionalProperties: values })
+/** A schema of `components`. */
 export const ref = (name: keyof typeof components): Schema => ({ $ref: `#/components/schemas/${name}` })
 
 /** `inner` at a path: `config.node.{node}` is `{"config": {"node": {"<node>": inner}}}` (rules 1.1). */

@@ -10,7 +10,7 @@ export type Caller =
   | NodeCaller
 
 /** A node, authenticated by its token. */
-export interface NodeCaller {
+interface NodeCaller {
   readonly kind: 'node'
   readonly node: string
   /** Generation of the node's name that the token was issued to. Handlers that wait compare it afterwards. */
@@ -35,10 +35,7 @@ interface AccessRule {
   readonly browsers?: 'refused'
 }
 
-/**
- * Access words (rules 5.7); the check and the documents use this table. If the source address matters too,
- * the handler checks it.
- */
+/** Access words (rules 5.7), for check and documents. Handlers check the source address. */
 const accessRules = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
   machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
@@ -98,7 +95,7 @@ export function accessOf(route: RouteAccess) {
 
 const anonymous: Caller = { kind: 'anonymous' }
 
-export interface AccessOptions {
+interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
   /** The current role of a user; undefined if the ini no longer has the user. */
   readonly roleOf: (user: string) => Role | undefined

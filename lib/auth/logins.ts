@@ -29,7 +29,7 @@ const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
 const longestName = 256
 
-export interface LoginsOptions {
+interface LoginsOptions {
   /** `[users]` of the ini. */
   readonly users: readonly User[]
   /** Read at a login while there are no users; created by `ensureAdminPassword`. */
@@ -41,7 +41,7 @@ export interface LoginsOptions {
   readonly delay?: (ms: number) => Promise<unknown>
 }
 
-export interface Login {
+interface Login {
   readonly user: string
   readonly role: Role
 }
@@ -169,10 +169,7 @@ export class Logins {
     return verified
   }
 
-  /**
-   * Rank in the queue: 0 for loopback and addresses of earlier successful logins, 1 for unknown ones, 2 for
-   * those with failures in the last minute.
-   */
+  /** Rank in the queue: 0 for loopback and known addresses, 1 for unknown ones, 2 after a failure. */
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0

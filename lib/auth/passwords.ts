@@ -80,6 +80,7 @@ function derive(password: string, { N, r, p, salt }: Omit<Parts, 'key'>, bytes: 
 /** Roles of users (rules 5.2). */
 export const roles = ['admin', 'viewer'] as const
 export type Role = (typeof roles)[number]
+/** Whether a word is a role. */
 export const isRole = (word: string): word is Role => roles.some(role => role === word)
 
 /** A user of `[users]`: `name = role hash`. */

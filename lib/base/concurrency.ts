@@ -247,9 +247,9 @@ export async function runFairly<R>(work: Generator<unknown, R>, asker?: Requeste
   const name = addressBlockOf(asker.source.address)
   const party = parties.get(name) ?? { begun: new Semaphore(STARTED_PER_PARTY), count: 0 }
   if (party.count >= STARTED_PER_PARTY + MOST_WAITING.ofParty)
-    throw tryLater(`${party.count} requests of these addresses are being worked out; try again in 5 s`, 5)
+    throw tryLater(`${party.count} requests of this network are in progress; try again in 5 s`, 5)
   if (started.waiting(0) >= MOST_WAITING.all)
-    throw tryLater(`${MOST_WAITING.all} requests wait to be worked out; try again in 5 s`, 5)
+    throw tryLater(`${MOST_WAITING.all} requests are waiting; try again in 5 s`, 5)
   parties.set(name, party)
   party.count++
   try {

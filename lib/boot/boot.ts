@@ -32,11 +32,11 @@ const menuMs = 5_000
 const unknownMs = 15_000
 
 /** Finds the node of an unknown machine. The node is looked up in the transaction that gives it the MAC. */
-export interface Detection {
+interface Detection {
   find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
 }
 
-export interface BootOptions {
+interface BootOptions {
   readonly model: Model
   readonly templates: Templates
   readonly status: NodeStatus
@@ -66,9 +66,7 @@ export class Boot {
 
   constructor(private readonly o: BootOptions) {}
 
-  /**
-   * Returns the normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it.
-   */
+  /** Returns the normal menu (cases 2 and 4, rules 4.13). `unknown`: the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
     const { templates, model } = this.o
     const template = 'boot/templ_boot_ipxe.cfg'
@@ -299,9 +297,7 @@ export class Boot {
     return this.#effectiveNode(this.o.model.get('node', name))
   }
 
-  /**
-   * Returns the node as this controller boots it: with the previous pack if the current one is unavailable.
-   */
+  /** Returns the node as this controller boots it: with the previous pack if the current one is missing. */
   #effectiveNode(node: NodeDoc): EffectiveNode {
     const { model, packBefore } = this.o
     const target = atNextBoot(model.view, model.effective(node))

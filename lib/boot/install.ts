@@ -18,7 +18,7 @@ import { render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
 
-export interface InstallOptions {
+interface InstallOptions {
   readonly model: Model
   readonly templates: Templates
   readonly library: Library

@@ -17,7 +17,7 @@ interface Text {
   untilMs: number
 }
 
-export interface LibraryOptions {
+interface LibraryOptions {
   readonly templates: Templates
   readonly log: Log
   /** Monotonic clock, in milliseconds. */
@@ -38,10 +38,7 @@ export class Library {
     this.#now = o.now ?? (() => performance.now())
   }
 
-  /**
-   * Returns the sha256 of the current text in lower-case hex; '' if the template is missing or needs node
-   * variables. Install scripts then contain the text themselves.
-   */
+  /** Returns the sha256 of the text in hex; '' if it needs node variables: scripts then hold the text. */
   sha256(): string {
     const now = this.#now()
     if (now >= this.#untilMs) {

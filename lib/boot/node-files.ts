@@ -45,17 +45,13 @@ const mostWaiting = { all: 200, node: 4 }
 /** ID for accounts that only the node knows; svc-files recognises it and goes by the name. */
 const unknownId = 2_097_151
 
-export interface NodeFilesOptions {
+interface NodeFilesOptions {
   readonly model: Model
-  /**
-   * ID of accounts other than root in a tar. No account has it, so svc-files notices a name unknown to the
-   * node.
-   */
   readonly url: string
 }
 
 /** A file in a preview: with its text, or with the reason why it has none. */
-export interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
+interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
   readonly source: 'group' | 'node'
   readonly text?: string
   readonly problem?: string
@@ -122,11 +118,7 @@ export class NodeFiles {
     return Buffer.concat([...blocks, Buffer.alloc(1024)])
   }
 
-  /**
-   * Returns the files of a node as a tar, with secrets masked if `masked`. Throws 404 without such a node;
-   * 503 with the file, line and node if any file cannot be rendered or is too large. `check` is called after
-   * each wait, before the node is looked up, and throws if the caller has lost access.
-   */
+  /** Returns a node's files with their texts, or why one has none; secrets masked. Throws 404. */
   async preview(name: string): Promise<FilePreview[]> {
     const shown: FilePreview[] = []
     await this.#inTurn(name, async render => {

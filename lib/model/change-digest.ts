@@ -33,6 +33,7 @@ export class ChangeDigest {
   }
 }
 
+/** Digests changes, one per step. */
 export function* digestChanges(changes: readonly Change[]): Generator<void, ChangeDigest> {
   const mark = new ChangeDigest()
   for (const change of changes) {

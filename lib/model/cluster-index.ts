@@ -43,7 +43,7 @@ export interface Owner extends Ref {
 export const ownerText = ({ title, name, interface: on }: Owner) =>
   `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
-export type OwnedConnection = Connection & { readonly owner: Owner }
+type OwnedConnection = Connection & { readonly owner: Owner }
 
 /** Returns a text that is equal for connections with equal index entries. */
 const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: OwnedConnection) =>
@@ -54,7 +54,7 @@ const isFree = (connections: readonly Connection[]) =>
   !connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
 
 /** The nodes of one group in three orders, for the questions of the boot path (rules 4.3). */
-export interface Members {
+interface Members {
   readonly all: SortedNames
   /** Nodes without a MAC on any interface but the BMC. */
   readonly free: SortedNames

@@ -32,6 +32,7 @@ function flat(doc: object): Fields {
   return { ...fields, ...Object.fromEntries(entries) }
 }
 
+/** Returns an object's fields with secrets masked. */
 export function masked(type: string, doc: object): Fields {
   const fields: Record<string, unknown> = { ...doc }
   if (Object.hasOwn(objectTypes, type)) {

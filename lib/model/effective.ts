@@ -13,7 +13,7 @@ type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
 /** The level that sets a value in force. */
-export type SettingLevel = 'node' | 'group' | 'cluster' | 'default'
+type SettingLevel = 'node' | 'group' | 'cluster' | 'default'
 
 type InheritedField = Extract<(typeof inheritable)[number], { readonly inherited: string }>
 
@@ -54,17 +54,14 @@ const inheritedNames = new Set(inheritedFields.map(field => field.name))
 
 const noGroup: GroupDoc = Object.freeze({ name: '' })
 
-interface InheritedValues {
+/** Values that nodes of a group inherit, and the level that sets each. */
+export interface InheritedValues {
   readonly settings: Settings
-  readonly sources: SettingLevels
+  readonly sources: SettingLevels & { readonly variables: VariableLevels }
   readonly variables: VariableMap
-  readonly variableSources: VariableLevels
 }
 
-/**
- * The values that groups hand down, by cluster settings and group. Stored objects are replaced, never
- * changed, so an entry stays valid; it is freed with the first of the two.
- */
+/** The values that groups hand down: stored objects are replaced, never changed. */
 const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, InheritedValues>>()
 
 function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): InheritedValues {
@@ -79,11 +76,8 @@ function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): Inherited
     sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
   }
   const variables = group.variables ? { ...cluster.variables, ...group.variables } : cluster.variables
-  const from = variableSources<SettingLevel>([
-    ['cluster', cluster.variables],
-    ['group', group.variables]
-  ])
-  return { settings, sources, variables, variableSources: from } as unknown as InheritedValues
+  const from = variableSources([['cluster', cluster.variables] as const, ['group', group.variables] as const])
+  return { settings, sources: { ...sources, variables: from }, variables } as unknown as InheritedValues
 }
 
 /** Returns the settings of a group, or of nodes without a group, and the level that sets each. */
@@ -136,12 +130,15 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   return { ...target, settings, image: imageOf(view, settings) }
 }
 
+/** Returns the level that sets each setting and each variable of a node in `group`. */
 export function sourcesOf(
   node: NodeDoc,
   group: GroupDoc | undefined,
   cluster: ClusterSettings
-): SettingLevels {
-  return withOwn(effectiveGroup(group, cluster).sources, node, () => 'node')
+): InheritedValues['sources'] {
+  const { sources } = effectiveGroup(group, cluster)
+  const variables = { ...sources.variables, ...variableSources([['node', node.variables]]) }
+  return { ...withOwn(sources, node, () => 'node'), variables }
 }
 
 /** Returns the variables in force for a node in `group`: node wins over group, group over cluster. */
@@ -154,15 +151,7 @@ export const variablesOf = (
 const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
   variables ? { ...inherited, ...variables } : inherited
 
-export const variableSourcesOf = (
-  node: NodeDoc,
-  group: GroupDoc | undefined,
-  cluster: ClusterSettings
-): VariableLevels => {
-  const own = variableSources([['node', node.variables]])
-  return { ...effectiveGroup(group, cluster).variableSources, ...own }
-}
-
+/** Returns the group of a node; undefined without one. */
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
   group === undefined ? undefined : view.get('group', group)
 
@@ -177,6 +166,7 @@ export function effectiveInterfaces(
   return interfaces.map(entry => ({ ...ofGroup.get(entry.interface), ...entry }) as InterfaceDoc)
 }
 
+/** Returns the interface that a node with these settings is provisioned over. */
 export const provisionOf = (
   { interfaces }: Pick<NodeDoc, 'interfaces'>,
   settings: Settings
@@ -216,6 +206,7 @@ export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
   return effectiveKernelOptions(image, group, node).text
 }
 
+/** Splits a node's comma-separated roles. */
 export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())
 
@@ -267,7 +258,7 @@ export function imageOf(
 export const nodesUsing = (view: View, type: TypeName, name: string): string[] =>
   runSync(findNodesUsing(view, type, name))
 
-/** As `members`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
+/** As `nodesUsing`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
 export function* findNodesUsing(
   view: View,
   type: TypeName,

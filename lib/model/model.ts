@@ -64,10 +64,7 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   return { directory, kinds: sealedKinds(box), createIndex, verify, verifying, layout }
 }
 
-/**
- * The cluster's objects and all changes of them. Each change is one transaction that takes its references and
- * addresses along: it happens completely or not at all.
- */
+/** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
 export class Model {
   #settings:
     | {
@@ -239,10 +236,7 @@ export class Model {
     })
   }
 
-  /**
-   * Copies all fields of an object that need not be unique; fields of the request override the copy (rules
-   * 3.2). `also` joins the transaction; it may run twice.
-   */
+  /** Copies the fields that need not be unique, the request's over them (rules 3.2). `also` may run twice. */
   clone<K extends TypeName>(
     type: K,
     name: string,
@@ -336,6 +330,7 @@ export class Model {
   }
 }
 
+/** Removes objects and everything attached to them. */
 export function removeObjects(changing: ChangeContext, type: TypeName, names: readonly string[]): void {
   for (const name of names) changing.tx.remove(type, name)
   objectTypes[type].removed?.(changing, names)

@@ -13,7 +13,9 @@ export const objectNameRule =
   '1 to 63 letters, digits, dots, underscores and hyphens, the first a letter or digit'
 export const fileNameRule = 'a file name of letters, digits and . _ + ~ -, the first a letter or digit'
 
+/** Whether a text follows `nodeNameRule`. */
 export const isNodeName = (name: string) => nodeName.test(name)
+/** Whether a text follows `objectNameRule`. */
 export const isObjectName = (name: string) => objectName.test(name)
 /** Whether a text may name a network: an address may not, because of `/config/network/{address}`. */
 export const isNetworkName = (name: string) => objectName.test(name) && !quad.test(name)
@@ -26,6 +28,7 @@ export function asDomainName(given: string): string | undefined {
 }
 /** Whether a text may name a file below `[paths] files`: safe in a URL, an iPXE script and a shell. */
 export const isFileName = (name: string) => fileName.test(name)
+/** Whether a text looks like an address, valid or not. */
 export const looksLikeAddress = (name: string) => quad.test(name)
 
 /**

@@ -70,10 +70,7 @@ function isReserved(
   )
 }
 
-/**
- * Returns the first host address that is neither used nor reserved (rules 3.7), above `after` and not in
- * `also`. Throws 404 naming the network when there is none.
- */
+/** Returns the first free host address (rules 3.7) above `after` and not in `also`; throws 404. */
 export function nextFree(
   view: View,
   name: string,

@@ -1,5 +1,5 @@
 import type { Docs, TypeName } from './docs.js'
-import type { KernelOptions, SettingLevels, Settings, VariableLevels } from './effective.js'
+import type { InheritedValues, KernelOptions } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { ClusterSettings, StoredType, Tx, View } from './stored.js'
@@ -42,11 +42,7 @@ export interface ChangeContext {
 }
 
 /** Settings in force, the level that sets each, and values that answers show but nothing stores. */
-export interface EffectiveValues {
-  readonly settings: Settings
-  readonly sources: SettingLevels & { readonly variables: VariableLevels }
-  readonly derived?: object
-}
+type EffectiveValues = Pick<InheritedValues, 'settings' | 'sources'> & { readonly derived?: object }
 
 /**
  * All that is particular to an object type with the stored shape `D`. The generic code for requests, files,

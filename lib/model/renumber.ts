@@ -111,10 +111,7 @@ function cardOf(prefix: Prefix, such: Address, to: string): string {
     : `give its card an address in ${to} too, such as ${formatAddress(such)}, then `
 }
 
-/**
- * Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for
- * each object.
- */
+/** Moves the addresses of nodes and devices; returns the new ones, and how many of BMCs. A step each. */
 function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0

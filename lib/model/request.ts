@@ -136,6 +136,7 @@ export function applyPatch<D extends object>(
   return fields as D
 }
 
+/** Returns an object without some of its fields. */
 export function omitFields<D extends object>(doc: D, fields: readonly string[]): D {
   return Object.fromEntries(Object.entries(doc).filter(([name]) => !fields.includes(name))) as D
 }

@@ -53,7 +53,7 @@ export function readStored<D extends object>(
 }
 
 /** The key box for secret fields on disk, and the type's name in the store. */
-export interface Sealing {
+interface Sealing {
   readonly box: SecretBox
   readonly type: string
 }
@@ -62,10 +62,7 @@ export interface StoredKind<D extends object> extends Kind<D> {
   fieldsOf(doc: D): Record<string, JsonValue>
 }
 
-/**
- * Returns how the objects of a type are stored: in table order, with secret fields encrypted (rules 11.8).
- * Without `sealing` all fields are in the clear, as in an export.
- */
+/** Returns how objects are stored, secrets encrypted (rules 11.8); without `sealing`, as in an export. */
 export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): StoredKind<D> {
   const table = tableOf(type)
   const keys = ['name', ...table.flatMap(({ name, derived }) => (derived ? [] : [name]))]

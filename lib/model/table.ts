@@ -102,6 +102,7 @@ export function* limitViolations(table: Table, before: object | undefined, after
   }
 }
 
+/** Makes a type for an object with these fields. */
 export const objectOf = <D>(table: Table): FieldType<D> => {
   // Masking and encryption do not look inside values.
   if (table.some(({ secret }) => secret))

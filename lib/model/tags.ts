@@ -1,4 +1,5 @@
 import { badRequest, notFound } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { compareNames } from '../store/order.js'
 import type { Files } from './cluster-index.js'
 import type { Docs } from './docs.js'
@@ -9,22 +10,28 @@ type OsimagetagDoc = Docs['osimagetag']
 /** The implicit tag of every image: its own current files (rules 1.2). */
 export const defaultTag = 'default'
 
+/** Returns the name under which a tag is stored. */
 export const tagKey = (osimage: string, tag: string) => `${osimage}:${tag}`
 
+/** Returns a tag of an image; undefined if the image has no such tag. */
 export const findTag = (view: View, osimage: string, tag: string): OsimagetagDoc | undefined =>
   view.get('osimagetag', tagKey(osimage, tag))
 
+/** Picks the files of an image or a tag. */
 export const filesOf = ({ kernelfile, initrdfile, imagefile }: Files): Files =>
   Object.fromEntries(
     Object.entries({ kernelfile, initrdfile, imagefile }).filter(([, file]) => file !== undefined)
   )
 
+/** The index key for the tags of one image. */
 export const imageKey = (osimage: string) => `osimage/${osimage}`
+/** The index key for the tags with one name. */
 export const nameKey = (tag: string) => `tag/${tag}`
 
 const docs = (view: View, names: readonly string[]): OsimagetagDoc[] =>
   names.flatMap(name => view.get('osimagetag', name) ?? [])
 
+/** Returns the tags of one image, sorted. */
 export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
   docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
 
@@ -57,6 +64,7 @@ export function removeTag(tx: Tx, osimage: string, tag: string): void {
   remove(tx, [{ osimage, tag }])
 }
 
+/** Removes the tags of images. */
 export function removeTags(tx: Tx, osimages: readonly string[]): void {
   remove(
     tx,
@@ -72,6 +80,7 @@ function remove(tx: Tx, tags: readonly Pick<OsimagetagDoc, 'osimage' | 'tag'>[])
       if (doc.order !== i + 1) tx.put('osimagetag', doc.name, { ...doc, order: i + 1 })
 }
 
+/** Moves the tags of an image to its new name. */
 export function renameTags(tx: Tx, from: string, to: string): void {
   for (const doc of tagsOf(tx, from)) {
     const name = tagKey(to, doc.tag)
@@ -95,6 +104,5 @@ export function checkTag(
 /** Refuses to remove an object in use; the message names ten of its users (rules 2.4). */
 export function checkUnused(title: string, users: readonly string[]): void {
   if (users.length === 0) return
-  const more = users.length > 10 ? ` and ${users.length - 10} more` : ''
-  throw badRequest(`${title} is in use by ${users.length}: ${users.slice(0, 10).join(', ')}${more}`, 'in-use')
+  throw badRequest(`${title} is in use by ${users.length}: ${firstOf(users, 10)}`, 'in-use')
 }

@@ -141,7 +141,7 @@ class Problems {
 type Replace = (changing: ChangeContext, problems: Problems) => Generator<void>
 
 /** The names of created, changed and deleted objects of one type, in natural order. */
-export interface ChangeSummary {
+interface ChangeSummary {
   readonly created: readonly string[]
   readonly changed: readonly string[]
   readonly deleted: readonly string[]
@@ -169,10 +169,7 @@ export async function importDocument(
   })
 }
 
-/**
- * Returns what `importDocument` would do, a digest of what it would replace, and `felt`, which finds the
- * affected nodes. Throws as `importDocument` does.
- */
+/** Returns what `importDocument` would do, its digest, and `felt`, which finds the affected nodes. */
 export async function previewImport(model: Model, document: JsonValue) {
   const replace = await runFairly(parseDocument(model, document))
   return model.preview(function* (changing) {
@@ -185,7 +182,7 @@ export async function previewImport(model: Model, document: JsonValue) {
 }
 
 /** Sorts changes by section and kind; changes of types that no document holds are left out. */
-export function summarizeChanges(changes: readonly Change[]): ImportResult {
+function summarizeChanges(changes: readonly Change[]): ImportResult {
   const found: Record<string, Record<keyof ChangeSummary, string[]>> = {}
   for (const change of changes) {
     const { type, name } = change

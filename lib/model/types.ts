@@ -57,6 +57,7 @@ export const kinds: Kinds = kindsWith()
 /** The form on disk: secret fields sealed with `box` (rules 11.8). */
 export const sealedKinds: (box: SecretBox) => Kinds = kindsWith
 
+/** Returns an empty index of all stored data. */
 export const createIndex = () => new ClusterIndex({ ...objectTypes, ...attachedTypes })
 
 const titles: Readonly<Record<string, { readonly title: string }>> = { ...objectTypes, ...attachedTypes }
@@ -69,6 +70,7 @@ export function describeObject(type: string, name: string): string {
   return `${titleOf(type)} ${name}`
 }
 
+/** Returns what a change does to its object. */
 export const actionOf = ({ before, after }: Pick<Change, 'before' | 'after'>) =>
   !before ? 'create' : after ? 'update' : 'delete'
 
@@ -86,4 +88,5 @@ export function countObjects(type: string, count: number): string {
   return `${count} ${count === 1 ? titleOf(type) : plural(titleOf(type))}`
 }
 
+/** Returns the plural of a title: `nodes`, `switches`. */
 export const plural = (title: string) => `${title}${title.endsWith('ch') ? 'es' : 's'}`

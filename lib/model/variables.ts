@@ -12,11 +12,11 @@ const mostVariables = 100
 const mostBytes = 16_384
 const mostValueBytes = 4_096
 
-export const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
+const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
 const isVariableName = (name: string) => /^[A-Za-z][A-Za-z0-9_]{0,62}$/.test(name)
 
 /** An object of texts; null is not allowed in a file. */
-export const variableMap: FieldType<VariableMap> = {
+const variableMap: FieldType<VariableMap> = {
   expected: 'an object of texts',
   json: 'object',
   read: (value, exact) => {
@@ -42,6 +42,7 @@ function checkVariable(name: string, value: JsonValue | undefined, exact = false
 const sorted = <V>(entries: readonly (readonly [string, V])[]): Readonly<Record<string, V>> =>
   Object.fromEntries([...entries].sort(([a], [b]) => (a < b ? -1 : 1)))
 
+/** Drops the variables that a request removes. */
 export const withoutNull = (given: VariablesPatch): VariableMap =>
   Object.fromEntries(Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== null))
 

@@ -1,4 +1,5 @@
 import { didYouMean } from '../base/did-you-mean.js'
+import { firstOf } from '../base/log.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import { effectiveGroup, groupOf, settingsOf } from './effective.js'
@@ -20,9 +21,7 @@ const isDistribution = (name: string) =>
 const warnedTypes = ['network', 'osimage', 'group', 'node'] as const
 type WarnedType = (typeof warnedTypes)[number]
 
-const listOf = (names: readonly string[]) =>
-  names.slice(0, mostNames).join(', ') +
-  (names.length > mostNames ? ` and ${names.length - mostNames} more` : '')
+const listOf = (names: readonly string[]) => firstOf(names, mostNames)
 
 /** Yields a sentence for each suspicious value: a name that leads nowhere, an overlapping network. */
 function* warningsIn(view: View, type: WarnedType, doc: object, cluster: ClusterSettings): Generator<string> {

@@ -14,7 +14,7 @@ import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 import { type TokenBucket, takeToken } from './token-bucket.js'
 
-export interface AuditOptions {
+interface AuditOptions {
   /** Name of this controller, written to each line; set where several controllers share the objects. */
   readonly controller?: string | undefined
   /** For changes by users. */

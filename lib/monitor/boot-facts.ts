@@ -47,6 +47,7 @@ export const nextMs = minuteMs
 export const stepMs = 5 * minuteMs
 export const bootMs = 15 * minuteMs
 
+/** Formats a time for a verdict. */
 export const formatTime = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
 /** Tells when a step was last seen, and how often. */
 export const seenAt = ({ last, count }: Pick<Step, 'last' | 'count'>) =>
@@ -169,6 +170,7 @@ export const lastReport = ({ boot }: Facts) =>
     'running',
     'report'
   )
+/** Returns the report of a completed installation. */
 export const installed = (facts: Facts) => report(facts, /^installer\.completed\b/)
 /** Whether the last report says that the node was installed or that its system is up. */
 export const isUp = (facts: Facts) => {
@@ -186,6 +188,7 @@ export const runs = ({ node, running, would, netboot }: Facts) =>
         : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`
     }`
 
+/** Describes the last step in words. */
 export function describeLastStep({ boot }: Facts): string {
   const last = boot?.steps.reduce((a, b) => (b.last >= a.last ? b : a))
   return last ? stepTexts[last.step].replace('ABOUT', () => last.about) : 'was never seen'

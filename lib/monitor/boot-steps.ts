@@ -1,3 +1,4 @@
+import { clip } from '../base/log.js'
 import type { FileDelivery } from '../base/request-source.js'
 
 /** The steps that svcd sees, with their meanings; `about` is the subject of a step. */
@@ -96,6 +97,7 @@ const kernelSteps: ReadonlySet<StepName> = new Set([
   'running'
 ])
 
+/** Returns a boot that begins now. */
 export const newBoot = (now: number, from: string): Boot => ({
   began: now,
   from,
@@ -114,6 +116,7 @@ export function startsNewBoot(step: StepName, boot: Boot, now: number, pauseMs: 
   return boot.started || now - boot.last > pauseMs
 }
 
+/** Finds a step by name, subject, and source address if given. */
 export function findStep(
   steps: readonly Step[],
   step: StepName,
@@ -126,12 +129,13 @@ export function findStep(
   return undefined
 }
 
+/** Returns a step seen for the first time. */
 export const newStep = (step: StepName, about: string, from: string, now: number): Step => ({
   ...{ step, about, from, time: now, last: now, count: 1 }
 })
 
-export const clipped = (about: string) =>
-  about.length > longestAbout ? `${about.slice(0, longestAbout)}…` : about
+/** Cuts a text to the length that a step keeps. */
+export const clipped = (about: string) => clip(about, longestAbout)
 
 /** Adds a step to a boot, and drops steps beyond the bounds. */
 export function addStep(boot: Boot, step: Step): void {
@@ -158,6 +162,7 @@ type Row = [
   )
 ]
 
+/** Encodes a boot as text. */
 export function encode({ began, from, steps, omitted, proven, started, given }: Boot): string {
   const rows = steps.map(
     ({ step, about, from: by, time, last, count, end, bytes, of }): Row => [
@@ -181,6 +186,7 @@ export function encode({ began, from, steps, omitted, proven, started, given }: 
   return JSON.stringify([began, from, omitted, proven, started, given ?? null, rows])
 }
 
+/** Decodes a text made by `encode`. */
 export function decode(text: string): Boot {
   const [began, from, omitted, proven, started, given, rows] = JSON.parse(text) as [
     number,

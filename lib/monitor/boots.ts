@@ -58,7 +58,7 @@ interface NodeBoots {
 }
 
 /** The boots of a node as readers get them, oldest first. */
-export interface BootHistory {
+interface BootHistory {
   readonly boots: readonly Boot[]
   readonly elsewhere: readonly Step[]
 }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 
 /** Kinds of events; docs/page.md lists the fields of each. */
-export type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
+type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
 
 interface BufferedEvent {
   readonly seq: number
@@ -16,7 +16,7 @@ interface Pending {
   readonly tell: () => object | undefined
 }
 
-export interface EventsOptions {
+interface EventsOptions {
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
   /** Interval in which events are collected; 100 ms by default. */
@@ -61,10 +61,7 @@ export class Events {
 
   constructor(private readonly options: EventsOptions) {}
 
-  /**
-   * Notes that something happened. Events of one `key` that come close together are merged, and `tell` is
-   * called only then. Never throws, and costs nothing while nobody listens.
-   */
+  /** Notes an event; those of one `key` are merged, and `tell` is called then. Free while nobody listens. */
   note(kind: EventKind, key: string, tell: () => object | undefined): void {
     if (!this.#hasListeners) {
       this.#dropBuffer()
@@ -78,9 +75,7 @@ export class Events {
     this.#timer ??= setTimeout(() => this.#flush(), this.options.gatherMs ?? 100).unref()
   }
 
-  /**
-   * Returns the ID of the last event: a client that loads everything now and follows from it misses nothing.
-   */
+  /** Returns the ID of the last event: a client that loads everything now and follows from it misses none. */
   mark(): string {
     this.#listenedMs = this.options.ticks()
     return this.#id(this.#last)
@@ -111,9 +106,7 @@ export class Events {
     return this.#followers.size
   }
 
-  /**
-   * Returns the events after `from`, and the number of the last one; a reset if `from` is no longer buffered.
-   */
+  /** Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. */
   after(from: number, isAdmin: boolean): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }

@@ -16,7 +16,7 @@ export const installSteps = [
   ...['hostkeys', 'postscript', 'roles', 'bootloader', 'labels', 'completed', 'failed']
 ]
 
-export interface FinishedRequest {
+interface FinishedRequest {
   /** Route with the pattern of its path, the same object for all its requests; undefined without a route. */
   readonly route: { readonly method: string; readonly path: string } | undefined
   /** 0 if the client left before an answer. */
@@ -27,7 +27,7 @@ export interface FinishedRequest {
 }
 
 /** Values that are looked up only when metrics are requested. */
-export interface Sources {
+interface Sources {
   readonly nodes: () => readonly string[]
   /** Last state of a node; null if unknown. */
   readonly state: (name: string) => string | null

@@ -13,7 +13,7 @@ import type { Health } from './health.js'
 import type { NodeStatus } from './node-status.js'
 import { isStale, packOnRestart } from './stale.js'
 
-export interface OverviewSources {
+interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'trouble'>
   readonly boots: Pick<Boots, 'present' | 'running'>
@@ -35,10 +35,10 @@ export const nodeColumns = [
   'stale'
 ] as const
 
-export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
+type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-export function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
+function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)
@@ -85,7 +85,7 @@ const SHARED_MS = 1000
 const zip = promisify<string, Buffer>(gzip)
 
 /** The overview as JSON text, compressed at most once. */
-export interface OverviewText {
+interface OverviewText {
   readonly text: string
   zipped(): Promise<Buffer>
 }
@@ -131,10 +131,7 @@ interface WatchedParts {
 /** Types that every user can list. */
 const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
-/**
- * Connects nodes, boots, services and objects to the event stream (rules 6.9). A boot script calls this, so
- * each call is only noted, and its data looked up later.
- */
+/** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */
 export function connectEvents(
   events: Events,
   { model, status, boots, health, subscribe }: WatchedParts

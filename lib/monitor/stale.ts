@@ -22,10 +22,7 @@ const none = { osimage: null, osimagetag: null, pack: null, sha256: null }
 /** Answers shown before, with what the node would have got then. */
 const lastAnswers = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
 
-/**
- * Returns what a node runs, and what it would get on a restart, as answers show it. Returns the same object
- * as long as both are the same, so that a list can tell quickly what has changed.
- */
+/** Returns what a node runs, and would get on a restart; the same object while both are the same. */
 export function runningAnswer(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
   const running = boots.running(node)
   if (!running) return unknown

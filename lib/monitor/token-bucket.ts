@@ -19,7 +19,7 @@ export function takeToken(
   return now === 0 ? undefined : { left: now - 1, sinceMs: sinceMs + more * REFILL_MS }
 }
 
-/** As `within`, but throws 503 with Retry-After: a stolen node token must not fill a shared store. */
+/** As `takeToken`, but throws 503 with Retry-After: a stolen node token must not fill a shared store. */
 export function takeTokenOrThrow(node: string, pace?: TokenBucket, nowMs = performance.now()): TokenBucket {
   const then = takeToken(pace, nowMs)
   if (then) return then

@@ -28,7 +28,7 @@ import { isRescue, packLacks, renderFailurePrefix, stepMeanings, tagReasonPrefix
 import { isStale } from './stale.js'
 
 /** A rule: what svcd saw, and what to do about it. */
-export interface VerdictRule {
+interface VerdictRule {
   /** Section in docs/troubleshooting.md. */
   readonly id: string
   /** The observation, for the documents. */

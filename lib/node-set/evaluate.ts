@@ -11,7 +11,7 @@ const MOST_GROUPS = 100
 const LONGEST = { name: 63, group: 1031 } as const
 
 /** Finds the names of a group, `group` or `kind:value` without the @; throws ServiceError if unknown. */
-export type GroupResolver = (group: string) => Generator<void, Iterable<string>>
+type GroupResolver = (group: string) => Generator<void, Iterable<string>>
 
 /**
  * Evaluates a node set in ClusterShell's notation to its names without duplicates: `node[001-100,120]`,

@@ -1,3 +1,5 @@
+import { clip } from '../base/log.js'
+
 /** Numbers with more digits are not exact. */
 const LONGEST_NUMBER = 15
 /** Far above what names of machines need. */
@@ -73,6 +75,8 @@ function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<un
   return ranges
 }
 
-export const forMessage = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
+/** Returns a text for a message, cut if long. */
+export const forMessage = (text: string) => clip(text, 200)
 
+/** Whether a number has leading zeros. */
 export const isZeroed = (digits: string): boolean => digits.length > 1 && digits.startsWith('0')

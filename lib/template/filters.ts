@@ -50,7 +50,7 @@ export interface Operation {
 }
 
 /** Makes an operation with the arguments `params`; those that end in `?` are optional. */
-export function operation(params: string, run: Run, isNamed = true): Operation {
+function operation(params: string, run: Run, isNamed = true): Operation {
   const names = params.split(' ').filter(Boolean)
   return {
     params: names.map(name => name.replace('?', '')),
@@ -246,9 +246,7 @@ const compares = (operator: keyof typeof COMPARISONS): Operation =>
   operation('other', COMPARISONS[operator], false)
 const rest = (value: unknown, by: unknown): unknown => OPERATORS['%']?.(value, by)
 
-/**
- * The tests of `value is name(argument)`. OperationError: wrong types, and undefined where jinja2 refuses it.
- */
+/** The tests of `value is name(argument)`. OperationError: wrong types, undefined where jinja2 refuses it. */
 export const TESTS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     defined: is(isDefined),

@@ -64,10 +64,7 @@ export class Templates {
     }
   }
 
-  /**
-   * Returns the errors of all files below the directory, for `svcd check`. Hidden files and editors' copies
-   * (`x~`) are skipped. An include of a fixed name must exist.
-   */
+  /** Returns the errors of all files, for `svcd check`; hidden files and copies (`x~`) are skipped. */
   check(): TemplateError[] {
     const errors: TemplateError[] = []
     for (const name of this.#names(errors)) {

@@ -7,7 +7,7 @@ import { characters, compareText, OperationError, type Origin } from './errors.j
  */
 
 /** A value that data cannot hold; `label` names it in messages. */
-export class Special {
+class Special {
   constructor(readonly label: string) {}
 }
 
@@ -49,6 +49,7 @@ export class Pairs extends Special {
   }
 }
 
+/** The variable `loop`. */
 export class Loop extends Special {
   index0 = 0
 
@@ -111,9 +112,7 @@ export function iterate(value: unknown): Iterable<unknown> {
   throw wrongUse(value, `cannot iterate over ${label(value)}`)
 }
 
-/**
- * Returns the items as an array, which must not be changed. Throws OperationError as iterate() or defined().
- */
+/** Returns the items as an array, which must not be changed. Throws as iterate() or defined(). */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : Array.from(iterate(value), defined)
 }
@@ -136,10 +135,7 @@ export function truth(value: unknown): boolean {
   throw wrongUse(value, `${label(value)} is neither true nor false`)
 }
 
-/**
- * Returns a value as `{{ }}` prints it. Throws OperationError for all but strings, integers, booleans and
- * none.
- */
+/** Returns a value as `{{ }}` prints it: strings, integers, booleans and none; throws OperationError. */
 export function text(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value === 'boolean') return value ? 'True' : 'False'
@@ -187,9 +183,7 @@ export const COMPARISONS = {
   'not in': (a, b) => !contains(b, a)
 } as const satisfies Record<string, Binary>
 
-/**
- * The binary operators. They throw OperationError for values that they do not take, and for division by zero.
- */
+/** The binary operators. They throw OperationError for values they do not take, and division by zero. */
 export const OPERATORS: Readonly<Record<string, Binary>> = {
   ...COMPARISONS,
   '+': add,
@@ -260,9 +254,7 @@ export function less(a: unknown, b: unknown): boolean {
   throw wrongUse(a instanceof Undefined ? a : b, `cannot order ${label(a)} and ${label(b)}`)
 }
 
-/**
- * Python's `in`. Throws OperationError for a container without values, and a non-string searched in a string.
- */
+/** Python's `in`. Throws OperationError for a container without values, or no string in a string. */
 function contains(container: unknown, item: unknown): boolean {
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw wrongUse(item, `cannot look for ${label(item)} in a string`)

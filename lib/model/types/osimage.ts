@@ -119,6 +119,7 @@ export const packFilePrefix = ({ osimage, sha256 }: PackDoc): string => `${osima
 export const isBootFileOf = (pack: PackDoc, file = ''): boolean =>
   file === pack.kernelfile || file === pack.initrdfile || file.startsWith(packFilePrefix(pack))
 
+/** Whether svcd made a kernel or initramfs with any pack. */
 export const isBootFileOfPacks = (view: View, file: string): boolean =>
   view.names('pack').some(name => isBootFileOf(view.get('pack', name) as PackDoc, file))
 
@@ -229,10 +230,7 @@ export const imageDirectoryOf = (directory: string, { name, path }: OsimageDoc):
   // A final slash has no meaning.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
-/**
- * Yields the images that a change puts into another image's directory: sharing needs a `path` on both (rules
- * 9.1). Images that shared one before may go on.
- */
+/** Yields images moved into another image's directory: sharing needs a `path` on both (rules 9.1). */
 export function* treeProblems(
   tx: Tx,
   directory: string
