@@ -293,6 +293,19 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
   }
 }
 
+/** Returns `make` with a cache: each result lives as long as its object, which must never change. */
+export function cachedPerObject<K extends object, V extends {}>(make: (key: K) => V): (key: K) => V {
+  const made = new WeakMap<K, V>()
+  return key => {
+    let value = made.get(key)
+    if (value === undefined) {
+      value = make(key)
+      made.set(key, value)
+    }
+    return value
+  }
+}
+
 /** The shared result of a run, which can be discarded. */
 export interface CachedResult<T> {
   get(): Promise<T>

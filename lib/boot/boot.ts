@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { cachedPerObject } from '../base/concurrency.js'
 import { badRequest, forbidden, ServiceError } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import type { RequestContext, RequestSource } from '../base/request-source.js'
@@ -434,18 +435,11 @@ export class Boot {
   }
 }
 
-/** Cached per image, as thousands of machines ask at once. Stored objects are replaced, never changed. */
-const texts = new WeakMap<object, string>()
-
-/** Lists the files of a boot script, and the packed image. */
-function filesText(image: NonNullable<EffectiveNode['image']>): string {
-  let text = texts.get(image)
-  if (text === undefined) {
-    text = `${image.kernelfile} ${image.initrdfile} ${image.imagefile}`
-    texts.set(image, text)
-  }
-  return text
-}
+/** Lists the files of a boot script, and the packed image; cached, as thousands of machines ask at once. */
+const filesText = cachedPerObject(
+  ({ kernelfile, initrdfile, imagefile }: NonNullable<EffectiveNode['image']>) =>
+    `${kernelfile} ${initrdfile} ${imagefile}`
+)
 
 /** The actor at a console: not a user, but the machine with this address. */
 const consoleActor = ({ address }: RequestSource) => ({

@@ -1,3 +1,4 @@
+import { cachedPerObject } from '../base/concurrency.js'
 import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
 import { type Address, AddressSet, contains, type Prefix, parsePrefix, toAddress } from './address.js'
@@ -299,16 +300,11 @@ const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
 
 type Referring = Table[number] & { readonly refers: TypeName }
-const referringFields = new WeakMap<Table, readonly Referring[]>()
 
-/** Returns the fields of a table that name objects. Cached, as the start needs them for each object. */
-function referring(table: Table): readonly Referring[] {
-  const known = referringFields.get(table)
-  if (known) return known
-  const found = table.filter((field): field is Referring => field.refers !== undefined)
-  referringFields.set(table, found)
-  return found
-}
+/** The fields of a table that name objects; the start needs them for each object. */
+const referring = cachedPerObject((table: Table) =>
+  table.filter((field): field is Referring => field.refers !== undefined)
+)
 
 /** Returns the objects that a stored object names, each once (rules 3.2). */
 export function referencesOf(table: Table, doc: object): ObjectReference[] {

@@ -1,4 +1,4 @@
-import { runSync, sortInSteps } from '../base/concurrency.js'
+import { cachedPerObject, runSync, sortInSteps } from '../base/concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -61,9 +61,6 @@ export interface InheritedValues {
   readonly variables: VariableMap
 }
 
-/** The values that groups hand down: stored objects are replaced, never changed. */
-const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, InheritedValues>>()
-
 function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): InheritedValues {
   const values = group as Readonly<Record<string, unknown>>
   const ofCluster = cluster as unknown as Readonly<Record<string, unknown>>
@@ -80,20 +77,14 @@ function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): Inherited
   return { settings, sources: { ...sources, variables: from }, variables } as unknown as InheritedValues
 }
 
+/** The values that groups hand down, by cluster settings and group, which are replaced and never changed. */
+const handedDown = cachedPerObject((cluster: ClusterSettings) =>
+  cachedPerObject((group: GroupDoc) => inheritedValuesOf(group, cluster))
+)
+
 /** Returns the settings of a group, or of nodes without a group, and the level that sets each. */
-export function effectiveGroup(group: GroupDoc | undefined, cluster: ClusterSettings): InheritedValues {
-  let groups = handedDown.get(cluster)
-  if (!groups) {
-    groups = new WeakMap()
-    handedDown.set(cluster, groups)
-  }
-  let inForce = groups.get(group ?? noGroup)
-  if (!inForce) {
-    inForce = inheritedValuesOf(group ?? noGroup, cluster)
-    groups.set(group ?? noGroup, inForce)
-  }
-  return inForce
-}
+export const effectiveGroup = (group: GroupDoc | undefined, cluster: ClusterSettings): InheritedValues =>
+  handedDown(cluster)(group ?? noGroup)
 
 /** Returns `inherited` with `own(field)` for each field that the node sets itself. */
 function withOwn<T extends Settings | SettingLevels>(
