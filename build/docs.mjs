@@ -6,13 +6,13 @@ import { fileURLToPath } from 'node:url'
 import { apiDocument } from '../dist/api/documents.js'
 import { routes } from '../dist/api/routes.js'
 import { errorsDocument } from '../dist/base/error-codes.js'
+import { variablesDocument } from '../dist/base/variables.js'
 import { fileVariables } from '../dist/boot/node-files.js'
 import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
 import { troubleshootingDocument } from '../dist/monitor/why.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
 import { dnsTemplates } from '../dist/services/dns/variables.js'
-import { variablesDocument } from '../dist/base/variables.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = name => readFileSync(join(root, 'docs', name), 'utf8')

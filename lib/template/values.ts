@@ -45,7 +45,7 @@ export class Iter extends Special implements Iterable<unknown> {
 /** The result of a map's `items()`, only for `for key, value in …`, because jinja2's items are tuples. */
 export class Pairs extends Special {
   constructor(readonly entries: readonly (readonly [string, unknown])[]) {
-    super('what items() gives, which is for `for key, value in …`,')
+    super('the result of items(), which is for `for key, value in …`,')
   }
 }
 
