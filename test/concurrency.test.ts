@@ -215,7 +215,7 @@ t.test('what has begun is bounded, of one network and in all; what waits is, too
     t.match(errors[0], {
       status: 503,
       headers: { 'Retry-After': '5' },
-      message: /requests of these addresses/
+      message: /requests of this network are in progress/
     })
   }
   most = 0

@@ -21,9 +21,8 @@ function unhealthyState(query: URLSearchParams): string | undefined {
   return `running.${word}${units.length > 0 ? `: ${units.slice(0, 20).join(', ').slice(0, 900)}` : ''}`
 }
 
-/** Routes for booting and installing machines (rules 4.1, 4.6, 4.9). */
-export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, library, model, nodeFiles, status, tokens, trace, config } = parts
+/** Scripts for machines whose node is found, or chosen at the console (rules 4.1, 4.3, 4.4). */
+function consoleRoutes({ boot, trace }: Parts): ApiRoute[] {
   const manualHost = (request: ApiRequest) =>
     boot.manualHost(param(request, 'hostname'), request.params.macaddress, request)
   return [
@@ -66,7 +65,15 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       changes: true,
       summary: 'Give the MAC to the first free node of a group, or to a new one, and its boot script',
       text: request => boot.manualGroup(param(request, 'groupname'), param(request, 'macaddress'), request)
-    }),
+    })
+  ]
+}
+
+/** Routes for booting and installing machines (rules 4.1, 4.6, 4.9). */
+export function bootRoutes(parts: Parts): ApiRoute[] {
+  const { boot, install, library, config } = parts
+  return [
+    ...consoleRoutes(parts),
     script('/boot/install/{node}', {
       access: 'source',
       summary: 'The install script of a node, for that node alone',
@@ -97,20 +104,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       },
       output: ref('message'),
       summary: "The node's system tells that it is up, and which packed image it was made from",
-      handler: async request => {
-        const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
-        const told = request.query.get('state') ?? 'running'
-        if (told === 'maintenance')
-          throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`)
-        await install.runs(node, pack, request)
-        // Keeps a state that was reported in another way.
-        const before = status.state(node) ?? ''
-        // Scripts of older versions send no state; an unknown one changes nothing.
-        const isCured = told === 'running' && before.startsWith('running.')
-        const state = unhealthyState(request.query) ?? (isCured ? 'running' : before)
-        if (state !== before) await status.report(node, state)
-        return done(200, `node ${node} runs ${pack}: noted`)
-      }
+      handler: request => reportRunning(parts, request)
     }),
     script('/kickstart/install/{node}', {
       access: 'machine',
@@ -143,27 +137,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'node',
       summary: 'The files of a node as a tar, for that node; for anybody else its secrets are masked',
       output: bytes,
-      handler: async request => {
-        const { caller } = request
-        const node = param(request, 'node')
-        const own = caller.kind === 'node' ? caller : undefined
-        // While it waited for its turn the name may have become another node's, with its own secrets.
-        const bytes = await nodeFiles.tar(node, !own, () => {
-          if (own && generationOf(model.view, node) !== own.generation)
-            throw unauthorized(
-              `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`,
-              'invalid-token'
-            )
-        })
-        // Node tokens expire.
-        const renewed = own && tokens.renewNode(own)
-        return {
-          status: 200,
-          bytes,
-          type: 'application/x-tar',
-          headers: renewed === undefined ? {} : { 'x-access-tokens': renewed }
-        }
-      }
+      handler: request => nodeTar(parts, request)
     }),
     get('/boot/{file}', {
       access: 'anyone',
@@ -182,6 +156,45 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       handler: request => packedFile(parts, request)
     })
   ]
+}
+
+/** Notes that a node's system is up, and its state, unless it was reported in another way. */
+async function reportRunning({ install, status }: Parts, request: ApiRequest): Promise<Answer> {
+  const [node, pack] = [param(request, 'node'), param(request, 'tarball')]
+  const told = request.query.get('state') ?? 'running'
+  if (told === 'maintenance')
+    throw badRequest(`node ${node}: a system in rescue or emergency mode is not up`, 'unknown-query')
+  await install.runs(node, pack, request)
+  // Keeps a state that was reported in another way.
+  const before = status.state(node) ?? ''
+  // Scripts of older versions send no state; an unknown one changes nothing.
+  const isCured = told === 'running' && before.startsWith('running.')
+  const state = unhealthyState(request.query) ?? (isCured ? 'running' : before)
+  if (state !== before) await status.report(node, state)
+  return done(200, `node ${node} runs ${pack}: noted`)
+}
+
+/** The files of a node as a tar, with a new token for a node whose own expires. */
+async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest): Promise<Answer> {
+  const { caller } = request
+  const node = param(request, 'node')
+  const own = caller.kind === 'node' ? caller : undefined
+  // While it waited for its turn the name may have become another node's, with its own secrets.
+  const bytes = await nodeFiles.tar(node, !own, () => {
+    if (own && generationOf(model.view, node) !== own.generation)
+      throw unauthorized(
+        `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`,
+        'invalid-token'
+      )
+  })
+  // Node tokens expire.
+  const renewed = own && tokens.renewNode(own)
+  return {
+    status: 200,
+    bytes,
+    type: 'application/x-tar',
+    headers: renewed === undefined ? {} : { 'x-access-tokens': renewed }
+  }
 }
 
 const autoexec = 'autoexec.ipxe'
@@ -227,7 +240,7 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
 /** `{target, script}` of a file; its first line may be `# target: <text>` (rules 4.10). Throws 404. */
 async function payload(file: string, what: string, target: string): Promise<Answer> {
   const content = await readFile(file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`)
+    if (error.code === 'ENOENT' || error.code === 'EISDIR') throw notFound(`there is no ${what}`, 'no-file')
     throw error
   })
   const [first = ''] = content.toString('utf8').split('\n', 1)

@@ -76,10 +76,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
 const iso = (ms: number) => new Date(ms).toISOString()
 
 const showBoot = ({ began, from, omitted, steps }: Boot) => ({
-  began: iso(began),
-  from,
-  omitted,
-  steps: steps.map(showStep)
+  ...{ began: iso(began), from, omitted, steps: steps.map(showStep) }
 })
 
 const showStep = ({ step, about, from, time, last, count, end, bytes, of }: Step) => ({
@@ -126,7 +123,6 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
   }
 }
 
-/** Counts the other nodes that never booted. */
 function othersUnseen({ model, boots }: Parts, node: string): number {
   let count = 0
   for (const other of model.view.names('node')) if (other !== node && !boots.hasSeen(other)) count++

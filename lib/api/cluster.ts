@@ -76,16 +76,13 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
     ...deletion('/config/cluster/{controller}', {
       access: 'user',
       answers: [204],
-      summary: 'Forget a controller that is gone',
+      summary: 'Remove a controller that no longer runs',
       handler: async request => {
         const name = param(request, 'controller')
         const gone = parts.site?.gone.find(one => one.name === name)
         if (!(await parts.site?.forget(name))) throw notGone(name, parts)
-        await parts.record(
-          actorOf(request),
-          [{ type: 'controller', name, before: gone, after: undefined }],
-          'change'
-        )
+        const change = { type: 'controller', name, before: gone, after: undefined }
+        await parts.record(actorOf(request), [change], 'change')
         return { status: 204 }
       }
     }),
@@ -106,15 +103,15 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       answers: [201, 200],
       refuses: [404],
-      query: { dryrun: word('yes', 'no'), expect: string('the mark of a dry run') },
+      query: { dryrun: word('yes', 'no'), expect: string('the "mark" from the answer of a dry run') },
       summary:
-        'Replace the sections of an exported document that are present; ' +
-        'with dryrun=yes tell what would change; with expect=MARK only if that is still so',
+        'Replace the sections that an exported document has; dryrun=yes only reports the changes; ' +
+        'expect=MARK imports only if they are still the same',
       body: document,
       output: object({
         message: string('how many objects of each type'),
         changes: map(touchedNames),
-        mark: string('of a dry run: what it would replace')
+        mark: string('of a dry run: identifies the changes, for expect')
       }),
       handler: async (request, given) => {
         if (isDryRun(request)) {
@@ -130,13 +127,13 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-/** The reason why a controller cannot be forgotten. */
 const notGone = (name: string, { config, site }: Parts): ServiceError =>
   [config.controller, ...(site?.others ?? [])].some(other => other.name === name)
     ? badRequest(
-        `controller ${name} is there: to forget it, stop its svcd first, and wait until its status is gone`
+        `controller ${name} is running: stop its svcd, wait until its status is gone, then remove it`,
+        'in-use'
       )
-    : notFound(`there is no controller ${name} that is gone`)
+    : notFound(`there is no controller ${name} that is gone`, 'no-object')
 
 function isDryRun({ query }: ApiRequest): boolean {
   const [given = 'no', ...more] = query.getAll('dryrun')
@@ -153,15 +150,14 @@ const titles: Readonly<Record<string, { readonly title: string }>> = {
 /** Counts the changes of an import: `node: 2 created, 1 deleted; switch: 1 changed`. */
 function summaryOf(result: ImportResult): string {
   const sections = Object.entries(result).map(([section, touched]) => {
-    const counts = Object.entries(touched).flatMap(([what, names]) =>
-      names.length > 0 ? `${names.length} ${what}` : []
+    const counts = Object.entries(touched).flatMap(([what, { length }]) =>
+      length > 0 ? `${length} ${what}` : []
     )
     return `${titles[section]?.title ?? section}: ${counts.join(', ')}`
   })
   return sections.join('; ') || 'nothing differs'
 }
 
-/** The same for a dry run. */
 const wouldChange = (result: ImportResult) =>
   dryRunMessage(
     Object.entries(result).map(([section, touched]) => [
@@ -178,7 +174,9 @@ async function exported(model: Model, request: ApiRequest): Promise<Iterable<str
     return exportText(model, masked)
   } catch (error) {
     // A secret cannot be decrypted (rules 2.4: 404).
-    throw error instanceof ServiceError ? notFound(`export failed: ${error.message}`) : error
+    throw error instanceof ServiceError
+      ? notFound(`export failed: ${error.message}`, 'unreadable-secret')
+      : error
   }
 }
 
@@ -188,15 +186,9 @@ const controllerEntries = (
   all: readonly (Pick<Controller, 'name' | 'address' | 'port' | 'ini'> & { readonly since?: string })[] = []
 ) =>
   Object.fromEntries(
-    all.map(({ name, address, port, ini, since }) => [
+    all.map(({ name, address: ipaddr, port: serverport, ini: svc_config, since }) => [
       name,
-      {
-        status,
-        ipaddr: address,
-        serverport: port,
-        svc_config: ini,
-        ...(since === undefined ? {} : { since })
-      }
+      { status, ipaddr, serverport, svc_config, ...(since === undefined ? {} : { since }) }
     ])
   )
 

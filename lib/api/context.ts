@@ -88,7 +88,6 @@ export interface ApiRoute extends Route<Caller> {
   /** A node set may replace {node} (rules 12.3). */
   readonly sets?: true
   handler(request: ApiRequest): Answer | Promise<Answer>
-  /** The schemas of its bodies. */
   readonly input?: Schema
   readonly output?: Schema
 }

@@ -15,11 +15,11 @@ const texts: Readonly<Record<Command, string>> = {
   'power status': 'Whether a node is switched on',
   'power on': 'Switch a node on',
   'power off': 'Switch a node off, at once',
-  'power soft': 'Have the system of a node end, and wait until the node is off',
+  'power soft': 'Shut down the system of a node, and wait until the node is off',
   'power cycle': 'Switch a node off and on again',
   'power reset': 'Reset a node',
-  'power boot': 'Switch a node on, or off and on again where it is on',
-  'chassis identify': 'Turn on the light that tells where a node is',
+  'power boot': 'Switch a node on, or power-cycle it if it is on',
+  'chassis identify': 'Turn on the identify light of a node',
   'chassis noidentify': 'Turn that light off',
   'chassis netboot': 'Have a node boot from the network the next time, once',
   'chassis diskboot': 'Have a node boot from its disk the next time, once',
@@ -72,7 +72,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
         if (nodes.length > MOST_NODES)
           throw badRequest(
-            `${command}: field "hostlist" names ${nodes.length} nodes, and ${MOST_NODES} are the most`,
+            `${command}: field "hostlist" names ${nodes.length} nodes; at most ${MOST_NODES} are allowed`,
             'invalid-set'
           )
         const job = await control.submit(nodes, command, actorOf(request))
@@ -91,7 +91,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
     get('/control/status/{request_id}', {
       access: 'reader',
       changes: true,
-      summary: 'The results of such a request that this user has not been told yet; 404 after its end',
+      summary: "The results of such a request since this user's last call; 404 after its end",
       output: outcomes(Object.fromEntries(Object.keys(commands).map(part => [part, group]))),
       handler: async request => {
         const { caller } = request
@@ -102,7 +102,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         const poll = asked && (await jobs.pollResults(id, caller.user))
         if (!poll)
           throw notFound(
-            `there is no request ${id} about the power of nodes, or you were told its end already`,
+            `there is no request ${id} about the power of nodes, or this user has read its end already`,
             'no-job'
           )
         return ok(grouped(id, asked.part, asked.command, poll))
@@ -115,7 +115,6 @@ type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>
 
 type Names = Record<string, string>
 
-/** Groups the results by outcome. */
 function grouped(id: string, part: Part, command: Command, { state, progress, results }: Poll) {
   const [ok, on, off, failed] = [{}, {}, {}, {}] as [Names, Names, Names, Names]
   const of = ({ state, message }: NodeResult) => {

@@ -8,14 +8,13 @@ import { visible } from '../base/log.js'
 import { type Field, ValueError } from '../model/field.js'
 import type { ObjectPatch, ObjectType } from '../model/object-type.js'
 import { interfaceEntry, readObject } from '../model/request.js'
+import { refusalMessage } from '../model/rules.js'
 import { fieldFor } from '../model/table.js'
-import { unguarded } from './csv-guard.js'
 
 /** Characters that are parsed per turn of the event loop. */
 const PIECE_CHARACTERS = 1024
 /** Maximum number of columns. A node with its interfaces has fewer fields. */
 const MOST_COLUMNS = 512
-/** Maximum number of refusals in an answer. */
 const MOST_REPORTED = 20
 
 /** A line of a table: the fields of one object. */
@@ -98,7 +97,7 @@ export async function readTable(text: string, type: ObjectType, refusals: Refusa
     else {
       const read = readLine(record, head, line, type, refusals)
       const before = read && seen.get(read.name)
-      if (before !== undefined) refusals.add(line, `${type.title} ${read?.name} stands in line ${before} too`)
+      if (before !== undefined) refusals.add(line, `${type.title} ${read?.name} is in line ${before} too`)
       else if (read) {
         seen.set(read.name, line)
         lines.push(read)
@@ -149,8 +148,8 @@ interface Column {
 function readHead(record: readonly string[], type: ObjectType): readonly Column[] {
   if (record.length > MOST_COLUMNS)
     throw badRequest(
-      `the table is refused, nothing was changed: it has ${record.length} columns, ` +
-        `and ${MOST_COLUMNS} are the most`,
+      `the table is refused, nothing was changed: it has ${record.length} columns; ` +
+        `at most ${MOST_COLUMNS} are allowed`,
       'invalid-table'
     )
   const shown = record.map(name => unguarded(name.trim()))
@@ -205,7 +204,6 @@ const INTERFACES = 'interfaces'
 /** Prefix of the columns of single variables. */
 const VARIABLE = 'variables.'
 
-/** The field of a column, of the object or of an interface. */
 function fieldOf(type: ObjectType, name: string): Field | undefined {
   const dot = name.lastIndexOf('.')
   if (name.startsWith(VARIABLE)) return fieldFor(type.fields, 'variables', '')
@@ -222,7 +220,7 @@ function readLine(
 ): Line | undefined {
   if (record.every(cell => cell.trim() === '')) return undefined
   if (record.length !== head.length) {
-    refusals.add(line, `${record.length} cells stand below ${head.length} columns`)
+    refusals.add(line, `the line has ${record.length} cells, the table ${head.length} columns`)
     return undefined
   }
   const columnAt = (i: number) => `column ${i + 1} (${head[i]?.shown})`
@@ -242,11 +240,11 @@ function readLine(
     if (!(error instanceof ServiceError)) throw error
     // Each cell by itself, to name its column.
     for (const cell of cells) {
-      const why = reasonOf(() => readObject(type, name, bodyOf(type, [cell])))
+      const why = refusalMessage(() => readObject(type, name, bodyOf(type, [cell])))
       if (why !== undefined)
         refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(cell.i))
     }
-    if (cells.every(cell => reasonOf(() => readObject(type, name, bodyOf(type, [cell]))) === undefined))
+    if (cells.every(cell => refusalMessage(() => readObject(type, name, bodyOf(type, [cell]))) === undefined))
       refusals.add(line, error.message)
     return undefined
   }
@@ -321,12 +319,16 @@ function isAccepted(text: string, field: Field | undefined): boolean {
   }
 }
 
-function reasonOf(read: () => unknown): string | undefined {
-  try {
-    read()
-    return undefined
-  } catch (error) {
-    if (error instanceof ServiceError) return error.message
-    throw error
-  }
-}
+/**
+ * The beginning of a formula in a spreadsheet: the characters that OWASP lists, and their full-width forms.
+ * With another separator than the comma, a cell begins in the middle of a text too.
+ */
+const formula = '(?=[=+\\-@\\t\\r\\n\uff1d\uff0b\uff0d\uff20])'
+const isFormula = ['([;\\t|] *)', '(^)'].map(before => new RegExp(`${before}('*${formula})`, 'g'))
+const isGuarded = ['(^)', '([;\\t|] *)'].map(before => new RegExp(`${before}'('*${formula})`, 'g'))
+
+/** Puts an apostrophe before anything that a spreadsheet would run as a formula (rules 12.4). */
+export const guarded = (text: string) => isFormula.reduce((cell, found) => cell.replace(found, "$1'$2"), text)
+
+/** Undoes `guarded`. */
+const unguarded = (cell: string) => isGuarded.reduce((text, found) => text.replace(found, '$1$2'), cell)

@@ -22,10 +22,7 @@ const body: Body<readonly Partial<DnsRecordDoc>[]> = {
     const about = `network ${param(request, 'network')}: DNS record`
     const all = Array.isArray(given) ? given : [given]
     if (all.length === 0 || all.length > MOST_RECORDS)
-      throw badRequest(
-        `${about}: ${all.length} are given: give at least one, and ${MOST_RECORDS} at the most`,
-        'too-many'
-      )
+      throw badRequest(`${about}: ${all.length} are given: give 1 to ${MOST_RECORDS}`, 'too-many')
     const seen = new Set<string>()
     return all.map(entry => {
       if (!isObject(entry))
@@ -48,7 +45,7 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
   return [
     get(base, {
       access: 'user',
-      summary: 'The DNS records of its own that a network has',
+      summary: 'The additional DNS records of a network',
       output: schema,
       handler: request => {
         const { name, dns_records = [] } = model.get('network', param(request, 'network'))

@@ -18,8 +18,8 @@ function fieldRow(field: BodyField): string[] {
     ...(field.inherited === 'group' ? ['nodes inherit it from their group'] : []),
     ...(field.inherited === 'cluster' ? ['nodes inherit it from their group, groups from the cluster'] : []),
     ...(field.secret ? ['masked for a viewer'] : []),
-    ...(field.derived === true ? ['read-only: a request may hold it, and does not change it'] : []),
-    ...(field.derived === 'elsewhere' ? ['a request changes that interface'] : []),
+    ...(field.derived === true ? ['read-only: accepted in requests, but ignored'] : []),
+    ...(field.derived === 'elsewhere' ? ['a request changes this field of the interface'] : []),
     ...(field.requestOnly ? ['in requests only'] : [])
   ]
   return [name, field.type.expected, field.meaning, fallback, notes.join('; ')]
@@ -49,7 +49,7 @@ export function apiDocument(routes: readonly ApiRoute[], intro: string): string 
     ...Object.values(objectTypes).map(
       type =>
         `### ${type.title}\n\n` +
-        `A rename and a clone give the new name in \`${type.newName.join('` or `')}\`. ` +
+        `The new name of a rename or a clone goes into \`${type.newName.join('` or `')}\`. ` +
         `A name is ${type.nameRule}.\n\n${table(fieldHead, type.fields.map(fieldRow))}`
     ),
     ...[

@@ -1,11 +1,12 @@
 import { runFairly } from '../base/concurrency.js'
+import { clip } from '../base/log.js'
 import type { RemovedDirectory } from '../image/tree-reconciler.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
 import type { Docs } from '../model/docs.js'
 import { findImpact, type Impact } from '../model/impact.js'
 import type { Change } from '../model/stored.js'
-import { countObjects, objectTypes, participles } from '../model/types.js'
+import { actionOf, countObjects, objectTypes, participles } from '../model/types.js'
 import { foldSliced } from '../node-set/fold.js'
 import { type Captured, capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
@@ -148,9 +149,6 @@ function dryRunAnswer(
   return { status: 200, json: { [Symbol.iterator]: text } }
 }
 
-const actionOf = ({ before, after }: Change): string => (!before ? 'create' : after ? 'update' : 'delete')
-
-/** The addresses that would be assigned. */
 function addressesIn(type: string, name: string, fields: readonly Difference[]): object[] {
   return fields.flatMap(({ field, after }) => {
     if (!/(?:^|\.)ipaddress$/.test(field) || after === null) return []
@@ -172,9 +170,8 @@ const mostOfNames = 500
 export function* diskWarning({ written }: Pick<Impact, 'written'>): Generator<void, string> {
   if (written.length === 0) return ''
   const names = yield* foldSliced(written)
-  const named = names.length > mostOfNames ? `${names.slice(0, mostOfNames)}…` : names
   const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
-  return `; ${whose} would be written at the next boot from the network: ${named}`
+  return `; ${whose} would be written at the next boot from the network: ${clip(names, mostOfNames)}`
 }
 
 /** Counts the changes of a transaction. A rename creates one and deletes one; secrets go with their owner. */
@@ -184,7 +181,7 @@ export function changeCounts(changes: readonly Change[]): string {
     const { type } = change
     const of = counts.get(type) ?? new Map<string, number>()
     // The settings of the cluster always exist for readers.
-    const what = type === 'cluster' ? 'changed' : (participles[actionOf(change)] as string)
+    const what = type === 'cluster' ? 'changed' : participles[actionOf(change)]
     counts.set(type, of.set(what, (of.get(what) ?? 0) + 1))
   }
   for (const [type, of] of counts) {

@@ -13,7 +13,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
   return [
     get('/monitor/events', {
       access: 'user',
-      summary: 'What happens, as server-sent events; after Last-Event-ID what was missed',
+      summary: 'Events as server-sent events; with Last-Event-ID also the missed ones',
       query: { follow: word('yes', 'no') },
       output: plainText,
       handler: request => {
@@ -32,7 +32,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/monitor/overview', {
       access: 'user',
-      summary: 'All nodes at a glance: state, last step, what each runs; a list of values for each',
+      summary: 'State, last boot step and running image of all nodes; a list of values for each',
       output: at(
         'monitor.overview',
         object({
@@ -65,9 +65,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
           audit: list({ type: 'object' }),
           missing: list(
             object({
-              controller: string(
-                'one whose lines are not among these, where several controllers share the objects'
-              ),
+              controller: string('a controller whose lines are missing'),
               reason: string()
             })
           )

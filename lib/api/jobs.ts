@@ -74,9 +74,9 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
     get(path, {
       access: 'reader',
       changes: true,
-      summary: 'The lines of an asynchronous request that this user has not been told yet; 404 after its end',
+      summary: "The lines of an asynchronous request since this user's last call; 404 after its end",
       output: object({
-        message: string('the lines that this user was not told yet, joined by ;;'),
+        message: string("the lines since this user's last call, joined by ;;"),
         status: { type: 'integer', enum: [200, 500] },
         request_id: string(),
         ...running
@@ -86,7 +86,10 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
         if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
         const poll = await jobs.poll(idOf(request), caller.user)
         if (!poll)
-          throw notFound(`there is no request ${idOf(request)}, or you were told its end already`, 'no-job')
+          throw notFound(
+            `there is no request ${idOf(request)}, or this user has read its end already`,
+            'no-job'
+          )
         return ok({ request_id: idOf(request), ...poll })
       }
     })

@@ -4,7 +4,7 @@ import { badRequest } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, param } from './context.js'
-import { guarded } from './csv-guard.js'
+import { guarded } from './csv.js'
 import { components, plainText, type Schema, string, word } from './schema.js'
 
 /** Adds to a route: refusal of unknown query keys (rules 12.5), `pretty`, and compression for users. */
@@ -103,7 +103,7 @@ const MOST_COLUMNS = 128
 const WIDEST = 256
 
 /** Finds the entries of a list in steps, such as the nodes of a set. Yields only pauses. */
-export type EntryFinder = () => Generator<'', readonly Entry[]>
+type EntryFinder = () => Generator<'', readonly Entry[]>
 
 /** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
 export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
@@ -252,7 +252,6 @@ function read(values: Readonly<Record<string, unknown>>, { field, of }: Column):
   return interfaces.find(entry => entry.interface === of)?.[field] ?? null
 }
 
-/** A value as a cell shows it. */
 function cell(value: unknown): string {
   if (value === null || value === undefined) return ''
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',')
@@ -338,10 +337,7 @@ function* csvText(columns: readonly Column[], entries: EntryFinder): Generator<s
   }
 }
 
-/**
- * Aligned columns, with - for no value. Rows are made as they are sent, after a first pass for `widths`:
- * clients that do not read take no memory for them.
- */
+/** Aligned columns, - for no value; a first pass finds `widths`, so that no rows are kept in memory. */
 function* alignedText(columns: readonly Column[], entries: EntryFinder, widths: number[]): Generator<string> {
   const all = yield* entries()
   const rowOf = (entry: Entry) => {

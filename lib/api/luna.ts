@@ -152,11 +152,8 @@ function readTexts(fields: JsonValue, type: TypeName, name: string, parts: Parts
   if (type === 'network') {
     const { shared, non_authoritative: hosts = '?' } = read
     move('shared', 'shared_with', shared)
-    move(
-      'non_authoritative',
-      'dns',
-      { true: 'hosts', false: '' }[String(hosts === '' ? false : yesOrNo(hosts))]
-    )
+    const isHosts = hosts === '' ? false : yesOrNo(hosts)
+    move('non_authoritative', 'dns', isHosts === undefined ? undefined : isHosts ? 'hosts' : '')
   }
   for (const key of texts)
     if (typeof read[key] === 'string') read[key] = decoded(read[key], () => before()[key])
@@ -191,11 +188,8 @@ function readInterface(entry: JsonObject, before: string): JsonObject {
 function shownBefore(type: TypeName, name: string, { model }: Parts): Readonly<Record<string, unknown>> {
   const doc = model.view.get(type, name)
   if (!doc) return {}
-  return show(
-    type,
-    answerSourceOf(type, doc, model.view, () => null),
-    { cluster: model.cluster, masked: false }
-  )
+  const source = answerSourceOf(type, doc, model.view, () => null)
+  return show(type, source, { cluster: model.cluster, masked: false })
 }
 
 const isUnset = (value: JsonValue | undefined) => value === undefined || value === null || value === ''
@@ -261,11 +255,8 @@ function showService(answer: Answer): Answer {
 }
 
 const messageSchema = object({
-  username_initiator: string(),
-  request_id: string(),
-  read: { type: 'integer' },
-  message: string(),
-  created: string()
+  ...{ username_initiator: string(), request_id: string(), read: { type: 'integer' } },
+  ...{ message: string(), created: string() }
 })
 
 /** Adds the client's messages: about failed services, and about requests. */
@@ -281,11 +272,7 @@ function showMessages(answer: Answer, { caller }: ApiRequest, { jobs }: Parts): 
 }
 
 const message = (by: string, id: string, text: string, created: string) => ({
-  username_initiator: by,
-  request_id: id,
-  read: 0,
-  message: text,
-  created
+  ...{ username_initiator: by, request_id: id, read: 0, message: text, created }
 })
 const jobText = ({ kind, object, message }: JobSummary) => `${kind} ${object}: ${message}`
 const isoTime = (ms: number) => new Date(ms).toISOString()

@@ -34,24 +34,15 @@ const report = bodyOf(
   { state: { type: nodeState, required: true, meaning: 'what the node is doing' } }
 )
 
-const reason = orNull(
-  string(
-    'why the node last got no boot script, or one that may not work, or why its installation is tried again'
-  )
-)
+const reason = orNull(string('why the node got no boot script, a doubtful one, or repeats its installation'))
 const lastState = object({ name: string(), state: orNull(string()), since: orNull(time), reason })
 const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item: lastState }
 
 /** A snapshot of the last states of nodes. */
 function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   return names.map(name => {
-    const last = status.history(name).at(-1)
-    const shown = {
-      name,
-      state: last?.state ?? null,
-      since: last?.time ?? null,
-      reason: status.trouble(name)
-    }
+    const { state = null, time: since = null } = status.history(name).at(-1) ?? {}
+    const shown = { name, state, since, reason: status.trouble(name) }
     return { name, values: () => shown }
   })
 }
@@ -96,7 +87,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/node', {
       access: 'user',
       summary: 'The last state of all nodes, since when, and why one got no boot script',
-      query: { ...listQuery, nodes: string('a node set: these alone') },
+      query: { ...listQuery, nodes: string('a node set: limits the list to these nodes') },
       output: at(listing.place, lastState),
       handler: request => {
         const wanted = request.query.get('nodes')
@@ -153,13 +144,13 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/metrics', {
       access: config.http.metrics === 'open' ? 'anyone' : 'user',
-      summary: 'What svcd counts, in the text format of Prometheus',
+      summary: 'Metrics in the text format of Prometheus',
       output: plainText,
       handler: async () => ({ status: 200, ...(await metrics.text()) })
     }),
     get('/monitor/status', {
       access: 'minimal',
-      summary: 'Whether the daemon and all that it manages are well, and if not, why',
+      summary: 'Health of the daemon and of everything that it manages',
       output: serviceSchema(),
       handler: request => healthAnswer(health.all(), request)
     })

@@ -33,7 +33,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       const name = param(request, 'network')
       if (!looksLikeAddress(name)) return route.handler(request)
       const network = networkOf(model.view, toAddress(name))
-      if (network === undefined) throw notFound(`${name} lies in no network`)
+      if (network === undefined) throw notFound(`${name} lies in no network`, 'no-address')
       return stateOf(network, name)
     }
   })
@@ -77,7 +77,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
     }),
     post('/config/network/{network}/_renumber', {
       access: 'user',
-      summary: 'Give a network another prefix, in which all that has an address keeps its host part',
+      summary: 'Change the prefix of a network; all addresses in it keep their host part',
       body: objectBody('network'),
       output: ref('message'),
       handler: async (request, given) => {

@@ -1,5 +1,6 @@
 import { didYouMean } from '../base/did-you-mean.js'
 import { badRequest, notFound } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { findNodesUsing } from '../model/effective.js'
 import type { View } from '../model/stored.js'
 import { installSteps } from '../monitor/metrics.js'
@@ -18,13 +19,9 @@ const SPARE_NAMES = 20_000
 const MOST_NAMED = 10
 /** Maximum number of names that are folded for a message. */
 const MOST_FOLDED = 10_000
-/** Maximum length of a folded set in a message. */
 const LONGEST_FOLDED = 200
 
-/**
- * Finds the nodes of a name or a node set (rules 12.1), in short steps. Throws 400 for any other text, and
- * 404 with the missing names (and, for a set, `wayOut`).
- */
+/** Finds the nodes of a name or a set (rules 12.1), in short steps. Throws 400, and 404 with `wayOut`. */
 export function* nodesIn(
   parts: SetSources,
   text: string,
@@ -42,19 +39,17 @@ export function* nodesIn(
   if (!isNodeSet(text)) throw notFound(`node ${text} does not exist${group}`, 'unknown-node-set')
   // Of many it is rather the set that is wrong.
   const meant = missing.length > 1 ? '' : didYouMean(missing[0] ?? '', view.names('node'))
-  const [told, more] = yield* namesForMessage(missing)
+  const told = yield* namesForMessage(missing)
   throw notFound(
-    `node set ${text.slice(0, 200)}: there is no node ${told}${more}${meant}${wayOut}`,
+    `node set ${text.slice(0, 200)}: there is no node ${told}${meant}${wayOut}`,
     'unknown-node-set'
   )
 }
 
 /** Returns names folded if that is short, else the first ones and the number of the others. */
-function* namesForMessage(names: readonly string[]): Generator<void, [told: string, more: string]> {
+function* namesForMessage(names: readonly string[]): Generator<void, string> {
   const folded = names.length > MOST_FOLDED ? '' : yield* foldSliced(names)
-  if (folded !== '' && folded.length <= LONGEST_FOLDED) return [folded, '']
-  const more = names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : ''
-  return [names.slice(0, MOST_NAMED).join(', '), more]
+  return folded !== '' && folded.length <= LONGEST_FOLDED ? folded : firstOf(names, MOST_NAMED)
 }
 
 /** Tells sets from names, and evaluates them. */
@@ -66,7 +61,7 @@ export interface NodeSets {
 }
 
 const CREATES_NONE =
-  '; a set creates none, a table does: svcctl import FILE ' +
+  '; a set cannot create nodes; use a table: svcctl import FILE ' +
   '(on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
 /** The node sets of this cluster (rules 12.1, 12.2). */
@@ -79,7 +74,7 @@ export const nodeSets = (parts: SetSources): NodeSets => ({
 /** Steps of a boot that failed. */
 const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
-const STALE = '@stale takes yes alone: @stale:yes'
+const STALE = '@stale needs the value yes: @stale:yes'
 
 /** Evaluates a term behind an @ (rules 12.2). */
 function* membersOf(

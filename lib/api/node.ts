@@ -16,7 +16,7 @@ function transferOf(type: 'node' | 'group'): Body<{ osimage: string; dryrun: boo
     { about: `${type} {${type}}`, at: `config.${type}.{${type}}` },
     {
       osimage: { type: objectName, required: true, meaning: 'OS image' },
-      dryrun: { type: boolean, meaning: 'only tell the changes' },
+      dryrun: { type: boolean, meaning: 'only report the changes' },
       nodry: { type: boolean, meaning: 'the opposite of dryrun' }
     },
     ({ osimage, dryrun, nodry }, about) => {
@@ -59,8 +59,8 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
       answers: [200],
       summary:
         'Create and change nodes by the lines of a table, all or none; ' +
-        'with expect=MARK only if they do what the dry run told',
-      query: { format: word('csv'), expect: string('the mark of a dry run') },
+        'expect=MARK only if the changes are those of the dry run',
+      query: { format: word('csv'), expect: string('the "mark" from the answer of a dry run') },
       body: { schema: csv, text: true, read: request => String(request.body) },
       output: ref('message'),
       handler: async (request, text) => {
@@ -108,7 +108,7 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
     get('/config/node/{node}/_release', {
       access: 'admin',
       changes: true,
-      summary: 'Let one other machine take the node over, at the console within an hour',
+      summary: 'Allow one other machine to take over the node at the console within an hour',
       output: ref('message'),
       handler: async request => {
         const name = nodeOf(request)
@@ -119,7 +119,7 @@ export function nodeRoutes(parts: Parts): ApiRoute[] {
     get('/config/node/{node}/_seen', {
       access: 'admin',
       changes: true,
-      summary: 'Note that an admin has seen how the node was taken over: /monitor/status tells it no more',
+      summary: 'Acknowledge the takeover of a node: it disappears from /monitor/status',
       output: ref('message'),
       handler: async request => {
         const name = nodeOf(request)

@@ -20,9 +20,10 @@ import type { Actor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import { readInterfaces, readObject } from '../model/request.js'
 import type { View } from '../model/stored.js'
-import { objectTypes } from '../model/types.js'
+import { countObjects, objectTypes, plural } from '../model/types.js'
 import { warningsOf } from '../model/warnings.js'
 import { runningAnswer } from '../monitor/stale.js'
+import { forMessage } from '../node-set/expand.js'
 import {
   type ApiRequest,
   type ApiRoute,
@@ -72,10 +73,7 @@ function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string
 /** Maximum number of objects that are checked for warnings: their slips are alike. */
 export const MOST_CHECKED = 50
 
-/**
- * Checks objects for possible slips before a change; the returned function returns those that are new after
- * it (rules 3.17). `fields`: those that the change names.
- */
+/** Returns a function that returns the slips that a change of `fields` has added since (rules 3.17). */
 export function findWarnings(
   parts: Parts,
   type: TypeName,
@@ -167,8 +165,11 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
   const routes = [
     get(base, {
       access,
-      summary: `All ${title}${title.endsWith('ch') ? 'es' : 's'}`,
-      query: { ...listQuery, ...(sets ? { nodes: string('a node set: these alone') } : {}) },
+      summary: `All ${plural(title)}`,
+      query: {
+        ...listQuery,
+        ...(sets ? { nodes: string('a node set: limits the list to these nodes') } : {})
+      },
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
@@ -224,7 +225,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
         const pick = picked(request)
         if (pick) {
           const count = await removeAll(model, type, pick, actorOf(request))
-          return done(200, `${plural(title, count)} deleted`)
+          return done(200, `${countObjects(type, count)} deleted`)
         }
         await remove(nameOf(request), actorOf(request))
         return done(deleted, `${title} ${nameOf(request)} deleted`)
@@ -273,7 +274,7 @@ async function saveSet(
   const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
   const found = findWarnings(parts, type, names, new Set(given.values.keys()))
   const count = await saveAll(model, type, pick, given, actorOf(request))
-  return withWarnings(done(200, `${plural(objectTypes[type].title, count)} updated`), await found())
+  return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
 }
 
 /** Changes and deletes a set given in the body, for sets that are too long for a path (rules 12.9). */
@@ -293,13 +294,13 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
         { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },
         ({ nodes: set, fields }) => {
           const about = { ...objectTypes[type], title: `${title} set` }
-          return { set, given: readObject(about, shortened(set), fields) }
+          return { set, given: readObject(about, forMessage(set), fields) }
         }
       ),
       output: ref('message'),
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
-          throw badRequest(`${title} set ${shortened(set)}: a set cannot be renamed`, 'invalid-set')
+          throw badRequest(`${title} set ${forMessage(set)}: a set cannot be renamed`, 'invalid-set')
         return saveSet(parts, type, pick(set), given, request)
       }
     }),
@@ -311,13 +312,11 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       output: ref('message'),
       handler: async (request, { nodes: set }) => {
         const count = await removeAll(model, type, pick(set), actorOf(request))
-        return done(200, `${plural(title, count)} deleted`)
+        return done(200, `${countObjects(type, count)} deleted`)
       }
     })
   ]
 }
-
-const shortened = (set: string) => (set.length > 200 ? `${set.slice(0, 200)}…` : set)
 
 /** The nodes that are members of the object in the path. */
 export async function membersAnswer(
@@ -341,11 +340,6 @@ export async function membersAnswer(
 /** Returns the schema of a list of members. */
 export const membersSchema = (type: TypeName | 'osimagetag') =>
   at(`config.${type}.{${type}}`, object({ members: list(string()) }))
-
-/** The view of this caller. */
-function readerFor(parts: Parts, caller: Caller): AnswerOptions {
-  return { cluster: parts.model.cluster, masked: !isAdmin(caller) }
-}
 
 const seen = <K extends TypeName>({ model, status, boots }: Parts, type: K, doc: Docs[K]): AnswerSource<K> =>
   answerSourceOf(
@@ -393,15 +387,13 @@ class ListedObject<K extends TypeName> implements Entry {
 /** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
 function entriesOf(parts: Parts, type: TypeName, names: readonly string[], caller: Caller): Entry[] {
   const { model } = parts
-  const list = { type, reader: readerFor(parts, caller) }
+  const list = { type, reader: { cluster: model.cluster, masked: !isAdmin(caller) } }
   const isAnonymous = caller.kind === 'anonymous'
   return names.map(name => {
     const doc = model.get(type, name)
     return isAnonymous ? { name, values: () => ({ name }) } : new ListedObject(list, seen(parts, type, doc))
   })
 }
-
-const plural = (title: string, count: number) => `${count} ${title}${count === 1 ? '' : 's'}`
 
 /** The interfaces of groups and of nodes (rules 1.1, 1.9, 3.5). */
 export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRoute[] {

@@ -18,7 +18,7 @@ const kernel = bodyOf(
   {
     kernelfile: { type: file, meaning: 'file below /boot of the image' },
     initrdfile: { type: file, meaning: 'file below /boot of the image; built where absent' },
-    kernelversion: { type: freeText, also: ['kernver'], meaning: 'alone it means vmlinuz-<version>' }
+    kernelversion: { type: freeText, also: ['kernver'], meaning: 'on its own it selects vmlinuz-<version>' }
   },
   (values, about): KernelRequest => {
     const wish = Object.entries(values).filter(([, value]) => value !== null)
@@ -67,7 +67,8 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       answers: [200, 204],
       summary:
-        'Give an OS image another kernel of its directory and pack it; Prefer: respond-async as for _pack',
+        'Set the kernel of an OS image to another one in its directory, and pack it; ' +
+        'Prefer: respond-async as for _pack',
       body: kernel,
       output: acknowledgement,
       handler: async (request, wish) =>
@@ -76,9 +77,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
     post(`${one}/_clone`, {
       access: 'user',
       answers: [200, 201],
-      summary:
-        'Copy an OS image with its directory under the name in newosimage; ' +
-        'Prefer: respond-async as for _pack',
+      summary: 'Clone an OS image and its directory as newosimage; ' + 'Prefer: respond-async as for _pack',
       body: objectBody('osimage'),
       handler: async (request, given) => {
         const job = await images.clone(nameOf(request), given, actorOf(request))
@@ -132,11 +131,8 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
       query: listQuery,
       output: tags,
       handler: request => {
-        const list = tagsOf(model.view, imageOf(request).name)
-        return shown(
-          list.map(doc => [doc.tag, doc]),
-          request
-        )
+        const list = tagsOf(model.view, imageOf(request).name).map(doc => [doc.tag, doc] as const)
+        return shown(list, request)
       }
     }),
     ...members('/config/osimagetag/{osimage}', {

@@ -10,7 +10,6 @@ import { type ApiRequest, type ApiRoute, param } from './context.js'
 import { parameterCodes, parameterOf } from './params.js'
 import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
-/** The description of a route. */
 interface Row<Given> {
   readonly access: Access
   readonly summary: string
@@ -20,7 +19,6 @@ interface Row<Given> {
   readonly answers?: readonly number[]
   /** Status codes that follow neither from its access nor from its path or its body. */
   readonly refuses?: readonly number[]
-  /** Query keys. */
   readonly query?: Readonly<Record<string, Schema>>
   readonly sets?: true
   readonly body?: Body<Given>
@@ -31,24 +29,9 @@ interface Row<Given> {
 }
 
 /** Makes a route, with its common codes from access, body and path, and 503 (rules 2.3, 2.4, 2.7). */
-function route<Given>(
-  method: 'GET' | 'POST',
-  path: string,
-  {
-    access,
-    summary,
-    changes,
-    answers = [200],
-    refuses = [],
-    query = {},
-    sets,
-    body,
-    maxBody,
-    output,
-    handler
-  }: Row<Given>
-): ApiRoute {
-  const effect = changes || method === 'POST' ? 'changes' : 'reads'
+function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): ApiRoute {
+  const { access, summary, answers = [200], refuses = [], query = {}, body } = row
+  const effect = row.changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
     ...accessOf({ path, access, effect }).codes,
     ...(body || checksQuery(path) ? [400] : []),
@@ -65,11 +48,11 @@ function route<Given>(
     codes: [...answers, ...[...refusals].sort()],
     summary,
     query,
-    ...(sets ? { sets } : {}),
+    ...(row.sets ? { sets: row.sets } : {}),
     ...(body ? { input: body.schema } : {}),
-    ...(maxBody === undefined ? {} : { maxBody }),
-    ...(output ? { output } : {}),
-    handler: request => handler(request, body?.read(request) as Given)
+    ...(row.maxBody === undefined ? {} : { maxBody: row.maxBody }),
+    ...(row.output ? { output: row.output } : {}),
+    handler: request => row.handler(request, body?.read(request) as Given)
   }
 }
 
@@ -93,12 +76,7 @@ export const members = (path: string, row: Row<undefined>) =>
 /** A GET of a text that a machine runs: an iPXE script, an install script, a kickstart. */
 export const script = (
   path: string,
-  {
-    text,
-    ...row
-  }: Omit<Row<undefined>, 'handler'> & {
-    readonly text: (request: ApiRequest) => string | Promise<string>
-  }
+  { text, ...row }: Omit<Row<undefined>, 'handler'> & { text(request: ApiRequest): string | Promise<string> }
 ) =>
   get(path, {
     ...row,
@@ -182,10 +160,7 @@ export function objectBody(type: TypeName): Body<ObjectPatch> {
 const fill = (template: string, request: ApiRequest) =>
   template.replace(/\{(\w+)\}/g, (_, name: string) => param(request, name))
 
-/**
- * Returns the content of the envelope `place`, or a body without one as it is (rules 1.3). Throws 400 if a
- * name in the envelope differs from the path's.
- */
+/** Returns the content of the envelope, or a body without one (rules 1.3). Throws 400 for another name. */
 export function openEnvelope(
   request: ApiRequest,
   place: string,

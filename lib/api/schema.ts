@@ -16,7 +16,6 @@ export const string = (description?: string): Schema => ({
 })
 /** One of these words. */
 export const word = (...values: readonly string[]): Schema => ({ type: 'string', enum: values })
-/** A moment in ISO 8601. */
 export const time: Schema = { type: 'string', format: 'date-time' }
 /** A schema of one type, or null. */
 export const orNull = (schema: Schema): Schema => ({ ...schema, type: [schema.type, 'null'] })
@@ -29,8 +28,11 @@ export const object = (properties: Schema, required: readonly string[] = []): Sc
 /** The state of one of several controllers (rules 11.15). */
 export const standing = object({
   role: word('primary', 'standby', 'unknown'),
-  revision: { type: 'integer', description: 'the number of the last change that it knows' },
-  lag_ms: { type: 'integer', description: 'how long ago it was known to miss none; 0: it writes' }
+  revision: { type: 'integer', description: 'number of the last change that it has' },
+  lag_ms: {
+    type: 'integer',
+    description: 'time since it was last known to have all changes; 0 on the primary'
+  }
 })
 /** Returns the schema of a list. */
 export const list = (items: Schema): Schema => ({ type: 'array', items })
@@ -51,9 +53,7 @@ export const twice = (path: string, properties: Schema): Schema =>
 
 /** An iPXE script, an install script, a kickstart. */
 export const plainText: Schema = { type: 'string' }
-/** A table. */
 export const csv: Schema = { type: 'string', description: 'RFC 4180; the first line names the fields' }
-/** A file. */
 export const bytes: Schema = { type: 'string', format: 'binary' }
 
 /** A field of a body: its type, meaning, values, and the sources that it inherits from. */
@@ -84,9 +84,9 @@ const runningPack = { ...pack, since: time, seen: time }
 
 function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
   const sources = type === 'node' ? ['node', 'group', 'cluster', 'default'] : ['group', 'cluster', 'default']
-  const source = { ...word(...sources), description: 'who sets the value in force', readOnly: true }
+  const source = { ...word(...sources), description: 'where the value in force is set', readOnly: true }
   const inherited = fields.filter(field => field.inherited).map(({ name }) => [`_${name}_source`, source])
-  const naming = { ...string('renames, and names the copy of a clone'), writeOnly: true }
+  const naming = { ...string('the new name, for a rename or a clone'), writeOnly: true }
   return object({
     name: string('name'),
     ...properties(fields),
@@ -98,7 +98,7 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
           _variables_source: { ...map(source), readOnly: true },
           _kerneloptions: { ...string('kernel options in force'), readOnly: true },
           _kerneloptions_source: {
-            ...string('who sets a part of them, such as image+group+node; default: nobody'),
+            ...string('where its parts are set, such as image+group+node; default: nowhere'),
             readOnly: true
           }
         }
@@ -107,12 +107,12 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
       ? {
           _running: {
             ...orNull(object(runningPack)),
-            description: 'what it runs; null when that is not known',
+            description: 'the packed image that it runs; null if unknown',
             readOnly: true
           },
           _stale: {
             ...orNull(object(pack)),
-            description: 'what it would get instead if it were started anew now; null for the same',
+            description: 'the packed image that it would get at a reboot, if it differs; else null',
             readOnly: true
           }
         }
@@ -145,7 +145,7 @@ export const components = {
     kernelfile: nullable,
     initrdfile: nullable,
     imagefile: nullable,
-    kerneloptions: string('those of the image when the tag was set')
+    kerneloptions: string('the kernel options of the image when the tag was set')
   }),
   settings: object(properties(clusterFields))
 }

@@ -49,7 +49,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
       refuses: [404],
       summary: `Whether the ${name.toUpperCase()} server runs, asked now, and how it is`,
       output: serviceSchema({
-        server: string('as the ini names it'),
+        server: string('server of the ini'),
         state: word('running', 'stopped', 'unknown'),
         output: string('what the control command says')
       }),
@@ -84,11 +84,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
 }
 
 /** Turns a failure that is no fault of the request into a 503 with its reason. */
-async function orUnavailable<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work
-  } catch (error) {
-    if (error instanceof ServiceError) throw error
-    throw unavailable(error instanceof Error ? error.message : String(error), 'unavailable', error)
-  }
-}
+const orUnavailable = <T>(work: Promise<T>): Promise<T> =>
+  work.catch((error: Error) => {
+    throw error instanceof ServiceError ? error : unavailable(error.message, 'unavailable', error)
+  })

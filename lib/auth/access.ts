@@ -4,14 +4,13 @@ import { looksLikeAddress } from '../model/names.js'
 import type { Role } from './passwords.js'
 import type { Claims, Tokens } from './tokens.js'
 
-/** The sender of a request. */
 export type Caller =
   | { readonly kind: 'anonymous' }
   | { readonly kind: 'user'; readonly user: string; readonly role: Role }
   | NodeCaller
 
 /** A node, authenticated by its token. */
-export interface NodeCaller {
+interface NodeCaller {
   readonly kind: 'node'
   readonly node: string
   /** Generation of the node's name that the token was issued to. Handlers that wait compare it afterwards. */
@@ -36,16 +35,13 @@ interface AccessRule {
   readonly browsers?: 'refused'
 }
 
-/**
- * Access words (rules 5.7); the check and the documents use this table. If the source address matters too,
- * the handler checks it.
- */
+/** Access words (rules 5.7), for check and documents. Handlers check the source address. */
 const accessRules = {
   anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
   machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
   minimal: { says: 'token; without one names only', token: 'optional' },
   // As `minimal` if the path has an address in place of a network, else as `user`.
-  address: { says: 'token for a network; an address is told without one', token: 'optional' },
+  address: { says: 'token for a network, none for an address', token: 'optional' },
   // For a GET that records what it returned: a change that a viewer may make.
   reader: { says: 'token', token: 'needed', viewer: 'all' },
   user: { says: 'token', token: 'needed' },
@@ -67,7 +63,6 @@ const accessRules = {
   }
 } as const satisfies Readonly<Record<string, AccessRule>>
 
-/** The access word of a route. */
 export type Access = keyof typeof accessRules
 
 /** The part of a route that decides access. */
@@ -100,8 +95,7 @@ export function accessOf(route: RouteAccess) {
 
 const anonymous: Caller = { kind: 'anonymous' }
 
-/** Dependencies of the check. */
-export interface AccessOptions {
+interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
   /** The current role of a user; undefined if the ini no longer has the user. */
   readonly roleOf: (user: string) => Role | undefined
@@ -142,8 +136,7 @@ function refuseBrowsers(headers: RequestHead['headers']): void {
   const sent = found ?? Object.keys(headers).find(name => ofBrowsers.test(name))
   if (sent === undefined) return
   throw forbidden(
-    `a browser has asked (header ${sent}), and this is for machines: ` +
-      'any web page could have it ask. With curl it works',
+    `requests of browsers are refused here (header ${sent}), as any web page could send them; use curl`,
     'browser-refused'
   )
 }

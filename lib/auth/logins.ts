@@ -30,7 +30,7 @@ const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
 const longestName = 256
 
-export interface LoginsOptions {
+interface LoginsOptions {
   /** `[users]` of the ini. */
   readonly users: readonly User[]
   /** Read at a login while there are no users; created by `ensureAdminPassword`. */
@@ -39,11 +39,10 @@ export interface LoginsOptions {
   readonly provenFile?: string
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
-  /** Sleeps for some milliseconds. */
   readonly delay?: (ms: number) => Promise<unknown>
 }
 
-export interface Login {
+interface Login {
   readonly user: string
   readonly role: Role
 }
@@ -171,10 +170,7 @@ export class Logins {
     return verified
   }
 
-  /**
-   * Rank in the queue: 0 for loopback and addresses of earlier successful logins, 1 for unknown ones, 2 for
-   * those with failures in the last minute.
-   */
+  /** Rank in the queue: 0 for loopback and known addresses, 1 for unknown ones, 2 after a failure. */
   #rankOf(address: string): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0
@@ -268,7 +264,6 @@ export class Failures {
     this.#times.set(key, [...kept, this.now()])
   }
 
-  /** The number of remembered addresses. */
   get size(): number {
     return this.#times.size
   }

@@ -23,10 +23,8 @@ interface Parts {
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes)
   const key = await derive(password, { ...cost, salt }, keyBytes)
-  return (
-    `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}` +
-    `$${salt.toString('base64url')}$${key.toString('base64url')}`
-  )
+  const text = (bytes: Buffer) => bytes.toString('base64url')
+  return `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}$${text(salt)}$${text(key)}`
 }
 
 /** Whether `hash` was made from `password`, in constant time; false for a malformed hash. */

@@ -27,7 +27,7 @@ export type Claims = (
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
 /** The purpose of a node's token: equal permissions, different lifetimes (rules 4.8). */
-export type NodeUse = 'installing' | 'running'
+type NodeUse = 'installing' | 'running'
 
 /** The claims of a token besides its times, in this order. */
 interface Payload {
@@ -38,14 +38,14 @@ interface Payload {
 }
 
 /** The claims that a renewed token takes over. */
-export interface RunningClaims {
+interface RunningClaims {
   readonly node: string
   readonly generation: number
   /** Milliseconds since 1970. */
   readonly expiresAt: number
 }
 
-export interface TokensOptions {
+interface TokensOptions {
   /** Milliseconds since the epoch. */
   readonly now: () => number
   /** `[auth] token_lifetime`. */
@@ -79,7 +79,6 @@ export class Tokens {
     return new Tokens(await openKey(file, 'voids every token', options.onNewKey), options)
   }
 
-  /** Issues a token to a user who has just logged in. */
   issueUser(user: string, role: Role): string {
     return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
   }
@@ -91,10 +90,7 @@ export class Tokens {
     return this.#issue({ kind: 'node', sub: node, gen: generation }, lifetimeMs)
   }
 
-  /**
-   * Renews a running node's token; undefined while it is nearly new (a 90th of its life), so that nodes do
-   * not store a new one each time. Takes microseconds.
-   */
+  /** Renews a running node's token; undefined in the first 90th of its life, so that few are stored. */
   renewNode({ node, generation, expiresAt }: RunningClaims): string | undefined {
     const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
@@ -117,7 +113,6 @@ export class Tokens {
     return new Uint8Array(hkdfSync('sha256', this.#key, '', `svcd ${purpose}`, 32))
   }
 
-  /** The number of remembered tokens. */
   get remembered(): number {
     return this.#known.size
   }

@@ -292,9 +292,9 @@ export async function runFairly<R>(work: Generator<unknown, R>, asker?: Requeste
   const name = addressBlockOf(asker.source.address)
   const party = parties.get(name) ?? { begun: new Semaphore(STARTED_PER_PARTY), count: 0 }
   if (party.count >= STARTED_PER_PARTY + MOST_WAITING.ofParty)
-    throw tryLater(`${party.count} requests of these addresses are being worked out; try again in 5 s`, 5)
+    throw tryLater(`${party.count} requests of this network are in progress; try again in 5 s`, 5)
   if (started.waiting(0) >= MOST_WAITING.all)
-    throw tryLater(`${MOST_WAITING.all} requests wait to be worked out; try again in 5 s`, 5)
+    throw tryLater(`${MOST_WAITING.all} requests are waiting; try again in 5 s`, 5)
   parties.set(name, party)
   party.count++
   try {
@@ -333,6 +333,19 @@ export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
     })
     current = next.catch(() => undefined)
     return next
+  }
+}
+
+/** Returns `make` with a cache: each result lives as long as its object, which must never change. */
+export function cachedPerObject<K extends object, V extends {}>(make: (key: K) => V): (key: K) => V {
+  const made = new WeakMap<K, V>()
+  return key => {
+    let value = made.get(key)
+    if (value === undefined) {
+      value = make(key)
+      made.set(key, value)
+    }
+    return value
   }
 }
 

@@ -29,7 +29,8 @@ export const errorCodes = {
     'invalid-mac': 'No card has such a MAC.',
     'network-needed': 'An address is given without a network.',
     'invalid-range': 'The DHCP range of a network is incomplete or has its ends in the wrong order.',
-    'too-many': 'A list has more entries than allowed.'
+    'too-many': 'A list has more entries than allowed.',
+    'renumber-refused': 'Addresses do not fit into the new prefix of a network.'
   },
   401: {
     unauthenticated: 'A valid credential is needed.',
@@ -43,6 +44,7 @@ export const errorCodes = {
     'role-not-permitted': 'The role of the user does not allow this.',
     'node-not-permitted': 'The token of a node does not reach this.',
     'browser-refused': 'A page of a browser may not ask for this.',
+    'manual-boot-refused': '`[boot] manual` does not let this address choose a node.',
     'machine-known': 'The node has a machine already: an admin has to release it.'
   },
   404: {
@@ -53,6 +55,10 @@ export const errorCodes = {
     'no-job': 'There is no such request, or its end was reported already.',
     'no-interface': 'The object has no such interface.',
     'no-free-address': 'The network has no free address.',
+    'no-address': 'The address lies in no network, or outside of the network in the path.',
+    'no-new-name': 'The new name of a rename or a clone is missing or empty.',
+    'unreadable-secret': 'A secret cannot be decrypted: secret.key is another one, or its file was changed.',
+    'rescue-boot': 'The node boots for a rescue and must not be installed.',
     'unknown-node-set': 'A node set names nodes, groups or images that do not exist.',
     'bmc-not-configured': 'The BMC of a node, or its BMC set-up, is not complete.',
     'image-not-ready': 'The OS image has no directory or no packed image.'

@@ -38,11 +38,21 @@ export const visible = (text: string) => escapeControls(text).replace(LOOKALIKES
 /** Escapes everything but ASCII, for a header. */
 export const ascii = (text: string) => text.replace(/[^\x20-\x7e]/g, escaped)
 
+/** Cuts a text that is too long for a message. */
+export const clip = (text: string, longest: number) =>
+  text.length > longest ? `${text.slice(0, longest)}…` : text
+
+/** Joins the first entries of a list for a message: `a, b and 3 more`, or with `; `: `a; b; and 3 more`. */
+export function firstOf(all: readonly string[], most: number, separator: ', ' | '; ' = ', '): string {
+  const more = all.length > most ? `${separator === '; ' ? ';' : ''} and ${all.length - most} more` : ''
+  return `${all.slice(0, most).join(separator)}${more}`
+}
+
 /** Returns a text as one line of at most `longest` characters, with control characters escaped. */
 export function oneLine(text: string, longest = 2000): string {
   // Clipped first: the rest need not be escaped.
   const line = escapeControls(text.slice(0, longest + 1))
-  return line.length > longest ? `${line.slice(0, longest)}…` : line
+  return clip(line, longest)
 }
 
 /**

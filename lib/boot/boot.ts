@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { cachedPerObject } from '../base/concurrency.js'
 import { badRequest, forbidden, ServiceError } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import type { RequestContext, RequestSource } from '../base/request-source.js'
@@ -32,11 +33,11 @@ const menuMs = 5_000
 const unknownMs = 15_000
 
 /** Finds the node of an unknown machine. The node is looked up in the transaction that gives it the MAC. */
-export interface Detection {
+interface Detection {
   find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
 }
 
-export interface BootOptions {
+interface BootOptions {
   readonly model: Model
   readonly templates: Templates
   readonly status: NodeStatus
@@ -66,9 +67,7 @@ export class Boot {
 
   constructor(private readonly o: BootOptions) {}
 
-  /**
-   * Returns the normal menu (cases 2 and 4, rules 4.13). `unknown` is the machine's MAC, if no node has it.
-   */
+  /** Returns the normal menu (cases 2 and 4, rules 4.13). `unknown`: the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
     const { templates, model } = this.o
     const template = 'boot/templ_boot_ipxe.cfg'
@@ -227,20 +226,17 @@ export class Boot {
     const highest = tx.index.members(group)?.numbered.values.at(-1)
     const { stem, digits } =
       highest === undefined
-        ? {
-            stem: group
-              .toLowerCase()
-              .replace(/[^a-z0-9-]/g, '')
-              .replace(/^-+/, ''),
-            digits: '000'
-          }
+        ? { stem: group.toLowerCase().replace(/^[^a-z0-9]+|[^a-z0-9-]/g, ''), digits: '000' }
         : splitNumber(highest)
     let number = BigInt(digits || 0)
     for (;;) {
       number += 1n
       const name = `${stem}${String(number).padStart(digits.length || 3, '0')}`
       if (!isNodeName(name))
-        throw badRequest(`group ${group}: no name for a new node can be made after ${highest ?? group}`)
+        throw badRequest(
+          `group ${group}: no name for a new node can be made after ${highest ?? group}`,
+          'invalid-name'
+        )
       if (!tx.get('node', name)) return name
     }
   }
@@ -274,10 +270,12 @@ export class Boot {
   #checkManual(source: RequestSource): void {
     const { manual } = this.o
     if (manual === 'any' || (manual === 'networks' && (source.loopback || this.isInside(source)))) return
-    throw forbidden(`[boot] manual = ${manual} does not let ${source.address} choose a node`)
+    throw forbidden(
+      `[boot] manual = ${manual} does not let ${source.address} choose a node`,
+      'manual-boot-refused'
+    )
   }
 
-  /** Whether an address lies in a configured network. */
   isInside(source: RequestSource): boolean {
     const address = parseAddress(source.address)
     if (address === undefined) return false
@@ -285,7 +283,6 @@ export class Boot {
     return false
   }
 
-  /** Returns the roles of a node. */
   rolesOf(name: string): string[] {
     return rolesOf(this.#effective(name).settings)
   }
@@ -301,9 +298,7 @@ export class Boot {
     return this.#effectiveNode(this.o.model.get('node', name))
   }
 
-  /**
-   * Returns the node as this controller boots it: with the previous pack if the current one is unavailable.
-   */
+  /** Returns the node as this controller boots it: with the previous pack if the current one is missing. */
   #effectiveNode(node: NodeDoc): EffectiveNode {
     const { model, packBefore } = this.o
     const target = atNextBoot(model.view, model.effective(node))
@@ -440,23 +435,16 @@ export class Boot {
   }
 }
 
-/** Cached per image, as thousands of machines ask at once. Stored objects are replaced, never changed. */
-const texts = new WeakMap<object, string>()
-
-/** Lists the files of a boot script, and the packed image. */
-function filesText(image: NonNullable<EffectiveNode['image']>): string {
-  let text = texts.get(image)
-  if (text === undefined) {
-    text = `${image.kernelfile} ${image.initrdfile} ${image.imagefile}`
-    texts.set(image, text)
-  }
-  return text
-}
+/** Lists the files of a boot script, and the packed image; cached, as thousands of machines ask at once. */
+const filesText = cachedPerObject(
+  ({ kernelfile, initrdfile, imagefile }: NonNullable<EffectiveNode['image']>) =>
+    `${kernelfile} ${initrdfile} ${imagefile}`
+)
 
 /** The actor at a console: not a user, but the machine with this address. */
-const consoleActor = (source: RequestSource) => ({
+const consoleActor = ({ address }: RequestSource) => ({
   who: 'console',
-  from: source.address,
+  from: address,
   takesAddresses: false
 })
 

@@ -101,7 +101,6 @@ export class ClusterData {
     this.#cached = undefined
   }
 
-  /** Whether a version is current. */
   isNow = (version: number): boolean => version === this.#version
 
   /** Returns the current text. Rejects with an Error if the cluster has more than `most` characters. */

@@ -1,5 +1,5 @@
 import { forbidden, ServiceError } from '../base/errors.js'
-import type { Log } from '../base/log.js'
+import { firstOf, type Log } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import { isBmc } from '../model/cluster-index.js'
 import type { Actor, Model } from '../model/model.js'
@@ -13,7 +13,7 @@ const minuteMs = 60_000
 /** Nodes named in the condition. */
 const mostNamed = 10
 
-export interface HandoverOptions {
+interface HandoverOptions {
   readonly model: Model
   /** `[boot] takeover`: whether a machine can take over another machine's node without an admin. */
   readonly takeover: 'yes' | 'released'
@@ -26,7 +26,6 @@ export interface HandoverOptions {
   readonly log: Log
 }
 
-/** The result of giving a machine to a node. */
 export interface HandoverResult {
   /** The node that had this machine before. */
   readonly former: string | undefined
@@ -113,10 +112,9 @@ export class Handover {
       return isNews && view.get('node', name) ? [doc] : []
     })
     if (unseen.length === 0) return undefined
-    const named = unseen.slice(0, mostNamed).map(sentence)
-    if (unseen.length > mostNamed) named.push(`and ${unseen.length - mostNamed} more`)
+    const named = firstOf(unseen.map(sentence), mostNamed, '; ')
     const asks = unseen.slice(0, mostNamed).map(({ name }) => `GET /config/node/${name}/_seen`)
-    return { ok: true, reason: `${named.join('; ')}. When you have seen it: ${asks.join(', ')}` }
+    return { ok: true, reason: `${named}. When you have seen it: ${asks.join(', ')}` }
   }
 
   /** Counts a node that a console creates. Throws 429 above `[boot] new_nodes` in a minute. */
@@ -150,7 +148,6 @@ export class Handover {
   }
 }
 
-/** Describes a takeover in one sentence. */
 function sentence({ name, mac, to, from, taken = 0 }: HandoverDoc): string {
   const what = to === undefined ? `was taken over by machine ${mac}` : `lost its machine ${mac} to node ${to}`
   return `node ${name} ${what}, asked for from ${from} at ${new Date(taken).toISOString()}`

@@ -65,10 +65,7 @@ export const nodeVariables = textMap(
   "the cluster's `variables`, those of the node's group, and its own: the last wins"
 )
 
-/**
- * Variables of the install script and the kickstart template. None is ever undefined; '' means not set. Texts
- * are what the admin stored, so every use must be quoted.
- */
+/** Variables of install script and kickstart. '' means not set. Texts are an admin's: quote every use. */
 export const installVariables = {
   node: text('name of the node'),
   hostname: text('`<node>.<domain>`, the bare name without a domain'),

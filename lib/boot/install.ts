@@ -18,7 +18,7 @@ import { render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
 
-export interface InstallOptions {
+interface InstallOptions {
   readonly model: Model
   readonly templates: Templates
   readonly library: Library
@@ -73,7 +73,7 @@ export class Install {
       `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
       `count): only the node itself gets its install script${overIpv6(visit)}`
     this.o.trace.refused(node, reason, visit)
-    throw unauthorized(reason)
+    throw unauthorized(reason, 'wrong-address')
   }
 
   /**
@@ -124,7 +124,8 @@ export class Install {
     if (what === 'kickstart' && data.rescue)
       throw notFound(
         `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
-          `svcctl node rescue ${data.node} --end`
+          `svcctl node rescue ${data.node} --end`,
+        'rescue-boot'
       )
     return render(this.o.templates, `install/templ_${what}.cfg`, data)
   }

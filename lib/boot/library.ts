@@ -17,7 +17,7 @@ interface Text {
   untilMs: number
 }
 
-export interface LibraryOptions {
+interface LibraryOptions {
   readonly templates: Templates
   readonly log: Log
   /** Monotonic clock, in milliseconds. */
@@ -38,10 +38,7 @@ export class Library {
     this.#now = o.now ?? (() => performance.now())
   }
 
-  /**
-   * Returns the sha256 of the current text in lower-case hex; '' if the template is missing or needs node
-   * variables. Install scripts then contain the text themselves.
-   */
+  /** Returns the sha256 of the text in hex; '' if it needs node variables: scripts then hold the text. */
   sha256(): string {
     const now = this.#now()
     if (now >= this.#untilMs) {
@@ -96,8 +93,7 @@ export class Library {
 
   /** Returns no text, and logs the reason once. */
   #notShared(why: string): '' {
-    if (why !== this.#loggedReason)
-      this.o.log.warn(`each install script holds what they could share: template ${why}`)
+    if (why !== this.#loggedReason) this.o.log.warn(`install scripts are not shared: template ${why}`)
     this.#loggedReason = why
     return ''
   }

@@ -35,7 +35,6 @@ const ownVariables = {
 /** The variables of a file's template (rules 4.25). None is ever undefined; '' means not set. */
 export const fileVariables = { ...ownVariables, ...clusterVariables } as const
 
-/** The node in the template of a file. */
 type FileData = DataOf<typeof ownVariables>
 
 const mostFileBytes = 1_048_576
@@ -46,17 +45,13 @@ const mostWaiting = { all: 200, node: 4 }
 /** ID for accounts that only the node knows; svc-files recognises it and goes by the name. */
 const unknownId = 2_097_151
 
-export interface NodeFilesOptions {
+interface NodeFilesOptions {
   readonly model: Model
-  /**
-   * ID of accounts other than root in a tar. No account has it, so svc-files notices a name unknown to the
-   * node.
-   */
   readonly url: string
 }
 
 /** A file in a preview: with its text, or with the reason why it has none. */
-export interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
+interface FilePreview extends Omit<FileDoc, 'template' | 'comment'> {
   readonly source: 'group' | 'node'
   readonly text?: string
   readonly problem?: string
@@ -86,7 +81,6 @@ export class NodeFiles {
     return this.#renderer.close()
   }
 
-  /** Whether a node has files. */
   has(name: string): boolean {
     return this.#filesOf(name).length > 0
   }
@@ -114,18 +108,17 @@ export class NodeFiles {
         const member = memberOf(file, Buffer.from(file.content ?? text, file.content ? 'base64' : 'utf8'))
         bytes += member.length
         if (bytes > mostTarBytes)
-          throw unavailable(`node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`)
+          throw unavailable(
+            `node ${name}: its files have more than ${mostTarBytes} bytes with ${file.name}`,
+            'template-failed'
+          )
         blocks.push(member)
       }
     })
     return Buffer.concat([...blocks, Buffer.alloc(1024)])
   }
 
-  /**
-   * Returns the files of a node as a tar, with secrets masked if `masked`. Throws 404 without such a node;
-   * 503 with the file, line and node if any file cannot be rendered or is too large. `check` is called after
-   * each wait, before the node is looked up, and throws if the caller has lost access.
-   */
+  /** Returns a node's files with their texts, or why one has none; secrets masked. Throws 404. */
   async preview(name: string): Promise<FilePreview[]> {
     const shown: FilePreview[] = []
     await this.#inTurn(name, async render => {
@@ -311,4 +304,37 @@ function memberOf(file: FileDoc, content: Buffer): Buffer {
 function account(given: string): [id: number, name: string] {
   if (/^\d+$/.test(given)) return [Number(given), '']
   return [given === 'root' ? 0 : unknownId, given]
+}
+
+/** Nodes tried for a failing file: each try of a template that never ends takes seconds. */
+const mostTries = 3
+
+/** Finds files that cannot be rendered, trying each for every node that has it (rules 7.7). */
+export async function fileFindings(
+  model: Model,
+  url: string
+): Promise<{ type: 'file'; name: string; message: string }[]> {
+  const files = new NodeFiles({ model, url })
+  const failed = new Map<string, number>()
+  // Secrets that cannot be decrypted are reported elsewhere.
+  const problemsOf = (node: string, wanted: (file: string) => boolean) =>
+    files.problems(node, wanted, false).catch((error: unknown) => {
+      if (!(error instanceof ServiceError)) throw error
+      return files.problems(node, wanted, true)
+    })
+  const found: { type: 'file'; name: string; message: string }[] = []
+  try {
+    for (const node of model.view.names('node')) {
+      const tried = (file: string) => (failed.get(file) ?? 0) < mostTries
+      for (const { name, problem } of await problemsOf(node, tried)) {
+        const times = (failed.get(name) ?? 0) + 1
+        failed.set(name, times)
+        const last = times === mostTries ? '; it is tried for no further node' : ''
+        found.push({ type: 'file', name, message: `node ${node}: ${problem}${last}` })
+      }
+    }
+  } finally {
+    await files.close()
+  }
+  return found
 }

@@ -13,19 +13,14 @@ interface PreviousPackOptions {
 /** Images named in the condition. */
 const MOST_TOLD = 5
 
-/**
- * Boots the previous pack of an image while the current one is missing here and no other controller can send
- * it (rules 4.28). Kernel, initramfs and packed image are always of one pack.
- */
+/** Boots the previous pack of an image, whole, while no controller has the current one (rules 4.28). */
 export class PreviousPack {
   /** Image with its previous pack → the missing file. Stored objects are replaced, never changed. */
   readonly #missing = new WeakMap<OsimageDoc, string>()
 
   constructor(private readonly options: PreviousPackOptions) {}
 
-  /**
-   * Returns the node with the previous pack, or unchanged. A tag pins its files, so it has no previous pack.
-   */
+  /** Returns the node with the previous pack, or unchanged. A tag pins its files: it has no previous pack. */
   inForce(target: EffectiveNode): EffectiveNode {
     const { image, settings } = target
     const before = image && settings.osimagetag === defaultTag ? this.#withPreviousPack(image) : undefined

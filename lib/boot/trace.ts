@@ -9,7 +9,7 @@ import { isRescue, type Pack, type StepName } from '../monitor/boot-steps.js'
 import type { Boots, ObservedStep } from '../monitor/boots.js'
 
 /** A machine that asked for a boot script with a MAC that no node has. */
-export interface UnknownMachine {
+interface UnknownMachine {
   readonly mac: string
   readonly from: string
   /** Time of its last request, in milliseconds since 1970. */
@@ -17,7 +17,7 @@ export interface UnknownMachine {
 }
 
 /** A request, with the node whose token it carries, if any. */
-export interface BootRequest extends RequestContext {
+interface BootRequest extends RequestContext {
   readonly caller?: { readonly kind: string; readonly node?: string }
 }
 

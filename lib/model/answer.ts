@@ -15,7 +15,6 @@ export interface AnswerOptions {
 /** An object with all that its answer needs, of one moment: a long list is written later. */
 export interface AnswerSource<K extends TypeName = TypeName> {
   readonly doc: Docs[K]
-  /** The node's group. */
   readonly group: Docs['group'] | undefined
   /** The OS image in force, for a node or a group. */
   readonly image: Docs['osimage'] | undefined

@@ -1,3 +1,4 @@
+import { cachedPerObject } from '../base/concurrency.js'
 import { compareNames, Sorted, SortedNames } from '../store/order.js'
 import type { Index } from '../store/types.js'
 import { type Address, AddressSet, contains, type Prefix, parsePrefix, toAddress } from './address.js'
@@ -27,16 +28,13 @@ export interface IndexedType<D> {
   readonly title?: string
   readonly fields?: Table
   connections?(doc: D): readonly Connection[]
-  /** Returns the group that the object is a member of. */
   memberOf?(doc: D): string | undefined
-  /** Returns the prefix and gateway of an object that is a network. */
   network?(doc: D): { readonly network: string; readonly gateway?: string }
   files?(doc: D): Files
   /** Returns lookup keys. All types share them, so a key names its kind ("tag/v1"). */
   listed?(doc: D): readonly string[]
 }
 
-/** The owner of an address or a MAC. */
 export interface Owner extends Ref {
   readonly title: string
   readonly interface: string | undefined
@@ -46,7 +44,7 @@ export interface Owner extends Ref {
 export const ownerText = ({ title, name, interface: on }: Owner) =>
   `${title} ${name}${on === undefined ? '' : ` (${on})`}`
 
-export type OwnedConnection = Connection & { readonly owner: Owner }
+type OwnedConnection = Connection & { readonly owner: Owner }
 
 /** Returns a text that is equal for connections with equal index entries. */
 const connectionKey = ({ interface: on = '', macaddress = '', ipaddress = '' }: OwnedConnection) =>
@@ -57,7 +55,7 @@ const isFree = (connections: readonly Connection[]) =>
   !connections.some(entry => entry.macaddress !== undefined && !isBmc(entry))
 
 /** The nodes of one group in three orders, for the questions of the boot path (rules 4.3). */
-export interface Members {
+interface Members {
   readonly all: SortedNames
   /** Nodes without a MAC on any interface but the BMC. */
   readonly free: SortedNames
@@ -133,7 +131,6 @@ export class ClusterIndex implements Index {
 
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
-  /** Returns the objects that refer to an object. */
   users(ref: Ref): readonly Ref[] {
     return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
@@ -152,7 +149,6 @@ export class ClusterIndex implements Index {
       if (contains(prefix, address)) yield [address, name]
   }
 
-  /** Returns the name of a network with this gateway. */
   gatewayOf(address: Address): string | undefined {
     const [network] = this.#gateways.of(address)
     return network
@@ -163,7 +159,6 @@ export class ClusterIndex implements Index {
     return this.#listed.of(key)
   }
 
-  /** Returns an object's connections, each with its owner. */
   connectionsOf(ref: Ref, doc: object | undefined): readonly OwnedConnection[] {
     const indexed = this.types[ref.type]
     const title = indexed?.title ?? ref.type
@@ -301,16 +296,11 @@ const refKey = (ref: Ref) => `${ref.type}/${ref.name}`
 type Fields = Readonly<Record<string, unknown>> & { readonly interfaces?: readonly InterfaceDoc[] }
 
 type Referring = Table[number] & { readonly refers: TypeName }
-const referringFields = new WeakMap<Table, readonly Referring[]>()
 
-/** Returns the fields of a table that name objects. Cached, as the start needs them for each object. */
-function referring(table: Table): readonly Referring[] {
-  const known = referringFields.get(table)
-  if (known) return known
-  const found = table.filter((field): field is Referring => field.refers !== undefined)
-  referringFields.set(table, found)
-  return found
-}
+/** The fields of a table that name objects; the start needs them for each object. */
+const referring = cachedPerObject((table: Table) =>
+  table.filter((field): field is Referring => field.refers !== undefined)
+)
 
 /** Returns the objects that a stored object names, each once (rules 3.2). */
 export function referencesOf(table: Table, doc: object): ObjectReference[] {

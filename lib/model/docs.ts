@@ -8,5 +8,4 @@ export interface AttachedShapes {}
 
 export type TypeName = keyof ObjectShapes
 
-/** All stored shapes by type. */
 export type Docs = { [K in keyof (ObjectShapes & AttachedShapes)]: (ObjectShapes & AttachedShapes)[K] }

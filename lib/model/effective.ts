@@ -1,4 +1,4 @@
-import { runSync, sortInSteps } from '../base/concurrency.js'
+import { cachedPerObject, runSync, sortInSteps } from '../base/concurrency.js'
 import { compareNames } from '../store/order.js'
 import type { Prefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
@@ -13,7 +13,7 @@ type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
 /** The level that sets a value in force. */
-export type SettingLevel = 'node' | 'group' | 'cluster' | 'default'
+type SettingLevel = 'node' | 'group' | 'cluster' | 'default'
 
 type InheritedField = Extract<(typeof inheritable)[number], { readonly inherited: string }>
 
@@ -24,10 +24,8 @@ export type Settings = {
     : ValueOf<F> | null
 }
 
-/** The level that sets each of the settings. */
 export type SettingLevels = Readonly<Record<keyof Settings, SettingLevel>>
 
-/** The level that sets each of the variables. */
 export type VariableLevels = Readonly<Record<string, SettingLevel>>
 
 /** A node with all that it inherits from its group, network, image and the cluster. */
@@ -56,18 +54,12 @@ const inheritedNames = new Set(inheritedFields.map(field => field.name))
 
 const noGroup: GroupDoc = Object.freeze({ name: '' })
 
-interface InheritedValues {
+/** Values that nodes of a group inherit, and the level that sets each. */
+export interface InheritedValues {
   readonly settings: Settings
-  readonly sources: SettingLevels
+  readonly sources: SettingLevels & { readonly variables: VariableLevels }
   readonly variables: VariableMap
-  readonly variableSources: VariableLevels
 }
-
-/**
- * The values that groups hand down, by cluster settings and group. Stored objects are replaced, never
- * changed, so an entry stays valid; it is freed with the first of the two.
- */
-const handedDown = new WeakMap<ClusterSettings, WeakMap<GroupDoc, InheritedValues>>()
 
 function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): InheritedValues {
   const values = group as Readonly<Record<string, unknown>>
@@ -81,27 +73,18 @@ function inheritedValuesOf(group: GroupDoc, cluster: ClusterSettings): Inherited
     sources[name] = values[name] !== undefined ? 'group' : fromCluster !== undefined ? 'cluster' : 'default'
   }
   const variables = group.variables ? { ...cluster.variables, ...group.variables } : cluster.variables
-  const from = variableSources<SettingLevel>([
-    ['cluster', cluster.variables],
-    ['group', group.variables]
-  ])
-  return { settings, sources, variables, variableSources: from } as unknown as InheritedValues
+  const from = variableSources([['cluster', cluster.variables] as const, ['group', group.variables] as const])
+  return { settings, sources: { ...sources, variables: from }, variables } as unknown as InheritedValues
 }
 
+/** The values that groups hand down, by cluster settings and group, which are replaced and never changed. */
+const handedDown = cachedPerObject((cluster: ClusterSettings) =>
+  cachedPerObject((group: GroupDoc) => inheritedValuesOf(group, cluster))
+)
+
 /** Returns the settings of a group, or of nodes without a group, and the level that sets each. */
-export function effectiveGroup(group: GroupDoc | undefined, cluster: ClusterSettings): InheritedValues {
-  let groups = handedDown.get(cluster)
-  if (!groups) {
-    groups = new WeakMap()
-    handedDown.set(cluster, groups)
-  }
-  let inForce = groups.get(group ?? noGroup)
-  if (!inForce) {
-    inForce = inheritedValuesOf(group ?? noGroup, cluster)
-    groups.set(group ?? noGroup, inForce)
-  }
-  return inForce
-}
+export const effectiveGroup = (group: GroupDoc | undefined, cluster: ClusterSettings): InheritedValues =>
+  handedDown(cluster)(group ?? noGroup)
 
 /** Returns `inherited` with `own(field)` for each field that the node sets itself. */
 function withOwn<T extends Settings | SettingLevels>(
@@ -138,13 +121,15 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   return { ...target, settings, image: imageOf(view, settings) }
 }
 
-/** Returns the level that sets each setting of a node in `group`. */
+/** Returns the level that sets each setting and each variable of a node in `group`. */
 export function sourcesOf(
   node: NodeDoc,
   group: GroupDoc | undefined,
   cluster: ClusterSettings
-): SettingLevels {
-  return withOwn(effectiveGroup(group, cluster).sources, node, () => 'node')
+): InheritedValues['sources'] {
+  const { sources } = effectiveGroup(group, cluster)
+  const variables = { ...sources.variables, ...variableSources([['node', node.variables]]) }
+  return { ...withOwn(sources, node, () => 'node'), variables }
 }
 
 /** Returns the variables in force for a node in `group`: node wins over group, group over cluster. */
@@ -156,16 +141,6 @@ export const variablesOf = (
 
 const withVariables = (inherited: VariableMap, { variables }: NodeDoc): VariableMap =>
   variables ? { ...inherited, ...variables } : inherited
-
-/** Returns the level that sets each variable of a node in `group`. */
-export const variableSourcesOf = (
-  node: NodeDoc,
-  group: GroupDoc | undefined,
-  cluster: ClusterSettings
-): VariableLevels => {
-  const own = variableSources([['node', node.variables]])
-  return { ...effectiveGroup(group, cluster).variableSources, ...own }
-}
 
 /** Returns the group of a node; undefined without one. */
 export const groupOf = (view: View, { group }: NodeDoc): GroupDoc | undefined =>
@@ -274,7 +249,7 @@ export function imageOf(
 export const nodesUsing = (view: View, type: TypeName, name: string): string[] =>
   runSync(findNodesUsing(view, type, name))
 
-/** As `members`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
+/** As `nodesUsing`, in steps; may miss concurrent changes. `booting` adds nodes with this rescue image. */
 export function* findNodesUsing(
   view: View,
   type: TypeName,

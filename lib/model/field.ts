@@ -59,10 +59,7 @@ export interface Field<V = unknown> {
   readonly required?: true
   /** Only svcd writes it, and omits the default: a file that holds the default was edited by hand. */
   readonly leftOut?: true
-  /**
-   * Returns why a request may not set a value; undefined if it may. Values from before the limit stay as they
-   * are, and an import accepts them (rules 3.11).
-   */
+  /** Returns why a request may not set a value. Older values stay, and imports accept them (rules 3.11). */
   readonly limit?: (value: string) => string | undefined
   /** An object that requests change key by key (rules 3.16). */
   readonly merged?: true
@@ -274,9 +271,7 @@ export const noDiskOptions = (value: string) => {
   return init && `holds ${init}: it starts no image; take it out`
 }
 
-/**
- * As `noDiskOptions`, for a group or node. Refuses "init" too, as only a pack checks that its image has it.
- */
+/** As `noDiskOptions`, for a group or node. Refuses "init" too: only a pack checks that its image has it. */
 export const noInit = (value: string) => {
   const init = /(?:^| )(init=(?!\/(?:usr\/)?(?:sbin\/init|lib\/systemd\/systemd)(?: |$))\S*)/.exec(value)?.[1]
   return (

@@ -18,10 +18,7 @@ function limited(type: string, doc: object | undefined): [table: Table, values: 
   return [settingFields, Object.fromEntries(settings.map(([name, { value }]) => [name, value]))]
 }
 
-/**
- * Returns a sentence for each object that now has a value beyond a limit, as an import allows (rules 3.11).
- * Values are not shown: one may be a password.
- */
+/** Returns a sentence per object with a value now beyond a limit (rules 3.11), without values: secrets. */
 export function limitWarnings(changes: Iterable<Change>): string[] {
   return [...changes].flatMap(({ type, name, before, after }) => {
     if (!after) return []

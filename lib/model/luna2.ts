@@ -26,10 +26,7 @@ const own = <T>(table: Readonly<Record<string, T>>, key: string) =>
   Object.hasOwn(table, key) ? table[key] : undefined
 const isSet = (value: JsonValue | undefined) => value !== undefined && value !== null && value !== ''
 
-/**
- * Converts an export of luna2's daemon to an import of svcd. `leftOut` has a line for each kind of data that
- * svcd cannot hold. Throws Error for any other document.
- */
+/** Converts an export of luna2's daemon to an import. `leftOut`: what svcd cannot hold. Throws Error. */
 export function fromLuna2(document: JsonValue): { config: JsonObject; leftOut: string[] } {
   if (!isObject(document) || !Array.isArray(document.network) || !Array.isArray(document.node))
     throw new Error(

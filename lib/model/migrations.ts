@@ -26,10 +26,7 @@ function plainPaths(state: RawState, directory: string): void {
   }
 }
 
-/**
- * Adds the owner to records of directories: the image that uses the directory. A record without such an image
- * is left alone, so its directory is never removed.
- */
+/** Adds the owner to records of directories; a record without such an image is left alone. */
 function treeOwners(state: RawState, directory: string): void {
   const meant = (name: string, path: string) =>
     path === '' ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')

@@ -64,10 +64,7 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   return { directory, kinds: sealedKinds(box), createIndex, verify, verifying, layout }
 }
 
-/**
- * The cluster's objects and all changes of them. Each change is one transaction that takes its references and
- * addresses along: it happens completely or not at all.
- */
+/** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
 export class Model {
   #settings:
     | {
@@ -132,16 +129,15 @@ export class Model {
   }
 
   /** Runs one change, which fails as a whole if it breaks a rule between objects. */
-  async change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
-    let changes: readonly Change[] = []
-    const result = await this.options.store.change(tx => {
-      const returned = fn(tx)
-      checkChanges(tx, this.cluster)
-      changes = this.#made(tx, actor)
-      return returned
-    })
-    if (changes.length > 0) await this.options.audit(actor, changes, 'change')
-    return result
+  change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
+    return this.#audited(actor, 'change', end =>
+      this.options.store.change(tx => {
+        const returned = fn(tx)
+        checkChanges(tx, this.cluster)
+        end(tx)
+        return returned
+      })
+    )
   }
 
   /** Runs a change in steps and rolls it back: returns its result, or throws its error. */
@@ -161,21 +157,19 @@ export class Model {
   }
 
   /** Runs a change that may be too long for one turn of the event loop; `fn` checks the rules itself. */
-  async inSteps<R>(
+  inSteps<R>(
     actor: Actor,
     kind: ChangeKind,
     fn: (changing: ChangeContext) => Generator<unknown, R>
   ): Promise<R> {
     const changingOf = (tx: Tx) => this.#changing(tx, actor)
-    const made = (tx: Tx) => this.#made(tx, actor)
-    let changes: readonly Change[] = []
-    const result = await this.options.store.changeInSteps(function* (tx) {
-      const returned = yield* fn(changingOf(tx))
-      changes = made(tx)
-      return returned
-    })
-    if (changes.length > 0) await this.options.audit(actor, changes, kind)
-    return result
+    return this.#audited(actor, kind, end =>
+      this.options.store.changeInSteps(function* (tx) {
+        const returned = yield* fn(changingOf(tx))
+        end(tx)
+        return returned
+      })
+    )
   }
 
   /**
@@ -189,25 +183,28 @@ export class Model {
       return returned
     }
     try {
-      let changes: readonly Change[] = []
-      const result = await this.options.store.change(tx => {
-        const returned = runSyncWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
-        changes = this.#made(tx, actor)
-        return returned
-      })
-      if (changes.length > 0) await this.options.audit(actor, changes, 'change')
-      return result
+      return await this.#audited(actor, 'change', end =>
+        this.options.store.change(tx => {
+          const returned = runSyncWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
+          end(tx)
+          return returned
+        })
+      )
     } catch (error) {
       if (error instanceof TooManySteps) return this.inSteps(actor, 'change', checked)
       throw error
     }
   }
 
-  /** Returns the changes of a transaction at its end; throws for a dry run. */
-  #made(tx: Tx, { dryRun }: Actor): readonly Change[] {
-    const changes = tx.changes()
-    if (!dryRun) return changes
-    throw dryRun(changes, tx, effectiveSettings(tx, this.options.ini))
+  /** Runs a transaction that calls `end` last: it throws for a dry run. Audits the changes once durable. */
+  async #audited<R>(actor: Actor, kind: ChangeKind, run: (end: (tx: Tx) => void) => Promise<R>): Promise<R> {
+    let changes: readonly Change[] = []
+    const result = await run(tx => {
+      changes = tx.changes()
+      if (actor.dryRun) throw actor.dryRun(changes, tx, effectiveSettings(tx, this.options.ini))
+    })
+    if (changes.length > 0) await this.options.audit(actor, changes, kind)
+    return result
   }
 
   /** Returns an object; throws 404 naming it. */
@@ -239,10 +236,7 @@ export class Model {
     })
   }
 
-  /**
-   * Copies all fields of an object that need not be unique; fields of the request override the copy (rules
-   * 3.2). `also` joins the transaction; it may run twice.
-   */
+  /** Copies the fields that need not be unique, the request's over them (rules 3.2). `also` may run twice. */
   clone<K extends TypeName>(
     type: K,
     name: string,
@@ -392,5 +386,5 @@ function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, 
 function missingNewName(type: TypeName, name: string, what: string): Error {
   const { title, newName, namelessCode } = objectTypes[type]
   const message = `${title} ${name}: field "${newName[0]}" ${what}`
-  return namelessCode === 404 ? notFound(message) : badRequest(message, 'missing-field')
+  return namelessCode === 404 ? notFound(message, 'no-new-name') : badRequest(message, 'missing-field')
 }

@@ -50,8 +50,8 @@ export const isGuid = (mac: string) => mac.length > 17
 
 /** Returns why no card can have a parsed MAC; undefined if one can. */
 export function macProblem(mac: string): string | undefined {
-  if (/^[0:]+$/.test(mac)) return 'is what firmware says that knows no address'
-  if (/^[f:]+$/.test(mac)) return 'is the address of all machines'
+  if (/^[0:]+$/.test(mac)) return 'is all zeros, which firmware reports when it has no address'
+  if (/^[f:]+$/.test(mac)) return 'is the broadcast address'
   const isOfMany = !isGuid(mac) && Number.parseInt(mac.slice(0, 2), 16) % 2 === 1
   return isOfMany ? "is a multicast address, which is no card's own" : undefined
 }

@@ -70,10 +70,7 @@ function isReserved(
   )
 }
 
-/**
- * Returns the first host address that is neither used nor reserved (rules 3.7), above `after` and not in
- * `also`. Throws 404 naming the network when there is none.
- */
+/** Returns the first free host address (rules 3.7) above `after` and not in `also`; throws 404. */
 export function nextFree(
   view: View,
   name: string,
@@ -113,7 +110,8 @@ export function isTaken(view: View, name: string, address: Address, cluster: Clu
   const prefix = view.index.networks.get(name)
   if (!prefix || !contains(prefix, address))
     throw notFound(
-      `${formatAddress(address)} lies outside network ${name} (${view.get('network', name)?.network})`
+      `${formatAddress(address)} lies outside network ${name} (${view.get('network', name)?.network})`,
+      'no-address'
     )
   return view.index.taken.has(address) || isReserved(view, name, prefix, address, cluster)
 }
@@ -382,7 +380,6 @@ export function renaming(given: readonly InterfacePatch[]): [readonly InterfaceP
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
 }
 
-/** Replaces renamed interfaces in the options of an interface. */
 const optionsAfter = (options: string | undefined, renames: Renames) =>
   options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, (_, key: string, names: string) => {
     const now = names.split(',').map(name => renames.get(name) ?? name)
@@ -466,7 +463,6 @@ export function removeGroupInterface(group: GroupDoc, name: string): GroupDoc {
   return left.length > 0 ? { ...rest, interfaces: left } : rest
 }
 
-/** Explains why an interface of a node has no network. */
 const missingNetworkReason = (view: View, { group }: NodeDoc, isOfGroup: boolean) =>
   isOfGroup
     ? 'this interface has none'

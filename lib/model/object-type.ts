@@ -1,5 +1,5 @@
 import type { Docs, TypeName } from './docs.js'
-import type { KernelOptions, SettingLevels, Settings, VariableLevels } from './effective.js'
+import type { InheritedValues, KernelOptions } from './effective.js'
 import type { Table } from './field.js'
 import { isObjectName, objectNameRule } from './names.js'
 import type { ClusterSettings, StoredType, Tx, View } from './stored.js'
@@ -33,7 +33,6 @@ export interface CallerRights {
   readonly takesAddresses: boolean
 }
 
-/** The context of a running change. */
 export interface ChangeContext {
   readonly tx: Tx
   readonly cluster: ClusterSettings
@@ -43,11 +42,7 @@ export interface ChangeContext {
 }
 
 /** Settings in force, the level that sets each, and values that answers show but nothing stores. */
-export interface EffectiveValues {
-  readonly settings: Settings
-  readonly sources: SettingLevels & { readonly variables: VariableLevels }
-  readonly derived?: object
-}
+type EffectiveValues = Pick<InheritedValues, 'settings' | 'sources'> & { readonly derived?: object }
 
 /**
  * All that is particular to an object type with the stored shape `D`. The generic code for requests, files,
@@ -70,7 +65,6 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): EffectiveValues
   /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
-  /** Returns the fields to omit from answers. */
   leavesOut?(doc: D): readonly string[]
   /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
   write?(changing: ChangeContext, before: D | undefined, after: D, given: ObjectPatch): Generator<void>

@@ -28,7 +28,6 @@ const ownAddressFields = ['gateway', 'dhcp_range_begin', 'dhcp_range_end', 'rout
 /** A complete address: not part of a name or of a prefix. */
 const ADDRESS = /(?<![\w./-])\d+(?:\.\d+){3}(?![\w./-])/g
 
-/** A node, switch or other device. */
 type Addressed = Partial<InterfaceDoc> & { readonly interfaces?: readonly InterfaceDoc[] }
 
 /**
@@ -112,10 +111,7 @@ function cardOf(prefix: Prefix, such: Address, to: string): string {
     : `give its card an address in ${to} too, such as ${formatAddress(such)}, then `
 }
 
-/**
- * Moves the addresses of nodes and devices; gives the new one of each, and how many are of BMCs. A step for
- * each object.
- */
+/** Moves the addresses of nodes and devices; returns the new ones, and how many of BMCs. A step each. */
 function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: Address) => Address) {
   const to = new Map<Address, Address>()
   let bmcs = 0
@@ -136,7 +132,6 @@ function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: A
   return { to, bmcs }
 }
 
-/** Moves the addresses in some fields of a network. */
 function moveAddresses(
   network: NetworkDoc,
   where: readonly (typeof anyAddressFields | typeof ownAddressFields)[number][],
@@ -166,5 +161,5 @@ function* check({ tx, cluster }: ChangeContext, network: string, title: string):
   if (ofNetwork !== undefined && !(isOfOwner && count > 0)) first.unshift(ofNetwork)
   if (first.length === 0) return
   const more = count > MOST_NAMED ? `; and ${count - MOST_NAMED} more` : ''
-  throw badRequest(`network ${title}, nothing was changed: ${first.join('; ')}${more}`)
+  throw badRequest(`network ${title}, nothing was changed: ${first.join('; ')}${more}`, 'renumber-refused')
 }

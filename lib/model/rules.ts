@@ -92,7 +92,7 @@ function* checkChangeSliced(
   yield* checkLinuxLimits(tx, { type, name, before: was, after }, cluster)
 }
 
-export interface Problem {
+interface Problem {
   readonly type: keyof Docs
   readonly name: string
   readonly message: string

@@ -13,7 +13,6 @@ export class SecretBox {
     return this.key !== undefined
   }
 
-  /** Sets the missing key: 32 bytes. */
   unlock(key: Uint8Array): void {
     this.key = key
   }

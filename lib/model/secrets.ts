@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { badRequest, notFound, unavailable } from '../base/errors.js'
 import { isObject, type JsonValue } from '../base/json.js'
+import { firstOf } from '../base/log.js'
 import { openKey, readKey } from '../disk/file.js'
 import {
   base64,
@@ -59,9 +60,8 @@ export function missingKey(state: string, view: View): { file: string; message: 
   const owners = [...view.names('secrets')].map(key => key.replace('.', ' '))
   const file = keyFile(state)
   if (owners.length === 0 || existsSync(file)) return undefined
-  const more = owners.length > 3 ? ` and ${owners.length - 3} more` : ''
   const message =
-    `is missing, and without it the secrets of ${owners.slice(0, 3).join(', ')}${more} cannot be ` +
+    `is missing, and without it the secrets of ${firstOf(owners, 3)} cannot be ` +
     'decrypted: restore it from a backup; to give up all secrets for good, ' +
     `remove ${join(state, 'secrets')}`
   return { file, message }
@@ -194,10 +194,7 @@ export function readSecrets(owner: string, value: JsonValue): SecretPatch[] {
   })
 }
 
-/**
- * Adds or changes secrets; returns whether one of them is new. Equal contents keep their ciphertext. With
- * `replace`, secrets that are not given are removed.
- */
+/** Adds or changes secrets; returns whether one is new. With `replace`, others are removed. */
 export function putSecrets(
   tx: Tx,
   box: SecretBox,
@@ -298,7 +295,7 @@ const secretFields = [
 ] as const satisfies Table
 
 /** The encrypted secrets of one owner, named `node.<name>` or `group.<name>`. */
-export type SecretsDoc = { readonly name: string } & Stored<typeof secretFields>
+type SecretsDoc = { readonly name: string } & Stored<typeof secretFields>
 
 declare module './docs.js' {
   interface AttachedShapes {

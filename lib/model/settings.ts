@@ -30,7 +30,7 @@ export const settingNames = settingFields.map(({ name }) => name)
 export const clusterFields = [...settingFields, variablesField] as const satisfies Table
 
 /** A setting changed over http. It is in force until the ini's value differs from `ini`. */
-export type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
+type SettingDoc = { readonly value: string | boolean; readonly ini: string | boolean }
 export type ClusterDoc = {
   readonly name: string
   readonly settings: Readonly<Record<string, SettingDoc>>
@@ -92,10 +92,7 @@ export function readSettings(given: JsonObject, inForce?: ClusterSettings): Sett
   return values as SettingsPatch
 }
 
-/**
- * Stores settings; null and the ini's own value go back to the ini. Variables are merged with the present
- * ones. With `replace`, settings that are not given go back too.
- */
+/** Stores settings; null goes back to the ini. With `replace`, so do settings that are not given. */
 export function putSettings(tx: Tx, ini: ClusterSettings, given: SettingsPatch, replace = false): void {
   const settings: Record<string, SettingDoc> = {}
   for (const name of settingNames) {
@@ -143,6 +140,6 @@ export const cluster: AttachedType<ClusterDoc> = {
     variablesField
   ],
   *checks(_view, { name }) {
-    if (name !== object) yield `there is but one, ${object}.json`
+    if (name !== object) yield `only ${object}.json may exist`
   }
 }

@@ -9,7 +9,6 @@ import type { SecretBox } from './secret-box.js'
 import { type Report, readTable, storedFields } from './table.js'
 import type { VariableMap } from './variables.js'
 
-/** The description of a type of stored data. */
 export interface StoredType<D extends object = object> extends IndexedType<D> {
   /** For messages, such as "OS image". */
   readonly title: string
@@ -54,7 +53,7 @@ export function readStored<D extends object>(
 }
 
 /** The key box for secret fields on disk, and the type's name in the store. */
-export interface Sealing {
+interface Sealing {
   readonly box: SecretBox
   readonly type: string
 }
@@ -63,10 +62,7 @@ export interface StoredKind<D extends object> extends Kind<D> {
   fieldsOf(doc: D): Record<string, JsonValue>
 }
 
-/**
- * Returns how the objects of a type are stored: in table order, with secret fields encrypted (rules 11.8).
- * Without `sealing` all fields are in the clear, as in an export.
- */
+/** Returns how objects are stored, secrets encrypted (rules 11.8); without `sealing`, as in an export. */
 export function kindOf<D extends object>(type: StoredType<D>, sealing?: Sealing): StoredKind<D> {
   const table = tableOf(type)
   const keys = ['name', ...table.flatMap(({ name, derived }) => (derived ? [] : [name]))]
@@ -117,7 +113,6 @@ const sealed = (value: JsonValue, context: string, box: SecretBox) => ({
 const sealedText = (value: JsonValue | undefined) =>
   isObject(value) && typeof value.encrypted === 'string' ? value.encrypted : undefined
 
-/** Decrypts the secret fields of a file. */
 function opened(json: object, secret: ReadonlySet<string>, { box }: Sealing, report: Report): object {
   const fields = Object.entries(json).map(([key, value]) => {
     const text = secret.has(key) ? sealedText(value) : undefined
@@ -161,7 +156,6 @@ export interface ClusterSettings {
   readonly technical_contacts: string
   readonly variables: VariableMap
   readonly controller: NamedController
-  /** The other controllers that share the objects. */
   readonly otherControllers: readonly NamedController[]
   readonly urlAddresses: readonly string[]
   /** The URLs of svcd in boot scripts, this controller's first; undefined if unknown. */

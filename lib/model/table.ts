@@ -4,7 +4,6 @@ import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { type Field, type FieldType, secretMask, type Table, ValueError } from './field.js'
 import { type VariableMap, withoutNull } from './variables.js'
 
-/** Receives a problem of an object and its place. */
 export type Report = (path: readonly (string | number)[], message: string) => void
 
 /** Returns a value as JSON text for a message, cut if long. */
@@ -126,7 +125,6 @@ export const objectOf = <D>(table: Table): FieldType<D> => {
   }
 }
 
-/** Throws all problems of a value as one error. */
 function throwAll([first, ...others]: readonly ValueError[]): void {
   if (first) throw new ValueError(first.message, first.path, others)
 }

@@ -1,4 +1,5 @@
 import { badRequest, notFound } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { compareNames } from '../store/order.js'
 import type { Files } from './cluster-index.js'
 import type { Docs } from './docs.js'
@@ -103,6 +104,5 @@ export function checkTag(
 /** Refuses to remove an object in use; the message names ten of its users (rules 2.4). */
 export function checkUnused(title: string, users: readonly string[]): void {
   if (users.length === 0) return
-  const more = users.length > 10 ? ` and ${users.length - 10} more` : ''
-  throw badRequest(`${title} is in use by ${users.length}: ${users.slice(0, 10).join(', ')}${more}`, 'in-use')
+  throw badRequest(`${title} is in use by ${users.length}: ${firstOf(users, 10)}`, 'in-use')
 }

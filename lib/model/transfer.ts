@@ -18,7 +18,7 @@ import { readStored } from './stored.js'
 import { fieldFor, readTable, storedFields } from './table.js'
 import { allTags, defaultTag, tagKey } from './tags.js'
 import { type OsimagetagDoc, tagFields, treeProblems } from './types/osimage.js'
-import { attachedTypes, kinds, objectTypes, sealedKinds, typeNames } from './types.js'
+import { actionOf, attachedTypes, kinds, objectTypes, participles, sealedKinds, typeNames } from './types.js'
 import type { VariableMap } from './variables.js'
 
 /** The sections of a document in the order of writing. */
@@ -141,7 +141,7 @@ class Problems {
 type Replace = (changing: ChangeContext, problems: Problems) => Generator<void>
 
 /** The names of created, changed and deleted objects of one type, in natural order. */
-export interface ChangeSummary {
+interface ChangeSummary {
   readonly created: readonly string[]
   readonly changed: readonly string[]
   readonly deleted: readonly string[]
@@ -169,10 +169,7 @@ export async function importDocument(
   })
 }
 
-/**
- * Returns what `importDocument` would do, a digest of what it would replace, and `felt`, which finds the
- * affected nodes. Throws as `importDocument` does.
- */
+/** Returns what `importDocument` would do, its digest, and `felt`, which finds the affected nodes. */
 export async function previewImport(model: Model, document: JsonValue) {
   const replace = await runFairly(parseDocument(model, document))
   return model.preview(function* (changing) {
@@ -185,12 +182,13 @@ export async function previewImport(model: Model, document: JsonValue) {
 }
 
 /** Sorts changes by section and kind; changes of types that no document holds are left out. */
-export function summarizeChanges(changes: readonly Change[]): ImportResult {
+function summarizeChanges(changes: readonly Change[]): ImportResult {
   const found: Record<string, Record<keyof ChangeSummary, string[]>> = {}
-  for (const { type, name, before, after } of changes) {
+  for (const change of changes) {
+    const { type, name } = change
     if (!sections.includes(type)) continue
     found[type] ??= { created: [], changed: [], deleted: [] }
-    found[type][!before ? 'created' : after ? 'changed' : 'deleted'].push(name)
+    found[type][participles[actionOf(change)]].push(name)
   }
   for (const lists of Object.values(found)) for (const names of Object.values(lists)) names.sort(compareNames)
   return found
@@ -349,7 +347,6 @@ function* parseSecrets(model: Model, content: JsonObject, problems: Problems): G
   }
 }
 
-/** Nodes removed in one step. */
 const NODES_REMOVED_AT_ONCE = 200
 
 /** Checks a secret of a document, which has to be complete, unlike one of a request. */

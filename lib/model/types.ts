@@ -1,3 +1,4 @@
+import type { Change } from '../store/types.js'
 import { ClusterIndex } from './cluster-index.js'
 import type { AttachedShapes, Docs, TypeName } from './docs.js'
 import type { ObjectType } from './object-type.js'
@@ -69,17 +70,23 @@ export function describeObject(type: string, name: string): string {
   return `${titleOf(type)} ${name}`
 }
 
+/** Returns what a change does to its object. */
+export const actionOf = ({ before, after }: Pick<Change, 'before' | 'after'>) =>
+  !before ? 'create' : after ? 'update' : 'delete'
+
 /** Participles for the `action` of a dry run. */
-export const participles: Readonly<Record<string, string>> = {
-  create: 'created',
-  update: 'changed',
-  delete: 'deleted'
-}
+export const participles: Readonly<Record<string, string>> & {
+  readonly create: 'created'
+  readonly update: 'changed'
+  readonly delete: 'deleted'
+} = { create: 'created', update: 'changed', delete: 'deleted' }
 
 /** Returns a number of objects for a sentence: `1 node`, `2 switches`. */
 export function countObjects(type: string, count: number): string {
   if (type === 'cluster') return 'the settings of the cluster'
   if (type === 'secrets') return `the secrets of ${count} object${count === 1 ? '' : 's'}`
-  const title = titleOf(type)
-  return `${count} ${title}${count === 1 ? '' : title.endsWith('ch') ? 'es' : 's'}`
+  return `${count} ${count === 1 ? titleOf(type) : plural(titleOf(type))}`
 }
+
+/** Returns the plural of a title: `nodes`, `switches`. */
+export const plural = (title: string) => `${title}${title.endsWith('ch') ? 'es' : 's'}`

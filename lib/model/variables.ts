@@ -12,11 +12,11 @@ const mostVariables = 100
 const mostBytes = 16_384
 const mostValueBytes = 4_096
 
-export const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
+const variableNameRule = '1 to 63 letters, digits and underscores that begin with a letter'
 const isVariableName = (name: string) => /^[A-Za-z][A-Za-z0-9_]{0,62}$/.test(name)
 
 /** An object of texts; null is not allowed in a file. */
-export const variableMap: FieldType<VariableMap> = {
+const variableMap: FieldType<VariableMap> = {
   expected: 'an object of texts',
   json: 'object',
   read: (value, exact) => {

@@ -1,4 +1,5 @@
 import { didYouMean } from '../base/did-you-mean.js'
+import { firstOf } from '../base/log.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import { effectiveGroup, groupOf, settingsOf } from './effective.js'
@@ -20,9 +21,7 @@ const isDistribution = (name: string) =>
 const warnedTypes = ['network', 'osimage', 'group', 'node'] as const
 type WarnedType = (typeof warnedTypes)[number]
 
-const listOf = (names: readonly string[]) =>
-  names.slice(0, mostNames).join(', ') +
-  (names.length > mostNames ? ` and ${names.length - mostNames} more` : '')
+const listOf = (names: readonly string[]) => firstOf(names, mostNames)
 
 /** Yields a sentence for each suspicious value: a name that leads nowhere, an overlapping network. */
 function* warningsIn(view: View, type: WarnedType, doc: object, cluster: ClusterSettings): Generator<string> {
@@ -71,7 +70,7 @@ const interfacesOf = ({ interfaces = [] }: Docs['node'] | Docs['group']) =>
 const provisionProblem = (wanted: string, has: readonly string[]) =>
   has.length === 0 || has.includes(wanted)
     ? undefined
-    : `provision_interface is ${wanted}, and there are only ${listOf(has)}`
+    : `provision_interface is ${wanted}, which is none of its interfaces: ${listOf(has)}`
 
 function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
   const why = provisionProblem(effectiveGroup(doc, cluster).settings.provision_interface, interfacesOf(doc))

@@ -8,12 +8,13 @@ import { unlessMissing, withOpen } from '../disk/file.js'
 import { APPENDING, type DiskStep, realFiles, StepError } from '../disk/steps.js'
 import { masked } from '../model/differences.js'
 import type { Actor, ChangeKind } from '../model/model.js'
+import { actionOf, participles } from '../model/types.js'
 import { fold, foldSliced } from '../node-set/fold.js'
 import type { Change } from '../store/types.js'
 import type { Condition } from './health.js'
 import { NodeRate } from './node-rate.js'
 
-export interface AuditOptions {
+interface AuditOptions {
   /** Name of this controller, written to each line; set where several controllers share the objects. */
   readonly controller?: string | undefined
   /** For changes by users. */
@@ -52,7 +53,6 @@ const values = { before: undefined, after: undefined }
 export const mostRead = 200
 const mostShownBytes = 256 * 1024
 
-/** Characters of a text in a line. */
 const longestText = 4096
 
 /** Lines of the audit log that a client asked for. */
@@ -328,7 +328,6 @@ const endsInNewline = (file: string, sizeBytes: number): Promise<boolean> =>
     return bytesRead === 1 && buffer[0] === 10
   })
 
-/** Returns the entries to log for a change. */
 function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<void, readonly object[]> {
   if (kind === 'import') {
     const total = { action: 'import', counts: yield* counts(changes) }
@@ -340,16 +339,15 @@ function* entriesOf(changes: readonly Change[], kind: ChangeKind): Generator<voi
 
 function* counts(changes: readonly Change[]) {
   const found: Record<string, { created: number; changed: number; deleted: number }> = {}
-  for (const { type, before, after } of changes) {
+  for (const change of changes) {
     yield
-    const count = found[type] ?? { created: 0, changed: 0, deleted: 0 }
-    count[!before ? 'created' : after ? 'changed' : 'deleted']++
-    found[type] = count
+    const { type } = change
+    found[type] ??= { created: 0, changed: 0, deleted: 0 }
+    found[type][participles[actionOf(change)]]++
   }
   return found
 }
 
-/** The entry for one object. */
 interface ChangeEntry {
   readonly action: string
   readonly type: string
@@ -358,9 +356,7 @@ interface ChangeEntry {
   readonly after?: Record<string, unknown>
 }
 
-function objectEntry({ type, name, before, after }: Change) {
-  return { action: !before ? 'create' : after ? 'update' : 'delete', type, name }
-}
+const objectEntry = (change: Change) => ({ action: actionOf(change), type: change.type, name: change.name })
 
 /** The entry for objects that changed in the same way. */
 interface GroupedEntry {

@@ -45,13 +45,13 @@ export const kernelMs = 90 * secondMs
 export const nextMs = minuteMs
 /** Longest time of one installation step, or of the start of the installed system. */
 export const stepMs = 5 * minuteMs
-/** Longest time of a whole boot. */
 export const bootMs = 15 * minuteMs
 
 /** Formats a time for a verdict. */
 export const formatTime = (ms: number) => `${new Date(ms).toISOString().slice(0, 19).replace('T', ' ')} UTC`
-/** Formats a count; '' for 1. */
-export const formatCount = (count: number) => (count === 1 ? '' : ` (${count} times)`)
+/** Tells when a step was last seen, and how often. */
+export const seenAt = ({ last, count }: Pick<Step, 'last' | 'count'>) =>
+  `${formatTime(last)}${count === 1 ? '' : ` (${count} times)`}`
 
 const progress: readonly StepName[] = [
   'install',
@@ -83,19 +83,18 @@ export const noScript = (facts: Facts) => {
   return told === newest(facts.boot?.steps, 'script', 'no-script', 'disk') ? told : undefined
 }
 /** End of a verdict whose cause is gone. */
-export const causeGone = ' (that is put right by now)'
+export const causeGone = ' (this is mended now)'
 /** Returns a suffix for a verdict: the cause `about` is gone, or has been replaced by another. */
 export function causeSuffix({ obstacle }: Facts, about: string): string {
   const now = obstacle()
   if (now === undefined) return causeGone
-  return clipped(now) === about ? '' : ` (by now the reason is another: ${clipped(now)})`
+  return clipped(now) === about ? '' : ` (the reason is another now: ${clipped(now)})`
 }
 /** Returns the verdict for a node whose boot script reports an obstacle that `fits`; undefined for none. */
 export function cannotBoot(facts: Facts, fits: (about: string) => boolean): string | undefined {
   const told = noScript(facts)
   return told && fits(told.about)
-    ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)} ` +
-        'and cannot boot: ' +
+    ? `${facts.node} asked for its boot script at ${seenAt(told)} and cannot boot: ` +
         `${told.about}${causeSuffix(facts, told.about)}`
     : undefined
 }
@@ -121,13 +120,11 @@ export const failed = (facts: Facts, pattern: RegExp): string | undefined => {
   const whole = facts.failure && clipped(withoutOutput(facts.failure)) === step.about
   const reason = whole ? (facts.failure ?? '').replace(/^installer\.failed: *[\w-]*:? */, '') : found.reason
   return (
-    `the installation of ${facts.node} failed in step ${name} at ${formatTime(step.last)}` +
-    `${formatCount(step.count)}: ` +
-    `${reason || 'no reason was reported'}`
+    `the installation of ${facts.node} failed in step ${name} at ${seenAt(step)}: ` +
+    (reason || 'no reason was reported')
   )
 }
 
-/** Counts the hexadecimal digits in which two MACs differ. */
 const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !== b[i]).length
 
 /**

@@ -1,3 +1,4 @@
+import { clip } from '../base/log.js'
 import type { FileDelivery } from '../base/request-source.js'
 
 /** The steps that svcd sees, with their meanings; `about` is the subject of a step. */
@@ -134,8 +135,7 @@ export const newStep = (step: StepName, about: string, from: string, now: number
 })
 
 /** Cuts a text to the length that a step keeps. */
-export const clipped = (about: string) =>
-  about.length > longestAbout ? `${about.slice(0, longestAbout)}…` : about
+export const clipped = (about: string) => clip(about, longestAbout)
 
 /** Adds a step to a boot, and drops steps beyond the bounds. */
 export function addStep(boot: Boot, step: Step): void {

@@ -31,7 +31,6 @@ export interface Running extends Pack {
   readonly seen: number
 }
 
-/** A step to record. */
 export interface ObservedStep {
   readonly step: StepName
   /** Its subject: a file, a reason, a state. */
@@ -57,7 +56,7 @@ interface NodeBoots {
 }
 
 /** The boots of a node as readers get them, oldest first. */
-export interface BootHistory {
+interface BootHistory {
   readonly boots: readonly Boot[]
   readonly elsewhere: readonly Step[]
 }

@@ -41,9 +41,7 @@ export class DiskSpace {
     this.#condition = { ok: reason === '', reason }
   }
 
-  /**
-   * Returns what a disk lacks, '' for nothing. The text has no changing numbers, so that it stays the same.
-   */
+  /** Returns what a disk lacks, '' for nothing. The text has no changing numbers: it stays the same. */
   async #lack(directory: string): Promise<string> {
     try {
       const { bsize, blocks, bavail, ffree, files } = await statfs(directory)

@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
 
 /** Kinds of events; docs/page.md lists the fields of each. */
-export type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
+type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
 
-/** An event in the buffer. */
 interface BufferedEvent {
   readonly seq: number
   readonly text: string
@@ -17,7 +16,7 @@ interface Pending {
   readonly tell: () => object | undefined
 }
 
-export interface EventsOptions {
+interface EventsOptions {
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
   /** Interval in which events are collected; 100 ms by default. */
@@ -34,7 +33,6 @@ const MOST_AT_ONCE = 500
 const MOST_PENDING = 50_000
 /** Without a follower for this long nothing is buffered; readers that return later reload. */
 const KEPT_MS = 120_000
-/** Characters of one chunk. */
 const CHUNK_CHARACTERS = 64 * 1024
 
 /**
@@ -45,9 +43,6 @@ const CHUNK_CHARACTERS = 64 * 1024
 export class Events {
   /** IDs of another run of the daemon are invalid in this one. */
   readonly #run = randomBytes(6).toString('hex')
-  readonly #ticks: () => number
-  readonly #gatherMs: number
-  readonly #most: number
   #buffer: BufferedEvent[] = []
   #characters = 0
   /** Number of the last event. */
@@ -64,16 +59,9 @@ export class Events {
     { readonly from: number; readonly to: number; readonly text: string }
   >()
 
-  constructor({ ticks, gatherMs = 100, most = 8192 }: EventsOptions) {
-    this.#ticks = ticks
-    this.#gatherMs = gatherMs
-    this.#most = most
-  }
+  constructor(private readonly options: EventsOptions) {}
 
-  /**
-   * Notes that something happened. Events of one `key` that come close together are merged, and `tell` is
-   * called only then. Never throws, and costs nothing while nobody listens.
-   */
+  /** Notes an event; those of one `key` are merged, and `tell` is called then. Free while nobody listens. */
   note(kind: EventKind, key: string, tell: () => object | undefined): void {
     if (!this.#hasListeners) {
       this.#dropBuffer()
@@ -84,14 +72,12 @@ export class Events {
       this.#pending.clear()
       this.#dropBuffer()
     }
-    this.#timer ??= setTimeout(() => this.#flush(), this.#gatherMs).unref()
+    this.#timer ??= setTimeout(() => this.#flush(), this.options.gatherMs ?? 100).unref()
   }
 
-  /**
-   * Returns the ID of the last event: a client that loads everything now and follows from it misses nothing.
-   */
+  /** Returns the ID of the last event: a client that loads everything now and follows from it misses none. */
   mark(): string {
-    this.#listenedMs = this.#ticks()
+    this.#listenedMs = this.options.ticks()
     return this.#id(this.#last)
   }
 
@@ -111,7 +97,7 @@ export class Events {
     this.#followers.add(wake)
     return () => {
       this.#followers.delete(wake)
-      this.#listenedMs = this.#ticks()
+      this.#listenedMs = this.options.ticks()
     }
   }
 
@@ -120,9 +106,7 @@ export class Events {
     return this.#followers.size
   }
 
-  /**
-   * Returns the events after `from`, and the number of the last one; a reset if `from` is no longer buffered.
-   */
+  /** Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. */
   after(from: number, isAdmin: boolean): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
@@ -146,7 +130,7 @@ export class Events {
   }
 
   get #hasListeners(): boolean {
-    return this.#followers.size > 0 || this.#ticks() - this.#listenedMs < KEPT_MS
+    return this.#followers.size > 0 || this.options.ticks() - this.#listenedMs < KEPT_MS
   }
 
   /** Drops the buffer, because an event was not recorded: readers that reconnect reload. */
@@ -170,7 +154,8 @@ export class Events {
       const told = tell()
       if (told) this.#append(kind, told)
     }
-    if (this.#pending.size > 0) this.#timer = setTimeout(() => this.#flush(), this.#gatherMs).unref()
+    if (this.#pending.size > 0)
+      this.#timer = setTimeout(() => this.#flush(), this.options.gatherMs ?? 100).unref()
     for (const wake of this.#followers) wake()
   }
 
@@ -180,7 +165,7 @@ export class Events {
     this.#buffer.push({ seq, text, isForAdmins: kind === 'audit' })
     this.#characters += text.length
     // Half at once: taking one from the front of a long array is not cheap.
-    if (this.#buffer.length > this.#most || this.#characters > MOST_CHARACTERS) {
+    if (this.#buffer.length > (this.options.most ?? 8192) || this.#characters > MOST_CHARACTERS) {
       for (const { text } of this.#buffer.splice(0, Math.ceil(this.#buffer.length / 2)))
         this.#characters -= text.length
       this.#first = this.#buffer[0]?.seq ?? seq + 1
@@ -198,35 +183,30 @@ export class Events {
 
 /** One reader: its position among the events. */
 export class EventReader {
-  readonly #events: Events
-  readonly #isAdmin: boolean
-  #seen: number
-  #begins: string
-
-  constructor(events: Events, seen: number, isAdmin: boolean, begins: string) {
-    this.#events = events
-    this.#seen = seen
-    this.#isAdmin = isAdmin
-    this.#begins = begins
-  }
+  constructor(
+    private readonly events: Events,
+    private seen: number,
+    private readonly isAdmin: boolean,
+    private begins: string
+  ) {}
 
   /** A comment, which readers ignore. */
   readonly beat = ': \n\n'
 
   /** Returns the next events in the format of the stream; '' for none. */
   next(): string {
-    const begins = this.#begins
-    this.#begins = ''
+    const { begins } = this
+    this.begins = ''
     if (begins !== '') return begins
     for (;;) {
-      const { to, text } = this.#events.after(this.#seen, this.#isAdmin)
-      const isEnd = to === this.#seen
-      this.#seen = to
+      const { to, text } = this.events.after(this.seen, this.isAdmin)
+      const isEnd = to === this.seen
+      this.seen = to
       if (text !== '' || isEnd) return text
     }
   }
 
   follow(wake: () => void): () => void {
-    return this.#events.follow(wake)
+    return this.events.follow(wake)
   }
 }

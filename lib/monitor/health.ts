@@ -42,7 +42,6 @@ export class Health {
     clearInterval(this.#timer)
   }
 
-  /** Returns the states of all services by name. */
   all(): Record<string, ServiceState> {
     return Object.fromEntries(
       Object.keys(this.services).flatMap(name => {
@@ -101,7 +100,6 @@ export class LoopDelay {
     }, window).unref()
   }
 
-  /** Mean delay in milliseconds. */
   get meanMs(): number {
     return this.#meanMs
   }

@@ -16,8 +16,7 @@ export const installSteps = [
   ...['hostkeys', 'postscript', 'roles', 'bootloader', 'labels', 'completed', 'failed']
 ]
 
-/** A finished request. */
-export interface FinishedRequest {
+interface FinishedRequest {
   /** Route with the pattern of its path, the same object for all its requests; undefined without a route. */
   readonly route: { readonly method: string; readonly path: string } | undefined
   /** 0 if the client left before an answer. */
@@ -28,7 +27,7 @@ export interface FinishedRequest {
 }
 
 /** Values that are looked up only when metrics are requested. */
-export interface Sources {
+interface Sources {
   readonly nodes: () => readonly string[]
   /** Last state of a node; null if unknown. */
   readonly state: (name: string) => string | null
@@ -47,14 +46,12 @@ export interface Sources {
   readonly now: () => number
 }
 
-/** Result of a scan of all nodes and requests. */
 interface Scan {
   readonly states: ReadonlyMap<string, number>
   readonly stale: number
   readonly jobs: ReadonlyMap<string, number>
 }
 
-/** A text in the format of Prometheus. */
 interface MetricsText {
   readonly type: string
   readonly text: string
@@ -102,7 +99,6 @@ interface Value {
 
 const noRoute = { method: '-', path: '-' }
 
-/** Counters of one route. */
 interface RouteCounts {
   readonly method: string
   readonly route: string
@@ -141,7 +137,6 @@ export class Metrics {
     return { type: this.#registry.contentType, text: await this.#registry.metrics() }
   }
 
-  /** Counts a finished request. */
   request({ route, status, ms, bytes }: FinishedRequest): void {
     let counts = this.#routes.get(route)
     if (!counts) {
@@ -177,41 +172,20 @@ export class Metrics {
   #register({ services, applies, loopDelayMs }: Sources): void {
     const [routes, steps] = [this.#routes, this.#steps]
     const ofRoutes = ['method', 'route']
-    this.#series(
-      Counter,
-      'svcd_http_requests_total',
-      'Requests that are over',
-      [...ofRoutes, 'status'],
-      function* () {
-        for (const { method, route, statuses } of routes.values())
-          for (const [status, count] of statuses) yield [{ method, route, status }, count]
-      }
-    )
-    this.#series(Counter, 'svcd_http_sent_bytes_total', 'Bytes of bodies sent', ofRoutes, function* () {
+    this.#series('svcd_http_requests_total', 'Requests that are over', [...ofRoutes, 'status'], function* () {
+      for (const { method, route, statuses } of routes.values())
+        for (const [status, count] of statuses) yield [{ method, route, status }, count]
+    })
+    this.#series('svcd_http_sent_bytes_total', 'Bytes of bodies sent', ofRoutes, function* () {
       for (const { method, route, bytes } of routes.values()) yield [{ method, route }, bytes]
     })
-    this.#one(
-      Counter,
-      'svcd_image_sent_bytes_total',
-      'Bytes of packed images sent by http',
-      () => this.#imageBytes
-    )
-    this.#series(Counter, 'svcd_installations_total', 'Installations that ended', ['outcome'], () =>
+    this.#one('svcd_image_sent_bytes_total', 'Bytes of packed images sent by http', () => this.#imageBytes)
+    this.#series('svcd_installations_total', 'Installations that ended', ['outcome'], () =>
       labelled('outcome', Object.entries(this.#ended))
     )
-    this.#one(
-      Counter,
-      'svcd_store_commits_total',
-      'Changes that were made durable',
-      () => this.#store.commits
-    )
-    this.#one(
-      Counter,
-      'svcd_store_objects_written_total',
-      'Objects in these changes',
-      () => this.#store.objects
-    )
-    this.#one(Counter, 'process_cpu_seconds_total', 'Processor time of the daemon', () => {
+    this.#one('svcd_store_commits_total', 'Changes that were made durable', () => this.#store.commits)
+    this.#one('svcd_store_objects_written_total', 'Objects in these changes', () => this.#store.objects)
+    this.#one('process_cpu_seconds_total', 'Processor time of the daemon', () => {
       const { user, system } = process.cpuUsage()
       return (user + system) / 1e6
     })
@@ -223,59 +197,55 @@ export class Metrics {
     this.#histogram('svcd_installation_step_duration_seconds', stepTook, function* (name) {
       for (const [step, times] of steps) yield* times.values(name, { step })
     })
-    this.#series(Gauge, 'svcd_nodes', 'Nodes by their last state', ['state'], () =>
+    this.#series('svcd_nodes', 'Nodes by their last state', ['state'], () =>
       labelled('state', this.#scan.states)
     )
-    const stale = 'Nodes that would get something else than they run'
-    this.#one(Gauge, 'svcd_nodes_stale', stale, () => this.#scan.stale)
-    const recorded = 'Requests with a record, by state'
-    this.#series(Gauge, 'svcd_requests_in_background', recorded, ['state'], () =>
+    this.#one('svcd_nodes_stale', 'Nodes that would get something else than they run', () => this.#scan.stale)
+    this.#series('svcd_requests_in_background', 'Requests with a record, by state', ['state'], () =>
       ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#scan.jobs.get(state) ?? 0])
     )
-    const well = 'Whether a part of svcd, or a service, is well'
-    this.#series(Gauge, 'svcd_service_ok', well, ['service'], function* () {
-      for (const [service, ok] of services()) yield [{ service }, Number(ok)]
-    })
+    this.#series('svcd_service_ok', 'Whether a part of svcd, or a service, is well', ['service'], () =>
+      labelled(
+        'service',
+        [...services()].map(([name, ok]) => [name, Number(ok)])
+      )
+    )
     const inForce = 'Files put in force, or refused'
-    this.#series(Counter, 'svcd_service_applies_total', inForce, ['service', 'outcome'], function* () {
+    this.#series('svcd_service_applies_total', inForce, ['service', 'outcome'], function* () {
       for (const [service, counts] of applies())
         for (const [outcome, count] of Object.entries(counts)) yield [{ service, outcome }, count]
     })
     const late = 'How late the event loop is on average'
-    this.#one(Gauge, 'svcd_event_loop_delay_seconds', late, () => Math.max(0, loopDelayMs()) / 1000)
-    this.#one(Gauge, 'process_resident_memory_bytes', 'Memory of the daemon', () => process.memoryUsage.rss())
+    this.#one('svcd_event_loop_delay_seconds', late, () => Math.max(0, loopDelayMs()) / 1000)
+    this.#one('process_resident_memory_bytes', 'Memory of the daemon', () => process.memoryUsage.rss())
     const began = Date.now() / 1000 - process.uptime()
-    this.#one(Gauge, 'process_start_time_seconds', 'When the daemon began, since 1970', () => began)
+    this.#one('process_start_time_seconds', 'When the daemon began, since 1970', () => began)
   }
 
   /** A single controller has no values, but the names exist for alerting rules. */
   #registerControllers(site: Sources['site']): void {
-    this.#series(Gauge, 'svcd_controller_role', 'The part of this controller: 1', ['role'], () => {
+    this.#series('svcd_controller_role', 'Role of this controller: 1', ['role'], () => {
       const role = site?.status.role
       return role ? ['primary', 'standby', 'unknown'].map(one => [{ role: one }, Number(one === role)]) : []
     })
-    const known = 'The number of the last change that it knows'
-    this.#one(Gauge, 'svcd_store_revision', known, () => site?.status.revision ?? 0)
-    const lag = 'How long ago it was known to miss no change'
-    this.#one(Gauge, 'svcd_store_lag_seconds', lag, () => (site?.status.lag_ms ?? 0) / 1000)
-    this.#series(Gauge, 'svcd_controllers', 'Controllers, with this one', ['status'], () => {
+    const last = 'Number of the last change that it has'
+    this.#one('svcd_store_revision', last, () => site?.status.revision ?? 0)
+    const lag = 'Time since it was last known to have all changes'
+    this.#one('svcd_store_lag_seconds', lag, () => (site?.status.lag_ms ?? 0) / 1000)
+    this.#series('svcd_controllers', 'Controllers, with this one', ['status'], () => {
       const found = site && { there: site.others.length + 1, gone: site.gone.length }
       return labelled('status', Object.entries(found ?? {}))
     })
-    const help = 'How far the clock of another controller is ahead of that of this one'
-    this.#series(Gauge, 'svcd_controller_clock_offset_seconds', help, ['controller'], function* () {
+    const ahead = 'How far the clock of another controller is ahead of that of this one'
+    this.#series('svcd_controller_clock_offset_seconds', ahead, ['controller'], function* () {
       for (const { name: controller, aheadMs } of site?.others ?? [])
         if (aheadMs !== undefined) yield [{ controller }, aheadMs / 1000]
     })
   }
 
-  #series(
-    Kind: typeof Counter | typeof Gauge,
-    name: string,
-    help: string,
-    labelNames: string[],
-    collect: () => Iterable<[Labels, number]>
-  ): void {
+  /** By the convention of Prometheus, a name that ends in _total is that of a counter. */
+  #series(name: string, help: string, labelNames: string[], collect: () => Iterable<[Labels, number]>): void {
+    const Kind = name.endsWith('_total') ? Counter : Gauge
     new Kind({
       ...{ name, help, labelNames, registers: [this.#registry] },
       collect() {
@@ -286,8 +256,8 @@ export class Metrics {
   }
 
   /** A metric without labels. */
-  #one(kind: typeof Counter | typeof Gauge, name: string, help: string, value: () => number): void {
-    this.#series(kind, name, help, [], () => [[{}, value()]])
+  #one(name: string, help: string, value: () => number): void {
+    this.#series(name, help, [], () => [[{}, value()]])
   }
 
   /** Not the histogram of the library: that counts by itself, and slower. */

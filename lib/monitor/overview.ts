@@ -4,7 +4,7 @@ import { type CachedResult, cachedFor, runSliced } from '../base/concurrency.js'
 import { groupOf, imageOf, settingsOf, variablesOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { HandoverDoc } from '../model/types/handover.js'
-import { typeNames } from '../model/types.js'
+import { actionOf, typeNames } from '../model/types.js'
 import type { Change } from '../store/types.js'
 import type { Step } from './boot-steps.js'
 import type { Boots } from './boots.js'
@@ -13,8 +13,7 @@ import type { Health } from './health.js'
 import type { NodeStatus } from './node-status.js'
 import { isStale, packOnRestart } from './stale.js'
 
-/** Parts that the overview reads. */
-export interface OverviewSources {
+interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'trouble'>
   readonly boots: Pick<Boots, 'present' | 'running'>
@@ -36,11 +35,10 @@ export const nodeColumns = [
   'stale'
 ] as const
 
-/** One row of the overview. */
-export type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
+type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-export function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
+function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)
@@ -87,7 +85,7 @@ const SHARED_MS = 1000
 const zip = promisify<string, Buffer>(gzip)
 
 /** The overview as JSON text, compressed at most once. */
-export interface OverviewText {
+interface OverviewText {
   readonly text: string
   zipped(): Promise<Buffer>
 }
@@ -122,7 +120,6 @@ export class Overview {
   }
 }
 
-/** Parts that emit events. */
 interface WatchedParts {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: NodeStatus
@@ -134,10 +131,7 @@ interface WatchedParts {
 /** Types that every user can list. */
 const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'pack', 'cluster'])
 
-/**
- * Connects nodes, boots, services and objects to the event stream (rules 6.9). A boot script calls this, so
- * each call is only noted, and its data looked up later.
- */
+/** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */
 export function connectEvents(
   events: Events,
   { model, status, boots, health, subscribe }: WatchedParts
@@ -156,7 +150,7 @@ export function connectEvents(
       if (type === 'node') ofNode(name)
       else if (type === 'handover') events.note('takeover', name, () => takeover(after as HandoverDoc))
       else if (listedTypes.has(type)) {
-        const action = !before ? 'create' : after ? 'update' : 'delete'
+        const action = actionOf({ before, after })
         events.note('change', `${type} ${name}`, () => ({ type, name, action }))
       }
   })

@@ -22,10 +22,7 @@ const none = { osimage: null, osimagetag: null, pack: null, sha256: null }
 /** Answers shown before, with what the node would have got then. */
 const lastAnswers = new WeakMap<Running, { readonly would: Pack | undefined; readonly keys: object }>()
 
-/**
- * Returns what a node runs, and what it would get on a restart, as answers show it. Returns the same object
- * as long as both are the same, so that a list can tell quickly what has changed.
- */
+/** Returns what a node runs, and would get on a restart; the same object while both are the same. */
 export function runningAnswer(model: Known, boots: Pick<Boots, 'running'>, node: string): object {
   const running = boots.running(node)
   if (!running) return unknown
@@ -77,13 +74,8 @@ export function runningPacks(
 ): { pack: string; sha256: string; nodes: number; current: boolean }[] {
   const present = view.get('osimage', osimage)?.imagefile
   const found = new Map<string, { pack: string; sha256: string; nodes: number; current: boolean }>()
-  if (present !== undefined)
-    found.set(present, {
-      pack: present,
-      sha256: view.get('pack', present)?.sha256 ?? '',
-      nodes: 0,
-      current: true
-    })
+  const sha256 = (present !== undefined && view.get('pack', present)?.sha256) || ''
+  if (present !== undefined) found.set(present, { pack: present, sha256, nodes: 0, current: true })
   for (const [node, { pack, sha256, osimage: name }] of boots.allRunning()) {
     if (!view.get('node', node) || (name !== osimage && pack !== present)) continue
     const counted = found.get(pack) ?? { pack, sha256, nodes: 0, current: false }

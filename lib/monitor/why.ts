@@ -8,7 +8,6 @@ import {
   type Facts,
   failed,
   failure,
-  formatCount,
   formatTime,
   installed,
   isUp,
@@ -21,6 +20,7 @@ import {
   noScript,
   refusal,
   runs,
+  seenAt,
   stepMs,
   timeOf
 } from './boot-facts.js'
@@ -28,7 +28,7 @@ import { isRescue, packLacks, renderFailurePrefix, stepMeanings, tagReasonPrefix
 import { isStale } from './stale.js'
 
 /** A rule: what svcd saw, and what to do about it. */
-export interface VerdictRule {
+interface VerdictRule {
   /** Section in docs/troubleshooting.md. */
   readonly id: string
   /** The observation, for the documents. */
@@ -56,7 +56,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const bmc = newest(facts.elsewhere, 'bmc')
       return bmc && facts.elsewhere.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
         ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ` +
-            `${bmc.from} at ${formatTime(bmc.last)}${formatCount(bmc.count)}`
+            `${bmc.from} at ${seenAt(bmc)}`
         : undefined
     }
   },
@@ -74,7 +74,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return (
         refused &&
         `the install script of ${node} was refused to ${refused.from} at ` +
-          `${formatTime(refused.last)}${formatCount(refused.count)}: ${refused.from} is no address of ${node}`
+          `${seenAt(refused)}: ${refused.from} is no address of ${node}`
       )
     }
   },
@@ -88,7 +88,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const asked = newest(facts.elsewhere, 'script', 'no-script', 'disk')
       return asked && asked.last > lastSeen(facts)
         ? `a machine with the MAC of ${facts.node} asked for its boot script from ${asked.from} at ` +
-            `${formatTime(asked.last)}${formatCount(asked.count)}, which is no address for it`
+            `${seenAt(asked)}, which is no address for it`
         : undefined
     }
   },
@@ -148,16 +148,14 @@ export const verdictRules: readonly VerdictRule[] = [
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(renderFailurePrefix)
-        ? `${facts.node} asked for its boot script at ${formatTime(told.last)}${formatCount(told.count)}: ` +
+        ? `${facts.node} asked for its boot script at ${seenAt(told)}: ` +
             `${told.about}${causeSuffix(facts, told.about)}`
         : undefined
     }
   },
   {
     id: 'no-kernel',
-    saw:
-      'the machine got a boot script that says that its image is packed, ' +
-      'and has no kernel or no initramfs',
+    saw: 'the machine got a boot script that says that its image is packed, but has no kernel or initramfs',
     remedy:
       "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if " +
       'the node has a tag, give what is packed the tag; the node asks again by itself',
@@ -186,8 +184,7 @@ export const verdictRules: readonly VerdictRule[] = [
       if (told !== undefined) return told
       const missing = lastBeforeKernel(facts, 'kernel', 'initramfs', 'no-file')
       return missing && (missing.step === 'no-file' || missing.end === 'refused')
-        ? `${node} asked for the file ${missing.about} at ` +
-            `${formatTime(missing.last)}${formatCount(missing.count)}, and it could not be sent`
+        ? `${node} asked for the file ${missing.about} at ${seenAt(missing)}, and it could not be sent`
         : undefined
     }
   },
@@ -200,7 +197,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const file = lastBeforeKernel(facts, 'kernel', 'initramfs')
       return file?.end === 'cut'
         ? `${facts.node} took ${file.bytes} of ${file.of} bytes of the ${file.step} ${file.about} at ` +
-            `${formatTime(file.last)}${formatCount(file.count)} and then hung up`
+            `${seenAt(file)} and then hung up`
         : undefined
     }
   },
@@ -216,7 +213,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return disk &&
         disk.last >= timeOf(newest(boot?.steps, 'script', 'running', 'report')) &&
         now - disk.last > stepMs
-        ? `${node} was told to boot from its disk at ${formatTime(disk.last)}${formatCount(disk.count)}, ` +
+        ? `${node} was told to boot from its disk at ${seenAt(disk)}, ` +
             'and its system has not reported since'
         : undefined
     }
@@ -231,7 +228,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const initramfs = lastBeforeKernel(facts, 'initramfs')
       return script && !(initramfs && initramfs.last >= script.last) && now - script.last > nextMs
         ? `${node} got its ${script.step === 'kernel' ? 'kernel' : 'boot script'} at ` +
-            `${formatTime(script.last)}${formatCount(script.count)} and then did not ask for the ` +
+            `${seenAt(script)} and then did not ask for the ` +
             `${script.step === 'kernel' ? 'initramfs' : 'kernel'}`
         : undefined
     }
@@ -246,7 +243,7 @@ export const verdictRules: readonly VerdictRule[] = [
       const { node, macs, now } = facts
       const sent = lastBeforeKernel(facts, 'initramfs')
       return sent && now - sent.last > kernelMs
-        ? `the kernel of ${node} was sent at ${formatTime(sent.last)}${formatCount(sent.count)} ` +
+        ? `the kernel of ${node} was sent at ${seenAt(sent)} ` +
             'and nothing came after ' +
             `it: the initramfs found no interface with MAC ${macs.join(' or ')}, ` +
             'or the kernel did not start'
@@ -333,8 +330,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return install &&
         timeOf(newest(boot?.steps, 'report', 'running')) < install.last &&
         now - install.last > stepMs
-        ? `${node} got its install script at ${formatTime(install.last)}${formatCount(install.count)} ` +
-            'and reported nothing after it'
+        ? `${node} got its install script at ${seenAt(install)} and reported nothing after it`
         : undefined
     }
   },
@@ -425,7 +421,6 @@ export const verdictRules: readonly VerdictRule[] = [
   }
 ]
 
-/** A verdict with its rule. */
 interface Verdict {
   readonly rule: string
   /** One sentence, with the remedy. */

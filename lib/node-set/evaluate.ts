@@ -11,7 +11,7 @@ const MOST_GROUPS = 100
 const LONGEST = { name: 63, group: 1031 } as const
 
 /** Finds the names of a group, `group` or `kind:value` without the @; throws ServiceError if unknown. */
-export type GroupResolver = (group: string) => Generator<void, Iterable<string>>
+type GroupResolver = (group: string) => Generator<void, Iterable<string>>
 
 /**
  * Evaluates a node set in ClusterShell's notation to its names without duplicates: `node[001-100,120]`,
@@ -114,7 +114,10 @@ function* operations(text: string): Generator<Operation> {
     if (character !== undefined && (isInside || !',!&^'.includes(character))) continue
     const operand = text.slice(start, at).trim()
     if (operand === '')
-      throw notASet(text, start === 0 ? 'it begins with nothing' : `nothing stands at "${operator}"`)
+      throw notASet(
+        text,
+        start === 0 ? 'a name is missing at the beginning' : `a name is missing after "${operator}"`
+      )
     yield { operator, operand }
     operator = character ?? ''
     start = at + 1

@@ -1,3 +1,5 @@
+import { clip } from '../base/log.js'
+
 /** Numbers with more digits are not exact. */
 const LONGEST_NUMBER = 15
 /** Far above what names of machines need. */
@@ -61,7 +63,10 @@ function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<un
     if (last.length > LONGEST_NUMBER)
       throw wrong(`${forMessage(range.trim())}: a number has ${LONGEST_NUMBER} digits at most`)
     const [low, high, by] = [Number(first), Number(last), Number(step)]
-    if (low > high || by === 0) throw wrong(`${forMessage(range.trim())} counts to nowhere`)
+    if (low > high || by === 0)
+      throw wrong(
+        `${forMessage(range.trim())} names no number: write the smaller one first, and a step of 1 or more`
+      )
     const isPadded = isZeroed(first) || isZeroed(last)
     if (isPadded && first.length !== last.length)
       throw wrong(`${forMessage(range.trim())}: both numbers must have as many digits, as in 001-100`)
@@ -71,7 +76,7 @@ function* rangesOf(text: string, wrong: (reason: string) => Error): Generator<un
 }
 
 /** Returns a text for a message, cut if long. */
-export const forMessage = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)
+export const forMessage = (text: string) => clip(text, 200)
 
 /** Whether a number has leading zeros. */
 export const isZeroed = (digits: string): boolean => digits.length > 1 && digits.startsWith('0')

@@ -46,10 +46,7 @@ function* folded(all: readonly Parts[], place: number): Generator<void, Parts[]>
   return folded
 }
 
-/**
- * Returns the numbers at a place, in any order, as `1-3,5,008-012`. If some numbers of a width have leading
- * zeros, all numbers of that width are padded.
- */
+/** Returns the numbers at a place as `1-3,5,008-012`; with leading zeros, a width is padded as a whole. */
 function* ranges(all: readonly Parts[], place: number): Generator<void, string> {
   const padded = new Set<number>()
   for (const parts of all) {

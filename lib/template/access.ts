@@ -20,15 +20,15 @@ const OF_MAPS =
   /^(?:clear|copy|fromkeys|get|items|keys|pop|popitem|setdefault|update|values|__(?!proto)[a-z_]+__)$/
 
 /**
- * Returns a reader of the attribute `name`, as in `value.name`. Throws Failure for a value that is neither
- * map nor `loop`, or if maps have a method of that name.
+ * Returns a reader of the attribute `name`, as in `value.name`. Throws OperationError for a value that is
+ * neither map nor `loop`, or if maps have a method of that name.
  */
 export function attribute(name: string, missing: Missing): (value: unknown) => unknown {
   const isOfMaps = OF_MAPS.test(name)
   return value => {
     if (isMap(value)) {
       if (isOfMaps)
-        throw new OperationError(`${name} is a method of maps: the item of that name is read as ['${name}']`)
+        throw new OperationError(`${name} is a method of maps: write ['${name}'] for the item of that name`)
       const found = mapGet(value, name)
       return found === undefined ? missing(`the map has no item '${name}'`) : found
     }
@@ -38,7 +38,7 @@ export function attribute(name: string, missing: Missing): (value: unknown) => u
   }
 }
 
-/** Reads `value[key]`. Throws Failure for a value that has no items, or a key of the wrong kind. */
+/** Reads `value[key]`. Throws OperationError for a value that has no items, or a key of the wrong kind. */
 export function item(value: unknown, key: unknown, missing: Missing): unknown {
   if (isMap(value) && isSimple(key)) {
     const found = mapGet(value, key)
@@ -53,7 +53,7 @@ export function item(value: unknown, key: unknown, missing: Missing): unknown {
   return found === undefined ? missing(`${label(value)} has no item ${index}`) : found
 }
 
-/** Reads `value[from:to]`; null is an open end. Throws Failure for other values and bounds. */
+/** Reads `value[from:to]`; null is an open end. Throws OperationError for other values and bounds. */
 export function slice(value: unknown, from: unknown, to: unknown): unknown {
   const [start, end] = [from, to].map(bound => {
     const index = toInteger(bound)

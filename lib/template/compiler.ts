@@ -9,10 +9,7 @@ const DEEPEST_BLOCK = 50
 const DEEPEST_INCLUDE = 16
 const INNER_TAGS = ['elif', 'else', 'endif', 'endfor', 'endset', 'endautoescape', 'endraw']
 
-/**
- * Compiles a template's text in milliseconds, once for each change of a file. `file` names it in errors, and
- * `find` finds included templates. Throws the TemplateError of its first error.
- */
+/** Compiles a text. `file` names it in errors, `find` finds includes. Throws its first TemplateError. */
 export function compileTemplate(
   text: string,
   file: string,

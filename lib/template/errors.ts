@@ -115,9 +115,7 @@ export function split(s: string, separator: string | undefined, limit: number): 
   }
 }
 
-/**
- * `str.replace` with at most `limit` replacements, any if negative. Throws OperationError if `from` is empty.
- */
+/** `str.replace` with at most `limit` replacements, any if negative. Throws if `from` is empty. */
 export function replace(s: string, from: string, to: string, limit: number): string {
   if (from === '') throw new OperationError('replace has no text to look for')
   return split(s, from, limit).join(to)

@@ -397,7 +397,7 @@ export function isConstant(name: string): name is keyof typeof CONSTANTS {
   return Object.hasOwn(CONSTANTS, name)
 }
 
-/** Returns the truth of an expression. Throws Failure as truth() does. */
+/** Returns the truth of an expression. Throws OperationError as truth() does. */
 export function isTrue(e: Expression, frame: Frame): boolean {
   const found = e.evaluate(frame)
   if (typeof found === 'boolean') return found

@@ -45,12 +45,12 @@ export interface Operation {
   readonly needs: number
   /** Whether a template may name the arguments. */
   readonly isNamed: boolean
-  /** A missing argument is undefined. Throws Failure for wrong types and values. */
+  /** A missing argument is undefined. Throws OperationError for wrong types and values. */
   readonly run: Run
 }
 
 /** Makes an operation with the arguments `params`; those that end in `?` are optional. */
-export function operation(params: string, run: Run, isNamed = true): Operation {
+function operation(params: string, run: Run, isNamed = true): Operation {
   const names = params.split(' ').filter(Boolean)
   return {
     params: names.map(name => name.replace('?', '')),
@@ -124,7 +124,7 @@ function indent(value: unknown, width: unknown = 4, first: unknown = false, blan
   return (truth(first) ? margin : '') + indented.join('\n')
 }
 
-/** Quotes a word for a POSIX shell: `it's` becomes `'it'"'"'s'`. Throws Failure for a NUL. */
+/** Quotes a word for a POSIX shell: `it's` becomes `'it'"'"'s'`. Throws OperationError for a NUL. */
 function quote(value: unknown): string {
   const word = text(value)
   // Fast path: most texts hold neither a quote nor a NUL, and a script quotes dozens.
@@ -246,7 +246,7 @@ const compares = (operator: keyof typeof COMPARISONS): Operation =>
   operation('other', COMPARISONS[operator], false)
 const rest = (value: unknown, by: unknown): unknown => OPERATORS['%']?.(value, by)
 
-/** The tests of `value is name(argument)`. Failure: wrong types, and undefined where jinja2 refuses it. */
+/** The tests of `value is name(argument)`. OperationError: wrong types, undefined where jinja2 refuses it. */
 export const TESTS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     defined: is(isDefined),
@@ -284,7 +284,7 @@ const ofText = (params: string, run: (self: string, ...args: unknown[]) => unkno
 const ofMap = (params: string, run: (self: object, ...args: unknown[]) => unknown): Operation =>
   operation(params, (self, ...args) => run(needMap(self), ...args), false)
 
-/** The methods of strings and maps. They throw Failure for another value or wrong arguments. */
+/** The methods of strings and maps. They throw OperationError for another value or wrong arguments. */
 export const METHODS: ReadonlyMap<string, Operation> = new Map(
   Object.entries({
     upper: ofText('', self => self.toUpperCase()),
@@ -330,7 +330,7 @@ function needMap(value: unknown): object {
 const UNSAFE = /[<>&']|[^ -~]/g
 const DEEPEST = 100
 
-/** Returns JSON as jinja2's `tojson`: one line, sorted keys, ASCII, `<>&'` escaped. Throws Failure. */
+/** Returns JSON as jinja2's `tojson`: one line, sorted keys, ASCII, `<>&'` escaped. Throws OperationError. */
 function toJson(value: unknown, level = 1): string {
   if (level > DEEPEST) throw new OperationError(`the value is nested over ${DEEPEST} deep`)
   if (typeof value === 'string') return quoteJson(value)

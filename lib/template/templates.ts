@@ -26,19 +26,19 @@ interface Loaded {
 
 /** The templates of a directory, compiled on first use, and again after a change (rules 4.11). */
 export class Templates {
-  readonly #directory: string
-  readonly #now: () => number
   readonly #include: IncludeResolver
   readonly #loaded = new Map<string, Loaded>()
 
-  constructor({ directory, now = () => performance.now() }: TemplatesOptions) {
-    this.#directory = directory
-    this.#now = now
+  constructor(private readonly options: TemplatesOptions) {
     this.#include = name => {
       if (!this.#isBelow(name))
         throw new OperationError(`${name} is not a path below the directory of templates`)
       return this.#find(name)
     }
+  }
+
+  get #nowMs(): number {
+    return this.options.now?.() ?? performance.now()
   }
 
   #isBelow(name: string): boolean {
@@ -64,10 +64,7 @@ export class Templates {
     }
   }
 
-  /**
-   * Returns the errors of all files below the directory, for `svcd check`. Hidden files and editors' copies
-   * (`x~`) are skipped. An include of a fixed name must exist.
-   */
+  /** Returns the errors of all files, for `svcd check`; hidden files and copies (`x~`) are skipped. */
   check(): TemplateError[] {
     const errors: TemplateError[] = []
     for (const name of this.#names(errors)) {
@@ -85,14 +82,15 @@ export class Templates {
   }
 
   #names(errors: TemplateError[]): string[] {
+    const { directory } = this.options
     try {
-      return readdirSync(this.#directory, { recursive: true, withFileTypes: true })
+      return readdirSync(directory, { recursive: true, withFileTypes: true })
         .filter(entry => entry.isFile() || entry.isSymbolicLink())
-        .map(entry => join(entry.parentPath, entry.name).slice(join(this.#directory, '/').length))
+        .map(entry => join(entry.parentPath, entry.name).slice(join(directory, '/').length))
         .filter(name => !name.endsWith('~') && !name.split('/').some(part => part.startsWith('.')))
         .sort()
     } catch (error) {
-      errors.push(TemplateError.of(error, this.#directory))
+      errors.push(TemplateError.of(error, directory))
       return []
     }
   }
@@ -100,7 +98,7 @@ export class Templates {
   /** Returns undefined for a missing file. Throws the TemplateError of a file that does not compile. */
   #find(name: string): Template | undefined {
     let loaded = this.#loaded.get(name)
-    const now = this.#now()
+    const now = this.#nowMs
     if (loaded === undefined || now - loaded.lookedAtMs >= LOOK_AGAIN_MS) {
       if (loaded !== undefined && loaded.stamp === this.#stamp(name)) loaded.lookedAtMs = now
       else loaded = this.#load(name)
@@ -113,12 +111,12 @@ export class Templates {
   #load(name: string): Loaded {
     // The stamp comes first, so that a change during the read is noticed.
     const stamp = this.#stamp(name)
-    return { stamp, lookedAtMs: this.#now(), template: stamp === '' ? undefined : this.#compile(name) }
+    return { stamp, lookedAtMs: this.#nowMs, template: stamp === '' ? undefined : this.#compile(name) }
   }
 
   #compile(name: string): Template | TemplateError {
     try {
-      const bytes = readFileSync(join(this.#directory, name))
+      const bytes = readFileSync(join(this.options.directory, name))
       const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
       return compileTemplate(text, name, this.#include)
     } catch (error) {
@@ -128,7 +126,7 @@ export class Templates {
 
   #stamp(name: string): string {
     try {
-      const stat = statSync(join(this.#directory, name), { throwIfNoEntry: false })
+      const stat = statSync(join(this.options.directory, name), { throwIfNoEntry: false })
       return stat === undefined ? '' : `${stat.mtimeMs} ${stat.size} ${stat.ino}`
     } catch {
       // Reading the file reports why.

@@ -3,11 +3,11 @@ import { characters, compareText, OperationError, type Origin } from './errors.j
 /*
  * Values of templates are those of JSON: null (none), booleans, strings, integers, arrays (lists) and objects
  * (maps). A map written in a template is a Map. All other values are a Special. Each operation names the
- * values that it takes, and throws Failure for any other.
+ * values that it takes, and throws OperationError for any other.
  */
 
 /** A value that data cannot hold; `label` names it in messages. */
-export class Special {
+class Special {
   constructor(readonly label: string) {}
 }
 
@@ -30,14 +30,13 @@ export class Iter extends Special implements Iterable<unknown> {
 
   /** `maker` is the filter or method that made it. */
   constructor(maker: string, items: Iterable<unknown>) {
-    super(`what ${maker} gives`)
+    super(`the result of ${maker}`)
     this.#items = items
   }
 
   [Symbol.iterator](): Iterator<unknown> {
     const items = this.#items
-    if (items === undefined)
-      throw new OperationError(`${this.label} can be gone through once; |list keeps it`)
+    if (items === undefined) throw new OperationError(`${this.label} can be iterated once; |list keeps it`)
     this.#items = undefined
     return items[Symbol.iterator]()
   }
@@ -46,7 +45,7 @@ export class Iter extends Special implements Iterable<unknown> {
 /** The result of a map's `items()`, only for `for key, value in …`, because jinja2's items are tuples. */
 export class Pairs extends Special {
   constructor(readonly entries: readonly (readonly [string, unknown])[]) {
-    super('what items() gives, which is for `for key, value in …`,')
+    super('the result of items(), which is for `for key, value in …`,')
   }
 }
 
@@ -70,14 +69,14 @@ export function label(value: unknown): string {
   return Number.isInteger(value) ? 'an integer over 2^53' : 'a float'
 }
 
-/** Returns the Failure of a wrong use: `otherwise`, or why the value is undefined. */
+/** Returns the OperationError of a wrong use: `otherwise`, or why the value is undefined. */
 export function wrongUse(value: unknown, otherwise: string): OperationError {
   return value instanceof Undefined
     ? new OperationError(value.reason, value.origin)
     : new OperationError(otherwise)
 }
 
-/** Returns a value for a variable or item. Throws Failure for an undefined one. */
+/** Returns a value for a variable or item. Throws OperationError for an undefined one. */
 export function defined(value: unknown): unknown {
   if (value instanceof Undefined) throw wrongUse(value, '')
   return value
@@ -105,26 +104,26 @@ export function mapKeys(map: object): string[] {
   return map instanceof Map ? [...map.keys()] : Object.keys(map)
 }
 
-/** Iterates over a value; a map gives its keys. Throws Failure if it cannot be iterated. */
+/** Iterates over a value; a map gives its keys. Throws OperationError if it cannot be iterated. */
 export function iterate(value: unknown): Iterable<unknown> {
   if (Array.isArray(value) || value instanceof Iter) return value
   if (typeof value === 'string') return characters(value)
   if (isMap(value)) return mapKeys(value)
-  throw wrongUse(value, `cannot go through ${label(value)}`)
+  throw wrongUse(value, `cannot iterate over ${label(value)}`)
 }
 
-/** Returns the items as an array, which must not be changed. Throws Failure as iterate() or defined(). */
+/** Returns the items as an array, which must not be changed. Throws as iterate() or defined(). */
 export function toList(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : Array.from(iterate(value), defined)
 }
 
-/** Returns the number of characters, items or entries. Throws Failure for other values. */
+/** Returns the number of characters, items or entries. Throws OperationError for other values. */
 export function lengthOf(value: unknown): number {
   if (Array.isArray(value) || typeof value === 'string' || isMap(value)) return toList(value).length
   throw wrongUse(value, `${label(value)} has no length`)
 }
 
-/** Returns Python's truth of a value. Throws Failure for undefined, and for all but data and BLANK. */
+/** Returns Python's truth of a value. Throws OperationError for undefined, and for all but data and BLANK. */
 export function truth(value: unknown): boolean {
   if (typeof value === 'boolean') return value
   if (typeof value === 'string') return value !== ''
@@ -136,7 +135,7 @@ export function truth(value: unknown): boolean {
   throw wrongUse(value, `${label(value)} is neither true nor false`)
 }
 
-/** Returns a value as `{{ }}` prints it. Throws Failure for all but strings, integers, booleans and none. */
+/** Returns a value as `{{ }}` prints it: strings, integers, booleans and none; throws OperationError. */
 export function text(value: unknown): string {
   if (typeof value === 'string') return value
   if (typeof value === 'boolean') return value ? 'True' : 'False'
@@ -152,7 +151,7 @@ export function toInteger(value: unknown): number | undefined {
   return Number.isSafeInteger(value) ? (value as number) : undefined
 }
 
-/** Returns an integer argument, or `otherwise` if it is missing. Throws Failure for other values. */
+/** Returns an integer argument, or `otherwise` if it is missing. Throws OperationError for other values. */
 export function integerOr(otherwise: number, value: unknown): number {
   if (value === undefined) return otherwise
   const integer = toInteger(value)
@@ -160,7 +159,7 @@ export function integerOr(otherwise: number, value: unknown): number {
   return integer
 }
 
-/** Returns an exact integer. Throws Failure above 2^53. */
+/** Returns an exact integer. Throws OperationError above 2^53. */
 export function exact(result: number): number {
   if (!Number.isSafeInteger(result)) throw new OperationError('the integer is too large')
   // Turns -0 into 0.
@@ -172,7 +171,7 @@ type Binary = (a: unknown, b: unknown) => unknown
 /** Bounds the depth of compared values; data may contain itself. */
 const DEEPEST = 100
 
-/** Python's comparisons. They throw Failure for values that Python cannot compare. */
+/** Python's comparisons. They throw OperationError for values that Python cannot compare. */
 export const COMPARISONS = {
   '==': (a, b) => equals(a, b),
   '!=': (a, b) => !equals(a, b),
@@ -184,7 +183,7 @@ export const COMPARISONS = {
   'not in': (a, b) => !contains(b, a)
 } as const satisfies Record<string, Binary>
 
-/** The binary operators. They throw Failure for values that they do not take, and for division by zero. */
+/** The binary operators. They throw OperationError for values they do not take, and division by zero. */
 export const OPERATORS: Readonly<Record<string, Binary>> = {
   ...COMPARISONS,
   '+': add,
@@ -218,14 +217,14 @@ function add(a: unknown, b: unknown): unknown {
   return integers('+', (x, y) => x + y)(a, b)
 }
 
-/** Unary minus and plus. Throws Failure for all but integers. */
+/** Unary minus and plus. Throws OperationError for all but integers. */
 export function signed(operator: '-' | '+', value: unknown): number {
   const x = toInteger(value)
   if (x === undefined) throw wrongUse(value, `cannot compute ${operator} of ${label(value)}`)
   return operator === '-' ? 0 - x : x
 }
 
-/** Python's `==` of data. Throws Failure for undefined and for values that are not data. */
+/** Python's `==` of data. Throws OperationError for undefined and for values that are not data. */
 export function equals(a: unknown, b: unknown, depth = 0): boolean {
   if (typeof a === 'string' && typeof b === 'string') return a === b
   for (const value of [a, b])
@@ -246,7 +245,7 @@ export function equals(a: unknown, b: unknown, depth = 0): boolean {
   return (toInteger(a) ?? a) === (toInteger(b) ?? b)
 }
 
-/** Python's `<` of two integers or two strings. Throws Failure for other values. */
+/** Python's `<` of two integers or two strings. Throws OperationError for other values. */
 export function less(a: unknown, b: unknown): boolean {
   if (typeof a === 'string' && typeof b === 'string') return compareText(a, b) < 0
   const x = toInteger(a)
@@ -255,7 +254,7 @@ export function less(a: unknown, b: unknown): boolean {
   throw wrongUse(a instanceof Undefined ? a : b, `cannot order ${label(a)} and ${label(b)}`)
 }
 
-/** Python's `in`. Throws Failure for a container without values, and a non-string searched in a string. */
+/** Python's `in`. Throws OperationError for a container without values, or no string in a string. */
 function contains(container: unknown, item: unknown): boolean {
   if (typeof container === 'string') {
     if (typeof item !== 'string') throw wrongUse(item, `cannot look for ${label(item)} in a string`)

@@ -83,9 +83,9 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
     ['name,colour', /line 1, column 2: a node has no field "colour"/],
     ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
     ['name,BOOTIF.colour', /line 1, column 2: a node has no field "BOOTIF.colour"/],
-    ['name,comment\nn5', /line 2: 1 cells stand below 2 columns/],
+    ['name,comment\nn5', /line 2: the line has 1 cells, the table 2 columns/],
     ['name,comment\nN 5,x', /line 2, column 1 \(name\): a name must be a host name/],
-    ['name\nn5\nn5', /line 3: node n5 stands in line 2 too/],
+    ['name\nn5\nn5', /line 3: node n5 is in line 2 too/],
     ['name,comment\nn5,"open', /cannot be read.*(?:quote|Quote)/],
     [
       'name,service,macaddr,group\nn5,maybe,zz,compute\n\nn6,yes,,none\nn7,yes,52:54:00:00:00:01,compute',

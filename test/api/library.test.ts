@@ -95,10 +95,7 @@ t.test(
     t.equal(named(whole), '')
     t.match(whole, /\nunpack\(\) \{\n/)
     t.match(whole, '# clock of node001\n')
-    t.match(
-      c.log.join(''),
-      /warn each install script holds what they could share: template install\/lib\/time\.sh/
-    )
+    t.match(c.log.join(''), /warn install scripts are not shared: template install\/lib\/time\.sh/)
     writeFileSync(part, time)
     const main = join(templates, 'install/templ_install.cfg')
     const old = readFileSync(main, 'utf8')

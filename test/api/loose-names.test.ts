@@ -23,13 +23,13 @@ t.test('names that lead nowhere are taken, and svcd check warns of them', async 
     [
       '/config/node/n1',
       { provision_interface: 'BOTIF' },
-      'node n1: provision_interface is BOTIF, and there are only BOOTIF, ib0, BOOTF'
+      'node n1: provision_interface is BOTIF, which is none of its interfaces: BOOTIF, ib0, BOOTF'
     ],
     ['/config/node/n1', { switch: 'sw2' }, 'node n1: there is no switch sw2, only sw1'],
     [
       '/config/group/compute',
       { provision_interface: 'eth7' },
-      'group compute: provision_interface is eth7, and there are only BOOTIF'
+      'group compute: provision_interface is eth7, which is none of its interfaces: BOOTIF'
     ],
     [
       '/config/network/inner',

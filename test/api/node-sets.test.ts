@@ -69,8 +69,8 @@ t.test('what is refused', async t => {
       400,
       'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
     ],
-    ['@stale', 404, 'node set: there is no group stale; @stale takes yes alone: @stale:yes'],
-    ['@stale:maybe', 400, 'node set: @stale takes yes alone: @stale:yes'],
+    ['@stale', 404, 'node set: there is no group stale; @stale needs the value yes: @stale:yes'],
+    ['@stale:maybe', 400, 'node set: @stale needs the value yes: @stale:yes'],
     ['@status:', 400, 'node set: @status: needs a word behind it, as in @status:installer.failed'],
     [
       '@status:instaler',
@@ -79,7 +79,7 @@ t.test('what is refused', async t => {
         'bmcsetup, partscript, download, unpack, network, secrets, files, hostkeys, postscript, roles, bootloader, labels, completed, failed'
     ],
     ['n[1', 400, 'node set n[1: its brackets do not match'],
-    ['n1,', 400, 'node set n1,: nothing stands at ","']
+    ['n1,', 400, 'node set n1,: a name is missing after ","']
   ]
   for (const [set, status, says] of table) {
     t.equal(await of(`/config/node/${enc(set)}`, status), says)

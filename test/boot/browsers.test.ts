@@ -50,7 +50,7 @@ t.test('what only a browser sends is refused where no token is needed for a chan
       })
       const what = `${path} ${JSON.stringify(headers)}`
       t.equal(answer.status, 403, what)
-      t.match(answer.body.message, /^a browser has asked \(header [a-z-]+\), and this is for machines/, what)
+      t.match(answer.body.message, /^requests of browsers are refused here \(header [a-z-]+\)/, what)
     }
   t.equal(
     (await c.get(paths[0] as string, { source, method: 'HEAD', headers: { Origin: 'null' } })).status,

@@ -67,7 +67,7 @@ t.test('a part that only asks whether there is a variable is not shared either',
     write(part, 'lib/part.sh')
     write("{% include 'install/lib/part.sh' %}\n# fine\n")
     t.equal(library.sha256(), '', part)
-    t.match(log, [/warn each install script holds .*asks for (imagesum|insecure)/])
+    t.match(log, [/warn install scripts are not shared: .*asks for (imagesum|insecure)/])
   }
   const { library, log, write } = made(t)
   write("{% set mine = 'x' %}{% if mine is defined %}# {{ mine }}\n{% endif %}")
@@ -103,7 +103,7 @@ t.test(
     t.equal(library.sha256(), '')
     clock.ms += 5000
     t.equal(library.sha256(), '')
-    t.match(log, [/warn each install script holds .*install\/templ_library\.cfg:1:9: .*node/])
+    t.match(log, [/warn install scripts are not shared: .*install\/templ_library\.cfg:1:9: .*node/])
     t.equal(log.length, 1, 'the log says it once')
     write('{% if %}')
     t.equal(library.sha256(), '')

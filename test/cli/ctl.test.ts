@@ -709,7 +709,7 @@ t.test('exit codes: refused, wrong usage, no controller', async t => {
     [['node', 'set', 'node009', 'comment=x'], /node node009 does not exist; type: svcctl node add$/m],
     [
       ['node', 'set', 'node[001-009]', 'comment=x'],
-      /there is no node node\[003-009\]; a set creates none, a table does: svcctl import FILE/
+      /there is no node node\[003-009\]; a set cannot create nodes; use a table: svcctl import FILE/
     ],
     [['node', 'show', '..'], /./],
     [['node', 'set', 'node001', 'variables.__proto__=x'], /__proto__/],

@@ -79,10 +79,11 @@ t.test('addresses that no card has are refused, wherever they are given', async 
     t.match([status, text], [400, why], `${path} ${JSON.stringify(body)}`)
   }
   const cases: Readonly<Record<string, RegExp>> = {
-    '00:00:00:00:00:00': /n1 \(BOOTIF\): MAC 00:00:00:00:00:00 is what firmware says that knows no address/,
-    'FF-FF-FF-FF-FF-FF': /MAC ff:ff:ff:ff:ff:ff is the address of all machines/,
+    '00:00:00:00:00:00':
+      /n1 \(BOOTIF\): MAC 00:00:00:00:00:00 is all zeros, which firmware reports when it has no address/,
+    'FF-FF-FF-FF-FF-FF': /MAC ff:ff:ff:ff:ff:ff is the broadcast address/,
     '01005e000001': /MAC 01:00:5e:00:00:01 is a multicast address/,
-    '0000000000000000': /is what firmware says/
+    '0000000000000000': /is all zeros/
   }
   for (const [macaddress, why] of Object.entries(cases)) {
     await refused('/config/node/n1', { macaddr: macaddress }, why)

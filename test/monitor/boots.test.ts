@@ -150,7 +150,7 @@ t.test('a template with a fault: the step is not one that the machine did not ta
   t.match((await c.get('/monitor/node/n1')).body.monitor.status.n1, { reason: told })
   writeFileSync(file, good)
   c.clockMs += 1000
-  await until(async () => /put right by now\); start the node anew$/.test((await why(c)).verdict))
+  await until(async () => /this is mended now\); start the node anew$/.test((await why(c)).verdict))
   await script(c)
   t.match(await why(c), { rule: 'in-progress', verdict: /^n1 boots: it got its boot script at \d/ })
 })
@@ -169,13 +169,13 @@ t.test('why a machine does not come to its kernel', async t => {
     await c.post('/config/osimage/compute', { kernelfile: 'vmlinuz' })
     t.match(await why(c), {
       rule: 'no-boot-file',
-      verdict: /put right by now\); nothing more is to be done: .*anew$/
+      verdict: /this is mended now\); nothing more is to be done: .*anew$/
     })
     const reason = 'OS image compute is packed, and has no kernel (kernelfile)'
     await c.post('/config/osimage/compute', { kernelfile: null })
     const { verdict } = await why(c)
     t.notMatch(verdict, /put right/)
-    t.ok(verdict.includes(`gone, is missing (by now the reason is another: ${reason}); `), verdict)
+    t.ok(verdict.includes(`gone, is missing (the reason is another now: ${reason}); `), verdict)
     await script(c)
     t.match(await why(c), {
       rule: 'no-kernel',

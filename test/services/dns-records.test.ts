@@ -191,7 +191,7 @@ t.test('over http: added, changed, deleted, all of a request or none', async t =
     [{ host: 'x', adress: '10.1.1.1' }, /there is no field "adress"/],
     [{ ipaddress: '10.1.1.1' }, /field "host" is missing/],
     [[{ host: 'good', ipaddress: '10.1.1.1' }, 7], /a list of objects/],
-    [Array.from({ length: 1001 }, (_, i) => ({ host: `h${i}`, ipaddress: '10.1.1.1' })), /1000 at the most/]
+    [Array.from({ length: 1001 }, (_, i) => ({ host: `h${i}`, ipaddress: '10.1.1.1' })), /give 1 to 1000/]
   ] as const) {
     const [status, message] = await put(body)
     t.equal(status, 400, JSON.stringify(body).slice(0, 80))

@@ -72,7 +72,7 @@ t.test('a list, commas and blanks; shown as a text', async t => {
       /field "routes": .*10\.7\.0\.1 is no address of a machine in 10\.141/
     ],
     [{ routes: ['10.9.0.0/16 via 10.141.255.255'] }, /is no address of a machine/],
-    [{ routes: ['0.0.0.0/0 via 10.141.0.254'] }, /the default route is told by field "gateway"/],
+    [{ routes: ['0.0.0.0/0 via 10.141.0.254'] }, /set the default route in field "gateway"/],
     [
       { routes: ['10.9.0.0/16 via 10.141.0.254', '10.9.0.0/16 via 10.141.0.253'] },
       /there is another route to/

@@ -30,7 +30,7 @@ const PLACES: readonly [source: string, line: number, column: number, says: stri
   ['{% set x = nope %}\n{{ x }}', 1, 12, "'nope'"],
   ['{{ list }}', 1, 4, 'list'],
   ['{{ 1 +\n list }}', 1, 4, 'integer'],
-  ['{{ list|first|selectattr(1)|join }}', 1, 29, 'cannot go through an integer'],
+  ['{{ list|first|selectattr(1)|join }}', 1, 29, 'cannot iterate over an integer'],
   ['{{ name|upper|xmlattr }}', 1, 15, 'the filter xmlattr is not part of'],
   ['{{ name|\n nosuch }}', 2, 2, 'nosuch'],
   ['{{ name is nosuch }}', 1, 12, 'nosuch'],

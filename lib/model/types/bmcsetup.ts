@@ -46,7 +46,7 @@ const fields = [
   comment
 ] as const satisfies Table
 
-export type BmcsetupDoc = { readonly name: string } & Stored<typeof fields>
+type BmcsetupDoc = { readonly name: string } & Stored<typeof fields>
 
 declare module '../docs.js' {
   interface ObjectShapes {

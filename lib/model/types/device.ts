@@ -11,7 +11,7 @@ export const deviceFields = [
 ] as const satisfies Table
 
 /** A switch or another device, seen as its connection. */
-export type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
+type DeviceDoc = { readonly name: string } & Stored<typeof deviceFields>
 
 /** The behaviour that all types of devices share. */
 export const device = {

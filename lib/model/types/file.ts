@@ -197,7 +197,6 @@ const attached: FieldType<readonly string[]> = {
   }
 }
 
-/** The field of a group or node for its files. */
 export const attachedFiles = {
   name: 'files',
   type: attached,

@@ -60,8 +60,8 @@ export const group: ObjectType<GroupDoc> = {
   ...ownsSecrets('group'),
 
   inForce(doc, _group, cluster) {
-    const { settings, sources, variables, variableSources } = effectiveGroup(doc, cluster)
-    return { settings, sources: { ...sources, variables: variableSources }, derived: { variables } }
+    const { settings, sources, variables } = effectiveGroup(doc, cluster)
+    return { settings, sources, derived: { variables } }
   },
   kernelOptions: (doc, _group, image) => effectiveKernelOptions(image, doc),
   *write(changing, before, after, given) {

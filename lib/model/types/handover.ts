@@ -23,7 +23,6 @@ declare module '../docs.js' {
   }
 }
 
-/** The handover records of nodes, by name. */
 export const handover: AttachedType<HandoverDoc> = { title: 'handover of node', fields }
 
 /** Moves the record along with a renamed node, or removes it with a deleted one. */

@@ -32,7 +32,6 @@ export type InterfaceDoc = Stored<typeof interfaceFields> & {
   readonly own?: boolean
 }
 
-/** The stored interfaces of a group. */
 export const groupInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [name, { ...network, required: true }, options]),
@@ -41,7 +40,6 @@ export const groupInterfaces = {
   meaning: 'interfaces of its nodes'
 } as const
 
-/** The stored interfaces of a node. */
 export const nodeInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [

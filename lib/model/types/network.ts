@@ -132,7 +132,7 @@ function checkRoutes({ network, routes = [] }: NetworkDoc, title: string): void 
         'address-outside-network'
       )
     if (to === '0.0.0.0/0')
-      throw badRequest(`${where}: the default route is told by field "gateway"`, 'invalid-field')
+      throw badRequest(`${where}: set the default route in field "gateway"`, 'invalid-field')
     if (seen.has(to)) throw badRequest(`${where}: there is another route to ${to}`, 'given-twice')
     seen.add(to)
   }
@@ -146,7 +146,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
   const { name, dns_records: records = [] } = network
   const count = records.length
   if (count > MOST_RECORDS)
-    throw badRequest(`${title}: ${count} DNS records, and ${MOST_RECORDS} are the most`, 'too-many')
+    throw badRequest(`${title}: ${count} DNS records; at most ${MOST_RECORDS} are allowed`, 'too-many')
   const aliases = new Set(records.flatMap(({ host, alias }) => (alias === undefined ? [] : [host])))
   const range = parsePrefix(network.network)
   const zone = `.${name.toLowerCase()}`
@@ -172,7 +172,7 @@ function checkRecords(view: View, network: NetworkDoc, title: string, cluster: C
     const target = alias?.endsWith(zone) ? alias.slice(0, -zone.length) : alias
     if (target !== undefined && aliases.has(target))
       throw badRequest(
-        `${where}: field "alias": ${alias} is an alias: name what that one stands for`,
+        `${where}: field "alias": ${alias} is an alias itself: name its target`,
         'invalid-field'
       )
   }

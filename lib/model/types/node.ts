@@ -7,7 +7,6 @@ import {
   provisionOf,
   settingsOf,
   sourcesOf,
-  variableSourcesOf,
   variablesOf
 } from '../effective.js'
 import {
@@ -166,11 +165,7 @@ export const node: ObjectType<NodeDoc> = {
     const settings = settingsOf(doc, group, cluster)
     const macaddr = provisionOf(doc, settings)?.macaddress
     const variables = variablesOf(doc, group, cluster)
-    const sources = {
-      ...sourcesOf(doc, group, cluster),
-      variables: variableSourcesOf(doc, group, cluster)
-    }
-    return { settings, sources, derived: { macaddr, variables } }
+    return { settings, sources: sourcesOf(doc, group, cluster), derived: { macaddr, variables } }
   },
   kernelOptions: (doc, group, image) => effectiveKernelOptions(image, group, doc),
   *write(changing, before, asked, wanted) {

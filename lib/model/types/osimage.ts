@@ -186,7 +186,6 @@ export const osimage: ObjectType<OsimageDoc> = {
   }
 }
 
-/** A tag of an OS image. */
 export const osimagetag: AttachedType<OsimagetagDoc> = {
   title: 'OS image tag',
   fields: tagFields,
@@ -224,7 +223,6 @@ export const pack: AttachedType<PackDoc> = {
   files: doc => ({ ...doc, imagefile: doc.name })
 }
 
-/** The records of image directories. */
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }
 
 /** Returns the directory of an image: `path`, else its name below `[image] directory` (rules 9.1). */
@@ -232,10 +230,7 @@ export const imageDirectoryOf = (directory: string, { name, path }: OsimageDoc):
   // A final slash has no meaning.
   path === undefined ? join(directory, name) : normalize(path).replace(/(?<=.)\/+$/, '')
 
-/**
- * Yields the images that a change puts into another image's directory: sharing needs a `path` on both (rules
- * 9.1). Images that shared one before may go on.
- */
+/** Yields images moved into another image's directory: sharing needs a `path` on both (rules 9.1). */
 export function* treeProblems(
   tx: Tx,
   directory: string
@@ -271,7 +266,6 @@ function* movedImages(tx: Tx, directory: string): Generator<string> {
   }
 }
 
-/** Returns the directories of an image. */
 const treesOf = (view: View, osimage: string): TreeDoc[] =>
   [...view.names('tree')].flatMap(name => {
     const tree = view.get('tree', name)

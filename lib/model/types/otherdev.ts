@@ -8,7 +8,7 @@ const fields = [
   comment
 ] as const satisfies Table
 
-export type OtherdevDoc = { readonly name: string } & Stored<typeof fields>
+type OtherdevDoc = { readonly name: string } & Stored<typeof fields>
 
 declare module '../docs.js' {
   interface ObjectShapes {

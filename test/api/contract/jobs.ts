@@ -33,7 +33,7 @@ const told = {
 export const jobs: Cases = {
   'GET /config/status/{request_id}': [
     { what: 'all it has to tell', ask: [`/config/status/${ended.id}`], status: 200, body: told },
-    { what: 'no more for that user', ask: [`/config/status/${ended.id}`], status: 404, says: /told its end/ },
+    { what: 'no more for that user', ask: [`/config/status/${ended.id}`], status: 404, says: /read its end/ },
     { what: 'a viewer too', ask: [`/config/status/${ended.id}`], by: 'viewer', status: 200, body: told },
     { what: 'not for a node', ask: [`/config/status/${ended.id}`], by: 'n1', status: 403 },
     missing(`/config/status/${unknown}`)

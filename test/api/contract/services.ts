@@ -70,7 +70,7 @@ export const services: Cases = {
       ask: [`/service/status/${ended.id}`],
       by: 'admin',
       status: 404,
-      says: /told its end/
+      says: /read its end/
     },
     {
       what: 'one that runs',
