@@ -166,10 +166,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
     get(base, {
       access,
       summary: `All ${plural(title)}`,
-      query: {
-        ...listQuery,
-        ...(sets ? { nodes: string('a node set: limits the list to these nodes') } : {})
-      },
+      query: { ...listQuery, ...(sets ? { nodes: string('a node set: these nodes only') } : {}) },
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
