@@ -6,7 +6,7 @@ export interface RequestAuth {
   /** The headers of a request with this body, or this path and query. */
   headersFor(words: string): Record<string, string>
   /** Whether a controller gave this answer to a request with these headers. */
-  isProved(asked: Record<string, string>, answer: string, proof: string): boolean
+  isAnswerAuthentic(asked: Record<string, string>, answer: string, proof: string): boolean
 }
 
 /** Maximum difference of controllers' clocks: tokens and proofs depend on them. */

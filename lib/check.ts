@@ -42,7 +42,7 @@ export interface Findings {
   readonly problems: readonly Problem[]
   readonly warnings: readonly string[]
   /** Cluster settings that differ from the ini. */
-  readonly notes: readonly string[]
+  readonly changedSettings: readonly string[]
 }
 
 /**
@@ -84,7 +84,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
       ...[...reachability(config, stored.networks), ...frontWarnings(config), ...userWarnings(config)],
       ...[...firmware.warnings, ...tls.warnings, ...stored.warnings]
     ],
-    notes: stored.notes
+    changedSettings: stored.notes
   }
 }
 
@@ -111,20 +111,20 @@ class StoredCheck {
   async inspect(): Promise<Problem[]> {
     const { etcd, warnings } = this
     const { state } = this.config.paths
-    const silent = etcd?.silent()
+    const silent = etcd?.silentEndpoints()
     try {
       const options = storeOptions(state, this.#ini, this.box, version.service)
       const medium = etcd ?? new FileMedium(options)
       const log = (_: string, message: string) => warnings.push(message)
       // Like a start, which goes on without damaged objects.
-      const start = etcd ? { ...options, damaged: () => undefined } : options
+      const start = etcd ? { ...options, onDamage: () => undefined } : options
       const verify = (view: View) => {
         this.#verify(view)
         return options.verify(view)
       }
       const found = await Store.inspect({ ...start, medium, verify, log })
       if (!etcd) return found
-      await etcd.refuseForgotten(state)
+      await etcd.refuseEmptyStore(state)
       return [...found, ...(await this.#etcdProblems(etcd, await silent))]
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
@@ -211,7 +211,7 @@ class StoredCheck {
   }
 }
 
-type SilentEndpoints = Awaited<ReturnType<EtcdMedium['silent']>>
+type SilentEndpoints = Awaited<ReturnType<EtcdMedium['silentEndpoints']>>
 
 /** Opens etcd if the ini names it, or returns the faults of its files. */
 async function etcdFindings({ store }: Config): Promise<{ etcd?: EtcdMedium; problems: readonly string[] }> {
@@ -242,9 +242,9 @@ function endpointWarnings(found?: SilentEndpoints): string[] {
 
 /** Whether a start would refuse the keys: they have to be those of the other controllers. */
 async function keyFindings(etcd: EtcdMedium, state: string): Promise<Problem[]> {
-  const isWritten = (await etcd.holder()) !== ''
+  const isWritten = (await etcd.describeLeader()) !== ''
   try {
-    await etcd.refuseOtherKeys(state, etcd.stored?.keyMarks, isWritten)
+    await etcd.refuseOtherKeys(state, etcd.stored?.keyFingerprints, isWritten)
     return []
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
@@ -367,7 +367,7 @@ export async function brokenObjects(stored: StoredState, config: Config): Promis
   // The backup contains a damaged key as it is.
   const box = await secretBoxOf(state).catch(() => new SecretBox())
   const options = storeOptions(state, iniSettings(config), box, version.service)
-  const { problems } = startOf({ ...options, damaged: () => undefined }, stored)
+  const { problems } = startOf({ ...options, onDamage: () => undefined }, stored)
   if (problems.some(({ file }) => file === stored.place(LAYOUT, VERSION))) throw new LoadError(problems)
   // The backup omits unknown types.
   return problems.filter(({ file }) => !file.endsWith('/'))

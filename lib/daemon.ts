@@ -126,7 +126,7 @@ async function openServer(
   const standing = {
     tokens,
     roleOf: (user: string) => logins.roleOf(user),
-    standsFor: model.standsFor.bind(model)
+    isTokenCurrent: model.isTokenCurrent.bind(model)
   }
   const certificate = tls_certificate
     ? register.add(
@@ -141,12 +141,12 @@ async function openServer(
     routes: [...routes(parts), ...(between?.routes ?? [])],
     authorize: (route, head) => authorize(standing, route, head),
     param: checkParam,
-    shown: (refusal, incoming) => parts.boot.told(refusal, incoming),
+    visibleAnswer: (refusal, incoming) => parts.boot.refusalScript(refusal, incoming),
     maxBody: caller => largestBody(caller, config.http.max_body),
     isKnown: ({ kind }) => kind === 'user',
     trustedProxies: config.http.trusted_proxies,
     frontFiles: front_files === '' ? undefined : { directory: config.paths.files, location: front_files },
-    counted: request => metrics.request(request),
+    onFinished: request => metrics.request(request),
     limits: connectionLimits(config.http),
     log
   })
@@ -193,7 +193,7 @@ async function openState(base: DaemonBase) {
   const ini = iniSettings(config)
   await refuseHalfRestored(state)
   // Starts the disk thread while the state is read, so that the first change does not wait for it.
-  realFiles.inOrder([]).catch(() => {})
+  realFiles.runSteps([]).catch(() => {})
   const box = await secretBoxOf(state)
   const options = {
     ...storeOptions(state, ini, box, version.service),
@@ -203,7 +203,7 @@ async function openState(base: DaemonBase) {
   const start: PeersStart = {
     ...options,
     backUp: (from, objects) => backUpState(state, from, version.service, objects),
-    opened: view => unlockBox(box, state, view)
+    beforeFirstWrite: view => unlockBox(box, state, view)
   }
   const wing = await wings[config.store.medium]?.()
   if (!wing && config.store.medium !== 'files')
@@ -214,13 +214,13 @@ async function openState(base: DaemonBase) {
   register.conditions.push(() => peers?.condition ?? store.health)
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
-  const { ours } = local
+  const { ownershipCheck } = local
   /** Opens the records of nodes of a kind. Controllers that share objects share these too. */
   const records = (kind: string) => {
-    const inFile = journalIn(join(state, `${kind}.journal`), ours)
+    const inFile = journalIn(join(state, `${kind}.journal`), ownershipCheck)
     return peers?.records(kind, inFile) ?? inFile
   }
-  return { ini, box, ours, peers, store, records }
+  return { ini, box, ours: ownershipCheck, peers, store, records }
 }
 type State = DaemonBase & Awaited<ReturnType<typeof openState>>
 
@@ -256,7 +256,9 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
   // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
   const provenFile = join(state, 'logins.json')
-  const logins = register.add(new Logins({ users, adminPasswordFile: passwordFile, provenFile, now: ticks }))
+  const logins = register.add(
+    new Logins({ users, adminPasswordFile: passwordFile, knownNetworksFile: provenFile, now: ticks })
+  )
   return { status, events, boots, tokens, logins }
 }
 type Nodes = State & Awaited<ReturnType<typeof openNodes>>
@@ -272,8 +274,8 @@ async function openModel(nodes: Nodes) {
     maxBytes: logging.audit_size,
     keep: logging.audit_keep,
     controller: peers && config.controller.name,
-    ...{ now, log, ours },
-    told: line => events.note('audit', String(told++), () => line)
+    ...{ now, log, ownershipCheck: ours },
+    onLine: line => events.notify('audit', String(told++), () => line)
   })
   register.add(audit, { condition: () => audit.health })
   const model = new Model({
@@ -293,7 +295,7 @@ async function openModel(nodes: Nodes) {
   const settling = new Background({
     work: settle,
     retryMs: { first: 1000, longest: 60_000 },
-    failed: reason => log.warn(`the settings of the ini are not in force yet: ${reason}`)
+    onFailure: reason => log.warn(`the settings of the ini are not in force yet: ${reason}`)
   })
   register.add(settling, { role: { becameLeader: () => settling.wake() } })
   await settle()
@@ -332,10 +334,21 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
   })
   const trace = new Trace(model, boots, now)
   const mayBeElsewhere = (file: string) => peers?.mayHave(file) ?? false
-  const packBefore = peers && new PreviousPack({ model, hasFile, mayBeElsewhere })
+  const packBefore = peers && new PreviousPack({ model, hasFile, mayBeOnPeer: mayBeElsewhere })
   register.conditions.push(() => packBefore?.condition)
   const boot = new Boot({
-    ...{ model, templates, status, grants, trace, handover, hasFile, mayBeElsewhere, packBefore, log },
+    ...{
+      model,
+      templates,
+      status,
+      grants,
+      trace,
+      handover,
+      hasFile,
+      mayBeOnPeer: mayBeElsewhere,
+      previousPack: packBefore,
+      log
+    },
     urls: ownFirst(config),
     manual: booting.manual,
     dynamicNodes: booting.dynamic_nodes,
@@ -355,7 +368,7 @@ async function buildWork(booting: Booting) {
   const jobs = await Jobs.open({
     directory: join(state, 'jobs'),
     ...{ now, log, parallel: config.jobs.parallel, sharing: peers?.jobs },
-    told: summary => events.note('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
+    told: summary => events.notify('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
   })
   register.add(jobs, { role: jobs, close: () => jobs.close(0) })
   if (store.role.isLeader) jobs.becameLeader()
@@ -363,7 +376,7 @@ async function buildWork(booting: Booting) {
   const control = register.add(
     new Control({
       ...{ config: config.control, model, jobs, log, ticks },
-      acted: (...action) => audit.acted(...action)
+      onAction: (...action) => audit.recordAction(...action)
     })
   )
   const images = await Images.open({
@@ -384,7 +397,7 @@ function buildInstall(working: Working) {
   register.add(nodeFiles, { changes: changes => nodeFiles.changed(changes) })
   const library = new Library({ templates, log })
   const install = new Install({
-    ...{ model, templates, library, grants, trace, hasFile, packBefore },
+    ...{ model, templates, library, grants, trace, hasFile, previousPack: packBefore },
     issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
     hasFiles: node => nodeFiles.has(node),
     urls: ownFirst(config),
@@ -394,7 +407,7 @@ function buildInstall(working: Working) {
     identity: config.image.identity,
     foreign: ofMachine,
     roles: config.paths.roles,
-    began: (node, imagefile) => images.installing.began(node, imagefile)
+    onInstall: (node, imagefile) => images.installing.began(node, imagefile)
   })
   return { nodeFiles, library, install }
 }

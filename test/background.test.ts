@@ -53,8 +53,8 @@ function background(options: Omit<BackgroundOptions, 'work' | 'clock'> = {}) {
       state.aborted = signal.aborted
       if (state.fails !== '') throw new Error(state.fails)
     },
-    failed: reason => said.push(reason),
-    recovered: () => said.push('well'),
+    onFailure: reason => said.push(reason),
+    onRecovery: () => said.push('well'),
     ...options,
     clock
   })

@@ -105,7 +105,7 @@ t.test('a result is shared for a while, and no longer than it is true', async t 
   let made = 0
   let nowMs = 0
   let release = () => {}
-  const { get, forget } = cachedFor(
+  const { get, invalidate } = cachedFor(
     1000,
     async () => {
       await new Promise<void>(resolve => {
@@ -121,14 +121,14 @@ t.test('a result is shared for a while, and no longer than it is true', async t 
   t.equal(await get(), 1)
   nowMs += 1
   t.equal(await get(), 2)
-  forget()
+  invalidate()
   t.equal(await get(), 3)
   nowMs -= 5000
   t.equal(await get(), 4, 'a clock that was set back')
-  forget()
+  invalidate()
   const begun = get()
   await new Promise(setImmediate)
-  forget()
+  invalidate()
   release()
   t.equal(await begun, 5)
   t.equal(await get(), 6, 'what was forgotten while it was made serves nobody who asks later')
@@ -140,7 +140,7 @@ t.test('of many parties in one group, one has to go, and another group has its t
   const run = (party: string) => semaphore.run(party, async () => void order.push(party), 1)
   const crowd = Array.from({ length: 500 }, (_, n) => run(`a/${n}`).catch(() => undefined))
   const right = run('b/1')
-  for (let n = 0; n < 400; n++) semaphore.refuseOne(1, new Error('full'))
+  for (let n = 0; n < 400; n++) semaphore.rejectOne(1, new Error('full'))
   await Promise.all([right, ...crowd])
   t.ok(order.indexOf('b/1') <= 2, 'its turn comes soon')
   t.equal(order.length, 101)

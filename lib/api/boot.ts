@@ -207,7 +207,7 @@ function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer 
   const ended = name === autoexec ? undefined : trace.bootFile(name, directory !== '', request)
   if (directory === '')
     throw notFound(`no OS image names the boot file ${name}, and [boot] ipxe_directory is not set`, 'no-file')
-  return { status: 200, file: join(directory, name), ...(ended ? { ended } : {}) }
+  return { status: 200, file: join(directory, name), ...(ended ? { onEnd: ended } : {}) }
 }
 
 /**
@@ -234,7 +234,7 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
   if (!model.view.index.isImageFile('pack', pack))
     throw notFound(`no OS image names the packed image ${name}`, 'no-file')
   const ended = trace.packedFile(name, request)
-  return { status: 200, file: join(config.paths.files, name), ...(ended ? { ended } : {}) }
+  return { status: 200, file: join(config.paths.files, name), ...(ended ? { onEnd: ended } : {}) }
 }
 
 /** `{target, script}` of a file; its first line may be `# target: <text>` (rules 4.10). Throws 404. */

@@ -79,9 +79,9 @@ const showBoot = ({ began, from, omitted, steps }: Boot) => ({
   ...{ began: iso(began), from, omitted, steps: steps.map(showStep) }
 })
 
-const showStep = ({ step, about, from, time, last, count, end, bytes, of }: Step) => ({
+const showStep = ({ step, about, from, time, last, count, end, bytes, bytesTotal }: Step) => ({
   ...{ step, about, from, time: iso(time), last: iso(last), count },
-  ...{ end: end ?? null, bytes: bytes ?? null, of: of ?? null }
+  ...{ end: end ?? null, bytes: bytes ?? null, of: bytesTotal ?? null }
 })
 
 async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
@@ -100,26 +100,28 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     const state = health.of(service)
     return state?.status === 'failed' ? state.reason : ''
   }
-  const strangers = trace.strangers().filter(({ from }) => isNear(from))
+  const strangers = trace.unknownMachines().filter(({ from }) => isNear(from))
   return {
     node: name,
     now: parts.trace.now(),
     macs,
     address: provision?.ipaddress,
     boot: seen.at(-1),
-    told: seen.findLast(({ steps }) => steps.some(({ step }) => step === 'report' || step === 'running')),
-    elsewhere,
+    reportedBoot: seen.findLast(({ steps }) =>
+      steps.some(({ step }) => step === 'report' || step === 'running')
+    ),
+    foreignSteps: elsewhere,
     state: parts.status.state(name),
     failure: parts.status.failure(name),
     obstacle: () => boot.obstacleOf(name),
     running: boots.running(name),
-    would: packOnRestart(model, name),
+    wouldInstall: packOnRestart(model, name),
     netboot: settings.netboot,
-    strangers,
-    unseen: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
+    unknownMachines: strangers,
+    neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),
-    tracker: wrong('tracker'),
-    disk: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
+    trackerProblem: wrong('tracker'),
+    diskProblem: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
   }
 }
 

@@ -96,7 +96,7 @@ export interface ApiRoute extends Route<Caller> {
 export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   const who =
     caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
-  const actor = { who, from: source.address, takesAddresses: isAdmin(caller) }
+  const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
   return dryRun ? { ...actor, dryRun } : actor
 }
 

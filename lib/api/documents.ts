@@ -12,7 +12,7 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
 }
 
 function fieldRow(field: BodyField): string[] {
-  const name = [field.name, ...(field.also ?? [])].map(spelling => `\`${spelling}\``).join(', ')
+  const name = [field.name, ...(field.otherSpellings ?? [])].map(spelling => `\`${spelling}\``).join(', ')
   const fallback = field.default === undefined ? '' : `\`${JSON.stringify(field.default)}\``
   const notes = [
     ...(field.inherited === 'group' ? ['nodes inherit it from their group'] : []),

@@ -143,7 +143,7 @@ function dryRunAnswer(
       yield `${i > 0 ? ',' : ''}${JSON.stringify({ type, name, action: actionOf(change), fields })}`
     }
     yield `],"addresses":${JSON.stringify(given)},"files":${JSON.stringify(files)},` +
-      `"nodes":${JSON.stringify({ count: felt.count, first: felt.first })}` +
+      `"nodes":${JSON.stringify({ count: felt.count, first: felt.examples })}` +
       `${directoriesJson(directories)},"mark":"${mark.text}"}`
   }
   return { status: 200, json: { [Symbol.iterator]: text } }
@@ -167,10 +167,10 @@ function impactText(changes: readonly Change[], { count }: Impact): string {
 const mostOfNames = 500
 
 /** Warns of disks to be written, which nobody expects of a small change (rules 12.7). */
-export function* diskWarning({ written }: Pick<Impact, 'written'>): Generator<void, string> {
-  if (written.length === 0) return ''
-  const names = yield* foldSliced(written)
-  const whose = written.length === 1 ? 'the disk of 1 node' : `the disks of ${written.length} nodes`
+export function* diskWarning({ reinstalled }: Pick<Impact, 'reinstalled'>): Generator<void, string> {
+  if (reinstalled.length === 0) return ''
+  const names = yield* foldSliced(reinstalled)
+  const whose = reinstalled.length === 1 ? 'the disk of 1 node' : `the disks of ${reinstalled.length} nodes`
   return `; ${whose} would be written at the next boot from the network: ${clip(names, mostOfNames)}`
 }
 

@@ -82,4 +82,4 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */
 const subscriberOf = (caller: Caller) =>
-  caller.kind === 'user' ? { follower: { name: caller.user, first: isAdmin(caller) } } : {}
+  caller.kind === 'user' ? { subscriber: { name: caller.user, first: isAdmin(caller) } } : {}

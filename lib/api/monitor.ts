@@ -42,7 +42,7 @@ const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item:
 function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
   return names.map(name => {
     const { state = null, time: since = null } = status.history(name).at(-1) ?? {}
-    const shown = { name, state, since, reason: status.trouble(name) }
+    const shown = { name, state, since, reason: status.problem(name) }
     return { name, values: () => shown }
   })
 }
@@ -117,7 +117,7 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
         const shown =
           request.caller.kind === 'anonymous'
             ? { state: state && withoutOutput(state) }
-            : { state, since: history.at(-1)?.time ?? null, reason: status.trouble(name), history }
+            : { state, since: history.at(-1)?.time ?? null, reason: status.problem(name), history }
         return ok({ monitor: { status: { [name]: shown } } })
       }
     }),

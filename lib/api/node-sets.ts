@@ -147,7 +147,7 @@ function* failing(
     const state = status.state(name) ?? ''
     const isBad = isIn(state, 'installer.failed') || state.startsWith('running.')
     const { step = '' } = boots.present(name)?.step ?? {}
-    if (isBad || status.trouble(name) !== null || REFUSED.has(step)) found.push(name)
+    if (isBad || status.problem(name) !== null || REFUSED.has(step)) found.push(name)
   }
   return found
 }

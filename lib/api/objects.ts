@@ -201,7 +201,7 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
         }
         if (request.caller.kind === 'node') {
           checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
-          parts.status.changes(request.caller.node)
+          parts.status.countOwnChange(request.caller.node)
         }
         const { newName: now = name } = given
         const found = findWarnings(parts, type, [name], new Set(given.values.keys()))

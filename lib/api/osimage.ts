@@ -18,7 +18,11 @@ const kernel = bodyOf(
   {
     kernelfile: { type: file, meaning: 'file below /boot of the image' },
     initrdfile: { type: file, meaning: 'file below /boot of the image; built where absent' },
-    kernelversion: { type: freeText, also: ['kernver'], meaning: 'on its own it selects vmlinuz-<version>' }
+    kernelversion: {
+      type: freeText,
+      otherSpellings: ['kernver'],
+      meaning: 'on its own it selects vmlinuz-<version>'
+    }
   },
   (values, about): KernelRequest => {
     const wish = Object.entries(values).filter(([, value]) => value !== null)

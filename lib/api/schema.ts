@@ -62,12 +62,12 @@ export function property(field: BodyField): Schema {
   const notes = [`${field.meaning} (${expected})`]
   if (field.inherited) notes.push('nodes inherit it from their group')
   if (field.inherited === 'cluster') notes.push('groups inherit it from the cluster')
-  if (field.also) notes.push(`also spelled ${field.also.join(', ')}`)
+  if (field.otherSpellings) notes.push(`also spelled ${field.otherSpellings.join(', ')}`)
   const types = field.type === port ? [json, 'string'] : [json]
   return {
     type: field.required ? json : [...new Set([...types, 'null'])],
     ...(json === 'array' ? { items: { type: 'string' } } : {}),
-    ...(field.merged ? { additionalProperties: { type: ['string', 'null'] } } : {}),
+    ...(field.isMergedByKey ? { additionalProperties: { type: ['string', 'null'] } } : {}),
     description: notes.join('; '),
     ...(field.default === undefined ? {} : { default: field.default }),
     ...(field.derived === true ? { readOnly: true } : {}),

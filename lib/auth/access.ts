@@ -22,7 +22,7 @@ interface NodeCaller {
 /** The meaning of an access word: who may call, and the wording of the documents. */
 interface AccessRule {
   /** For the documents: what a caller needs. */
-  readonly says: string
+  readonly description: string
   /** `needed`: 401 without one; `optional`: the handler also serves callers without; `unread`: ignored. */
   readonly token: 'needed' | 'optional' | 'unread'
   /** The routes that viewers may call; absent: those that only read. */
@@ -37,25 +37,31 @@ interface AccessRule {
 
 /** Access words (rules 5.7), for check and documents. Handlers check the source address. */
 const accessRules = {
-  anyone: { says: 'no token', token: 'unread', viewer: 'all', node: 'all' },
-  machine: { says: 'no token; no browser', token: 'unread', viewer: 'all', node: 'all', browsers: 'refused' },
-  minimal: { says: 'token; without one names only', token: 'optional' },
+  anyone: { description: 'no token', token: 'unread', viewer: 'all', node: 'all' },
+  machine: {
+    description: 'no token; no browser',
+    token: 'unread',
+    viewer: 'all',
+    node: 'all',
+    browsers: 'refused'
+  },
+  minimal: { description: 'token; without one names only', token: 'optional' },
   // As `minimal` if the path has an address in place of a network, else as `user`.
-  address: { says: 'token for a network, none for an address', token: 'optional' },
+  address: { description: 'token for a network, none for an address', token: 'optional' },
   // For a GET that records what it returned: a change that a viewer may make.
-  reader: { says: 'token', token: 'needed', viewer: 'all' },
-  user: { says: 'token', token: 'needed' },
-  admin: { says: 'token', token: 'needed', viewer: 'none' },
-  node: { says: 'token, or that of the node itself', token: 'needed', node: 'own' },
+  reader: { description: 'token', token: 'needed', viewer: 'all' },
+  user: { description: 'token', token: 'needed' },
+  admin: { description: 'token', token: 'needed', viewer: 'none' },
+  node: { description: 'token, or that of the node itself', token: 'needed', node: 'own' },
   source: {
-    says: 'by source address, no browser; a token that is sent must be valid',
+    description: 'by source address, no browser; a token that is sent must be valid',
     token: 'optional',
     viewer: 'all',
     node: 'all',
     browsers: 'refused'
   },
   files: {
-    says: 'from a configured network, or with a token',
+    description: 'from a configured network, or with a token',
     token: 'optional',
     viewer: 'all',
     node: 'all',
@@ -80,11 +86,11 @@ const refusesViewers = ({ viewer }: AccessRule, { effect }: RouteAccess) =>
 /** Returns what a caller of a route needs, whether a token is read, and the codes of refusals. */
 export function accessOf(route: RouteAccess) {
   const meaning = accessRuleOf(route.access)
-  const { says, token, node, browsers } = meaning
+  const { description, token, node, browsers } = meaning
   const needsAdmin = refusesViewers(meaning, route)
   const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
   return {
-    says: needsAdmin ? says.replace(/^token/, "an admin's token") : says,
+    says: needsAdmin ? description.replace(/^token/, "an admin's token") : description,
     token,
     codes: [
       ...(token === 'unread' ? [] : [401]),
@@ -100,7 +106,7 @@ interface AccessOptions {
   /** The current role of a user; undefined if the ini no longer has the user. */
   readonly roleOf: (user: string) => Role | undefined
   /** Whether a token was issued to the node that has this name now. */
-  readonly standsFor: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
+  readonly isTokenCurrent: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
 
 /** Returns the caller of a request. Throws 401 if unauthenticated, 403 if forbidden (rules 2.3, 5.2, 5.3). */
@@ -167,7 +173,7 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
     const role = options.roleOf(claims.user)
     return role && { kind: 'user', user: claims.user, role }
   }
-  if (claims?.kind !== 'node' || !options.standsFor(claims.node, claims)) return undefined
+  if (claims?.kind !== 'node' || !options.isTokenCurrent(claims.node, claims)) return undefined
   // A token without a generation is valid only for a node whose tokens were never revoked.
   const { node, generation = 0, expiresAt } = claims
   return { kind: 'node', node, generation, expiresAt }

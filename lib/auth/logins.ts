@@ -36,7 +36,7 @@ interface LoginsOptions {
   /** Read at a login while there are no users; created by `ensureAdminPassword`. */
   readonly adminPasswordFile: string
   /** Persists the addresses of successful logins; absent: not persisted. A damaged file counts as empty. */
-  readonly provenFile?: string
+  readonly knownNetworksFile?: string
   /** Monotonic clock in milliseconds. */
   readonly now: () => number
   readonly delay?: (ms: number) => Promise<unknown>
@@ -67,13 +67,13 @@ export class Logins {
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
   constructor(private readonly options: LoginsOptions) {
-    const { users, provenFile, now } = options
+    const { users, knownNetworksFile, now } = options
     this.#users = new Map(users.map(user => [user.name, user]))
     this.#dummy = dummyHash(users.map(user => user.hash))
     this.#failures = new Failures(now)
-    this.#knownNetworks = new Set(provenFile === undefined ? [] : readKnownNetworks(provenFile))
-    if (provenFile === undefined) return
-    const work = () => replaceFile(provenFile, `${JSON.stringify([...this.#knownNetworks])}\n`)
+    this.#knownNetworks = new Set(knownNetworksFile === undefined ? [] : readKnownNetworks(knownNetworksFile))
+    if (knownNetworksFile === undefined) return
+    const work = () => replaceFile(knownNetworksFile, `${JSON.stringify([...this.#knownNetworks])}\n`)
     this.#saving = new Background({ work, retryMs })
   }
 
@@ -162,7 +162,7 @@ export class Logins {
     if (known) return known
     const rank = this.#rankOf(address)
     if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank])
-      this.#checks.refuseOne(rank, tryLater('too many logins wait; try again later', 10))
+      this.#checks.rejectOne(rank, tryLater('too many logins wait; try again later', 10))
     const verified = this.#checks
       .run(addressBlockOf(address), () => verifyPassword(password, hash), rank)
       .finally(() => this.#pendingChecks.delete(id))

@@ -30,9 +30,9 @@ export interface BackgroundOptions {
   /** Exponential backoff after failures, in milliseconds. Absent: `everyMs` applies. */
   readonly retryMs?: { readonly first: number; readonly longest: number }
   /** Called for a failure, once per reason until the next success; the endpoint does not count. */
-  readonly failed?: (reason: string) => void
+  readonly onFailure?: (reason: string) => void
   /** Called when a run succeeds after a failed one. */
-  readonly recovered?: () => void
+  readonly onRecovery?: () => void
   readonly clock?: Clock
 }
 
@@ -116,17 +116,17 @@ export class Background {
     this.#problem = ''
     this.#reported.clear()
     this.#failures = 0
-    if (wasFailing) this.options.recovered?.()
+    if (wasFailing) this.options.onRecovery?.()
     this.#repeat()
   }
 
   #failed(error: unknown): void {
-    const { retryMs, failed } = this.options
+    const { retryMs, onFailure } = this.options
     const reason = (error instanceof Error && error.message) || String(error)
     const gist = reason.replace(ENDPOINT, '')
     const isNews = !this.#reported.has(gist) && this.#reported.size < MOST_REPORTED
     this.#problem = reason
-    if (isNews) failed?.(reason)
+    if (isNews) onFailure?.(reason)
     if (isNews) this.#reported.add(gist)
     if (retryMs) this.#schedule(Math.min(retryMs.first * 2 ** this.#failures++, retryMs.longest), false)
     else this.#repeat()

@@ -208,7 +208,7 @@ export class Semaphore {
   }
 
   /** Makes room: rejects a random task of this rank, of the longest party in the longest group. */
-  refuseOne(rank: 0 | 1 | 2, error: Error): void {
+  rejectOne(rank: 0 | 1 | 2, error: Error): void {
     this.#queues[rank].refuse(error)
   }
 
@@ -353,7 +353,7 @@ export function cachedPerObject<K extends object, V extends {}>(make: (key: K) =
 export interface CachedResult<T> {
   get(): Promise<T>
   /** Discards the result, and that of a run under way: later callers get a new one. */
-  forget(): void
+  invalidate(): void
 }
 
 /**
@@ -383,7 +383,7 @@ export function cachedFor<T>(
       const ageMs = made ? now() - made.sinceMs : -1
       return made && ageMs >= 0 && ageMs < ms ? made.result : make()
     },
-    forget: () => {
+    invalidate: () => {
       forgotten++
       made = undefined
     }

@@ -26,7 +26,7 @@ export interface FileDelivery {
   readonly end: 'whole' | 'part' | 'cut' | 'front' | 'refused'
   /** Bytes handed to the system, out of `of`. */
   readonly bytes: number
-  readonly of: number
+  readonly bytesTotal: number
 }
 
 /** Returns the address for counting: an IPv4 address, or the first 64 bits of IPv6, which are one network. */

@@ -45,9 +45,9 @@ interface BootOptions {
   readonly trace: Trace
   readonly hasFile: (name: string) => boolean
   /** Whether another controller in `urls` may have a file that is missing here. */
-  readonly mayBeElsewhere: (file: string) => boolean
+  readonly mayBeOnPeer: (file: string) => boolean
   /** Absent for a single controller. */
-  readonly packBefore: PreviousPack | undefined
+  readonly previousPack: PreviousPack | undefined
   /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
@@ -130,15 +130,15 @@ export class Boot {
     if (lookUp && seen && visit.headOnly) return this.#script(seen.node, mac, visit)
     if (lookUp && seen) {
       const { address } = visit.source
-      const actor = { who: 'svcd', from: address, takesAddresses: false }
+      const actor = { who: 'svcd', from: address, mayTakeAddresses: false }
       try {
         const found = await model.change(actor, tx => {
           // The machine may have asked a second time, or an admin may have assigned its MAC.
           const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
-          return detected && { ...detected, given: handover.give(tx, detected.node, mac, address) }
+          return detected && { ...detected, given: handover.assignMachine(tx, detected.node, mac, address) }
         })
         if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
-        if (found) handover.tell(found.given)
+        if (found) handover.logTakeovers(found.given)
       } catch (error) {
         return this.#refusalAtConsole(error)
       }
@@ -165,12 +165,12 @@ export class Boot {
     try {
       // Without a MAC nothing is stored; iPXE fills in the MAC that it booted with.
       if (mac === undefined) {
-        handover.checkUnnamed(named)
+        handover.checkWithoutMac(named)
         return this.#script(named, '${netX/mac}', visit)
       }
       const given = await model.change(consoleActor(visit.source), tx => {
         const node = tx.get('node', name)
-        return node && handover.give(tx, node, mac, visit.source.address)
+        return node && handover.assignMachine(tx, node, mac, visit.source.address)
       })
       if (given) await this.#moved(given, mac, name)
     } catch (error) {
@@ -210,7 +210,7 @@ export class Boot {
     source: RequestSource
   ): { node: string; given: HandoverResult | undefined } {
     const { model, handover } = this.o
-    const owner = model.machineWith(tx, mac)
+    const owner = model.ownerOfMac(tx, mac)
     if (owner?.type === 'node' && tx.get('node', owner.name)?.group === group.name)
       return { node: owner.name, given: undefined }
     const free = tx.index.members(group.name)?.free.values[0]
@@ -218,7 +218,7 @@ export class Boot {
     if (!node) handover.countNew()
     const member = node ?? model.createMember(tx, group, this.#newName(tx, group.name))
     if (!node) this.o.log.info(`node ${member.name} created in group ${group.name} for ${mac}`)
-    return { node: member.name, given: handover.give(tx, member, mac, source.address) }
+    return { node: member.name, given: handover.assignMachine(tx, member, mac, source.address) }
   }
 
   /** Returns the highest-numbered member's name plus one, digits kept; `<group>001` in an empty group. */
@@ -243,7 +243,7 @@ export class Boot {
 
   async #moved(given: HandoverResult, mac: string, to: string): Promise<void> {
     const { handover, log, status } = this.o
-    handover.tell(given)
+    handover.logTakeovers(given)
     const { former } = given
     if (former === undefined) return
     log.info(`MAC ${mac} moved from node ${former} to node ${to}`)
@@ -251,7 +251,10 @@ export class Boot {
   }
 
   /** Turns a refusal into an iPXE script (rules 4.35): iPXE shows no reason. Undefined for others. */
-  told({ status, message }: ServiceError, { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>) {
+  refusalScript(
+    { status, message }: ServiceError,
+    { url = '', headers }: Pick<IncomingMessage, 'url' | 'headers'>
+  ) {
     if (![400, 403, 404].includes(status) || !/^\/boot\/(?:search|manual)(?:\/|$)/.test(url)) return undefined
     if (!headers['user-agent']?.startsWith('iPXE/')) return undefined
     const why =
@@ -300,9 +303,9 @@ export class Boot {
 
   /** Returns the node as this controller boots it: with the previous pack if the current one is missing. */
   #effectiveNode(node: NodeDoc): EffectiveNode {
-    const { model, packBefore } = this.o
+    const { model, previousPack } = this.o
     const target = atNextBoot(model.view, model.effective(node))
-    return packBefore?.inForce(target) ?? target
+    return previousPack?.withPreviousPack(target) ?? target
   }
 
   /** Returns why the node would now get no boot script, or one with a known obstacle; undefined if none. */
@@ -330,7 +333,7 @@ export class Boot {
 
   #script(node: NodeDoc, mac: string, visit: RequestContext): string {
     const target = this.#effectiveNode(node)
-    const { reason, lacking = this.o.packBefore?.sentence(target) } = this.#findings(target)
+    const { reason, lacking = this.o.previousPack?.sentence(target) } = this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? wrongNetworkWarning(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
@@ -376,10 +379,10 @@ export class Boot {
 
   /** Returns why the node cannot boot, or what another controller must send; empty if all is well. */
   #findings(target: EffectiveNode): { readonly reason?: string; readonly lacking?: string } {
-    const { hasFile, mayBeElsewhere } = this.o
+    const { hasFile, mayBeOnPeer } = this.o
     const found = target.settings.netboot ? obstacle(target, hasFile) : undefined
     if (found === undefined) return noFindings
-    const reason = obstacle(target, file => hasFile(file) || mayBeElsewhere(file))
+    const reason = obstacle(target, file => hasFile(file) || mayBeOnPeer(file))
     if (reason !== undefined) return { reason }
     // In the past tense: the text stays until the machine asks again, maybe for weeks.
     const { name } = this.o.model.cluster.controller
@@ -445,7 +448,7 @@ const filesText = cachedPerObject(
 const consoleActor = ({ address }: RequestSource) => ({
   who: 'console',
   from: address,
-  takesAddresses: false
+  mayTakeAddresses: false
 })
 
 /** Makes a text safe for iPXE's echo, which would expand variables and end at comments and separators. */

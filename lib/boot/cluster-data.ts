@@ -101,7 +101,7 @@ export class ClusterData {
     this.#cached = undefined
   }
 
-  isNow = (version: number): boolean => version === this.#version
+  isCurrent = (version: number): boolean => version === this.#version
 
   /** Returns the current text. Rejects with an Error if the cluster has more than `most` characters. */
   text(most: number): Promise<ClusterText> {

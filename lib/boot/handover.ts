@@ -30,7 +30,7 @@ export interface HandoverResult {
   /** The node that had this machine before. */
   readonly former: string | undefined
   /** One entry for each node that changed hands, for the log. */
-  readonly told: readonly HandoverDoc[]
+  readonly takeovers: readonly HandoverDoc[]
 }
 
 /** Returns the MACs of the interfaces that boot. */
@@ -53,8 +53,8 @@ export class Handover {
   }
 
   /** Assigns a machine within a transaction. Throws 403 if a node involved has to be released first. */
-  give(tx: Tx, node: NodeDoc, mac: string, from: string): HandoverResult {
-    const owner = this.o.model.machineWith(tx, mac)
+  assignMachine(tx: Tx, node: NodeDoc, mac: string, from: string): HandoverResult {
+    const owner = this.o.model.ownerOfMac(tx, mac)
     const loser = owner?.type === 'node' && owner.name !== node.name ? tx.get('node', owner.name) : undefined
     const isTaken = macsOf(node).length > 0 && !macsOf(node).includes(mac)
     const told: HandoverDoc[] = []
@@ -66,16 +66,16 @@ export class Handover {
     }
     if (loser) change(loser, node.name)
     if (isTaken) change(node)
-    return { former: this.o.model.moveMac(tx, node, mac), told }
+    return { former: this.o.model.moveMac(tx, node, mac), takeovers: told }
   }
 
   /** Logs takeovers after the commit. Rate limited: two machines can take a node in turns forever. */
-  tell({ told }: HandoverResult): void {
-    for (const doc of told) if (this.#logRate.take(doc.name)) this.o.log.warn(sentence(doc))
+  logTakeovers({ takeovers }: HandoverResult): void {
+    for (const doc of takeovers) if (this.#logRate.take(doc.name)) this.o.log.warn(sentence(doc))
   }
 
   /** Throws 403 for a node with a machine: without a MAC a takeover could not be recorded. */
-  checkUnnamed(node: NodeDoc): void {
+  checkWithoutMac(node: NodeDoc): void {
     if (this.o.takeover === 'yes' || macsOf(node).length === 0) return
     throw forbidden(
       `node ${node.name} has a machine. Ask with the MAC of yours: /boot/manual/hostname/${node.name}/<MAC>`,

@@ -28,7 +28,7 @@ interface InstallOptions {
   readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
   /** Absent for a single controller. */
-  readonly packBefore: PreviousPack | undefined
+  readonly previousPack: PreviousPack | undefined
   /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly tracker: string
@@ -41,7 +41,7 @@ interface InstallOptions {
   /** Directory with the files of roles. */
   readonly roles: string
   /** Called when a node gets a script or kickstart that installs this pack ('' for none). */
-  readonly began: (node: string, imagefile: string) => void
+  readonly onInstall: (node: string, imagefile: string) => void
 }
 
 const netmask = (length: number) => formatAddress(mask(length))
@@ -114,7 +114,7 @@ export class Install {
     const data = this.#data(node, false)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
-    this.o.began(data.node, data.imagefile)
+    this.o.onInstall(data.node, data.imagefile)
     const { osimage, osimagetag, imagefile, imagesum } = data
     this.o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
     return text
@@ -145,7 +145,7 @@ export class Install {
     const { model, urls, tracker, hasFile, library } = this.o
     const [url = ''] = urls
     const asked = atNextBoot(model.view, model.effective(node))
-    const target = this.o.packBefore?.inForce(asked) ?? asked
+    const target = this.o.previousPack?.withPreviousPack(asked) ?? asked
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = image.imagefile ?? ''

@@ -171,7 +171,7 @@ export class NodeFiles {
       work(async (file, masked) => {
         const { name: fileName, template = '' } = file
         const shared = this.#shared.get(file)
-        if (shared && this.#cluster.isNow(shared.version)) return { text: shared.text }
+        if (shared && this.#cluster.isCurrent(shared.version)) return { text: shared.text }
         const cluster = seesCluster(template)
           ? await this.#cluster.text(mostTarBytes).catch((error: Error) => error)
           : undefined

@@ -7,7 +7,7 @@ interface PreviousPackOptions {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly hasFile: (name: string) => boolean
   /** As in BootOptions. */
-  readonly mayBeElsewhere: (name: string) => boolean
+  readonly mayBeOnPeer: (name: string) => boolean
 }
 
 /** Images named in the condition. */
@@ -21,7 +21,7 @@ export class PreviousPack {
   constructor(private readonly options: PreviousPackOptions) {}
 
   /** Returns the node with the previous pack, or unchanged. A tag pins its files: it has no previous pack. */
-  inForce(target: EffectiveNode): EffectiveNode {
+  withPreviousPack(target: EffectiveNode): EffectiveNode {
     const { image, settings } = target
     const before = image && settings.osimagetag === defaultTag ? this.#withPreviousPack(image) : undefined
     return before ? { ...target, image: before } : target
@@ -50,9 +50,9 @@ export class PreviousPack {
 
   /** Returns the image with its previous pack; undefined if not needed, or if that is incomplete. */
   #withPreviousPack(image: OsimageDoc): OsimageDoc | undefined {
-    const { model, hasFile, mayBeElsewhere } = this.options
+    const { model, hasFile, mayBeOnPeer } = this.options
     const missing = [image.kernelfile, image.initrdfile, image.imagefile].find(
-      file => file !== undefined && !hasFile(file) && !mayBeElsewhere(file)
+      file => file !== undefined && !hasFile(file) && !mayBeOnPeer(file)
     )
     if (missing === undefined) return undefined
     const present = model.view.get('pack', image.imagefile ?? '')

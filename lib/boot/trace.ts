@@ -54,7 +54,7 @@ export class Trace {
     if (place === 'elsewhere' && visit.source.loopback) return
     // Requests from the address of another device belong to that device.
     if (place !== 'elsewhere' || !this.#isTaken(number)) this.#remember(name, address)
-    this.boots.note(name, { step, about, from: address, place })
+    this.boots.record(name, { step, about, from: address, place })
   }
 
   #remember(name: string, address: string): void {
@@ -71,12 +71,12 @@ export class Trace {
     const from = source.address
     for (const { type, name, interface: on } of this.model.view.index.macOwners(mac))
       if (type === 'node' && isBmc({ ...(on === undefined ? {} : { interface: on }) }))
-        return void this.boots.note(name, { step: 'bmc', about: mac, from, place: 'elsewhere' })
+        return void this.boots.record(name, { step: 'bmc', about: mac, from, place: 'elsewhere' })
     this.#strangers.set(mac, { mac, from, last: this.now() })
   }
 
   /** Returns the last machines whose MACs no node has yet, newest last. Lost at a restart. */
-  strangers(): readonly UnknownMachine[] {
+  unknownMachines(): readonly UnknownMachine[] {
     const { index } = this.model.view
     return [...this.#strangers.rvalues()].flatMap(one =>
       one && index.macOwners(one.mac).length === 0 ? [one] : []
@@ -104,8 +104,8 @@ export class Trace {
   /** Records that the node itself got its install script or kickstart. */
   install(node: NodeDoc, step: 'install' | 'kickstart', pack: Pack, { source }: RequestContext): void {
     const about = `${pack.osimage}:${pack.osimagetag} ${pack.pack}`
-    this.boots.note(node.name, { step, about, from: source.address, place: 'node' })
-    this.boots.given(node.name, pack)
+    this.boots.record(node.name, { step, about, from: source.address, place: 'node' })
+    this.boots.recordAssigned(node.name, pack)
   }
 
   /** Records a refused install script. The request may have come from the node, or from a stranger. */
@@ -114,20 +114,20 @@ export class Trace {
     const isOwn = this.#addressOf.get(node.name) === source.address
     const place = isOwn ? this.#originOf(this.model.effective(node), source) : 'elsewhere'
     if (place === 'elsewhere' && source.loopback) return
-    this.boots.note(node.name, { step: 'refused', about: reason, from: source.address, place })
+    this.boots.record(node.name, { step: 'refused', about: reason, from: source.address, place })
   }
 
   /** Records a state that the node reported with its own token. */
   report(node: string, state: string, { source }: RequestContext): void {
-    this.boots.note(node, { step: 'report', about: state, from: source.address, place: 'node' })
-    if (/^installer\.completed\b/.test(state) && !isRescue(state)) this.boots.completed(node)
+    this.boots.record(node, { step: 'report', about: state, from: source.address, place: 'node' })
+    if (/^installer\.completed\b/.test(state) && !isRescue(state)) this.boots.recordInstalled(node)
   }
 
   /** Records the pack that the node reports to run. Rejects with StoreError if it cannot be stored. */
   async running(node: string, pack: Pack, { source }: RequestContext): Promise<void> {
-    const now = await this.boots.runs(node, pack)
+    const now = await this.boots.recordRunning(node, pack)
     if (now !== undefined)
-      this.boots.note(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
+      this.boots.record(now, { step: 'running', about: pack.pack, from: source.address, place: 'node' })
   }
 
   #note(asking: BootRequest, step: StepName, about: string): ((sent: FileDelivery) => void) | undefined {
@@ -138,8 +138,8 @@ export class Trace {
   #noteOf(node: NodeDoc, asking: BootRequest, step: StepName, about: string): (sent: FileDelivery) => void {
     const { source, caller } = asking
     const place = caller?.kind === 'node' ? 'node' : this.#originOf(this.model.effective(node), source)
-    const noted = this.boots.note(node.name, { step, about, from: source.address, place })
-    return sent => this.boots.sent(node.name, noted, sent)
+    const noted = this.boots.record(node.name, { step, about, from: source.address, place })
+    return sent => this.boots.recordDelivery(node.name, noted, sent)
   }
 
   #nodeOf({ source, caller }: BootRequest): NodeDoc | undefined {
@@ -168,7 +168,7 @@ export class Trace {
 
   /** Whether any device has the address. */
   #isTaken(address: Address | undefined): boolean {
-    return address !== undefined && this.model.view.index.taken.has(address)
+    return address !== undefined && this.model.view.index.usedAddresses.has(address)
   }
 
   /** Classifies a file by the node's image, as it is now or was when the node got its script. */

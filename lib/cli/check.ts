@@ -32,7 +32,7 @@ export async function check(
     return checkAs(other, self)
   }
   const owner = await ownerFindings(config)
-  const { problems, warnings, notes } = await checkAll(config)
+  const { problems, warnings, changedSettings } = await checkAll(config)
   found.push(...owner.problems, ...problems)
   const lines = [
     ...found.map(problemText),
@@ -40,7 +40,7 @@ export async function check(
       ? []
       : [
           ...warnings.map(warning => `warning: ${warning}`),
-          ...[...owner.notes, ...notes].map(note => `note: ${note}`)
+          ...[...owner.notes, ...changedSettings].map(note => `note: ${note}`)
         ])
   ]
   for (const line of lines) process.stderr.write(`${line}\n`)

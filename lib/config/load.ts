@@ -113,8 +113,8 @@ function configOf(
   return freeze({
     ...values,
     file: path,
-    set: overrides.map(override => override.split('=', 1)[0] as string),
-    lines: linesOf(given),
+    overriddenKeys: overrides.map(override => override.split('=', 1)[0] as string),
+    keyLines: linesOf(given),
     http: { ...http, url, urls: [url, ...others] },
     controller: { ...values.controller, address },
     users

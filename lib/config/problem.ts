@@ -31,13 +31,13 @@ export function shown(text: string): string {
  * may begin with a key that is missing but needed by the next.
  */
 export function locationOf(
-  { file, set, lines }: Pick<Config, 'file' | 'set' | 'lines'>,
+  { file, overriddenKeys, keyLines }: Pick<Config, 'file' | 'overriddenKeys' | 'keyLines'>,
   message: string
 ): Omit<Problem, 'message'> {
   for (const [, section, name] of message.matchAll(/\[(\w+)\] (\w+)/g)) {
     const key = `${section}.${name}`
-    const line = lines[key]
-    if (set.includes(key)) return { file: `--set ${key}` }
+    const line = keyLines[key]
+    if (overriddenKeys.includes(key)) return { file: `--set ${key}` }
     if (line !== undefined) return { file, line }
   }
   return { file }

@@ -23,8 +23,8 @@ export interface Config extends Omit<Values, 'http'> {
   /** The path of the ini. */
   readonly file: string
   /** Keys given on the command line, as `section.key`. */
-  readonly set: readonly string[]
+  readonly overriddenKeys: readonly string[]
   /** Lines of the keys that the ini gives and the command line does not, by `section.key`. */
-  readonly lines: Readonly<Record<string, number>>
+  readonly keyLines: Readonly<Record<string, number>>
   readonly users: readonly User[]
 }

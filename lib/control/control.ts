@@ -20,7 +20,7 @@ interface ControlOptions {
   readonly config: Config['control']
   readonly log: Log
   /** Called before a BMC is asked to change its machine. */
-  readonly acted: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
+  readonly onAction: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
 }
@@ -111,7 +111,7 @@ export class Control {
 
   async #recordAction(actor: Actor, nodes: readonly string[], command: Command): Promise<void> {
     const [part, action] = command.split(' ') as [Part, string]
-    if (!isReading(command)) await this.#o.acted(actor, nodes, part, action)
+    if (!isReading(command)) await this.#o.onAction(actor, nodes, part, action)
   }
 
   /** Cancels requests for single nodes; jobs are cancelled by their own signals. */

@@ -125,7 +125,7 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME',
     summary: "the names of its secrets; of a node also its group's",
     options: ['output'],
-    only,
+    onlyTypes: only,
     async run(session, type, [owner = '']) {
       const answer = await asked(session, pathOf(type, owner))
       if (session.format === 'json') return session.json(answer)
@@ -137,7 +137,7 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME SECRET',
     summary: 'print a secret, for an admin',
     options: ['output'],
-    only,
+    onlyTypes: only,
     async run(session, type, [owner = '', wanted = '']) {
       const answer = await asked(session, pathOf(type, owner, wanted))
       if (session.format === 'json') return session.json(answer)
@@ -153,7 +153,7 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     count: [3, Number.POSITIVE_INFINITY],
     summary: 'add, change or rename (newsecretname=) a secret',
     options: changeOptions,
-    only,
+    onlyTypes: only,
     async run(session, type, [owner = '', secret = '', ...words]) {
       const body = await bodyOf(described, words, reader(session))
       await makeChange(
@@ -168,7 +168,7 @@ export const secretVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME SECRET',
     summary: 'delete a secret',
     options: changeOptions,
-    only,
+    onlyTypes: only,
     run: (session, type, [owner = '', secret = '']) =>
       makeChange(
         session,

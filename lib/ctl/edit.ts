@@ -81,7 +81,7 @@ function* linesOf(type: Settable, object: JsonObject): Generator<string> {
   }
   for (const field of settable(type)) {
     const [value, source] = [object[field.name], object[`_${field.name}_source`]]
-    if (!field.merged) yield told(field, field.name, value, source)
+    if (!field.isMergedByKey) yield told(field, field.name, value, source)
     else
       for (const [name, one] of Object.entries(isObject(value) ? value : {}))
         yield told(field, `${field.name}.${name}`, one, isObject(source) ? source[name] : undefined)

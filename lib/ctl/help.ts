@@ -30,9 +30,9 @@ export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', ...typ
 const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
 
 const verbLines = (type: TypeName) =>
-  Object.entries(verbsOf(type)).map(([name, { operands, summary, also }]) =>
+  Object.entries(verbsOf(type)).map(([name, { operands, summary, alias }]) =>
     column(
-      `${names(name, also)} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
+      `${names(name, alias)} ${type === 'node' ? operands : operands.replace('[SET]', '')}`.trimEnd(),
       34,
       type === 'node' ? summary : summary.replace(/; of nodes.*/, '')
     )
@@ -60,8 +60,12 @@ Types: ${typeNames.join(', ')}
 
 Verbs:
 ${Object.entries(verbs)
-  .map(([name, { operands, summary, only, also }]) =>
-    column(`${names(name, also)} ${operands}`, 34, only ? `${summary} [${only.join(', ')}]` : summary)
+  .map(([name, { operands, summary, onlyTypes, alias }]) =>
+    column(
+      `${names(name, alias)} ${operands}`,
+      34,
+      onlyTypes ? `${summary} [${onlyTypes.join(', ')}]` : summary
+    )
   )
   .join('\n')}
 
@@ -96,7 +100,7 @@ function noteOf(field: Field): string {
 export function typeHelp(type: TypeName): string {
   const { title, newName } = objectTypes[type]
   const rows = settable(objectTypes[type]).map(field =>
-    field.merged
+    field.isMergedByKey
       ? column(`${field.name}.NAME=`, 24, 'text for templates; an empty one takes it away')
       : column(`${field.name}=`, 24, `${field.meaning}${noteOf(field)}`)
   )
@@ -122,7 +126,7 @@ const options = optionTexts.flatMap(([left]) => left.match(/-{1,2}[a-z]+/g) ?? [
 
 function assignable(type: TypeName): string[] {
   const table = objectTypes[type]
-  const own = settable(table).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
+  const own = settable(table).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
   // Admins name interfaces; only these two names are fixed.
   const known = ofInterface(table).flatMap(({ name }) => [`BOOTIF.${name}=`, `BMC.${name}=`])
   return [...own, ...known, `${table.newName[0]}=`]
@@ -146,7 +150,7 @@ const completedTypes = (): Completed[] => [
   })),
   {
     ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
-    assigned: settable(cluster).map(({ name, merged }) => (merged ? `${name}.` : `${name}=`))
+    assigned: settable(cluster).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
   }
 ]
 

@@ -68,7 +68,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME',
     summary: 'pack the directory of an image for the nodes',
     options: ['output'],
-    only: ['osimage'],
+    onlyTypes: ['osimage'],
     run: (session, type, [name = '']) =>
       makeChange(session, `${pathOf(type, name)}/_pack`, undefined, () => packed(session, name), 'GET')
   },
@@ -76,7 +76,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME',
     summary: 'the tags of an image, and their files',
     options: listOptions,
-    only: ['osimage'],
+    onlyTypes: ['osimage'],
     run: (session, _type, [name = '']) =>
       session.rendered(`/config/osimagetag/${encodeURIComponent(name)}`, {})
   },
@@ -84,7 +84,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME TAG',
     summary: 'give what is packed now a tag, or move the tag to it',
     options: changeOptions,
-    only: ['osimage'],
+    onlyTypes: ['osimage'],
     run: (session, type, [name = '', tag = '']) =>
       makeChange(session, `${pathOf(type, name)}/tag`, { tag }, () => tagged(session, name, tag))
   },
@@ -92,7 +92,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME TAG',
     summary: 'delete a tag that nothing uses',
     options: changeOptions,
-    only: ['osimage'],
+    onlyTypes: ['osimage'],
     run: (session, _type, [name = '', tag = '']) =>
       makeChange(
         session,

@@ -9,7 +9,7 @@ export const rescue: Verb = {
   operands: 'SET',
   summary: 'boot nodes once from an image in memory, their disks untouched; --end: not any more',
   options: [...changeOptions, 'image', 'end'],
-  only: ['node'],
+  onlyTypes: ['node'],
   async run(session, _type, [set = '']) {
     const { end, image, dryrun } = session.options
     if (end && image !== undefined) throw wrongUsage('--end takes no --image')

@@ -142,11 +142,11 @@ export interface Verb<T extends string = TypeName> {
   readonly count?: readonly [number, number]
   readonly summary: string
   /** A second name, familiar from other programs. */
-  readonly also?: string
+  readonly alias?: string
   /** Its options besides the common ones. */
   readonly options?: readonly (keyof Options)[]
   /** The types that have it; absent: all. */
-  readonly only?: readonly T[]
+  readonly onlyTypes?: readonly T[]
   /** The allowed last operands. */
   readonly actions?: readonly string[]
   /** Whether it takes FIELD=VALUE words. */
@@ -168,7 +168,7 @@ export const changeOptions = ['output', 'dryrun'] as const
 export const byName = <T extends string>(table: Readonly<Record<string, Verb<T>>>) =>
   new Map(
     Object.entries(table).flatMap(([name, verb]) =>
-      [name, verb.also ?? []].flat().map(key => [key, verb] as const)
+      [name, verb.alias ?? []].flat().map(key => [key, verb] as const)
     )
   )
 

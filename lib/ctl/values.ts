@@ -50,7 +50,7 @@ export async function bodyOf(
     const [key, text] = [word.slice(0, at), word.slice(at + 1)]
     const [of, rest] = [key.slice(0, Math.max(key.lastIndexOf('.'), 0)), key.slice(key.lastIndexOf('.') + 1)]
     const field = fieldFor(settable(type), key, text)
-    const map = settable(type).find(({ name, merged }) => merged && key.startsWith(`${name}.`))
+    const map = settable(type).find(({ name, isMergedByKey }) => isMergedByKey && key.startsWith(`${name}.`))
     const ofEntry = of === '' ? undefined : ofInterface(type).find(({ name }) => name === rest)
     if (field) put(body, field.name, key, await readValue(field, key, text, readText))
     else if (type.newName.includes(key)) put(body, type.newName[0] ?? key, key, text)
@@ -70,7 +70,7 @@ export async function bodyOf(
 
 /** Lists what may precede the `=`, for messages. */
 const keys = (type: Settable) => [
-  ...settable(type).map(({ name, merged }) => (merged ? `${name}.NAME` : name)),
+  ...settable(type).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.NAME` : name)),
   ...ofInterface(type).map(({ name }) => `INTERFACE.${name}`),
   ...type.newName.slice(0, 1)
 ]

@@ -20,7 +20,7 @@ const manyNodes = 'many nodes are created from a table: svcctl import FILE, see 
 export const verbs: Readonly<Record<string, Verb>> = {
   list: {
     operands: '[SET]',
-    also: 'ls',
+    alias: 'ls',
     summary: 'a line for each; of nodes those of a set',
     options: listOptions,
     async run(session, type, [set]) {
@@ -30,7 +30,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   show: {
     operands: 'NAME',
-    also: 'get',
+    alias: 'get',
     summary: 'all fields of one, and who sets them',
     options: listOptions,
     async run(session, type, [name = '']) {
@@ -48,7 +48,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   add: {
     operands: 'NAME [FIELD=VALUE]...',
-    also: 'create',
+    alias: 'create',
     summary: 'create one',
     options: changeOptions,
     assigns: true,
@@ -97,7 +97,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     summary: 'give a network another prefix; all addresses keep their host part',
     options: changeOptions,
     assigns: true,
-    only: ['network'],
+    onlyTypes: ['network'],
     async run(session, type, [name = '', prefix = '', ...words]) {
       const body = await bodyOf(objectTypes[type], [`network=${prefix}`, ...words], reader(session))
       await makeChange(session, `${pathOf(type, name)}/_renumber`, body, `network ${name} renumbered`)
@@ -116,7 +116,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   rm: {
     operands: 'NAME',
-    also: 'delete',
+    alias: 'delete',
     summary:
       'delete one that nothing uses; asks before a set of nodes goes, or the directory of an image with it',
     options: [...changeOptions, 'yes'],
@@ -146,7 +146,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME INTERFACE',
     summary: 'delete an interface',
     options: changeOptions,
-    only: ['node', 'group'],
+    onlyTypes: ['node', 'group'],
     async run(session, type, [name = '', on = '']) {
       const path = `${pathOf(type, name)}/interfaces/${encodeURIComponent(on)}/_delete`
       await makeChange(session, path, undefined, `interface ${on} of ${type} ${name} deleted`)
@@ -156,7 +156,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME boot|install|kickstart|files',
     summary: 'what a node would get, with its secrets masked',
     options: ['output'],
-    only: ['node'],
+    onlyTypes: ['node'],
     actions: ['boot', 'install', 'kickstart', 'files'],
     async run(session, type, [name = '', what = '']) {
       const path = `${pathOf(type, name)}/_render/${encodeURIComponent(what)}`
@@ -176,14 +176,14 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: '[SET]',
     summary: 'the last state of nodes, and since when',
     options: listOptions,
-    only: ['node'],
+    onlyTypes: ['node'],
     run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
   },
   why: {
     operands: 'SET',
     summary: 'why a node did not boot, and what to do',
     options: ['output'],
-    only: ['node'],
+    onlyTypes: ['node'],
     run: (session, _type, [set = '']) =>
       showForEach(session, set, '_why', 'why', (node, told) => {
         const { verdict } = isObject(told) ? told : {}
@@ -197,7 +197,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'SET',
     summary: 'the last boots of a node, step by step',
     options: ['output'],
-    only: ['node'],
+    onlyTypes: ['node'],
     run: (session, _type, [set = '']) =>
       showForEach(session, set, '_boots', 'boots', (node, told) => bootLines(node, told, session.paint))
   },
@@ -205,7 +205,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'SET',
     summary: 'have nodes boot from the network, to be installed again; asks before it is a set',
     options: [...changeOptions, 'yes'],
-    only: ['node'],
+    onlyTypes: ['node'],
     async run(session, _type, [set = '']) {
       const question = 'Have the next boot write to the disks of'
       // netboot_once keeps them from installing again at each boot.
@@ -238,13 +238,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
 
 /** Returns the verbs of a type. */
 export const verbsOf = (type: TypeName): Record<string, Verb> =>
-  Object.fromEntries(Object.entries(verbs).filter(([, { only }]) => !only || only.includes(type)))
+  Object.fromEntries(
+    Object.entries(verbs).filter(([, { onlyTypes }]) => !onlyTypes || onlyTypes.includes(type))
+  )
 
 /** The verb for a copy between a node and the directory of an image. */
 function transfer(verb: 'grab' | 'push', only: readonly TypeName[], summary: string): Verb {
   return {
     operands: 'NAME IMAGE',
-    ...{ summary, only, options: [...changeOptions, 'yes'] },
+    ...{ summary, onlyTypes: only, options: [...changeOptions, 'yes'] },
     async run(session, type, [name = '', osimage = '']) {
       const question = `Make the same as OS image ${osimage}, and delete what it does not hold, on`
       const set = `@${name}`
@@ -265,7 +267,7 @@ function bmcVerb(part: Part, summary: string, asks: Readonly<Record<string, stri
     operands: `SET ${actions.join('|')}`,
     summary,
     options: [...changeOptions, ...(Object.keys(asks).length > 0 ? (['yes'] as const) : [])],
-    only: ['node'],
+    onlyTypes: ['node'],
     actions,
     async run(session, _type, [set = '', action = '']) {
       if (session.options.dryrun) return bmcDryRun(session, set, `${part} ${action}`)

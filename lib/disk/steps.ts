@@ -179,7 +179,7 @@ export class DiskThread {
    * Resolves when all steps are done. Rejects with a StepError for the first failure; later steps are not
    * run. Another Error: the thread has died, and the outcome is unknown.
    */
-  async carryOut(steps: readonly DiskStep[]): Promise<void> {
+  async run(steps: readonly DiskStep[]): Promise<void> {
     const failure = await this.#thread.ask(steps)
     if (failure) throw new StepError(failure.message, failure.step, failure.code, failure.errno)
   }
@@ -201,7 +201,7 @@ export interface LogFile {
 /** All writes of the store and its journals go through here, so that tests can make them fail or wait. */
 export interface FileLayer {
   /** Runs steps in order. Rejects with a StepError for the first failure; later steps are not run. */
-  inOrder(steps: readonly DiskStep[]): Promise<void>
+  runSteps(steps: readonly DiskStep[]): Promise<void>
   /** Like the step. A long text may come in pieces, produced one per turn of the event loop. */
   replace(file: string, text: string | Iterable<string>): Promise<void>
   rename(from: string, to: string): Promise<void>
@@ -215,7 +215,7 @@ const thread = new DiskThread()
 
 /** The real file system. */
 export const realFiles: FileLayer = {
-  inOrder: steps => thread.carryOut(steps),
+  runSteps: steps => thread.run(steps),
   replace: replaceFile,
   rename,
   syncDirectory,

@@ -194,7 +194,7 @@ export const commands = {
         const { through, paths } = await isolatePaths(places, tree, into)
         const [from, to = ''] = paths
         const words = ['-a', '-x', '--reflink=auto', '-T', '--', `${from}/.`, to]
-        await run('cp', words, { ...course, through })
+        await run('cp', words, { ...course, wrapper: through })
       })
     })
   }),

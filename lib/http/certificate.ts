@@ -240,14 +240,15 @@ export class Certificate {
     private readonly files: CertificateFiles,
     private pair: CertificatePair,
     /** The stamp at the last read. */
-    private read: string,
+    private stampAtRead: string,
     private readonly options: CertificateOptions
   ) {
-    this.#lastStamp = read
+    this.#lastStamp = stampAtRead
     this.#watch = new Background({
       work: () => this.#look(),
       everyMs: options.everyMs ?? EVERY_MS,
-      failed: reason => options.log.error(`TLS goes on with the certificate that was read before: ${reason}`)
+      onFailure: reason =>
+        options.log.error(`TLS goes on with the certificate that was read before: ${reason}`)
     })
     this.#warnOfExpiry()
     const lacks = options.forNodes ? lacksRoot(pair, files) : undefined
@@ -275,9 +276,9 @@ export class Certificate {
     const settled = stamp === this.#lastStamp
     this.#lastStamp = stamp
     // A stamp that has just changed may be half of a change.
-    if (!settled || stamp === this.read) return
+    if (!settled || stamp === this.stampAtRead) return
     this.pair = await readPair(this.files)
-    this.read = stamp
+    this.stampAtRead = stamp
     const until = day(Date.parse(this.pair.certificate.validTo))
     this.options.log.info(`TLS has a new certificate from ${this.files.certificate}, valid until ${until}`)
     this.#warnedMs = Number.NEGATIVE_INFINITY

@@ -65,14 +65,14 @@ export class Connection<C> {
       this.#pipelines = true
       const start = () => {
         this.current = exchange
-        this.backlog.behind.later(begin)
+        this.backlog.pipelined.enqueue(begin)
       }
       return this.#waiting.push(exchange.incoming, start)
     }
     this.current = exchange
     // A crowded connection skips the queue, where it would hold one of few places.
     if (this.isCrowded) setImmediate(begin)
-    else this.backlog.first.begin(begin)
+    else this.backlog.direct.startOrQueue(begin)
     return true
   }
 
@@ -103,7 +103,7 @@ export class Connection<C> {
   /** Stops reading from the client. What was read with the last request still arrives. */
   hold(): void {
     // node:http resumes the socket when it has finished a request.
-    if (!this.#guarded) this.socket.on('resume', () => this.#waiting.held && this.socket.pause())
+    if (!this.#guarded) this.socket.on('resume', () => this.#waiting.isPaused && this.socket.pause())
     this.#guarded = true
     this.socket.pause()
   }

@@ -45,13 +45,13 @@ export class Downloads {
         if (piece.bytes.length === 0)
           throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
         if (exchange.gone) {
-          piece.letGo()
+          piece.release()
           return 0
         }
         flushed = new Promise(resolve => {
           sent = resolve
           const written = (error?: Error | null) => {
-            if (!error) piece.letGo()
+            if (!error) piece.release()
             resolve()
           }
           outgoing.write(piece.bytes, written)
@@ -60,9 +60,9 @@ export class Downloads {
       })
       left -= bytes
       exchange.bytes += bytes
-      slot.waitingSince = performance.now()
+      slot.stalledSinceMs = performance.now()
       await flushed
-      slot.waitingSince = undefined
+      slot.stalledSinceMs = undefined
     }
     if (!exchange.gone) slot.isServed = true
   }

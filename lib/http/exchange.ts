@@ -19,7 +19,7 @@ export class Exchange<C> {
   /** Bytes of a file to be sent, or 'front' if the front server sends it; undefined without a file. */
   file: number | 'front' | undefined
   /** Called when the file was sent, or was not. */
-  ended: ((sent: FileDelivery) => void) | undefined
+  onEnd: ((sent: FileDelivery) => void) | undefined
   /** Set once the route is known. */
   request: ReceivedRequest<C> | undefined
   route: Route<C> | undefined
@@ -36,12 +36,12 @@ export class Exchange<C> {
   }
 
   /** Reports how the file was sent. `complete`: the whole answer was. */
-  tellEnd(complete: boolean): void {
-    const { ended, file, bytes, headOnly, status } = this
-    if (!ended || headOnly) return
-    if (file === undefined) ended({ end: 'refused', bytes: 0, of: 0 })
-    else if (file === 'front') ended({ end: 'front', bytes: 0, of: 0 })
-    else ended({ end: !complete ? 'cut' : status === 206 ? 'part' : 'whole', bytes, of: file })
+  reportEnd(complete: boolean): void {
+    const { onEnd, file, bytes, headOnly, status } = this
+    if (!onEnd || headOnly) return
+    if (file === undefined) onEnd({ end: 'refused', bytes: 0, bytesTotal: 0 })
+    else if (file === 'front') onEnd({ end: 'front', bytes: 0, bytesTotal: 0 })
+    else onEnd({ end: !complete ? 'cut' : status === 206 ? 'part' : 'whole', bytes, bytesTotal: file })
   }
 
   /** HEAD gets the head of the answer alone. */

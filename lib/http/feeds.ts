@@ -11,8 +11,8 @@ export interface FeedDelivery {
   /** Writes the head of the answer. */
   readonly begin: () => void
   /** Whether the caller is still authorized. */
-  readonly mayStill: () => Promise<boolean>
-  readonly follower?: Subscriber | undefined
+  readonly isStillAuthorized: () => Promise<boolean>
+  readonly subscriber?: Subscriber | undefined
 }
 
 type FeedLimits = Pick<Limits, 'feeds' | 'feedsPerAddress' | 'feedsPerUser' | 'feedBeatMs'>
@@ -37,19 +37,19 @@ export class Feeds {
   /** Sends a feed until its end. Throws 503 with Retry-After if too many are open. */
   async run<C>(exchange: Exchange<C>, sending: FeedDelivery): Promise<void> {
     const network = clientNetworkOf(exchange.address)
-    const { follower } = sending
-    this.#assertRoom(exchange.address, network, follower)
+    const { subscriber } = sending
+    this.#assertRoom(exchange.address, network, subscriber)
     const open = new OpenFeed(exchange, sending)
     this.#open.add(open)
     this.#ofAddress.add(network, open)
-    if (follower) this.#ofUser.add(follower.name, open)
+    if (subscriber) this.#ofUser.add(subscriber.name, open)
     this.#beating ??= setInterval(() => this.#beat(), this.limits.feedBeatMs).unref()
     try {
       await open.run(this.#closing)
     } finally {
       this.#open.delete(open)
       this.#ofAddress.delete(network, open)
-      if (follower) this.#ofUser.delete(follower.name, open)
+      if (subscriber) this.#ofUser.delete(subscriber.name, open)
       if (this.#open.size === 0) {
         clearInterval(this.#beating)
         this.#beating = undefined
@@ -145,7 +145,7 @@ class OpenFeed {
     const now = performance.now()
     if (!isBeat && now - this.#checkedMs < RECHECK_MS) return true
     this.#checkedMs = now
-    return this.sending.mayStill()
+    return this.sending.isStillAuthorized()
   }
 
   #send(isBeat: boolean): void {
@@ -157,7 +157,7 @@ class OpenFeed {
       this.#isQuiet = false
     }
     if (!isBeat) return
-    if (this.#isQuiet && this.#hasRoom) this.#write(feed.beat)
+    if (this.#isQuiet && this.#hasRoom) this.#write(feed.keepAlive)
     this.#isQuiet = true
   }
 

@@ -58,10 +58,10 @@ async function forward<C>(
   body.on('data', (chunk: Buffer) => {
     exchange.bytes += chunk.length
     // The client has not taken what came before.
-    if (outgoing.writableNeedDrain) place.waitingSince ??= performance.now()
+    if (outgoing.writableNeedDrain) place.stalledSinceMs ??= performance.now()
   })
   outgoing.on('drain', () => {
-    place.waitingSince = undefined
+    place.stalledSinceMs = undefined
   })
   await pipeline(body, outgoing)
 }
@@ -73,7 +73,7 @@ async function askUpstream<C>(
   place: Slot
 ): Promise<Response> {
   const { incoming, outgoing, route } = exchange
-  const { url, trust, gone, told } = to
+  const { url, trust, gone, onOutcome } = to
   if (/[^\x21-\xff]/.test(target))
     throw badRequest('the request target holds a blank or a control character', 'invalid-http')
   const added = await to.headersFor(body)
@@ -81,8 +81,9 @@ async function askUpstream<C>(
   const isChange = route?.effect !== 'reads'
   let isConnected = false
   const stop = stopOf(exchange, gone)
-  place.waitingSince = performance.now()
-  place.giveUp = () => stop.abort(new Error('it has been silent for long, and others wait for the place'))
+  place.stalledSinceMs = performance.now()
+  place.abortUpstream = () =>
+    stop.abort(new Error('it has been silent for long, and others wait for the place'))
   const answer = await request({
     ...{ url, path: target, method: incoming.method, tls: trust, connections, connectMs: CONNECT_MS, body },
     headers: { ...endToEndHeaders(incoming.headers), ...added },
@@ -94,21 +95,21 @@ async function askUpstream<C>(
     .catch((error: Error) => {
       if (outgoing.destroyed) throw hungUp()
       const reason = error instanceof NoResponseError ? error.reason : error.message
-      if (!gone.aborted) told?.(reason)
+      if (!gone.aborted) onOutcome?.(reason)
       throw unanswered(reason, isConnected && isChange)
     })
     .finally(() => {
-      place.waitingSince = undefined
-      place.giveUp = undefined
+      place.stalledSinceMs = undefined
+      place.abortUpstream = undefined
     })
   const { status } = answer
   if (answer.headers[NOT_TAKEN] !== undefined) {
     answer.body.destroy()
-    told?.('another controller answers there, or it has just begun to write')
+    onOutcome?.('another controller answers there, or it has just begun to write')
     throw unanswered('another one answers there', false)
   }
   const isSvcds = isAnswer(status)
-  told?.(isSvcds ? '' : `it answers with ${status}`)
+  onOutcome?.(isSvcds ? '' : `it answers with ${status}`)
   if (isSvcds) return answer
   answer.body.destroy()
   throw foreignAnswer(status, isChange)

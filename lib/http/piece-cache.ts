@@ -21,7 +21,7 @@ class Piece {
     return this
   }
 
-  letGo(): void {
+  release(): void {
     if (--this.#users === 0) this.free(this.buffer)
   }
 }
@@ -30,7 +30,7 @@ class Piece {
 export interface FilePiece {
   readonly bytes: Buffer
   /** Allows the memory to be reused; never call it while the system may still send it. */
-  letGo(): void
+  release(): void
 }
 
 /**
@@ -62,9 +62,9 @@ export class PieceCache {
       // Sequential readers get one piece per turn, whether it comes from the disk or the cache.
       await nextTurn()
       // A file that has grown has more than was promised.
-      return { bytes: read.subarray(0, length), letGo: () => piece.letGo() }
+      return { bytes: read.subarray(0, length), release: () => piece.release() }
     } catch (error) {
-      piece.letGo()
+      piece.release()
       throw error
     }
   }
@@ -112,6 +112,6 @@ export class PieceCache {
     if (!kept) return
     this.#cached.delete(key)
     this.#bytes -= kept.bytes
-    kept.piece.letGo()
+    kept.piece.release()
   }
 }

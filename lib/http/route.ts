@@ -28,7 +28,7 @@ export interface Feed {
   /** The news since the last piece, '' for none. Called only while the client reads; never overlaps. */
   next(): string
   /** Heartbeat: sent after a while without news, so that both ends see each other. */
-  readonly beat: string
+  readonly keepAlive: string
   /** Calls `wake` whenever there may be news; returns how to stop that. */
   follow(wake: () => void): () => void
 }
@@ -51,7 +51,7 @@ export interface Upstream {
   /** Aborted when it is no longer the server to ask. */
   readonly gone: AbortSignal
   /** Reports why it could not be asked; '' when it answers. Must not throw. */
-  readonly told?: (failure: string) => void
+  readonly onOutcome?: (failure: string) => void
 }
 
 /** The original caller of a request that another controller forwarded. */
@@ -86,14 +86,14 @@ export interface Answer {
   readonly bytes?: Buffer
   readonly feed?: Feed
   /** Subscriber of `feed`. Without one it counts for its address alone, and gets no reserved slot. */
-  readonly follower?: Subscriber
+  readonly subscriber?: Subscriber
   readonly type?: string
   /** Set by http/ alone, in place of all others. */
   readonly forwarded?: Forwarded
   /** The client takes gzip, and a long text is worth compressing. */
   readonly compress?: boolean
   /** Called once when the answer with a `file` ended; not for HEAD. Must not throw. */
-  readonly ended?: (sent: FileDelivery) => void
+  readonly onEnd?: (sent: FileDelivery) => void
 }
 
 /** The part of a row of the route table that http/ needs. */

@@ -45,8 +45,8 @@ export interface SendContext<C> {
   /** Requests that another server answers. */
   readonly forwards: Forwards
   /** Whether the caller is still authorized; asked while a feed is sent. */
-  mayStill(exchange: Exchange<C>): Promise<boolean>
-  readonly unread: SendBufferBudget
+  isStillAuthorized(exchange: Exchange<C>): Promise<boolean>
+  readonly sendBufferBudget: SendBufferBudget
 }
 
 /**
@@ -128,8 +128,8 @@ function sendText<C>(
   // The system takes nearly every answer at once.
   if (exchange.incoming.socket.writableLength === 0) return
   cutWhenStalled(exchange, context)
-  context.unread.add(exchange, length)
-  exchange.outgoing.once('close', () => context.unread.remove(exchange))
+  context.sendBufferBudget.add(exchange, length)
+  exchange.outgoing.once('close', () => context.sendBufferBudget.remove(exchange))
 }
 
 /** Makes the parts twice, for the length and for sending, so that the whole is never in memory. */
@@ -140,7 +140,7 @@ async function sendParts<C>(
   context: SendContext<C>
 ): Promise<void> {
   const type = answer.type ?? 'application/json'
-  const { lists, listPieces, unread } = context
+  const { lists, listPieces, sendBufferBudget } = context
   // Client addresses take turns.
   const inTurn = <R>(make: () => R) => listPieces.run(addressBlockOf(exchange.address), make)
   await lists.run(exchange, async slot => {
@@ -172,11 +172,11 @@ async function sendParts<C>(
       const bytes = Buffer.byteLength(next.value)
       if (!compress) exchange.bytes += bytes
       if (bytes === 0 || sink.write(next.value)) continue
-      slot.waitingSince = performance.now()
-      unread.add(exchange, bytes)
+      slot.stalledSinceMs = performance.now()
+      sendBufferBudget.add(exchange, bytes)
       await drained(exchange, sink)
-      unread.remove(exchange)
-      slot.waitingSince = undefined
+      sendBufferBudget.remove(exchange)
+      slot.stalledSinceMs = undefined
     }
     sink.end()
     await compressing?.done
@@ -226,8 +226,8 @@ async function sendFeed<C>(
       head()
       cutWhenStalled(exchange, context)
     },
-    mayStill: () => context.mayStill(exchange),
-    follower: answer.follower
+    isStillAuthorized: () => context.isStillAuthorized(exchange),
+    subscriber: answer.subscriber
   })
 }
 

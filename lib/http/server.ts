@@ -86,11 +86,11 @@ export interface ServerOptions<C> {
   /** The server that answers this request; undefined for this one. May throw ServiceError. */
   readonly elsewhere?: (route: Route<C>, head: RequestHead) => Upstream | undefined
   /** An answer for clients that would not show this refusal; undefined for all others. */
-  readonly shown?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
+  readonly visibleAnswer?: (refusal: ServiceError, incoming: IncomingMessage) => Answer | undefined
   /** Files that the trusted proxies send themselves; none by default. */
   readonly frontFiles?: FrontFiles | undefined
   /** Called for each finished request. Must not throw. */
-  readonly counted?: (request: FinishedRequest<C>) => void
+  readonly onFinished?: (request: FinishedRequest<C>) => void
   readonly log: Log
   readonly limits?: Partial<Limits>
 }
@@ -245,7 +245,7 @@ export class HttpServer<C> {
     try {
       const given = this.#answer(exchange)
       const answer = isPromise(given) ? await given : given
-      exchange.ended = answer?.ended
+      exchange.onEnd = answer?.onEnd
       if (exchange.gone) return
       const sent = send(exchange, answer, this.#sendContext)
       if (sent) await sent
@@ -322,7 +322,7 @@ export class HttpServer<C> {
           exchange.outgoing.writeContinue()
         }
         // Bodies yield their slot when there are too many, except for long bodies of users.
-        if (!exchange.isUpload) slot.waitingSince = performance.now()
+        if (!exchange.isUpload) slot.stalledSinceMs = performance.now()
         body = await readBody(incoming, maxBody, keep, this.#limits)
       })
       // The client may have left while it waited for a slot.
@@ -369,7 +369,7 @@ export class HttpServer<C> {
     const isFront = peerMatcher(trustedProxies)
     const files = new OpenFiles({
       take: () => connections.takeFile(),
-      giveBack: () => connections.giveFileBack()
+      giveBack: () => connections.releaseFile()
     })
     return {
       get close() {
@@ -383,8 +383,8 @@ export class HttpServer<C> {
       listPieces: new PerTurn(1),
       feeds: this.#feeds,
       forwards: new Forwards(forwards),
-      unread: new SendBufferBudget(log),
-      mayStill: exchange => this.#isStillAuthorized(exchange),
+      sendBufferBudget: new SendBufferBudget(log),
+      isStillAuthorized: exchange => this.#isStillAuthorized(exchange),
       frontFilesOf({ incoming: { headers, socket } }) {
         // Local programs send no X-Forwarded-For: they do not come through the front server.
         if (frontFiles === undefined || headers['x-forwarded-for'] === undefined) return undefined
@@ -417,7 +417,7 @@ export class HttpServer<C> {
       else {
         const { isCrowded } = this.#connections.of(incoming.socket) ?? {}
         const context = isCrowded ? { ...this.#sendContext, close: true } : this.#sendContext
-        const shown = hasBody(incoming) ? undefined : this.options.shown?.(refusal, incoming)
+        const shown = hasBody(incoming) ? undefined : this.options.visibleAnswer?.(refusal, incoming)
         await (shown
           ? send(exchange, shown, context)
           : refuse(exchange, refusal, context, this.#limits.lingerMs))
@@ -490,9 +490,9 @@ export class HttpServer<C> {
   #finish(exchange: Exchange<C>): void {
     const complete = exchange.answered || exchange.outgoing.writableFinished
     if (!complete) exchange.request?.abandon()
-    exchange.tellEnd(complete)
+    exchange.reportEnd(complete)
     const { route, status, bytes, startedMs } = exchange
-    this.options.counted?.({ route, status, bytes, ms: performance.now() - startedMs })
+    this.options.onFinished?.({ route, status, bytes, ms: performance.now() - startedMs })
     this.#accessLog.request(exchange, complete)
   }
 }

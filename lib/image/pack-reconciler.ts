@@ -63,7 +63,7 @@ export class PackReconciler {
         await this.#removeUnused(signal)
       },
       everyMs: () => this.#pauseMs(),
-      failed: reason => log.error(`old packs could not be removed: ${reason}`)
+      onFailure: reason => log.error(`old packs could not be removed: ${reason}`)
     })
     const { laterMs = 60_000 } = o
     this.#completing = new Background({
@@ -107,7 +107,7 @@ export class PackReconciler {
     for (const pack of candidates) {
       const files = filesOfPack(pack, all)
       // An image or a tag may name only a kernel of it.
-      if (!files.some(file => view.index.isNamed('boot', file))) unused.set(pack.name, files)
+      if (!files.some(file => view.index.isFileReferenced('boot', file))) unused.set(pack.name, files)
     }
     for (const name of this.#unused.over(unused.keys()))
       if (!signal.aborted && !(await this.#isNeeded(name, signal)))
@@ -116,7 +116,7 @@ export class PackReconciler {
 
   #isUsed({ index }: View, name: string): boolean {
     const { coming } = this.context
-    return index.isNamed('pack', name) || coming.has(name) || this.o.installing.packs().has(name)
+    return index.isFileReferenced('pack', name) || coming.has(name) || this.o.installing.packs().has(name)
   }
 
   /** Whether it is the pack before the present one, and another controller still lacks the present one. */
@@ -139,7 +139,7 @@ export class PackReconciler {
     try {
       gone = await model.change(daemonActor, tx => {
         if (!tx.get('pack', name) || this.#isUsed(tx, name)) return false
-        if (files.some(file => tx.index.isNamed('boot', file))) return false
+        if (files.some(file => tx.index.isFileReferenced('boot', file))) return false
         tx.remove('pack', name)
         return true
       })

@@ -84,7 +84,7 @@ export async function publish(
     } catch (error) {
       const undone = model.change(actor, tx => {
         if (before) tx.put('pack', pack.name, before)
-        else if (!tx.index.isNamed('pack', pack.name)) tx.remove('pack', pack.name)
+        else if (!tx.index.isFileReferenced('pack', pack.name)) tx.remove('pack', pack.name)
       })
       // If that cannot be stored, the sweep removes the pack, as no image has it.
       await undone.catch(() => undefined)

@@ -73,7 +73,8 @@ export class TreeReconciler {
       everyMs: () =>
         controllers && (notes.undecided.size > 0 || abandonedTrees(context).length > 0) ? LOOK_MS : undefined,
       ...(controllers ? { retryMs: RETRY_MS } : {}),
-      failed: reason => log.warn(`not all directories of OS images are looked after; it goes on: ${reason}`)
+      onFailure: reason =>
+        log.warn(`not all directories of OS images are looked after; it goes on: ${reason}`)
     })
   }
 

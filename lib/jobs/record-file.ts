@@ -51,8 +51,8 @@ export class RecordFile {
     this.#writing = new Background({
       work: () => this.#write(),
       retryMs: RETRY_MS,
-      failed: reason => log.warn(`${file} cannot be written, and is tried again: ${reason}`),
-      recovered: () => log.info(`${file} is written again`)
+      onFailure: reason => log.warn(`${file} cannot be written, and is tried again: ${reason}`),
+      onRecovery: () => log.info(`${file} is written again`)
     })
   }
 

@@ -84,14 +84,15 @@ const idOf = (file: string) => file.slice(PLACE.length)
 /** The callbacks of the records in etcd. */
 const memoryOf = (writing: Map<string, StoredRecord>, followed: JobFollower) => ({
   namesIn: ({ id }: StoredRecord): readonly string[] => [id],
-  waits: (_record: StoredRecord) => false,
+  appliesOnceStored: (_record: StoredRecord) => false,
   names: () => followed.ids(),
-  of(id: string): StoredRecord[] {
+  recordsOf(id: string): StoredRecord[] {
     const record = writing.get(id)
     return record ? [record] : []
   },
   json: ({ json }: StoredRecord) => json,
-  take: (id: string, [record]: readonly StoredRecord[], bytes = 0) => followed.stored(id, record, bytes),
+  replaceRecords: (id: string, [record]: readonly StoredRecord[], bytes = 0) =>
+    followed.stored(id, record, bytes),
   reset() {
     writing.clear()
     followed.reset()

@@ -52,8 +52,8 @@ export function show<K extends TypeName>(
   { doc, group, image, status, runs }: AnswerSource<K>,
   { cluster, masked }: AnswerOptions
 ): Record<string, unknown> {
-  const { fields, interfaces, inForce, kernelOptions, leavesOut } = objectTypes[type]
-  const inherited = inForce?.(doc, group, cluster)
+  const { fields, interfaces, effectiveValues, kernelOptions, omittedFields } = objectTypes[type]
+  const inherited = effectiveValues?.(doc, group, cluster)
   const values: Readonly<Record<string, unknown>> = {
     ...doc,
     ...inherited?.settings,
@@ -70,7 +70,7 @@ export function show<K extends TypeName>(
   for (const field of fields) if (!isObject(field)) put(field)
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
   for (const field of fields) if (isObject(field)) put(field)
-  for (const name of leavesOut?.(doc) ?? []) delete shown[name]
+  for (const name of omittedFields?.(doc) ?? []) delete shown[name]
   if (!inherited) return shown
   const sources: Readonly<Record<string, string | VariableLevels>> = inherited.sources
   const isOwn = (source: string | VariableLevels): boolean =>

@@ -61,7 +61,7 @@ function changeAll(
   pick: Selector,
   change: (changing: ChangeContext, name: string) => Generator<void>
 ): Promise<number> {
-  return model.inSteps(actor, 'set', function* (changing) {
+  return model.changeInSteps(actor, 'set', function* (changing) {
     const names = [...(yield* pick(changing.tx))]
     for (const name of names) yield* change(changing, name)
     yield* checkChangesSliced(changing.tx, changing.cluster)
@@ -82,7 +82,7 @@ export function saveEach<E extends { readonly name: string; readonly given: Obje
   refuse: () => void,
   expected?: string
 ): Promise<{ created: number; changed: number }> {
-  return model.inSteps(actor, 'table', function* (changing) {
+  return model.changeInSteps(actor, 'table', function* (changing) {
     const { tx, cluster } = changing
     const byName = new Map(entries.map(entry => [entry.name, entry]))
     for (const entry of entries) {

@@ -32,7 +32,7 @@ export interface IndexedType<D> {
   network?(doc: D): { readonly network: string; readonly gateway?: string }
   files?(doc: D): Files
   /** Returns lookup keys. All types share them, so a key names its kind ("tag/v1"). */
-  listed?(doc: D): readonly string[]
+  lookupKeys?(doc: D): readonly string[]
 }
 
 export interface Owner extends Ref {
@@ -126,12 +126,12 @@ export class ClusterIndex implements Index {
   readonly #listed = new Owners<string, string>(itself)
   readonly #members = new Map<string, Members>()
   readonly #files = { boot: new Owners<string, string>(itself), pack: new Owners<string, string>(itself) }
-  readonly taken = new AddressSet()
+  readonly usedAddresses = new AddressSet()
   readonly networks = new Map<string, Prefix>()
 
   constructor(private readonly types: Readonly<Record<string, IndexedType<object>>>) {}
 
-  users(ref: Ref): readonly Ref[] {
+  referrers(ref: Ref): readonly Ref[] {
     return [...(this.#users.get(refKey(ref))?.values() ?? [])]
   }
 
@@ -155,7 +155,7 @@ export class ClusterIndex implements Index {
   }
 
   /** Returns the names of objects with this lookup key, unordered. */
-  listed(key: string): readonly string[] {
+  lookup(key: string): readonly string[] {
     return this.#listed.of(key)
   }
 
@@ -178,7 +178,7 @@ export class ClusterIndex implements Index {
   }
 
   /** Whether an image or a tag names a file; kept packs do not count. */
-  isNamed(kind: 'boot' | 'pack', name: string): boolean {
+  isFileReferenced(kind: 'boot' | 'pack', name: string): boolean {
     for (const user of this.#files[kind].of(name)) if (!user.startsWith('pack/')) return true
     return false
   }
@@ -227,7 +227,7 @@ export class ClusterIndex implements Index {
     if (network) this.#network(ref.name, network, present)
     const files = indexed.files?.(doc)
     if (files) this.#named(refKey(ref), files, present)
-    for (const key of indexed.listed?.(doc) ?? []) this.#listed.set(key, ref.name, present)
+    for (const key of indexed.lookupKeys?.(doc) ?? []) this.#listed.set(key, ref.name, present)
   }
 
   #reference(ref: Ref, target: Ref, present: boolean): void {
@@ -263,8 +263,8 @@ export class ClusterIndex implements Index {
     if (ipaddress === undefined) return
     const address = toAddress(ipaddress)
     this.#addresses.set(address, owner, present)
-    if (this.#addresses.has(address)) this.taken.add(address)
-    else this.taken.remove(address)
+    if (this.#addresses.has(address)) this.usedAddresses.add(address)
+    else this.usedAddresses.remove(address)
   }
 
   #network(name: string, network: { network: string; gateway?: string }, present: boolean): void {
@@ -311,10 +311,10 @@ export function referencesOf(table: Table, doc: object): ObjectReference[] {
     const mention = { type, name, soft }
     found.set(refKey(mention), mention)
   }
-  for (const { name, refers, soft } of referring(table)) {
+  for (const { name, refers, mayDangle } of referring(table)) {
     const value = fields[name]
-    if (!Array.isArray(value)) add(refers, value, soft)
-    else for (const one of value) add(refers, one, soft)
+    if (!Array.isArray(value)) add(refers, value, mayDangle)
+    else for (const one of value) add(refers, one, mayDangle)
   }
   for (const entry of fields.interfaces ?? []) add('network', entry.network)
   return [...found.values()]

@@ -263,7 +263,7 @@ export function* findNodesUsing(
       ? node?.[field] !== undefined
       : node?.files?.some(own => view.get('file', own)?.path === path) === true
   const nodes = new Set<string>()
-  for (const user of [...view.index.users({ type, name })]) {
+  for (const user of [...view.index.referrers({ type, name })]) {
     yield
     if (user.type === 'node' && (booting || !field || view.get('node', user.name)?.[field] === name))
       nodes.add(user.name)

@@ -20,7 +20,7 @@ export class ValueError extends Error {
     message: string,
     /** Place inside the value, named by the message; otherwise the message follows the field's name. */
     readonly path?: readonly (string | number)[],
-    readonly others: readonly ValueError[] = []
+    readonly furtherErrors: readonly ValueError[] = []
   ) {
     super(message)
   }
@@ -43,14 +43,14 @@ export interface Field<V = unknown> {
   readonly name: string
   readonly type: FieldType<V>
   /** Other spellings in requests (rules 1.6). */
-  readonly also?: readonly string[]
+  readonly otherSpellings?: readonly string[]
   /** The levels that a value may come from if the object does not set it: group, or group and cluster. */
   readonly inherited?: 'group' | 'cluster'
   /** In force and shown if no level sets the field. Without a default, null is shown. */
   readonly default?: V | ''
   readonly refers?: TypeName
   /** The named object need not exist; if it does, it is a reference like any other (rules 3.2). */
-  readonly soft?: true
+  readonly mayDangle?: true
   /** Masked for callers that are not admins, and encrypted on disk (rules 5.2, 11.8). */
   readonly secret?: true
   /** Shown and accepted, never stored; `elsewhere`: a request sets the value that it comes from. */
@@ -58,11 +58,11 @@ export interface Field<V = unknown> {
   /** Objects and bodies without it are refused. */
   readonly required?: true
   /** Only svcd writes it, and omits the default: a file that holds the default was edited by hand. */
-  readonly leftOut?: true
+  readonly omitsDefault?: true
   /** Returns why a request may not set a value. Older values stay, and imports accept them (rules 3.11). */
   readonly limit?: (value: string) => string | undefined
   /** An object that requests change key by key (rules 3.16). */
-  readonly merged?: true
+  readonly isMergedByKey?: true
   readonly meaning: string
 }
 

@@ -20,9 +20,9 @@ const mostCharacters = 200
 /** The nodes for which a change alters values in force: how many, and the first of them. */
 export interface Impact {
   /** Nodes whose disks are written at their next network boot, if the change affects that. */
-  readonly written: readonly string[]
+  readonly reinstalled: readonly string[]
   readonly count: number
-  readonly first: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
+  readonly examples: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
 
 /** A state before or after the change, with its settings. */
@@ -70,7 +70,7 @@ export function findImpact(
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }
-    return { count, first, written }
+    return { count, examples: first, reinstalled: written }
   }
 }
 
@@ -90,7 +90,7 @@ function* affectedCandidates(changes: readonly Change[], view: View): Generator<
     else if (type === 'osimagetag')
       add(yield* findNodesUsing(view, 'osimage', (before as { osimage: string }).osimage))
     else if (type === 'network')
-      for (const user of view.index.users({ type, name })) if (user.type === 'node') found.add(user.name)
+      for (const user of view.index.referrers({ type, name })) if (user.type === 'node') found.add(user.name)
   }
   return [...found]
 }

@@ -28,7 +28,7 @@ export interface Actor extends CallerRights {
 }
 
 /** The actor of changes that svcd makes on its own. */
-export const daemonActor: Actor = { who: 'svcd', from: '-', takesAddresses: false }
+export const daemonActor: Actor = { who: 'svcd', from: '-', mayTakeAddresses: false }
 
 /** How a change was requested: one object, one change of a set, a table of entries, an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
@@ -59,9 +59,9 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
   const verify = (view: View) => checkState(view, settings)
-  const verifying = (view: View) => checkStateSliced(view, settings)
+  const verifyInSteps = (view: View) => checkStateSliced(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
-  return { directory, kinds: sealedKinds(box), createIndex, verify, verifying, layout }
+  return { directory, kinds: sealedKinds(box), createIndex, verify, verifyInSteps, layout }
 }
 
 /** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
@@ -121,7 +121,7 @@ export class Model {
    * Whether a token was issued to the present node of this name (rules 4.8). The generation decides, as
    * clocks may be set. Tokens of earlier versions have none: `issuedAt` (ms) decides, until a revocation.
    */
-  standsFor(node: string, { generation, issuedAt }: { generation?: number; issuedAt: number }): boolean {
+  isTokenCurrent(node: string, { generation, issuedAt }: { generation?: number; issuedAt: number }): boolean {
     if (!this.view.get('node', node)) return false
     const present = generationOf(this.view, node)
     if (generation !== undefined || present > 0) return generation === present
@@ -157,7 +157,7 @@ export class Model {
   }
 
   /** Runs a change that may be too long for one turn of the event loop; `fn` checks the rules itself. */
-  inSteps<R>(
+  changeInSteps<R>(
     actor: Actor,
     kind: ChangeKind,
     fn: (changing: ChangeContext) => Generator<unknown, R>
@@ -191,7 +191,7 @@ export class Model {
         })
       )
     } catch (error) {
-      if (error instanceof TooManySteps) return this.inSteps(actor, 'change', checked)
+      if (error instanceof TooManySteps) return this.changeInSteps(actor, 'change', checked)
       throw error
     }
   }
@@ -253,7 +253,7 @@ export class Model {
       const to = given.newName
       if (tx.get(type, to)) throw badRequest(`${objectType.title} ${to} exists already`, 'already-exists')
       const copy = { ...omitFields(source, objectType.unique ?? []), name: to }
-      const wishes = objectType.wishes?.(given, source) ?? given
+      const wishes = objectType.clonePatch?.(given, source) ?? given
       yield* saveObject(changing, type, to, objectType.copy?.(changing, copy) ?? copy, wishes)
       objectType.copied?.(changing, name, to)
       also?.(tx)
@@ -299,7 +299,7 @@ export class Model {
   }
 
   /** Returns the owner of a MAC that a machine boots with; throws 400 for the MAC of a BMC. */
-  machineWith(tx: Tx, mac: string): Owner | undefined {
+  ownerOfMac(tx: Tx, mac: string): Owner | undefined {
     const [owner] = tx.index.macOwners(mac)
     if (owner?.interface !== undefined && isBmc({ interface: owner.interface }))
       throw badRequest(`MAC ${mac} belongs to the BMC of node ${owner.name}`, 'mac-taken')
@@ -308,7 +308,7 @@ export class Model {
 
   /** Moves a MAC to a node's provision interface; returns the former owner's name (rules 4.3, 4.4). */
   moveMac(tx: Tx, node: NodeDoc, mac: string): string | undefined {
-    const owner = this.machineWith(tx, mac)
+    const owner = this.ownerOfMac(tx, mac)
     if (owner?.type === 'node' && owner.name === node.name) return undefined
     const former = owner?.type === 'node' ? tx.get('node', owner.name) : undefined
     if (former && owner?.interface !== undefined)
@@ -326,7 +326,7 @@ export class Model {
   }
 
   #changing(tx: Tx, power: CallerRights): ChangeContext {
-    return { tx, cluster: this.cluster, now: this.options.now(), power }
+    return { tx, cluster: this.cluster, now: this.options.now(), callerRights: power }
   }
 }
 
@@ -346,9 +346,13 @@ export function* saveObject<K extends TypeName>(
 ): Generator<void> {
   const { tx, cluster } = changing
   const objectType = objectTypes[type]
-  const { memberOf, inForce } = objectType
+  const { memberOf, effectiveValues } = objectType
   const group = memberOf && (before ? memberOf(before) : given.values.get('group'))
-  const inherited = inForce?.(before, typeof group === 'string' ? tx.get('group', group) : undefined, cluster)
+  const inherited = effectiveValues?.(
+    before,
+    typeof group === 'string' ? tx.get('group', group) : undefined,
+    cluster
+  )
   const after = applyPatch(objectType, before ?? { name }, given, {
     ...inherited?.settings,
     ...inherited?.derived
@@ -371,7 +375,7 @@ function* rename<K extends TypeName>(
   if (!doc) return
   if (tx.get(type, to)) throw badRequest(`${objectTypes[type].title} ${to} exists already`, 'already-exists')
   tx.put(type, to, { ...doc, name: to })
-  for (const user of tx.index.users({ type, name: from }))
+  for (const user of tx.index.referrers({ type, name: from }))
     yield renameIn(tx, user.type, user.name, { type, name: from }, to)
   tx.remove(type, from)
   objectTypes[type].renamed?.(changing, from, to)
@@ -384,7 +388,7 @@ function renameIn<K extends TypeName>(tx: Tx, type: K, name: string, from: Ref, 
 
 /** Makes the error of a rename or clone without a new name (rules 2.4). */
 function missingNewName(type: TypeName, name: string, what: string): Error {
-  const { title, newName, namelessCode } = objectTypes[type]
+  const { title, newName, missingNameStatus } = objectTypes[type]
   const message = `${title} ${name}: field "${newName[0]}" ${what}`
-  return namelessCode === 404 ? notFound(message, 'no-new-name') : badRequest(message, 'missing-field')
+  return missingNameStatus === 404 ? notFound(message, 'no-new-name') : badRequest(message, 'missing-field')
 }

@@ -85,7 +85,7 @@ export function nextFree(
   const { first, last } = hosts(prefix)
   let from = Math.max(first, after + 1)
   for (;;) {
-    const free = view.index.taken.firstFree(from, last)
+    const free = view.index.usedAddresses.firstFree(from, last)
     if (free === undefined) throw notFound(`network ${name} has no free address`, 'no-free-address')
     const isDynamic = dynamic && free >= dynamic.first && free <= dynamic.last
     if (!isDynamic && !also.has(free) && !isReserved(view, name, prefix, free, cluster)) return free
@@ -113,7 +113,7 @@ export function isTaken(view: View, name: string, address: Address, cluster: Clu
       `${formatAddress(address)} lies outside network ${name} (${view.get('network', name)?.network})`,
       'no-address'
     )
-  return view.index.taken.has(address) || isReserved(view, name, prefix, address, cluster)
+  return view.index.usedAddresses.has(address) || isReserved(view, name, prefix, address, cluster)
 }
 
 /** Throws 400 for an address that no device of the network may have; the message begins with `where`. */
@@ -166,12 +166,12 @@ type GroupDoc = Docs['group']
  * An interface of a node that is not stored yet. With `assign` it still needs an address: the next free one,
  * after all addresses that the request names (rules 3.14) and after entries with a lower number.
  */
-type Entry = InterfaceDoc & { readonly assign?: number }
+type Entry = InterfaceDoc & { readonly assignOrder?: number }
 
 /** Returns a function that numbers the entries that still need an address. */
 function orderCounter(entries: Iterable<Entry>): () => number {
   let last = 0
-  for (const { assign = 0 } of entries) last = Math.max(last, assign)
+  for (const { assignOrder = 0 } of entries) last = Math.max(last, assignOrder)
   return () => ++last
 }
 
@@ -181,7 +181,7 @@ const byName = (holder: { readonly interfaces?: readonly Entry[] } | undefined):
 
 /** Makes an entry in table order, without keys that are undefined or null. */
 function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): Entry {
-  const { interface: name, network, ipaddress, macaddress, options, own, assign } = fields
+  const { interface: name, network, ipaddress, macaddress, options, own, assignOrder } = fields
   const clean = {
     interface: name,
     network,
@@ -189,7 +189,7 @@ function entry(fields: { [K in keyof Entry]?: Entry[K] | null | undefined }): En
     macaddress,
     options: options || undefined,
     own,
-    assign
+    assignOrder
   }
   return Object.fromEntries(Object.entries(clean).filter(([, value]) => value != null)) as unknown as Entry
 }
@@ -207,14 +207,16 @@ function withInterfaces(node: NodeDoc, entries: Iterable<Entry>, removed = node.
 /** Assigns every pending address. Throws 404 naming a network that has no free address. */
 export function assignAddresses(tx: Tx, node: NodeDoc, cluster: ClusterSettings): NodeDoc {
   const entries = byName(node)
-  const open = [...entries.values()].filter(({ assign }) => assign !== undefined)
+  const open = [...entries.values()].filter(({ assignOrder }) => assignOrder !== undefined)
   if (open.length === 0) return node
   const mine = new Set(
     [...entries.values()].flatMap(({ ipaddress }) => (ipaddress === undefined ? [] : toAddress(ipaddress)))
   )
   // The search continues behind the last address: no address becomes free meanwhile.
   const last = new Map<string, Address>()
-  for (const { assign: _, ...other } of open.sort((a, b) => (a.assign ?? 0) - (b.assign ?? 0))) {
+  for (const { assignOrder: _, ...other } of open.sort(
+    (a, b) => (a.assignOrder ?? 0) - (b.assignOrder ?? 0)
+  )) {
     const { interface: name, network } = other
     const address =
       network === undefined ? undefined : nextFree(tx, network, cluster, mine, last.get(network))
@@ -248,9 +250,9 @@ export function applyGroupInterfaces(
     // Inside one group, an entry outside the group's old network was set on the node by hand.
     const follows = moved || has?.network === old.get(name)?.network
     // An address is kept while the network stays the same; a move assigns a missing one.
-    const stays = has?.network === network && ((has?.ipaddress ?? has?.assign) !== undefined || !moved)
+    const stays = has?.network === network && ((has?.ipaddress ?? has?.assignOrder) !== undefined || !moved)
     if (has && (stays || !follows)) continue
-    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assign: turn() }))
+    entries.set(name, entry({ ...has, interface: name, network, ipaddress: undefined, assignOrder: turn() }))
   }
   return withInterfaces(node, entries.values(), removed)
 }
@@ -261,7 +263,7 @@ export function applyGroupInterfaces(
  * changes its former owner, in the same transaction.
  */
 export function mergeNodeInterfaces(
-  { tx, power }: Pick<ChangeContext, 'tx' | 'power'>,
+  { tx, callerRights }: Pick<ChangeContext, 'tx' | 'callerRights'>,
   node: NodeDoc,
   given: readonly InterfacePatch[]
 ): NodeDoc {
@@ -288,8 +290,8 @@ export function mergeNodeInterfaces(
     const shown = has?.options ?? ofGroup?.options ?? ''
     const asShown = wanted.options === undefined || (wanted.options ?? '') === shown
     if (network !== undefined && wanted.ipaddress && wanted.ipaddress !== has?.ipaddress) {
-      if (!power.takesAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
-      takeAddress(tx, node.name, network, wanted, where, power)
+      if (!callerRights.mayTakeAddresses) checkNotNameServer(tx, network, wanted.ipaddress, where)
+      takeAddress(tx, node.name, network, wanted, where, callerRights)
     }
     const next = entry({
       interface: wanted.interface,
@@ -298,7 +300,7 @@ export function mergeNodeInterfaces(
       macaddress: wanted.macaddress === undefined ? has?.macaddress : wanted.macaddress,
       options: asShown ? has?.options : wanted.options,
       own: has ? has.own : ofGroup ? undefined : true,
-      assign: open ? (stays ? has.assign : turn()) : undefined
+      assignOrder: open ? (stays ? has.assignOrder : turn()) : undefined
     })
     entries.set(wanted.interface, next)
     removed.delete(wanted.interface)
@@ -324,7 +326,7 @@ function takeAddress(
       'address-in-dynamic-range'
     )
   for (const owner of tx.index.addressOwners(address)) {
-    if (!wanted.force || !power.takesAddresses || owner.type !== 'node' || owner.name === node) continue
+    if (!wanted.force || !power.mayTakeAddresses || owner.type !== 'node' || owner.name === node) continue
     const other = tx.get('node', owner.name)
     if (other) tx.put('node', other.name, withoutAddress(other, owner.interface ?? ''))
   }
@@ -365,7 +367,7 @@ export function withMac(node: NodeDoc, name: string, macaddress: string | null):
 /** Returns a clone's interfaces: the same networks, pending addresses, no MAC (rules 3.2). */
 export function cloneInterfaces(node: NodeDoc): NodeDoc {
   const entries = (node.interfaces ?? []).map(({ macaddress: _, ipaddress, ...other }, i) =>
-    entry({ ...other, assign: ipaddress === undefined ? undefined : i })
+    entry({ ...other, assignOrder: ipaddress === undefined ? undefined : i })
   )
   return withInterfaces(node, entries)
 }

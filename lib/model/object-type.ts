@@ -30,7 +30,7 @@ export interface ObjectPatch {
 
 /** The caller's rights: only an admin may take an address from another node by force (rules 3.8). */
 export interface CallerRights {
-  readonly takesAddresses: boolean
+  readonly mayTakeAddresses: boolean
 }
 
 export interface ChangeContext {
@@ -38,7 +38,7 @@ export interface ChangeContext {
   readonly cluster: ClusterSettings
   /** Milliseconds since 1970. */
   readonly now: number
-  readonly power: CallerRights
+  readonly callerRights: CallerRights
 }
 
 /** Settings in force, the level that sets each, and values that answers show but nothing stores. */
@@ -59,13 +59,17 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   /** The fields of its interfaces in answers. */
   readonly interfaces?: Table
   /** The status of a rename or clone without a new name, if not 400 (rules 2.4). */
-  readonly namelessCode?: 404
+  readonly missingNameStatus?: 404
 
   /** Returns what an object, or a new one, inherits from its group and the cluster (rules 3.3). */
-  inForce?(doc: D | undefined, group: Docs['group'] | undefined, cluster: ClusterSettings): EffectiveValues
+  effectiveValues?(
+    doc: D | undefined,
+    group: Docs['group'] | undefined,
+    cluster: ClusterSettings
+  ): EffectiveValues
   /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
-  leavesOut?(doc: D): readonly string[]
+  omittedFields?(doc: D): readonly string[]
   /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
   write?(changing: ChangeContext, before: D | undefined, after: D, given: ObjectPatch): Generator<void>
   /** The fields that a clone does not get (rules 3.2). */
@@ -73,7 +77,7 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   /** Returns the base of a clone, from a copy without the unique fields. */
   copy?(changing: ChangeContext, copy: D): D
   /** Returns the part of a request that applies to a clone. Default: all of it. */
-  wishes?(given: ObjectPatch, source: D): ObjectPatch
+  clonePatch?(given: ObjectPatch, source: D): ObjectPatch
   /** Removes an interface and stores the object and its consequences, one step each. */
   removeInterface?(changing: ChangeContext, doc: D, name: string): Generator<void>
 

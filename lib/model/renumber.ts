@@ -43,7 +43,7 @@ export function renumber(
   actor: Actor,
   warnings: string[]
 ): Promise<number> {
-  return model.inSteps(actor, 'change', function* (changing) {
+  return model.changeInSteps(actor, 'change', function* (changing) {
     const { tx, cluster } = changing
     const before = model.get('network', name, tx)
     const to = given.values.get('network')
@@ -122,7 +122,7 @@ function* moveDevices({ tx }: ChangeContext, network: string, moved: (address: A
     if (isBmc(entry)) bmcs++
     return { ...entry, ipaddress: formatAddress(moved(address)) }
   }
-  for (const { type, name } of tx.index.users({ type: 'network', name: network })) {
+  for (const { type, name } of tx.index.referrers({ type: 'network', name: network })) {
     yield
     const doc = tx.get(type, name) as Addressed | undefined
     if (!doc || type === 'network') continue

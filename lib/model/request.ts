@@ -42,7 +42,7 @@ export function readObject(type: ObjectType, name: string, body: JsonValue): Obj
       interfaces = readInterfaces(object, value, type.interfaces)
     else fields[key] = value
   }
-  const values = readFields(object, [...type.fields, ...(type.dropped ?? [])], fields, name)
+  const values = readFields(object, [...type.fields, ...(type.ignoredFields ?? [])], fields, name)
   const readBack = Object.keys(body).some(key => key.startsWith('_') && key.endsWith('_source'))
   const { _override: override = null } = body
   if (override !== null && override !== '' && typeof override !== 'boolean')
@@ -115,9 +115,9 @@ export function applyPatch<D extends object>(
 ): D {
   const fields: Record<string, unknown> = { ...before }
   const inForce: Readonly<Record<string, unknown>> = { ...settings }
-  for (const { name, inherited, derived, merged, default: byDefault } of type.fields) {
+  for (const { name, inherited, derived, isMergedByKey, default: byDefault } of type.fields) {
     if (derived || !given.values.has(name)) continue
-    const value = merged
+    const value = isMergedByKey
       ? mergeVariables(
           fields[name] as VariableMap | undefined,
           given.values.get(name) as VariableMap | null,

@@ -187,7 +187,7 @@ function checkConnection(
   // A missing network is reported by another check.
   if (!view.get('network', network)) return
   checkDeviceAddress(view, network, ipaddress, where)
-  if (view.index.listed(`record/${name.toLowerCase()}`).includes(network))
+  if (view.index.lookup(`record/${name.toLowerCase()}`).includes(network))
     throw badRequest(
       `${where}: ${name} is a DNS record of network ${network}: delete that, or choose another name`,
       'already-exists'
@@ -201,6 +201,6 @@ function checkConnection(
 }
 
 function checkRemoved(tx: Tx, ref: Ref): void {
-  const users = tx.index.users(ref).map(({ type, name }) => `${objectTypes[type].title} ${name}`)
+  const users = tx.index.referrers(ref).map(({ type, name }) => `${objectTypes[type].title} ${name}`)
   checkUnused(`${objectTypes[ref.type].title} ${ref.name}`, users)
 }

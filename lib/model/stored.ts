@@ -14,9 +14,9 @@ export interface StoredType<D extends object = object> extends IndexedType<D> {
   readonly title: string
   readonly fields: Table
   /** Fields that are stored and never shown. */
-  readonly hidden?: Table
+  readonly internalFields?: Table
   /** Fields that a request may hold and that are ignored (rules 1.6). */
-  readonly dropped?: Table
+  readonly ignoredFields?: Table
   /** Without it, any name is allowed. */
   readonly isName?: (name: string) => boolean
   readonly nameRule?: string
@@ -30,7 +30,7 @@ export interface AttachedType<D extends object = object> extends StoredType<D> {
   checkRemoved?(tx: Tx, doc: D, cluster: ClusterSettings): void
 }
 
-const tableOf = ({ fields, hidden = [] }: StoredType): Table => [...fields, ...hidden]
+const tableOf = ({ fields, internalFields = [] }: StoredType): Table => [...fields, ...internalFields]
 
 /** Reads an object of an import, or with `exact` of a file. Reports problems, and omits their values. */
 export function readStored<D extends object>(
@@ -40,14 +40,14 @@ export function readStored<D extends object>(
   report: Report,
   exact = false
 ): D {
-  const { isName, nameRule, dropped = [] } = type
+  const { isName, nameRule, ignoredFields = [] } = type
   const table = tableOf(type)
   const { name: given, ...fields } = isObject(json) ? json : {}
   if (!isObject(json)) report([], 'it is not an object')
   if (given === undefined && exact) report(['name'], 'field "name" is missing')
   if (given !== undefined && given !== name) report(['name'], `field "name" is ${JSON.stringify(given)}`)
   if (isName && !isName(name)) report([], `its name must be ${nameRule}`)
-  const values = readTable(exact ? table : [...table, ...dropped], fields, report, exact)
+  const values = readTable(exact ? table : [...table, ...ignoredFields], fields, report, exact)
   // `readTable` has read each value by the type of its field.
   return { name, ...storedFields(table, values) } as object as D
 }

@@ -15,16 +15,20 @@ export function valueText(value: JsonValue): string {
 /** Returns the field for a key in any spelling; `bmcsetup` depends on the type of its value (rules 1.6). */
 export function fieldFor(table: Table, key: string, value: JsonValue): Field | undefined {
   const wanted = key !== 'bmcsetup' ? key : typeof value === 'boolean' ? 'setupbmc' : 'bmcsetupname'
-  return table.find(({ name, also }) => name === wanted || also?.includes(key))
+  return table.find(({ name, otherSpellings }) => name === wanted || otherSpellings?.includes(key))
 }
 
 /**
  * Reads a value in its stored form. null, and '' where it is no value, mean "not set"; an `exact` file must
  * omit such a field. Throws ValueError to follow the field's name: "must be true or false, not 5".
  */
-function readField({ type, secret, leftOut, default: byDefault }: Field, value: JsonValue, exact: boolean) {
+function readField(
+  { type, secret, omitsDefault, default: byDefault }: Field,
+  value: JsonValue,
+  exact: boolean
+) {
   const isUnset = value === null || (value === '' && !type.keepsEmpty)
-  if (exact && (isUnset || (leftOut && isDeepStrictEqual(value, byDefault))))
+  if (exact && (isUnset || (omitsDefault && isDeepStrictEqual(value, byDefault))))
     throw new ValueError(`is ${valueText(value)}; leave it out`)
   if (isUnset) return null
   try {
@@ -64,7 +68,7 @@ export function readTable(
       } catch (error) {
         if (!(error instanceof ValueError)) throw error
         wrong.add(field.name)
-        for (const { path, message } of [error, ...error.others])
+        for (const { path, message } of [error, ...error.furtherErrors])
           report([key, ...(path ?? [])], path ? message : `field "${key}" ${message}`)
       }
   }
@@ -84,9 +88,9 @@ function listFields(names: readonly string[], key: string): string {
 /** Returns the fields to store, in table order, without defaults: a file depends on the values alone. */
 export function storedFields(table: Table, values: ReadonlyMap<string, unknown>): Record<string, unknown> {
   const doc: Record<string, unknown> = {}
-  for (const { name, derived, inherited, merged, default: byDefault } of table) {
+  for (const { name, derived, inherited, isMergedByKey, default: byDefault } of table) {
     const given = values.get(name) ?? null
-    const value = merged && given !== null ? withoutNull(given as VariableMap) : given
+    const value = isMergedByKey && given !== null ? withoutNull(given as VariableMap) : given
     const saysNothing = value === null || (!inherited && isDeepStrictEqual(value, byDefault))
     if (!derived && !saysNothing) doc[name] = value
   }
@@ -150,7 +154,7 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
           return [entryType.read(entry, exact)]
         } catch (error) {
           if (!(error instanceof ValueError)) throw error
-          for (const { path, message } of [error, ...error.others]) {
+          for (const { path, message } of [error, ...error.furtherErrors]) {
             const told = path ? `: ${message}` : ` ${message || 'is not an object'}`
             wrong.push(new ValueError(`${where}${told}`, [i, ...(path ?? [])]))
           }

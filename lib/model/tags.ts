@@ -33,11 +33,11 @@ const docs = (view: View, names: readonly string[]): OsimagetagDoc[] =>
 
 /** Returns the tags of one image, sorted. */
 export const tagsOf = (view: View, osimage: string): OsimagetagDoc[] =>
-  docs(view, view.index.listed(imageKey(osimage)).toSorted(compareNames))
+  docs(view, view.index.lookup(imageKey(osimage)).toSorted(compareNames))
 
 /** Returns the tags with this name, that of the oldest image first. */
 export const tagsNamed = (view: View, tag: string): OsimagetagDoc[] =>
-  docs(view, view.index.listed(nameKey(tag))).sort((a, b) => a.order - b.order)
+  docs(view, view.index.lookup(nameKey(tag))).sort((a, b) => a.order - b.order)
 
 /** Returns every tag with its key in lists: the first image of a name has the plain key (rules 1.2). */
 export function allTags(view: View): [key: string, doc: OsimagetagDoc][] {

@@ -162,7 +162,7 @@ export async function importDocument(
   expected?: string
 ): Promise<ImportResult> {
   const replace = await runFairly(parseDocument(model, document))
-  return model.inSteps(actor, 'import', function* (changing) {
+  return model.changeInSteps(actor, 'import', function* (changing) {
     const changes = yield* replace(changing)
     if (expected !== undefined) (yield* digestChanges(changes)).check(expected)
     return summarizeChanges(changes)

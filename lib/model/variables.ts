@@ -83,7 +83,7 @@ export function checkVariables(variables: VariableMap = {}, title: string): void
 export const variablesField = {
   name: 'variables',
   type: variableMap,
-  merged: true,
+  isMergedByKey: true,
   default: {},
   meaning: 'texts for templates, by name; a request changes those that it names, and null takes one away'
 } as const

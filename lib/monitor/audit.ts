@@ -27,10 +27,10 @@ interface AuditOptions {
   readonly keep: number
   readonly now: () => number
   /** Fails when this process no longer owns the directory (rules 11.3). */
-  readonly ours?: DiskStep
+  readonly ownershipCheck?: DiskStep
   readonly log?: Pick<Log, 'error' | 'info'>
   /** Called with the head of each line as it is written; must not throw. */
-  readonly told?: (line: object) => void
+  readonly onLine?: (line: object) => void
 }
 
 /** Pauses after failed writes. */
@@ -111,11 +111,11 @@ export class Audit {
     if (isByMachine(actor) && !this.#isWithinRate(known)) return Promise.resolve()
     const head = this.#head(actor)
     const trail = isByMachine(actor) ? this.#machines : this.#users
-    const { told } = this.options
+    const { onLine } = this.options
     const lines = function* () {
       const made: string[] = []
       for (const entry of yield* entriesOf(known, kind)) {
-        if (made.length < publishedLinesMax) told?.({ ...head, ...entry, ...values })
+        if (made.length < publishedLinesMax) onLine?.({ ...head, ...entry, ...values })
         yield void made.push(lineOf({ ...head, ...entry }))
       }
       return made
@@ -127,12 +127,12 @@ export class Audit {
   }
 
   /** Logs an action on BMCs before they are asked: no changed object would give it a line. */
-  async acted(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
+  async recordAction(actor: Actor, nodes: readonly string[], part: string, action: string): Promise<void> {
     const [name] = nodes
     const which =
       nodes.length === 1 ? { name } : { count: nodes.length, names: await runSliced(foldSliced(nodes)) }
     const line = { ...this.#head(actor), action: part, type: 'node', ...which }
-    this.options.told?.(line)
+    this.options.onLine?.(line)
     await this.#users.add([lineOf({ ...line, after: { [part]: action } })])
   }
 
@@ -194,14 +194,14 @@ class RotatedLog {
 
   constructor(
     private readonly file: string,
-    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep' | 'ours' | 'log'>
+    private readonly options: Pick<AuditOptions, 'maxBytes' | 'keep' | 'ownershipCheck' | 'log'>
   ) {
     const { log } = options
     this.#writing = new Background({
       work: () => this.#write(),
       retryMs,
-      failed: reason => log?.error(`the audit log cannot be written, and is tried again: ${reason}`),
-      recovered: () => log?.info('the audit log is written again')
+      onFailure: reason => log?.error(`the audit log cannot be written, and is tried again: ${reason}`),
+      onRecovery: () => log?.info('the audit log is written again')
     })
   }
 
@@ -249,16 +249,16 @@ class RotatedLog {
   }
 
   async #append(text: string): Promise<void> {
-    const { ours } = this.options
-    const before = ours ? [ours] : []
+    const { ownershipCheck } = this.options
+    const before = ownershipCheck ? [ownershipCheck] : []
     if (this.#mayRotate) {
-      await realFiles.inOrder(before)
+      await realFiles.runSteps(before)
       await this.#rotate()
     }
     const sizeBytes = this.#sizeBytes ?? 0
     const written = this.#endsInHalfLine ? `\n${text}` : text
     try {
-      await realFiles.inOrder([...before, { appendTo: this.file, text: written }])
+      await realFiles.runSteps([...before, { appendTo: this.file, text: written }])
     } catch (error) {
       if (error instanceof StepError && error.step < before.length) throw error
       // Half a line must not stay. If it cannot be truncated, the size is read again from the disk.

@@ -13,8 +13,8 @@ export interface Facts {
   /** The current boot, and steps from addresses that are not the node's. */
   readonly boot: Boot | undefined
   /** The last boot in which the node reported with its token. */
-  readonly told: Boot | undefined
-  readonly elsewhere: readonly Step[]
+  readonly reportedBoot: Boot | undefined
+  readonly foreignSteps: readonly Step[]
   /** Last reported state. */
   readonly state?: string | null
   /** State of the last failed installation, with its output. */
@@ -23,18 +23,18 @@ export interface Facts {
   readonly obstacle: () => string | undefined
   readonly running: Running | undefined
   /** The pack that the node would install now. */
-  readonly would: Pack | undefined
+  readonly wouldInstall: Pack | undefined
   /** Whether the node boots from the network, not from its disk. */
   readonly netboot: boolean
   /** Machines with unknown MACs that asked for a boot script in the node's network, newest last. */
-  readonly strangers: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
+  readonly unknownMachines: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
   /** Number of other nodes that were never seen; counted only if this node was never seen either. */
-  readonly unseen: number
+  readonly neverSeenCount: number
   /** Address that the DHCP server leased to one of the node's MACs. */
   readonly leased: string | undefined
   /** Faults of the tracker and of svcd's own disk; '' for none. */
-  readonly tracker: string
-  readonly disk: string
+  readonly trackerProblem: string
+  readonly diskProblem: string
 }
 
 const secondMs = 1000
@@ -132,9 +132,9 @@ const differing = (a: string, b: string) => [...a].filter((digit, i) => digit !=
  * only for a node that was never seen with its own. A node that is up, or that reported a failure, is not
  * searched for.
  */
-export function candidateMachine(facts: Facts): Facts['strangers'][number] | undefined {
-  const { macs, strangers, boot, address, now } = facts
-  const since = strangers.filter(({ last }) => last > lastSeen(facts))
+export function candidateMachine(facts: Facts): Facts['unknownMachines'][number] | undefined {
+  const { macs, unknownMachines, boot, address, now } = facts
+  const since = unknownMachines.filter(({ last }) => last > lastSeen(facts))
   if (!boot)
     return (
       since.findLast(({ mac }) => macs.some(own => differing(own, mac) <= 2)) ??
@@ -151,15 +151,15 @@ export function candidateMachine(facts: Facts): Facts['strangers'][number] | und
  * that machine also asked for the boot script, or if the node has gone silent.
  */
 export function refusal(facts: Facts): Step | undefined {
-  const { boot, elsewhere, now } = facts
+  const { boot, foreignSteps, now } = facts
   const script = timeOf(newest(boot?.steps, 'script', 'kernel'))
   const served = timeOf(newest(boot?.steps, ...progress.filter(step => step !== 'refused')))
   if (served > 0 && served >= script) return undefined
   const own = newest(boot?.steps, 'refused')
   if (own && own.last >= script) return own
-  const other = newest(elsewhere, 'refused')
+  const other = newest(foreignSteps, 'refused')
   if (!other || other.last < script) return undefined
-  const asked = elsewhere.some(({ step, from }) => step === 'script' && from === other.from)
+  const asked = foreignSteps.some(({ step, from }) => step === 'script' && from === other.from)
   return asked || now - lastSeen(facts) > kernelMs ? other : undefined
 }
 
@@ -178,11 +178,11 @@ export const isUp = (facts: Facts) => {
   return last !== undefined && (last.step === 'running' || last === installed(facts))
 }
 /** Returns the sentence on what the node runs and what it would get now. */
-export const runs = ({ node, running, would, netboot }: Facts) =>
+export const runs = ({ node, running, wouldInstall, netboot }: Facts) =>
   running &&
   `${node} runs ${running.pack}${running.osimage === '' ? '' : ` of OS image ${running.osimage}`} ` +
     `since ${formatTime(running.since)}, and would get ` +
-    `${would ? `${would.pack} of OS image ${would.osimage}` : 'no image'} ${
+    `${wouldInstall ? `${wouldInstall.pack} of OS image ${wouldInstall.osimage}` : 'no image'} ${
       netboot
         ? 'now'
         : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`

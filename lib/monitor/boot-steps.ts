@@ -165,13 +165,13 @@ type Row = [
 /** Encodes a boot as text. */
 export function encode({ began, from, steps, omitted, proven, started, given }: Boot): string {
   const rows = steps.map(
-    ({ step, about, from: by, time, last, count, end, bytes, of }): Row => [
+    ({ step, about, from: by, time, last, count, end, bytes, bytesTotal }): Row => [
       step,
       about,
       by === from ? '' : by,
       time - began,
       ...(end !== undefined
-        ? ([last - began, count, end, bytes ?? 0, of ?? 0] as [
+        ? ([last - began, count, end, bytes ?? 0, bytesTotal ?? 0] as [
             number,
             number,
             FileDelivery['end'],
@@ -205,7 +205,7 @@ export function decode(text: string): Boot {
       time: began + time,
       last: began + last,
       count,
-      ...(end === undefined ? {} : { end, bytes: bytes ?? 0, of: of ?? 0 })
+      ...(end === undefined ? {} : { end, bytes: bytes ?? 0, bytesTotal: of ?? 0 })
     })
   )
   const last = steps.reduce((newest, { last }) => Math.max(newest, last), began)

@@ -100,7 +100,7 @@ export class Boots {
   readonly #runningRate = new NodeRate()
   #records!: Records<BootRecord>
   /** Called with each step, and without one when what the node runs changes; must not throw. */
-  told: (node: string, step?: Step) => void = () => undefined
+  onChange: (node: string, step?: Step) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
@@ -111,8 +111,8 @@ export class Boots {
       work: () => this.#write(batchSize),
       everyMs: () => (this.#pendingWrites.size > 0 ? this.everyMs : undefined),
       retryMs,
-      failed: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
-      recovered: () => log.info('the boots of nodes are written again')
+      onFailure: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
+      onRecovery: () => log.info('the boots of nodes are written again')
     })
   }
 
@@ -128,10 +128,10 @@ export class Boots {
       read: event => boots.#apply(event),
       snapshot: () => boots.#snapshot(),
       namesIn: ({ node }) => [node],
-      waits: () => false,
+      appliesOnceStored: () => false,
       names: () => boots.#nodes.keys(),
-      of: node => boots.#shared(node),
-      take: (node, events) => boots.#applyRemote(node, events),
+      recordsOf: node => boots.#shared(node),
+      replaceRecords: (node, events) => boots.#applyRemote(node, events),
       reset: () => boots.#reset()
     })
     boots.everyMs ??= boots.#records.isShared ? sharedMs : ownMs
@@ -139,7 +139,7 @@ export class Boots {
   }
 
   /** Records a step and returns it. Never throws, and touches no disk. */
-  note(node: string, { step: name, about: text, from, place }: ObservedStep): Step {
+  record(node: string, { step: name, about: text, from, place }: ObservedStep): Step {
     const kept = this.#of(node)
     const now = this.now()
     const about = clipped(text)
@@ -160,34 +160,34 @@ export class Boots {
     if (place === 'node') boot.proven = true
     if (!known) addStep(boot, step)
     this.#markPending(node)
-    this.told(node, step)
+    this.onChange(node, step)
     return step
   }
 
   /** Records how the file of a `step` was sent. */
-  sent(node: string, step: Step, sent: FileDelivery): void {
+  recordDelivery(node: string, step: Step, sent: FileDelivery): void {
     Object.assign(step, sent)
     const boot = this.#nodes.get(node)?.boot
     if (!boot?.steps.includes(step)) return
     if (step.step === 'initramfs' && sent.end !== 'cut' && sent.end !== 'refused') boot.started = true
     this.#markPending(node)
-    this.told(node, step)
+    this.onChange(node, step)
   }
 
   /** Records the pack that a node was assigned. Adds no step. */
-  given(node: string, pack: Pack): void {
+  recordAssigned(node: string, pack: Pack): void {
     const boot = this.#nodes.get(node)?.boot
     if (boot) boot.given = pack
   }
 
   /** Records that a node has installed the pack it was assigned. */
-  completed(node: string): void {
+  recordInstalled(node: string): void {
     const kept = this.#of(node)
     const given = kept.boot?.given
     if (!given) return
     kept.running = { ...given, since: this.now(), seen: this.now() }
     this.#markPending(node)
-    this.told(node)
+    this.onChange(node)
   }
 
   /**
@@ -195,7 +195,7 @@ export class Boots {
    * node, or undefined if it was deleted. Rejects with StoreError if it cannot be stored, and with 503 if the
    * node reports too often for a shared store.
    */
-  async runs(node: string, pack: Pack): Promise<string | undefined> {
+  async recordRunning(node: string, pack: Pack): Promise<string | undefined> {
     const now = this.now()
     const kept = this.#of(node)
     if (this.#records.isShared) this.#runningRate.takeOrThrow(node)
@@ -211,7 +211,7 @@ export class Boots {
       if (this.#records.isShared) this.#markPending(node)
       throw error
     }
-    if (kept.name !== undefined) this.told(kept.name)
+    if (kept.name !== undefined) this.onChange(kept.name)
     return kept.name
   }
 
@@ -377,7 +377,7 @@ export class Boots {
     if (here && kept) kept.elsewhere = here.elsewhere
     if (kept && here && this.#seenAsFollower.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
     else this.#seenAsFollower.delete(node)
-    this.told(node)
+    this.onChange(node)
   }
 
   #reset(): void {

@@ -20,7 +20,7 @@ interface EventsOptions {
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
   /** Interval in which events are collected; 100 ms by default. */
-  readonly gatherMs?: number
+  readonly batchMs?: number
   /** Events in the buffer; 8,192 by default. */
   readonly most?: number
 }
@@ -62,7 +62,7 @@ export class Events {
   constructor(private readonly options: EventsOptions) {}
 
   /** Notes an event; those of one `key` are merged, and `tell` is called then. Free while nobody listens. */
-  note(kind: EventKind, key: string, tell: () => object | undefined): void {
+  notify(kind: EventKind, key: string, tell: () => object | undefined): void {
     if (!this.#hasListeners) {
       this.#dropBuffer()
       return
@@ -72,11 +72,11 @@ export class Events {
       this.#pending.clear()
       this.#dropBuffer()
     }
-    this.#timer ??= setTimeout(() => this.#flush(), this.options.gatherMs ?? 100).unref()
+    this.#timer ??= setTimeout(() => this.#flush(), this.options.batchMs ?? 100).unref()
   }
 
   /** Returns the ID of the last event: a client that loads everything now and follows from it misses none. */
-  mark(): string {
+  cursor(): string {
     this.#listenedMs = this.options.ticks()
     return this.#id(this.#last)
   }
@@ -155,7 +155,7 @@ export class Events {
       if (told) this.#append(kind, told)
     }
     if (this.#pending.size > 0)
-      this.#timer = setTimeout(() => this.#flush(), this.options.gatherMs ?? 100).unref()
+      this.#timer = setTimeout(() => this.#flush(), this.options.batchMs ?? 100).unref()
     for (const wake of this.#followers) wake()
   }
 
@@ -191,7 +191,7 @@ export class EventReader {
   ) {}
 
   /** A comment, which readers ignore. */
-  readonly beat = ': \n\n'
+  readonly keepAlive = ': \n\n'
 
   /** Returns the next events in the format of the stream; '' for none. */
   next(): string {

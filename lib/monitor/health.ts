@@ -23,7 +23,7 @@ export class Health {
   readonly #last = new Map<string, ServiceState>()
   readonly #timer: NodeJS.Timeout
   /** Called with the name of a service whose state changed; must not throw. */
-  told: (name: string) => void = () => undefined
+  onChange: (name: string) => void = () => undefined
 
   /**
    * `services`: the parts of each service by its name. A service is well when all its parts are, and absent
@@ -66,7 +66,7 @@ export class Health {
     const since = last?.status === status ? last.since : new Date(this.now()).toISOString()
     const state: ServiceState = { status, reason, since }
     this.#last.set(name, state)
-    this.told(name)
+    this.onChange(name)
     return state
   }
 }

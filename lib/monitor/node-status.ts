@@ -75,7 +75,7 @@ export class NodeStatus {
   readonly #flushing = new Background({ work: () => this.#flush(), retryMs })
   #records!: Records<StatusRecord>
   /** Called with the node of each new state or reason; must not throw. */
-  told: (node: string) => void = () => undefined
+  onChange: (node: string) => void = () => undefined
 
   private constructor(
     readonly now: () => number,
@@ -94,10 +94,10 @@ export class NodeStatus {
       snapshot: () => status.#snapshot(),
       namesIn: event =>
         'probe' in event ? [] : 'renamed' in event ? [event.node, event.renamed] : [event.node],
-      waits: event => 'state' in event,
+      appliesOnceStored: event => 'state' in event,
       names: () => status.#nodes.keys(),
-      of: node => status.#eventsOf(node),
-      take: (node, events) => status.#applyRemote(node, events),
+      recordsOf: node => status.#eventsOf(node),
+      replaceRecords: (node, events) => status.#applyRemote(node, events),
       reset: () => status.#reset()
     })
     return status
@@ -121,7 +121,7 @@ export class NodeStatus {
     await this.#append({ node: name, state, time })
     const before = kept.history
     kept.history = lastReports([...kept.history, { state, time }])
-    this.told(name)
+    this.onChange(name)
     const [, ended, step, reason] = outcome.exec(withoutOutput(state)) ?? []
     if (ended !== 'failed') return
     // A node retries forever: the same failure is logged once.
@@ -133,7 +133,7 @@ export class NodeStatus {
   }
 
   /** Counts a change that a node makes of itself; throws 503 with Retry-After above its rate. */
-  changes(node: string): void {
+  countOwnChange(node: string): void {
     this.#changeRate.takeOrThrow(node)
   }
 
@@ -153,7 +153,7 @@ export class NodeStatus {
   }
 
   /** Returns the reason, or else why the installation that is being retried failed; null if all is well. */
-  trouble(node: string): string | null {
+  problem(node: string): string | null {
     const { history = [], reason = null } = this.#nodes.get(node) ?? {}
     const state = history.at(-1)?.state
     if (reason !== null || !state?.startsWith('installer.') || outcome.test(state)) return reason
@@ -179,7 +179,7 @@ export class NodeStatus {
     if (this.reason(node) === reason) return false
     const kept = this.#of(node)
     kept.reason = reason
-    this.told(node)
+    this.onChange(node)
     const now = performance.now()
     if (!this.#records.isReadOnly) {
       this.#pendingReasons.add(node)
@@ -291,7 +291,7 @@ export class NodeStatus {
   #applyRemote(node: string, events: readonly StatusRecord[]): void {
     this.#nodes.delete(node)
     for (const event of events) this.#apply(event)
-    this.told(node)
+    this.onChange(node)
   }
 
   #reset(): void {

@@ -15,7 +15,7 @@ import { isStale, packOnRestart } from './stale.js'
 
 interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
-  readonly status: Pick<NodeStatus, 'history' | 'trouble'>
+  readonly status: Pick<NodeStatus, 'history' | 'problem'>
   readonly boots: Pick<Boots, 'present' | 'running'>
 }
 
@@ -54,7 +54,7 @@ function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeR
     netboot: settings.netboot,
     state: last?.state ?? null,
     since: last ? Date.parse(last.time) : null,
-    reason: status.trouble(name),
+    reason: status.problem(name),
     step: present?.step.step ?? null,
     stepped: present?.step.last ?? null,
     pack: running?.pack ?? null,
@@ -94,10 +94,10 @@ interface OverviewText {
 export class Overview {
   readonly #shared: CachedResult<OverviewText>
 
-  constructor(watched: OverviewSources, events: Pick<Events, 'mark'>) {
+  constructor(watched: OverviewSources, events: Pick<Events, 'cursor'>) {
     this.#shared = cachedFor(SHARED_MS, async () => {
       // First, so that changes made meanwhile come after this event.
-      const mark = events.mark()
+      const mark = events.cursor()
       const text = await runSliced(overviewText(watched, mark))
       let zipping: Promise<Buffer> | undefined
       return {
@@ -116,7 +116,7 @@ export class Overview {
 
   /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */
   follow(changes: readonly Change[]): void {
-    if (changes.some(({ type }) => type !== 'node')) this.#shared.forget()
+    if (changes.some(({ type }) => type !== 'node')) this.#shared.invalidate()
   }
 }
 
@@ -138,20 +138,20 @@ export function connectEvents(
 ): void {
   const watched = { model, status, boots }
   const ofNode = (node: string) =>
-    events.note('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
-  status.told = ofNode
-  boots.told = (node, step) => {
+    events.notify('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
+  status.onChange = ofNode
+  boots.onChange = (node, step) => {
     ofNode(node)
-    if (step) events.note('boot', `${node} ${step.step}`, () => stepOf(node, step))
+    if (step) events.notify('boot', `${node} ${step.step}`, () => stepOf(node, step))
   }
-  health.told = name => events.note('service', name, () => ({ name, ...health.of(name) }))
+  health.onChange = name => events.notify('service', name, () => ({ name, ...health.of(name) }))
   subscribe(changes => {
     for (const { type, name, before, after } of changes)
       if (type === 'node') ofNode(name)
-      else if (type === 'handover') events.note('takeover', name, () => takeover(after as HandoverDoc))
+      else if (type === 'handover') events.notify('takeover', name, () => takeover(after as HandoverDoc))
       else if (listedTypes.has(type)) {
         const action = actionOf({ before, after })
-        events.note('change', `${type} ${name}`, () => ({ type, name, action }))
+        events.notify('change', `${type} ${name}`, () => ({ type, name, action }))
       }
   })
 }

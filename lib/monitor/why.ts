@@ -32,11 +32,11 @@ interface VerdictRule {
   /** Section in docs/troubleshooting.md. */
   readonly id: string
   /** The observation, for the documents. */
-  readonly saw: string
+  readonly observation: string
   /** The remedy; '' if there is nothing to do. */
   readonly remedy: string
   /** The remedy once the cause is gone. */
-  readonly whenRight?: string
+  readonly remedyIfGone?: string
   /** Returns what was seen of this node if the rule applies. */
   readonly verdict: (facts: Facts) => string | undefined
 }
@@ -47,14 +47,14 @@ const nothingMore = 'nothing more is to be done: the node asks again by itself, 
 export const verdictRules: readonly VerdictRule[] = [
   {
     id: 'bmc-only',
-    saw:
+    observation:
       "a machine asked for a boot script with the MAC of the node's BMC, " +
       'and the node itself did not ask after that',
     remedy:
       'the BMC must not boot from the network; look whether the MACs of the node and of its BMC are mixed up',
     verdict: facts => {
-      const bmc = newest(facts.elsewhere, 'bmc')
-      return bmc && facts.elsewhere.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
+      const bmc = newest(facts.foreignSteps, 'bmc')
+      return bmc && facts.foreignSteps.every(({ last }) => last <= bmc.last) && bmc.last > lastSeen(facts)
         ? `only the BMC of ${facts.node} asked for a boot script, with the MAC ${bmc.about} from ` +
             `${bmc.from} at ${seenAt(bmc)}`
         : undefined
@@ -62,7 +62,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'refused-address',
-    saw:
+    observation:
       "the install script was asked for from an address that is not the node's, and refused, " +
       'and the node itself did not get it',
     remedy:
@@ -80,12 +80,12 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'other-network',
-    saw:
+    observation:
       "the boot script was asked for from an address outside the node's network, " +
       'after all that was seen of the node itself',
     remedy: 'look which DHCP server answers on its wire, and whether the node stands in the right network',
     verdict: facts => {
-      const asked = newest(facts.elsewhere, 'script', 'no-script', 'disk')
+      const asked = newest(facts.foreignSteps, 'script', 'no-script', 'disk')
       return asked && asked.last > lastSeen(facts)
         ? `a machine with the MAC of ${facts.node} asked for its boot script from ${asked.from} at ` +
             `${seenAt(asked)}, which is no address for it`
@@ -94,16 +94,17 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'wrong-mac',
-    saw:
+    observation:
       'nothing was seen of the node, or its boot stopped short, ' +
       'and after that a machine with an unknown MAC asked: it may be the node',
     remedy: 'compare the MACs; if that machine is the node, set its MAC (svcctl node set NODE macaddr=MAC)',
     verdict: facts => {
       const machine = candidateMachine(facts)
       if (!machine) return undefined
-      const { node, macs, boot, unseen } = facts
+      const { node, macs, boot, neverSeenCount } = facts
       const since = boot ? ` after ${formatTime(lastSeen(facts))}` : ''
-      const others = unseen === 0 ? '' : `, or another of ${unseen + 1} nodes of which nothing was seen`
+      const others =
+        neverSeenCount === 0 ? '' : `, or another of ${neverSeenCount + 1} nodes of which nothing was seen`
       return (
         `no machine with the MAC of ${node} (${macs.join(', ') || 'none is known'}) asked for a boot ` +
         `script${since}, but one with the unknown MAC ${machine.mac} did, from ${machine.from} at ` +
@@ -113,7 +114,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'no-mac',
-    saw: 'the node has no MAC, and never asked',
+    observation: 'the node has no MAC, and never asked',
     remedy:
       'set its MAC (svcctl node set NODE macaddr=MAC), choose the node in the menu at its console, or ' +
       'set switch and port for detection',
@@ -122,7 +123,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'address-only',
-    saw: "the DHCP server lent an address to the node's MAC, and no boot script was asked for",
+    observation: "the DHCP server lent an address to the node's MAC, and no boot script was asked for",
     remedy: 'look at the console whether iPXE was loaded, and at [http] url whether the node can reach it',
     verdict: ({ node, boot, leased }) =>
       boot || leased === undefined
@@ -131,7 +132,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'never-asked',
-    saw: 'nothing was seen of the node since svcd keeps its boots',
+    observation: 'nothing was seen of the node since svcd keeps its boots',
     remedy:
       'look whether it has power, whether it boots from the network first, ' +
       'and whether its wire leads to the DHCP server',
@@ -142,9 +143,9 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'template-fault',
-    saw: 'the machine asked for its boot script, and the template of it has a fault',
+    observation: 'the machine asked for its boot script, and the template of it has a fault',
     remedy: 'correct the template, or set the variable that it names',
-    whenRight: 'start the node anew',
+    remedyIfGone: 'start the node anew',
     verdict: facts => {
       const told = noScript(facts)
       return told?.about.startsWith(renderFailurePrefix)
@@ -155,29 +156,30 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'no-kernel',
-    saw: 'the machine got a boot script that says that its image is packed, but has no kernel or initramfs',
+    observation:
+      'the machine got a boot script that says that its image is packed, but has no kernel or initramfs',
     remedy:
       "put a kernel into the image's /boot (linux-image-amd64, and initramfs-tools), and pack it; if " +
       'the node has a tag, give what is packed the tag; the node asks again by itself',
-    whenRight: nothingMore,
+    remedyIfGone: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.includes(packLacks))
   },
   {
     id: 'tag-without-files',
-    saw: 'the machine got a boot script that says that the tag of its image lacks a file',
+    observation: 'the machine got a boot script that says that the tag of its image lacks a file',
     remedy:
       'pack the image, and give what is packed the tag (svcctl osimage tag IMAGE TAG); ' +
       'the node asks again by itself',
-    whenRight: nothingMore,
+    remedyIfGone: nothingMore,
     verdict: facts => cannotBoot(facts, about => about.startsWith(tagReasonPrefix))
   },
   {
     id: 'no-boot-file',
-    saw:
+    observation:
       'the machine got a boot script that says why it cannot boot, ' +
       'or a kernel or initramfs that is not there',
     remedy: 'pack the image, or give it files that are there; the node asks again by itself',
-    whenRight: nothingMore,
+    remedyIfGone: nothingMore,
     verdict: facts => {
       const { node } = facts
       const told = cannotBoot(facts, () => true)
@@ -190,20 +192,20 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'cut',
-    saw: 'the kernel or the initramfs was sent in part only',
+    observation: 'the kernel or the initramfs was sent in part only',
     remedy:
       'the machine has too little memory for them, or its network loses the connection: watch the console',
     verdict: facts => {
       const file = lastBeforeKernel(facts, 'kernel', 'initramfs')
       return file?.end === 'cut'
-        ? `${facts.node} took ${file.bytes} of ${file.of} bytes of the ${file.step} ${file.about} at ` +
+        ? `${facts.node} took ${file.bytes} of ${file.bytesTotal} bytes of the ${file.step} ${file.about} at ` +
             `${seenAt(file)} and then hung up`
         : undefined
     }
   },
   {
     id: 'from-disk',
-    saw: 'the machine was told to boot from its disk, and its system did not report',
+    observation: 'the machine was told to boot from its disk, and its system did not report',
     remedy:
       'watch the console; a node that is to be installed needs ' +
       'netboot=yes (svcctl node set NODE netboot=yes)',
@@ -220,7 +222,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'fetched-nothing',
-    saw: 'the machine got its boot script, and did not fetch the kernel or the initramfs',
+    observation: 'the machine got its boot script, and did not fetch the kernel or the initramfs',
     remedy: 'watch the console; look whether the node can reach the address in [http] url',
     verdict: facts => {
       const { node, now } = facts
@@ -235,7 +237,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'no-interface',
-    saw: 'kernel and initramfs were sent, and nothing came after them',
+    observation: 'kernel and initramfs were sent, and nothing came after them',
     remedy:
       'watch the console; the initramfs may lack the driver of the network card, ' +
       'or the memory may be too small',
@@ -252,29 +254,30 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'image-gone',
-    saw: 'the installation failed, and the image has another pack since the node got its install script',
+    observation:
+      'the installation failed, and the image has another pack since the node got its install script',
     remedy: 'the node tries again with the new one by itself',
     verdict: facts => {
-      const { boot, would } = facts
+      const { boot, wouldInstall } = facts
       const found = failure(facts)
       return found &&
         boot?.given &&
-        would &&
-        boot.given.pack !== would.pack &&
+        wouldInstall &&
+        boot.given.pack !== wouldInstall.pack &&
         /cannot fetch|checksum/.test(found.reason)
-        ? `${failed(facts, /./)}; the image has the pack ${would.pack} by now`
+        ? `${failed(facts, /./)}; the image has the pack ${wouldInstall.pack} by now`
         : undefined
     }
   },
   {
     id: 'tracker-dead',
-    saw: 'the torrent brought nothing: the installation failed for it, or fell back to http',
+    observation: 'the torrent brought nothing: the installation failed for it, or fell back to http',
     remedy:
       'look at /monitor/service/tracker and /monitor/service/seeder, ' +
       'and whether nodes reach [torrent] tracker',
     verdict: facts => {
-      const { node, boot, now, tracker } = facts
-      const because = tracker === '' ? '' : ` (the tracker: ${tracker})`
+      const { node, boot, now, trackerProblem } = facts
+      const because = trackerProblem === '' ? '' : ` (the tracker: ${trackerProblem})`
       const reason = failed(facts, /nothing came by torrent|torrent did not deliver/)
       if (reason !== undefined) return reason + because
       if (installed(facts) || newest(boot?.steps, 'running')) return undefined
@@ -286,43 +289,43 @@ export const verdictRules: readonly VerdictRule[] = [
           `the torrent brought nothing to ${node}${because}: it asked for ${torrent.about} at ` +
           `${formatTime(torrent.last)}, and for the image over http at ${formatTime(http.last)}`
         )
-      return tracker !== '' && now - torrent.last > nextMs
+      return trackerProblem !== '' && now - torrent.last > nextMs
         ? `${node} waits for its image by torrent since ${formatTime(torrent.last)}${because}`
         : undefined
     }
   },
   {
     id: 'no-memory',
-    saw: 'the installation failed for lack of memory',
+    observation: 'the installation failed for lack of memory',
     remedy: 'give the node more memory, a smaller image, or a "partscript" that puts the image on a disk',
     verdict: facts => failed(facts, /memory/)
   },
   {
     id: 'disk-full',
-    saw: 'the installation failed because a file system of the node is full',
+    observation: 'the installation failed because a file system of the node is full',
     remedy: 'make larger file systems in the "partscript", or a smaller image',
     verdict: facts => failed(facts, /no space (is )?left/i)
   },
   {
     id: 'failed-step',
-    saw: 'a step of the installation failed for another reason',
+    observation: 'a step of the installation failed for another reason',
     remedy: 'the reason is that of the step; more is on the console. The node tries again by itself',
     verdict: facts => failed(facts, /^/)
   },
   {
     id: 'controller-full',
-    saw: "the boot does not go on, and svcd's own disk is full or fails",
+    observation: "the boot does not go on, and svcd's own disk is full or fails",
     remedy: 'make room on the controller: reports of nodes cannot be kept until then',
     verdict: facts => {
-      const { node, now, disk } = facts
-      return disk !== '' && !installed(facts) && now - lastSeen(facts) > nextMs
-        ? `nothing was seen of ${node} since ${formatTime(lastSeen(facts))}, and ${disk}`
+      const { node, now, diskProblem } = facts
+      return diskProblem !== '' && !installed(facts) && now - lastSeen(facts) > nextMs
+        ? `nothing was seen of ${node} since ${formatTime(lastSeen(facts))}, and ${diskProblem}`
         : undefined
     }
   },
   {
     id: 'no-report',
-    saw: 'the node got its install script, and reported nothing',
+    observation: 'the node got its install script, and reported nothing',
     remedy:
       'watch the console; the kernel may have killed the script, or the node may not reach svcd any more',
     verdict: ({ node, boot, now }) => {
@@ -336,7 +339,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'rescue',
-    saw: 'the node was booted for a rescue, in memory',
+    observation: 'the node was booted for a rescue, in memory',
     remedy: 'start it anew when you are done',
     verdict: facts => {
       const up = lastReport(facts)
@@ -351,7 +354,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'no-system',
-    saw: 'the installation was completed, and the installed system did not report that it is up',
+    observation: 'the installation was completed, and the installed system did not report that it is up',
     remedy: 'watch the console; an image without systemd, or without curl and wget, cannot report',
     verdict: facts => {
       const done = installed(facts)
@@ -364,7 +367,8 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'degraded',
-    saw: 'the installed system is up, and units of it have failed, or still started five minutes later',
+    observation:
+      'the installed system is up, and units of it have failed, or still started five minutes later',
     remedy:
       'look at them on the node (systemctl --failed, journalctl -u UNIT); the node tells it at each boot',
     verdict: facts => {
@@ -377,13 +381,13 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'image-changed',
-    saw: 'the node runs well, and would get something else if it were started anew',
+    observation: 'the node runs well, and would get something else if it were started anew',
     remedy: 'start it anew when it may be',
-    verdict: facts => (isUp(facts) && isStale(facts.running, facts.would) ? runs(facts) : undefined)
+    verdict: facts => (isUp(facts) && isStale(facts.running, facts.wouldInstall) ? runs(facts) : undefined)
   },
   {
     id: 'all-well',
-    saw: 'the installation was completed, or the installed system reported that it is up',
+    observation: 'the installation was completed, or the installed system reported that it is up',
     remedy: '',
     verdict: facts => {
       const up = lastReport(facts)
@@ -396,7 +400,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'stalled',
-    saw: 'a step has taken more than five minutes',
+    observation: 'a step has taken more than five minutes',
     remedy: 'watch the console; look at the network and at /monitor/status',
     verdict: facts =>
       facts.now - lastSeen(facts) > stepMs
@@ -406,7 +410,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'slow',
-    saw: 'the boot goes on, and has taken more than fifteen minutes',
+    observation: 'the boot goes on, and has taken more than fifteen minutes',
     remedy: 'wait; look how many nodes install at once, and whether torrents are used',
     verdict: facts =>
       facts.boot && facts.now - facts.boot.began > bootMs
@@ -415,7 +419,7 @@ export const verdictRules: readonly VerdictRule[] = [
   },
   {
     id: 'in-progress',
-    saw: 'the boot goes on',
+    observation: 'the boot goes on',
     remedy: 'wait',
     verdict: facts => `${facts.node} boots: it ${describeLastStep(facts)} at ${formatTime(lastSeen(facts))}`
   }
@@ -444,12 +448,12 @@ export function why(facts: Facts): Verdict {
 }
 
 function firstVerdict(facts: Facts): Verdict {
-  for (const { id, remedy, whenRight, verdict } of verdictRules) {
+  for (const { id, remedy, remedyIfGone, verdict } of verdictRules) {
     const text = verdict(facts)
     if (text === undefined) continue
     const see = `docs/troubleshooting.md#${id}`
-    const isRight = whenRight !== undefined && text.endsWith(causeGone)
-    const todo = (isRight ? whenRight : remedy).replaceAll('NODE', facts.node)
+    const isRight = remedyIfGone !== undefined && text.endsWith(causeGone)
+    const todo = (isRight ? remedyIfGone : remedy).replaceAll('NODE', facts.node)
     return {
       rule: id,
       verdict: todo === '' ? text : `${text}; ${todo}${isRight ? '' : `, see ${sectionText(id)}`}`,
@@ -465,10 +469,10 @@ const sectionText = (id: string) =>
 
 /** Returns the facts of the authenticated boot; undefined if `seen` is about the node itself. */
 function authenticatedFacts(facts: Facts, seen: Verdict): Facts | undefined {
-  const { boot, told, address, leased } = facts
-  const own = { ...facts, boot: told, elsewhere: [], strangers: [] }
-  if (told === undefined) return undefined
-  if (boot === told)
+  const { boot, reportedBoot, address, leased } = facts
+  const own = { ...facts, boot: reportedBoot, foreignSteps: [], unknownMachines: [] }
+  if (reportedBoot === undefined) return undefined
+  if (boot === reportedBoot)
     return foreignMachineRules.has(seen.rule) && (isUp(facts) || failure(facts)) ? own : undefined
   // Without a known address, the node may ask from any address of its network.
   const isKnown = address !== undefined || leased !== undefined
@@ -482,7 +486,8 @@ const foreignMachineRules: ReadonlySet<string> = new Set(['bmc-only', 'other-net
 export function troubleshootingDocument(text: string): string {
   const steps = Object.entries(stepMeanings).map(([step, meaning]) => `| ${step} | ${meaning} |`)
   const rules = verdictRules.map(
-    ({ id, saw, remedy }) => `| [${id}](#${id}) | ${saw} | ${remedy === '' ? 'nothing' : remedy} |`
+    ({ id, observation, remedy }) =>
+      `| [${id}](#${id}) | ${observation} | ${remedy === '' ? 'nothing' : remedy} |`
   )
   const tables = {
     steps: ['| step | what was seen |', '|---|---|', ...steps],

@@ -14,7 +14,7 @@ interface AuditLogsOptions {
   /** Other controllers that are up, with their URLs; a controller without a URL is not asked. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
   /** Names of all controllers that are up, or were lately. */
-  readonly known: () => readonly string[]
+  readonly controllerNames: () => readonly string[]
   readonly trust: Trust
   readonly proofs: RequestAuth
 }
@@ -36,9 +36,9 @@ export class AuditLogs {
    * asked. Throws 503 when the local lines cannot be read.
    */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
-    const { own, audit, others, known } = this.options
+    const { own, audit, others, controllerNames } = this.options
     const there = others()
-    const missing = known()
+    const missing = controllerNames()
       .filter(name => name !== own && !there.some(other => other.name === name))
       .map(controller => ({ controller, reason: 'it is not there' }))
     const asked = there.map(async ({ name, url }) => {
@@ -63,7 +63,7 @@ export class AuditLogs {
       const text = (await readWhole(body, LONGEST)).toString()
       if (status !== 200) throw refusal(status)
       const { lines, proof } = jsonObjectOrEmpty(text)
-      if (typeof lines !== 'string' || !proofs.isProved(headers, lines, String(proof)))
+      if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
         throw new Error('what it answers is not proved: something else answers there')
       return linesIn(lines)
     } catch (error) {

@@ -34,7 +34,7 @@ export class LeaderReach {
   /**
    * Records why a request could not be forwarded to the controller at `url`, a code or words; '' on success.
    */
-  told(url: string, failure: string): void {
+  recordOutcome(url: string, failure: string): void {
     const before = this.#failure
     if (failure === '') {
       this.#last = undefined
@@ -110,7 +110,7 @@ export class ControllerDrift {
   readonly #looking: Background
 
   constructor(private readonly options: ControllerDriftOptions) {
-    this.#looking = new Background({ work: async () => this.look(), everyMs: LOOK_MS })
+    this.#looking = new Background({ work: async () => this.check(), everyMs: LOOK_MS })
     this.#looking.wake()
   }
 
@@ -120,7 +120,7 @@ export class ControllerDrift {
   }
 
   /** Logs each difference that is new since the last check. */
-  look(): void {
+  check(): void {
     const found = new Map(this.#differences().map(({ id, text }) => [id, text]))
     for (const [id, text] of found) if (!this.#logged.has(id)) this.options.log.warn(text)
     this.#logged = new Set(found.keys())

@@ -66,7 +66,7 @@ export class Forwarding {
   }: IncomingMessage): ForwardedCaller | undefined => {
     const { own } = this.o
     const other = this.#nameAt(socket.remoteAddress)
-    return this.#auth.handedOn({ method, target: url, headers }, `controller ${own.name}`, other)
+    return this.#auth.verify({ method, target: url, headers }, `controller ${own.name}`, other)
   }
 
   /**
@@ -87,7 +87,7 @@ export class Forwarding {
     return {
       ...{ url, gone, trust },
       headersFor: body => this.#auth.headersFor(token, head, source.address, body),
-      told: failure => this.#reach.told(url, failure)
+      onOutcome: failure => this.#reach.recordOutcome(url, failure)
     }
   }
 

@@ -32,14 +32,14 @@ export async function openPeers(base: Base, local: FileMedium, start: PeersStart
   await local.lock()
   const log = (level: 'warn' | 'info', message: string) => start.log?.(level, message)
   const etcd = await openEtcd(config.store, { log, url: urlOf(config) })
-  const opened: PeersStart['opened'] = async view => {
-    await etcd.refuseForgotten(state)
-    await etcd.refuseOtherKeys(state, etcd.stored?.keyMarks)
-    await start.opened?.(view)
+  const beforeFirstWrite: PeersStart['beforeFirstWrite'] = async view => {
+    await etcd.refuseEmptyStore(state)
+    await etcd.refuseOtherKeys(state, etcd.stored?.keyFingerprints)
+    await start.beforeFirstWrite?.(view)
   }
   const backUp: PeersStart['backUp'] = from => start.backUp(from, etcd.stored?.files())
-  const store = register.add(await openStore(etcd, { ...start, opened, backUp }, state))
-  await etcd.noteUse(state)
+  const store = register.add(await openStore(etcd, { ...start, beforeFirstWrite, backUp }, state))
+  await etcd.writeMarker(state)
   return new EtcdPeers(base, etcd, store)
 }
 
@@ -48,18 +48,18 @@ export async function openPeers(base: Base, local: FileMedium, start: PeersStart
  * room, it follows until that is repaired: machines boot from what is sound.
  */
 async function openStore(etcd: EtcdMedium, start: PeersStart, state: string): Promise<ClusterStore> {
-  const damaged: PeersStart['damaged'] = problems =>
+  const onDamage: PeersStart['onDamage'] = problems =>
     start.log?.(
       'error',
       `machines are booted from what is sound, and nothing is written: ${summaryOf(problems, 10)}`
     )
-  const options = { ...start, medium: etcd, damaged }
+  const options = { ...start, medium: etcd, onDamage }
   const follow = async (isWritten: boolean) => {
-    await etcd.refuseOtherKeys(state, await etcd.keyMarks(), isWritten)
+    await etcd.refuseOtherKeys(state, await etcd.keyFingerprints(), isWritten)
     return Store.follow(options)
   }
   // If etcd cannot be asked now, `open` waits for it.
-  if ((await etcd.holder().catch(() => '')) !== '') return follow(true)
+  if ((await etcd.describeLeader().catch(() => '')) !== '') return follow(true)
   return Store.open(options).catch(error => {
     if (error instanceof LeaderExistsError) return follow(true)
     if (!(error instanceof NoRoomError)) throw error
@@ -142,7 +142,7 @@ class EtcdPeers implements Peers {
   }
 
   keepKeys(): Promise<void> {
-    return this.etcd.keepKeyMarks(this.base.config.paths.state)
+    return this.etcd.storeKeyFingerprints(this.base.config.paths.state)
   }
 
   async start(parts: PeersParts): Promise<StartedPeers> {
@@ -169,7 +169,7 @@ class EtcdPeers implements Peers {
       this.others.map(({ name, url }) => ({ name, ...(url && url !== own.url ? { url } : {}) }))
     const known = () => this.#services?.controllers.map(({ name }) => name) ?? []
     return {
-      audit: new AuditLogs({ own: own.name, audit, others: askable, known, trust, proofs }),
+      audit: new AuditLogs({ own: own.name, audit, others: askable, controllerNames: known, trust, proofs }),
       services: await this.#startServices(),
       routes: [...copies, ...auditLineRoutes(audit, proofs)],
       server: forwarding,

@@ -29,7 +29,7 @@ export class NonceCache {
   }
 
   /** Whether a message of that time may have been received before a restart. */
-  isForgotten(saidMs: number, now: number): boolean {
+  predatesStart(saidMs: number, now: number): boolean {
     // Moves back with the clock: otherwise all messages would be refused until it reaches the old time.
     this.since -= Math.max(0, this.#lastMs - now)
     this.#lastMs = now
@@ -37,7 +37,7 @@ export class NonceCache {
   }
 
   /** Records a nonce (hex) of a message sent at `saidMs`; false if it is known. */
-  take(number: string, saidMs: number, now: number): boolean {
+  add(number: string, saidMs: number, now: number): boolean {
     for (const minute of this.#nonces.keys()) if ((minute + 1) * SLACK_MS <= now) this.#nonces.delete(minute)
     const minute = Math.floor((saidMs + SLACK_MS) / SLACK_MS)
     const numbers = this.#nonces.get(minute) ?? new Set()
@@ -82,7 +82,7 @@ export class ControllerAuth {
   }
 
   /** Throws 401 unless a controller of this cluster sent this, for the first time, and since our start. */
-  check(words: string, { [HEADER]: header }: IncomingHttpHeaders): void {
+  verifyRequest(words: string, { [HEADER]: header }: IncomingHttpHeaders): void {
     const [, said = '', time, number = '', proof = ''] =
       /^((\d{1,16}) ([\da-f]{32})) ([\da-f]{64})$/.exec(String(header ?? '')) ?? []
     if (said === '' || !isSameProof(this.#proof('asked', words, said), proof))
@@ -91,23 +91,23 @@ export class ControllerAuth {
     const aheadMs = Number(time) - now
     if (Math.abs(aheadMs) > SLACK_MS)
       throw unproven(clocksApart('this controller', 'the controller that asks', aheadMs))
-    if (this.#nonces.isForgotten(Number(time), now))
+    if (this.#nonces.predatesStart(Number(time), now))
       throw unproven(
         'this was asked before svcd was started here, by the clock of who asks: ' +
           'it is asked again, or the clocks differ'
       )
-    if (!this.#nonces.take(number, Number(time), now))
+    if (!this.#nonces.add(number, Number(time), now))
       throw unproven('this was asked before, and is answered once')
   }
 
   /** The proof of the answer to a request with these headers. */
-  proofOf(asked: IncomingHttpHeaders, answer: string): string {
+  signAnswer(asked: IncomingHttpHeaders, answer: string): string {
     return this.#proof('answered', String(asked[HEADER]), answer)
   }
 
   /** Whether a controller of this cluster gave this answer to that request. */
-  isProved(asked: IncomingHttpHeaders, answer: string, proof: string): boolean {
-    return isSameProof(this.proofOf(asked, answer), proof)
+  isAnswerAuthentic(asked: IncomingHttpHeaders, answer: string, proof: string): boolean {
+    return isSameProof(this.signAnswer(asked, answer), proof)
   }
 
   #proof(...said: readonly string[]): string {
@@ -162,7 +162,7 @@ export class ForwardAuth {
    * repeated header, and 503 if it may be a repetition, was for an earlier leader, or the clocks differ.
    * `own` and `other` name this controller and the forwarding one in messages.
    */
-  handedOn(head: Head, own = 'this controller', other = 'another one'): ForwardedCaller | undefined {
+  verify(head: Head, own = 'this controller', other = 'another one'): ForwardedCaller | undefined {
     const { [FORWARDED]: header } = head.headers
     if (header === undefined) return undefined
     const [, said = '', address = '', token, time, number = '', checksum, proof = ''] =
@@ -183,12 +183,12 @@ export class ForwardAuth {
       throw retryLater(
         `${clocksApart(own, other, aheadMs)}${aheadMs < 0 ? '; or it was on its way for so long' : ''}`
       )
-    if (this.#nonces.isForgotten(Number(time), now))
+    if (this.#nonces.predatesStart(Number(time), now))
       throw retryLater(
         'this was handed on before svcd was started here, by the clock of the other controller',
         ', or set the clocks by time synchronisation'
       )
-    if (!this.#nonces.take(number, Number(time), now))
+    if (!this.#nonces.add(number, Number(time), now))
       throw badRequest(`the header ${FORWARDED} came before, and counts once: leave it out`, 'invalid-http')
     const checkBody = async (body: Uint8Array) => {
       if ((await checksumOf(body)) !== checksum)

@@ -22,7 +22,7 @@ export function copyRoutes(
   checksums: Checksums
 ): ApiRoute[] {
   const asked = async (request: ApiRequest) => {
-    questions.check(request.target, request.headers)
+    questions.verifyRequest(request.target, request.headers)
     const name = param(request, 'file')
     const file = join(config.paths.files, name)
     if (isServed(model.view.index, name)) return { name, file }
@@ -53,7 +53,7 @@ export function copyRoutes(
         return ok({
           bytes,
           sha256,
-          proof: questions.proofOf(request.headers, checksumText({ bytes, sha256 }))
+          proof: questions.signAnswer(request.headers, checksumText({ bytes, sha256 }))
         })
       }
     })
@@ -72,9 +72,9 @@ export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: Controlle
       summary: `The last lines of the audit log of ${by} of this controller, for another one`,
       output: object({ lines: string(), proof: string() }),
       handler: async ({ target, headers }) => {
-        questions.check(target, headers)
+        questions.verifyRequest(target, headers)
         const lines = JSON.stringify((await audit.last(by)).lines)
-        return ok({ lines, proof: questions.proofOf(headers, lines) })
+        return ok({ lines, proof: questions.signAnswer(headers, lines) })
       }
     })
   )

@@ -63,14 +63,14 @@ export class SharedServiceState {
   #records!: Records<ChangedKey>
   readonly #presence: Background
   /** Called when an entry has changed; must not throw. */
-  heard: (what: 'a zone' | 'a controller') => void = () => {}
+  onChange: (what: 'a zone' | 'a controller') => void = () => {}
 
   private constructor(private readonly o: SharedServicesOptions) {
     this.#presence = new Background({
       work: () => this.#keepControllers(),
       everyMs: LOOK_MS,
       retryMs: RETRY_MS,
-      failed: reason =>
+      onFailure: reason =>
         o.log.warn(`DNS: which controllers there are cannot be stored, and is tried again: ${reason}`)
     })
   }
@@ -136,7 +136,7 @@ export class SharedServiceState {
   async remove(name: string): Promise<boolean> {
     if (!this.gone.some(one => one.name === name)) return false
     this.#decide(`${CONTROLLER}${name}`, undefined)
-    this.heard('a controller')
+    this.onChange('a controller')
     await this.#store()
     return true
   }
@@ -161,7 +161,7 @@ export class SharedServiceState {
    * Stores the leader's serials, and all else that is not stored yet. Rejects with StoreError where they may
    * not be.
    */
-  async tell(zones: Readonly<Record<string, ZoneSerial>>): Promise<void> {
+  async storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void> {
     // In memory first: a serial that may be stored is never replaced by an earlier one.
     for (const [zone, { serial, mark }] of Object.entries(zones))
       this.#decide(`${ZONE}${zone}`, { serial, mark })
@@ -215,7 +215,7 @@ export class SharedServiceState {
       this.#decide(entry.key, { ...entry, goneMs: entry.goneMs ?? nowMs, isUnnamed })
     }
     for (const { name } of this.gone.slice(GONE_MAX)) this.#decide(`${CONTROLLER}${name}`, undefined)
-    if (this.controllers !== before) this.heard('a controller')
+    if (this.controllers !== before) this.onChange('a controller')
     await this.#store()
   }
 
@@ -223,15 +223,15 @@ export class SharedServiceState {
     const entries = this.#entries
     return {
       namesIn: ({ key }) => [key],
-      waits: () => false,
+      appliesOnceStored: () => false,
       names: () => entries.keys(),
-      of: key => [entries.get(key) ?? []].flat(),
-      take: (key, [record]) => {
+      recordsOf: key => [entries.get(key) ?? []].flat(),
+      replaceRecords: (key, [record]) => {
         this.#isStale = true
         this.#pendingWrites.delete(key)
         if (record === undefined) entries.delete(key)
         else entries.set(key, entryIn(key, record))
-        this.heard(key.startsWith(ZONE) ? 'a zone' : 'a controller')
+        this.onChange(key.startsWith(ZONE) ? 'a zone' : 'a controller')
       },
       reset: () => {
         this.#isStale = true

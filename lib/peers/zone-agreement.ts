@@ -8,7 +8,7 @@ interface SharedSerials {
   readonly isReadOnly: boolean
   readonly zones: Readonly<Record<string, ZoneSerial>>
   /** Stores serials. Rejects with StoreError. */
-  tell(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
+  storeSerials(zones: Readonly<Record<string, ZoneSerial>>): Promise<void>
 }
 
 interface ZoneAgreementOptions {
@@ -58,7 +58,7 @@ export class ZoneAgreement implements SerialAgreement {
     this.#ahead = found.ahead
     const unlike = Object.entries(found.unlike)
     this.#unlike = new Map(unlike.map(([zone]) => [zone, this.#unlike.get(zone) ?? now]))
-    if (found.decides) await this.shared.tell(found.decided)
+    if (found.decides) await this.shared.storeSerials(found.decided)
     const apart = this.#overdue()
     const waiting = unlike.flatMap(([zone, isChanged]) => (isChanged && !apart.includes(zone) ? zone : []))
     if (waiting.length === 0) return undefined

@@ -114,7 +114,7 @@ export class HeldProgram {
   }
 
   /** Writes an empty line to its standard input. */
-  tell(): void {
+  sendLine(): void {
     this.child.stdin?.write('\n')
   }
 

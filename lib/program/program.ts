@@ -17,7 +17,7 @@ export interface ProgramOptions {
   /** The user as whom it runs; default: this process's. */
   readonly user?: { readonly uid: number; readonly gid: number } | undefined
   /** A wrapper with its arguments, to which the program and its arguments are appended. */
-  readonly through?: readonly string[] | undefined
+  readonly wrapper?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
   /** File descriptor for standard output; it stays open here. Default: collected as text. */
@@ -71,8 +71,8 @@ export async function run(
     )
   const file = await locate(program, env.PATH)
   if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
-  const { cwd, user, output, through = [] } = options
-  const [first = file, ...rest] = [...through, file, ...args]
+  const { cwd, user, output, wrapper = [] } = options
+  const [first = file, ...rest] = [...wrapper, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
   const [command, words] = await withParentDeathSignal(outer, rest)
@@ -285,7 +285,7 @@ export class ProgramError extends Error {
 
   constructor(
     readonly program: string,
-    readonly why: FailureKind,
+    readonly kind: FailureKind,
     what: string,
     /** The exit status, if it exited. */
     readonly status?: number,

@@ -24,7 +24,7 @@ async function perform({
     ({ stdout }): Outcome => ({ stdout }),
     (error: Error): Outcome =>
       error instanceof ProgramError
-        ? { why: error.why, stderr: error.stderr, message: error.message }
+        ? { why: error.kind, stderr: error.stderr, message: error.message }
         : { why: 'failed', stderr: '', message: error.message }
   )
   running.delete(id)

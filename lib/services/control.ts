@@ -91,7 +91,7 @@ export async function runningState(
       }
     return { state: status === 0 ? 'running' : 'stopped', words }
   } catch (error) {
-    if (error instanceof ProgramError && error.why === 'missing')
+    if (error instanceof ProgramError && error.kind === 'missing')
       return { state: 'unknown', words: error.message }
     throw error
   }

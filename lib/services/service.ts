@@ -45,7 +45,7 @@ export class Service {
     this.#applying = new Background({
       work: () => this.#putInForce(),
       retryMs: { ...retryMs, first },
-      failed: reason => log.error(`${service}: ${reason}`)
+      onFailure: reason => log.error(`${service}: ${reason}`)
     })
   }
 
@@ -76,7 +76,7 @@ export class Service {
   }
 
   /** Schedules an apply for zone serials from the leader. Cheap. */
-  heard(): void {
+  serialsChanged(): void {
     this.#applying.wake(Math.min(serialsGatherMs, this.o.settings.gather))
   }
 

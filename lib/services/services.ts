@@ -32,7 +32,7 @@ export interface SharedServices {
   /** The controllers that zones name; the same array until they change. */
   readonly controllers: readonly NamedController[]
   /** Called when what is shared has changed; must not throw. */
-  heard: (what: 'a zone' | 'a controller') => void
+  onChange: (what: 'a zone' | 'a controller') => void
   /** Makes the agreement on zones; `gatherMs`: how long their changes are gathered. */
   agreed(gatherMs: number): SerialAgreement
 }
@@ -95,9 +95,9 @@ export class Services {
     add('dns', dnsData)
     this.#shared = shared
     if (!shared) return
-    shared.heard = what => {
-      if (what === 'a zone') this.of('dns')?.heard()
-      else for (const service of this.#services.values()) service.heard()
+    shared.onChange = what => {
+      if (what === 'a zone') this.of('dns')?.serialsChanged()
+      else for (const service of this.#services.values()) service.serialsChanged()
     }
   }
 

@@ -12,7 +12,7 @@ export interface JournalOptions<R> extends Pick<JournaledState<R>, 'read' | 'sna
   /** Compaction starts beyond this and twice the size after the last one. Default 8 MiB. */
   compactBytes?: number
   /** Fails if the file's directory is no longer ours to write (rules 11.3). */
-  ours?: DiskStep
+  ownershipCheck?: DiskStep
   /** Writes the files; tests pass failing ones. */
   files?: FileLayer
   log?: (level: 'warn', message: string) => void
@@ -49,7 +49,7 @@ export class Journal<R> implements Records<R> {
     /** The end of the last durable record. */
     private sizeBytes: number
   ) {
-    this.#ownershipCheck = options.ours ? [options.ours] : []
+    this.#ownershipCheck = options.ownershipCheck ? [options.ownershipCheck] : []
     this.#compactAtBytes = this.#limit(0)
   }
 
@@ -118,12 +118,12 @@ export class Journal<R> implements Records<R> {
 
   async #write(text: string): Promise<void> {
     // A repair also syncs the directory, so that has to be ours.
-    if (this.#repairs.length > 0) await this.files.inOrder(this.#ownershipCheck)
+    if (this.#repairs.length > 0) await this.files.runSteps(this.#ownershipCheck)
     await this.#repair()
     const append: DiskStep = { append: this.log.fd, text }
     try {
       // An open file stays writable after its directory was replaced: its records would be lost.
-      await this.files.inOrder([...this.#ownershipCheck, append])
+      await this.files.runSteps([...this.#ownershipCheck, append])
     } catch (error) {
       this.#repairs.push(() => this.log.truncate(this.sizeBytes))
       await this.#repair().catch(() => {}) // still noted, and retried before the next append
@@ -156,7 +156,7 @@ export class Journal<R> implements Records<R> {
       this.log = compacted
     } catch (error) {
       log('warn', `${file} cannot be compacted: ${reasonOf(error)}`)
-      await this.files.inOrder([{ remove: fresh }]).catch(() => {})
+      await this.files.runSteps([{ remove: fresh }]).catch(() => {})
     }
     this.#compactAtBytes = this.#limit(this.sizeBytes)
   }
@@ -177,7 +177,7 @@ export class Journal<R> implements Records<R> {
     }
     await flush()
     await compacted.datasync()
-    await this.files.inOrder(this.#ownershipCheck)
+    await this.files.runSteps(this.#ownershipCheck)
     await this.files.rename(fresh, file)
     // The old file has no name now: acknowledge no record before the new name is durable.
     this.#repairs.push(() => this.files.syncDirectory(dirname(file)))
@@ -198,7 +198,7 @@ export const journalIn =
       file,
       read: record => memory.read(record),
       snapshot: () => memory.snapshot(),
-      ...(ours ? { ours } : {})
+      ...(ours ? { ownershipCheck: ours } : {})
     })
 
 /** Passes every record to `read`; returns the end of the last whole line. */

@@ -76,7 +76,7 @@ export interface Controller {
 /** Listens to the commits of others. Calls never overlap. */
 export interface ReplicationListener {
   /** One commit, at most one write per object. */
-  changed(writes: readonly Write[]): Promise<void>
+  applyRemote(writes: readonly Write[]): Promise<void>
   /** The whole state, when single commits are no longer known. */
   reload(stored: StoredState): Promise<void>
 }
@@ -92,7 +92,7 @@ export interface StoredState {
   /** Damage that leaves the contents unknown; with `types`, also objects of unknown types. */
   problems(types?: ReadonlySet<string>): readonly Problem[]
   /** Adds commands that mend an object to its problem; absent if objects are files. */
-  mended?(problem: Problem): Problem
+  withRemedy?(problem: Problem): Problem
   /** Journals of node reports, by name, as lines; absent if they are files beside it. */
   readonly journals?: ReadonlyMap<string, Iterable<string>>
   /** Foreign entries beside the objects of listed types: reported, not touched. */

@@ -6,15 +6,15 @@ export interface ReplicatedState<R> {
   /** The names that a record is about. */
   namesIn(record: R): readonly string[]
   /** Whether memory takes the record only once stored: it has one name, and adds to its records. */
-  waits(record: R): boolean
+  appliesOnceStored(record: R): boolean
   /** All names with records. */
   names(): Iterable<string>
   /** The current records of a name; none if nothing is known. */
-  of(name: string): Iterable<R>
+  recordsOf(name: string): Iterable<R>
   /** The JSON of a record, if memory has it cached. */
   json?(record: R): string | undefined
   /** Replaces a name's records with another controller's, of this many bytes; none: removed. */
-  take(name: string, records: readonly R[], bytes?: number): void
+  replaceRecords(name: string, records: readonly R[], bytes?: number): void
   /** Forgets everything, pending writes included, before a reload. */
   reset(): void
 }

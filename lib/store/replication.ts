@@ -30,12 +30,12 @@ export function* applyReload<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   stored: StoredState,
   kinds: Kinds,
-  verify: StoreOptions<T, I>['verifying']
+  verify: StoreOptions<T, I>['verifyInSteps']
 ): Generator<void> {
   const problems: Problem[] = [...stored.problems(new Set(kinds.keys()))]
   const told = (type: string, name: string, message: string) => {
     const problem = { file: stored.place(type, name), message }
-    problems.push(stored.mended?.(problem) ?? problem)
+    problems.push(stored.withRemedy?.(problem) ?? problem)
   }
   const gone: [type: string, name: string][] = []
   const others: [type: string, name: string, doc: Doc][] = []

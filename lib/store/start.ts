@@ -14,9 +14,9 @@ export interface StoreOptions<T extends Types, I extends Index> {
   /** Checks the rules that need the whole state, for files edited by hand. Any problem stops the start. */
   verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
   /** `verify` in steps, for a reload while serving. */
-  verifying?: (view: View<T, I>) => Generator<void, ReturnType<NonNullable<StoreOptions<T, I>['verify']>>>
+  verifyInSteps?: (view: View<T, I>) => Generator<void, ReturnType<NonNullable<StoreOptions<T, I>['verify']>>>
   /** Called by `open` with the state as read, before anything is written. A throw stops the start. */
-  opened?: (view: View<T, I>) => Promise<void>
+  beforeFirstWrite?: (view: View<T, I>) => Promise<void>
   /** The layouts of the state; without it, versions are neither checked nor written. */
   layout?: Layout
   /** Called before a migration: backs the state up and returns the location. A throw stops the start. */
@@ -25,7 +25,7 @@ export interface StoreOptions<T extends Types, I extends Index> {
    * If given, a store with damaged objects opens without them, and this is called with every problem. It
    * follows a shared medium and refuses changes until all problems are mended.
    */
-  damaged?: (problems: readonly Problem[]) => void
+  onDamage?: (problems: readonly Problem[]) => void
   log?: (level: 'warn' | 'info' | 'error', message: string) => void
 }
 
@@ -57,10 +57,10 @@ export function startOf<T extends Types, I extends Index>(
   stored: StoredState
 ): Start<T, I> {
   const kinds = kindsOf(options)
-  const { layout, damaged } = options
-  const migration = layout && migrationOf(stored, layout, Object.keys(options.kinds), damaged !== undefined)
+  const { layout, onDamage } = options
+  const migration = layout && migrationOf(stored, layout, Object.keys(options.kinds), onDamage !== undefined)
   const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
-  const isGone = damaged && layout && !migration && [...stored.names(LAYOUT)].length === 0
+  const isGone = onDamage && layout && !migration && [...stored.names(LAYOUT)].length === 0
   const gone = isGone ? [{ file: stored.place(LAYOUT, VERSION), message: LAYOUT_MISSING }] : []
   const current = new State<T, I>(kinds.keys(), options.createIndex())
   for (const { type, name, doc } of objects) current.set(type, name, doc)
@@ -71,7 +71,7 @@ export function startOf<T extends Types, I extends Index>(
     return state
   }
   const all = [...gone, ...problems, ...verified(options, current, stored)]
-  const found = all.map(problem => stored.mended?.(problem) ?? problem)
+  const found = all.map(problem => stored.withRemedy?.(problem) ?? problem)
   return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
 }
 

@@ -26,11 +26,11 @@ interface Pending {
   /** The net changes for the medium. */
   readonly writes: readonly ObjectWrite[]
   /** Made in steps while no other change ran: publishing swaps the two states. */
-  readonly alone?: true
+  readonly exclusive?: true
   /** Commits even without writes, to ask the medium. */
-  readonly asks?: true
-  done(): void
-  failed(error: StoreError): void
+  readonly forcesCommit?: true
+  resolve(): void
+  reject(error: StoreError): void
 }
 
 type Listener = (changes: readonly Change[], more: boolean) => void
@@ -58,7 +58,9 @@ export class Store<T extends Types, I extends Index> {
   /** Commits nothing now and then after a failure, so that health recovers even without changes. */
   readonly #probing = new Background({
     work: () =>
-      new Promise<void>((done, failed) => this.#push({ steps: [], net: [], writes: [], done, failed })),
+      new Promise<void>((done, failed) =>
+        this.#push({ steps: [], net: [], writes: [], resolve: done, reject: failed })
+      ),
     retryMs: PROBE_MS
   })
   #closed: Promise<void> | undefined
@@ -126,16 +128,16 @@ export class Store<T extends Types, I extends Index> {
     try {
       const start = startOf(options, await medium.read())
       if (start.problems.length > 0) {
-        if (!options.damaged || !('follow' in medium)) throw new LoadError(start.problems)
+        if (!options.onDamage || !('follow' in medium)) throw new LoadError(start.problems)
         removeBroken(options, start)
-        await options.opened?.(start.current)
-        options.damaged(start.problems)
+        await options.beforeFirstWrite?.(start.current)
+        options.onDamage(start.problems)
         const store = new Store(options, start)
         ;(medium as SharedMedium).follow(store.#replicationListener, false)
         return store
       }
       for (const problem of start.foreign) log('warn', problemText(problem))
-      await options.opened?.(start.current)
+      await options.beforeFirstWrite?.(start.current)
       return await begin(start)
     } catch (error) {
       await medium.close()
@@ -187,7 +189,7 @@ export class Store<T extends Types, I extends Index> {
         const result = fn(tx)
         if (result instanceof Promise) throw new TypeError('the function of a change cannot wait')
         writes = this.#writesOf(tx.changes())
-        for (const write of writes) write.keepText()
+        for (const write of writes) write.encodeNow()
         done = () => resolve(result)
       } catch (error) {
         tx.undo()
@@ -199,7 +201,7 @@ export class Store<T extends Types, I extends Index> {
       if (net.length === 0) tx.undo()
       tx.end()
       if (net.length === 0 && this.#running === undefined) done()
-      else this.#push({ steps: tx.steps, net, writes, done, failed: reject })
+      else this.#push({ steps: tx.steps, net, writes, resolve: done, reject: reject })
     })
   }
 
@@ -230,7 +232,7 @@ export class Store<T extends Types, I extends Index> {
     }
     this.#assertLeader()
     await new Promise<void>((done, failed) =>
-      this.#push({ steps: [], net: [], writes: [], asks: true, done, failed })
+      this.#push({ steps: [], net: [], writes: [], forcesCommit: true, resolve: done, reject: failed })
     )
   }
 
@@ -267,7 +269,7 @@ export class Store<T extends Types, I extends Index> {
       tx.end()
       const writes = isStored ? [] : this.#writesOf(net)
       await new Promise<void>((done, failed) =>
-        this.#push({ steps: [], net, writes, alone: true, done, failed })
+        this.#push({ steps: [], net, writes, exclusive: true, resolve: done, reject: failed })
       )
       await runSliced(replay(steps, this.#next))
       return result
@@ -279,8 +281,9 @@ export class Store<T extends Types, I extends Index> {
 
   /** The leader's commits become changes in steps, reported like own ones. */
   readonly #replicationListener: ReplicationListener = {
-    changed: writes => this.#applyRemote(tx => applyWrites(tx, writes, this.#kinds, this.#place)),
-    reload: stored => this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifying))
+    applyRemote: writes => this.#applyRemote(tx => applyWrites(tx, writes, this.#kinds, this.#place)),
+    reload: stored =>
+      this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifyInSteps))
   }
 
   readonly #place = (type: string, name: string) =>
@@ -373,7 +376,7 @@ export class Store<T extends Types, I extends Index> {
         continue
       }
       for (const pending of batch)
-        if (pending.alone) await runSliced(this.#publishing(pending))
+        if (pending.exclusive) await runSliced(this.#publishing(pending))
         else runSync(this.#publishing(pending))
     }
     this.#running = undefined
@@ -381,21 +384,21 @@ export class Store<T extends Types, I extends Index> {
 
   async #commit(batch: readonly Pending[]): Promise<void> {
     const writes = coalesced(batch.map(({ writes }) => writes))
-    if (writes.length === 0 && this.#problem === '' && !batch.some(({ asks }) => asks)) return
+    if (writes.length === 0 && this.#problem === '' && !batch.some(({ forcesCommit }) => forcesCommit)) return
     await this.options.medium.commit(writes)
     if (this.#problem !== '') this.options.log?.('info', 'the store can be changed again')
     this.#problem = ''
   }
 
-  *#publishing({ steps, net, alone, done }: Pending): Generator<void> {
+  *#publishing({ steps, net, exclusive, resolve }: Pending): Generator<void> {
     // `next` has this change and is otherwise equal to `current`.
-    if (alone) [this.#current, this.#next] = [this.#next, this.#current]
+    if (exclusive) [this.#current, this.#next] = [this.#next, this.#current]
     for (const { type, name, after } of steps) this.#current.set(type, name, after)
     for (let from = 0; from < net.length; from += NOTIFIED_PER_TURN) {
       if (from > 0) yield
       this.#notify(net.slice(from, from + NOTIFIED_PER_TURN), from + NOTIFIED_PER_TURN < net.length)
     }
-    done()
+    resolve()
   }
 
   #notify(changes: readonly Change[], more: boolean): void {
@@ -419,7 +422,7 @@ export class Store<T extends Types, I extends Index> {
     for (const { steps } of pending.toReversed()) {
       for (const { type, name, before } of steps.toReversed()) this.#next.set(type, name, before)
     }
-    for (const { failed } of pending) failed(new StoreError(reason))
+    for (const { reject } of pending) reject(new StoreError(reason))
   }
 }
 

@@ -27,12 +27,12 @@ export class ObjectWrite implements Revertible {
   }
 
   /** Encodes now, so that a text that cannot be made fails the change. */
-  keepText(): void {
+  encodeNow(): void {
     this.#text = this.text
   }
 
   /** Merges this write with an earlier one. */
-  after(earlier: ObjectWrite): ObjectWrite {
+  mergedWith(earlier: ObjectWrite): ObjectWrite {
     const { type, name } = this
     return new ObjectWrite({ type, name, before: earlier.#before, after: this.#after }, this.#kind)
   }
@@ -46,7 +46,7 @@ export function coalesced(changes: readonly (readonly ObjectWrite[])[]): readonl
   for (const write of [first, ...others].flat()) {
     const key = `${write.type}/${write.name}`
     const earlier = latest.get(key)
-    latest.set(key, earlier ? write.after(earlier) : write)
+    latest.set(key, earlier ? write.mergedWith(earlier) : write)
   }
   return [...latest.values()]
 }

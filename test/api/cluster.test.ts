@@ -26,7 +26,7 @@ const changed = {
 const read = async (c: Controller) => (await c.get('/config/cluster')).body.config.cluster
 const post = (c: Controller, body: unknown) => c.post('/config/cluster', body)
 /** What `svcd check` says of the settings. */
-const notes = async (c: Controller) => (await checkAll(loadConfig(shipped, [...c.overrides]))).notes
+const notes = async (c: Controller) => (await checkAll(loadConfig(shipped, [...c.overrides]))).changedSettings
 
 /** The same state, with another ini. */
 async function withIni(c: Controller, ...overrides: string[]): Promise<void> {

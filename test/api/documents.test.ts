@@ -25,7 +25,7 @@ t.test('docs/api.md is what the tables of today say', t => {
     t.match(doc('api.md'), `| ${route.method} | \`${route.path}\` | ${route.summary} |`)
   for (const type of Object.values(objectTypes))
     for (const field of type.fields)
-      for (const name of [field.name, ...(field.also ?? [])]) t.match(doc('api.md'), `\`${name}\``)
+      for (const name of [field.name, ...(field.otherSpellings ?? [])]) t.match(doc('api.md'), `\`${name}\``)
   t.end()
 })
 

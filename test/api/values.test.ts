@@ -25,7 +25,7 @@ const wrongTypes: Readonly<Record<Field['type']['json'], readonly unknown[]>> = 
 t.test('a value of the wrong type: 400 names the object, the field and the type', async t => {
   for (const { type, title, fields } of Object.values(objectTypes)) {
     const bodies = fields.flatMap((field: Field) =>
-      [field.name, ...(field.also ?? [])].flatMap(name =>
+      [field.name, ...(field.otherSpellings ?? [])].flatMap(name =>
         wrongTypes[field.type.json].map(
           value =>
             [

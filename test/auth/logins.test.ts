@@ -20,7 +20,7 @@ const users: User[] = [
   { name: 'bob', role: 'viewer', hash: hashOf('builder') }
 ]
 
-function logins(options: { users?: User[]; adminPasswordFile?: string; provenFile?: string } = {}) {
+function logins(options: { users?: User[]; adminPasswordFile?: string; knownNetworksFile?: string } = {}) {
   const clock = { now: 1_000_000 }
   const waited: number[] = []
   const made = new Logins({
@@ -316,16 +316,16 @@ t.test('hundreds of logins in flight, each from a new address, keep nobody out',
 
 // rules 5.4
 t.test('addresses of right logins outlive a restart, in a file without secrets', async t => {
-  const provenFile = join(scratch(t), 'logins.json')
-  const { logins: first } = logins({ provenFile })
+  const knownNetworksFile = join(scratch(t), 'logins.json')
+  const { logins: first } = logins({ knownNetworksFile })
   for (const address of ['10.2.0.1', '2001:db8::1', '10.2.0.2', '10.2.0.1'])
     t.ok(await first.login('alice', 'wonder', address))
   await first.login('alice', 'wrong', '10.2.0.3')
-  t.notOk(existsSync(provenFile), 'a login does not write')
+  t.notOk(existsSync(knownNetworksFile), 'a login does not write')
   await first.close()
-  t.equal(statSync(provenFile).mode & 0o777, 0o600)
-  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), ['8193:3512:0:0', '10.2.0.2', '10.2.0.1'])
-  const { logins: next } = logins({ provenFile })
+  t.equal(statSync(knownNetworksFile).mode & 0o777, 0o600)
+  t.same(JSON.parse(readFileSync(knownNetworksFile, 'utf8')), ['8193:3512:0:0', '10.2.0.2', '10.2.0.1'])
+  const { logins: next } = logins({ knownNetworksFile })
   let checked = 0
   // Each of a network of its own: nobody has more than another.
   const guesses = Array.from({ length: 600 }, (_, i) =>
@@ -339,16 +339,20 @@ t.test('addresses of right logins outlive a restart, in a file without secrets',
   t.ok(checked <= 4, `${checked} guesses were looked at before`)
   await Promise.all(guesses)
   for (const damaged of ['', '[', '{"a":1}', 'null', '[1,null,{"a":"b"},"x y","10.2.0.9"]', '7']) {
-    writeFileSync(provenFile, damaged)
-    const { logins: again } = logins({ provenFile })
+    writeFileSync(knownNetworksFile, damaged)
+    const { logins: again } = logins({ knownNetworksFile })
     t.ok(await again.login('alice', 'wonder', '10.2.0.1'), damaged)
     await again.close()
   }
-  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), ['10.2.0.1'])
+  t.same(JSON.parse(readFileSync(knownNetworksFile, 'utf8')), ['10.2.0.1'])
   const many = Array.from({ length: 5000 }, (_, i) => `10.3.${i >> 8}.${i & 255}`)
-  writeFileSync(provenFile, JSON.stringify(many))
-  const { logins: last } = logins({ provenFile })
+  writeFileSync(knownNetworksFile, JSON.stringify(many))
+  const { logins: last } = logins({ knownNetworksFile })
   await last.login('alice', 'wonder', '10.2.0.1')
   await last.close()
-  t.same(JSON.parse(readFileSync(provenFile, 'utf8')), [...many.slice(-999), '10.2.0.1'], 'the last 1,000')
+  t.same(
+    JSON.parse(readFileSync(knownNetworksFile, 'utf8')),
+    [...many.slice(-999), '10.2.0.1'],
+    'the last 1,000'
+  )
 })

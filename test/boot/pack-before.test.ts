@@ -37,7 +37,7 @@ function booting(
   const before = new PreviousPack({
     model: { view, cluster: { controller: { name: 'c2', address: '' } } } as never,
     hasFile: name => here.includes(name),
-    mayBeElsewhere: name => elsewhere.includes(name)
+    mayBeOnPeer: name => elsewhere.includes(name)
   })
   const node = (osimagetag = 'default') =>
     ({ image: doc, settings: { osimage: 'compute', osimagetag } }) as EffectiveNode
@@ -51,7 +51,7 @@ t.test('what is here, or may be with another controller, is booted as it is', as
     booting(filesOf(c), [a, b, c], [...all(b), c.kernelfile], [c.initrdfile, c.name])
   ]) {
     const target = node()
-    t.equal(before.inForce(target), target)
+    t.equal(before.withPreviousPack(target), target)
     t.equal(before.sentence(target), undefined)
     t.equal(before.condition, undefined)
   }
@@ -61,7 +61,7 @@ t.test('kernel, initramfs and packed image are all of the pack before', async t 
   for (const missing of all(c)) {
     const here = [...all(b), ...all(c).filter(file => file !== missing)]
     const { before, node, doc } = booting(filesOf(c), [c, a, b], here)
-    const target = before.inForce(node())
+    const target = before.withPreviousPack(node())
     t.strictSame(target.image, { ...doc, ...filesOf(b), kernelversion: '6.1.2' }, String(missing))
     const sentence =
       `OS image compute: controller c2 does not have ${missing}, and boots the pack before, b.tar.gz, until it does: start the ` +
@@ -69,7 +69,7 @@ t.test('kernel, initramfs and packed image are all of the pack before', async t 
     t.equal(before.sentence(target), sentence, String(missing))
     t.strictSame(before.condition, { ok: true, reason: sentence })
     const tagged = node('v1')
-    t.equal(before.inForce(tagged), tagged, 'a tag pins its files')
+    t.equal(before.withPreviousPack(tagged), tagged, 'a tag pins its files')
   }
 })
 
@@ -77,7 +77,7 @@ t.test('no half of it, no older one, none of another image', async t => {
   const none = (packs: PackDoc[], here: unknown[], image: object = filesOf(c)) => {
     const { before, node } = booting(image, packs, here)
     const target = node()
-    t.equal(before.inForce(target), target)
+    t.equal(before.withPreviousPack(target), target)
     t.equal(before.condition, undefined)
   }
   for (const missing of all(b)) none([a, b, c], [...all(a), ...all(b).filter(file => file !== missing)])
@@ -89,7 +89,7 @@ t.test('no half of it, no older one, none of another image', async t => {
 
 t.test("an admin's own kernel stays; one that goes with another pack is not guessed", async t => {
   const own = booting({ ...filesOf(c), kernelfile: 'mine' }, [b, c], [...all(b), 'mine'])
-  t.match(own.before.inForce(own.node()).image, {
+  t.match(own.before.withPreviousPack(own.node()).image, {
     imagefile: b.name,
     kernelfile: 'mine',
     initrdfile: b.initrdfile
@@ -97,9 +97,9 @@ t.test("an admin's own kernel stays; one that goes with another pack is not gues
   // One that an earlier pack of the same tree had is no file of the admin's.
   const earlier = `compute-${'c'.repeat(12)}-vmlinuz-5`
   const left = booting({ ...filesOf(c), kernelfile: earlier }, [b, c], all(b))
-  t.match(left.before.inForce(left.node()).image, filesOf(b))
+  t.match(left.before.withPreviousPack(left.node()).image, filesOf(b))
   const kept = packOf('b', 2, { kernelfile: undefined })
   const unknown = booting(filesOf(c), [kept, c], all(b))
   const target = unknown.node()
-  t.equal(unknown.before.inForce(target), target)
+  t.equal(unknown.before.withPreviousPack(target), target)
 })

@@ -139,7 +139,7 @@ t.test('a rescue is none of what the node is besides: its members, its files and
 
 t.test('the disks of very many nodes are told in short steps', t => {
   const written = Array.from({ length: 10_000 }, (_, i) => `n${i * 2}`)
-  const steps = diskWarning({ written })
+  const steps = diskWarning({ reinstalled: written })
   let [count, step] = [0, steps.next()]
   for (; !step.done; step = steps.next()) count++
   t.ok(count > written.length, `${count} steps`)

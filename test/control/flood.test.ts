@@ -100,7 +100,7 @@ async function slowAudit(t: Test) {
   const control = new Control({
     ...{ model, jobs, log: createLog('error', () => {}), ticks: () => performance.now() },
     config: { ...config, redfish_port: port, ca_file: '' },
-    acted: async (_, nodes, part, action) => {
+    onAction: async (_, nodes, part, action) => {
       await isOn
       told.push(`${part} ${action} of ${nodes.join()}: ${bmc.asked.length} asked before`)
     }

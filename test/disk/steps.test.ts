@@ -26,17 +26,17 @@ t.test('steps are carried out in their order, groups of them too', async t => {
   const log = await open(file('log'), 'a', 0o600)
   const same = { same: root, identity: identityOf(root), otherwise: 'another' }
   await Promise.all([
-    disk.carryOut([same, { replace: file('a'), text: '1' }, { replace: file('b'), text: '2' }]),
-    disk.carryOut([{ replace: file('a'), text: 'ä' }, { remove: file('b') }, { remove: file('missing') }]),
-    disk.carryOut([
+    disk.run([same, { replace: file('a'), text: '1' }, { replace: file('b'), text: '2' }]),
+    disk.run([{ replace: file('a'), text: 'ä' }, { remove: file('b') }, { remove: file('missing') }]),
+    disk.run([
       { append: log.fd, text: 'first\n' },
       { appendTo: file('lines'), text: 'x\n' }
     ]),
-    disk.carryOut([
+    disk.run([
       { append: log.fd, text: 'second\n' },
       { appendTo: file('lines'), text: 'y\n' }
     ]),
-    disk.carryOut([{ syncDirectory: root }])
+    disk.run([{ syncDirectory: root }])
   ])
   await log.close()
   t.same(readdirSync(root).sort(), ['a', 'lines', 'log'])
@@ -85,7 +85,7 @@ t.test('the first failure ends a group: its error says which step it was', async
     [[{ append: 9999, text: 'x' }, end], 0, 'EBADF', 'EBADF: bad file descriptor, write'],
     [[{ same: root, identity: '0:0', otherwise: 'it is another' }, end], 0, undefined, 'it is another']
   ] as const) {
-    const failure = await disk.carryOut(steps).then(
+    const failure = await disk.run(steps).then(
       () => undefined,
       error => error
     )
@@ -95,7 +95,7 @@ t.test('the first failure ends a group: its error says which step it was', async
   }
   // A failure among files that are replaced together leaves each of them old or new, and nothing beside them.
   const together = [kept, directory, later].map(file => ({ replace: file, text: 'new' }))
-  await t.rejects(disk.carryOut(together), { step: 1, code: 'EISDIR' })
+  await t.rejects(disk.run(together), { step: 1, code: 'EISDIR' })
   t.match(readFileSync(kept, 'utf8'), /^(old|new)$/)
   t.same(readdirSync(root).sort(), ['directory', 'kept'])
 })
@@ -104,13 +104,13 @@ t.test('a link is replaced, not followed; another directory at the same path is 
   const root = scratch(t)
   writeFileSync(join(root, 'secret'), 'secret')
   symlinkSync('secret', join(root, 'link'))
-  await disk.carryOut([{ replace: join(root, 'link'), text: 'mine' }])
+  await disk.run([{ replace: join(root, 'link'), text: 'mine' }])
   t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
   for (const to of ['secret', 'missing']) {
     const link = join(root, `link to ${to}`)
     symlinkSync(to, link)
     const message = `${link} is a link, and svcd follows none here: put the file itself in its place`
-    await t.rejects(disk.carryOut([{ appendTo: link, text: 'x' }]), { step: 0, code: 'ELOOP', message })
+    await t.rejects(disk.run([{ appendTo: link, text: 'x' }]), { step: 0, code: 'ELOOP', message })
     await t.rejects(realFiles.openLog(link, true), { code: 'ELOOP', message })
   }
   t.equal(readFileSync(join(root, 'secret'), 'utf8'), 'secret')
@@ -123,21 +123,21 @@ t.test('a link is replaced, not followed; another directory at the same path is 
   lchownSync(planted, 65_534, 65_534)
   const message = `${planted} is a link that belongs to user 65534: remove it, or make it again as root`
   const x = join(planted, 'x.json')
-  await t.rejects(disk.carryOut([{ replace: x, text: 'mine' }]), { step: 0, message })
-  await t.rejects(disk.carryOut([{ remove: x }]), { step: 0, message })
+  await t.rejects(disk.run([{ replace: x, text: 'mine' }]), { step: 0, message })
+  await t.rejects(disk.run([{ remove: x }]), { step: 0, message })
   t.intercept(process, 'getuid', { value: () => 65_533 })
   t.throws(() => refuseForeignLink(planted), { message: message.replace('as root', 'as user 65533') })
   t.equal(readFileSync(x, 'utf8'), 'theirs')
   t.same(readdirSync(planted), ['x.json'])
   lchownSync(planted, 0, 0)
-  await disk.carryOut([{ replace: x, text: 'mine' }])
+  await disk.run([{ replace: x, text: 'mine' }])
   t.equal(readFileSync(x, 'utf8'), 'mine')
   const state = join(root, 'state')
   mkdirSync(state)
   const ours = { same: state, identity: identityOf(state), otherwise: `${state} is another` }
   renameSync(state, `${state}-away`)
   mkdirSync(state)
-  const write = () => disk.carryOut([ours, { replace: join(state, 'x'), text: '' }])
+  const write = () => disk.run([ours, { replace: join(state, 'x'), text: '' }])
   await t.rejects(write(), { step: 0, message: ours.otherwise })
   t.same(readdirSync(state), [])
   renameSync(state, `${state}-other`)
@@ -151,20 +151,20 @@ t.test('when the thread ends, what was asked of it fails, and the next steps get
   const root = scratch(t)
   const own = new DiskThread()
   // Answers that arrive after the error of the thread must not count for what the next one is asked.
-  const done = [1, 2, 3].map(i => own.carryOut([{ replace: join(root, `${i}`), text: '' }]))
-  const ending = own.carryOut(undefined as never)
+  const done = [1, 2, 3].map(i => own.run([{ replace: join(root, `${i}`), text: '' }]))
+  const ending = own.run(undefined as never)
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500)
-  const again = ending.catch(() => own.carryOut([{ appendTo: join(root, 'missing', 'x'), text: '' }]))
+  const again = ending.catch(() => own.run([{ appendTo: join(root, 'missing', 'x'), text: '' }]))
   await Promise.all(
     done.map(one => one.catch(error => t.notOk(error instanceof StepError, 'it is not known')))
   )
   await t.rejects(again, { step: 0, code: 'ENOENT' })
   // No list of steps: the thread throws.
-  const broken = own.carryOut(undefined as never)
-  const after = own.carryOut([{ replace: join(root, 'a'), text: '' }])
+  const broken = own.run(undefined as never)
+  const after = own.run([{ replace: join(root, 'a'), text: '' }])
   const error = await broken.catch(error => error)
   t.notOk(error instanceof StepError, 'what was done is not known')
   await t.rejects(after, Error)
-  await own.carryOut([{ replace: join(root, 'b'), text: 'b' }])
+  await own.run([{ replace: join(root, 'b'), text: 'b' }])
   t.equal(readFileSync(join(root, 'b'), 'utf8'), 'b')
 })

@@ -145,6 +145,9 @@ export function valueFor(random: Random, field: Field, share: number): JsonValue
 export function fieldsOf(random: Random, table: readonly Field[], share: number): Record<string, JsonValue> {
   const fields = table.filter(() => random.is(0.15))
   return Object.fromEntries(
-    fields.map(field => [random.pick([field.name, ...(field.also ?? [])]), valueFor(random, field, share)])
+    fields.map(field => [
+      random.pick([field.name, ...(field.otherSpellings ?? [])]),
+      valueFor(random, field, share)
+    ])
   )
 }

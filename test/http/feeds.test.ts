@@ -14,7 +14,7 @@ function feed(texts: string[] = ['begin\n']) {
   const wakes = new Set<() => void>()
   let given = 0
   const made: Feed = {
-    beat: ':\n',
+    keepAlive: ':\n',
     next: () => {
       given++
       return texts.shift() ?? ''
@@ -65,7 +65,7 @@ t.test(
       [
         route('GET', '/feed', ({ query }) => {
           const [name, first] = [query.get('user'), query.get('first') !== null]
-          return { status: 200, feed: feed().made, ...(name === null ? {} : { follower: { name, first } }) }
+          return { status: 200, feed: feed().made, ...(name === null ? {} : { subscriber: { name, first } }) }
         })
       ],
       { trustedProxies: ['127.0.0.1'], limits: { feeds: 32, feedsPerAddress: 8, feedsPerUser: 10 } }

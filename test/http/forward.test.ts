@@ -42,7 +42,7 @@ async function front(
             headersFor: async () => ({ 'x-by': 'front' }),
             trust: { rejectUnauthorized: true },
             gone,
-            told: failure => void told.push(failure)
+            onOutcome: failure => void told.push(failure)
           }
   })
   const client = new RawClient(running.port)
@@ -235,7 +235,7 @@ t.test('the client goes: nothing goes on behind', async t => {
     }),
     route('GET', '/endless', () => ({
       status: 200,
-      feed: { next: () => 'x'.repeat(65_536), beat: '', follow: () => () => ended.resolve() }
+      feed: { next: () => 'x'.repeat(65_536), keepAlive: '', follow: () => () => ended.resolve() }
     }))
   ]
   const { port } = await start(t, waiting)

@@ -22,9 +22,9 @@ function fileOf(id: number, bytes: string, failing = 0) {
 
 /** What a client gets that has sent the piece before it asks for the next one. */
 async function text(pieces: PieceCache, file: OpenFile, position: number, most = Number.POSITIVE_INFINITY) {
-  const { bytes, letGo } = await pieces.read(file, position, SIZE, most)
+  const { bytes, release } = await pieces.read(file, position, SIZE, most)
   const got = String(bytes)
-  letGo()
+  release()
   return got
 }
 
@@ -85,7 +85,7 @@ t.test('memory is used again only when nobody has it', async t => {
   const same = await pieces.read(file, 0, SIZE, 4)
   for (const position of [4, 8, 4, 8]) await text(pieces, file, position)
   t.equal(String(first.bytes), 'abcd')
-  first.letGo()
+  first.release()
   for (const position of [4, 8, 4, 8]) await text(pieces, file, position)
   t.equal(String(same.bytes), 'abcd', 'another client has it still')
 })

@@ -113,7 +113,10 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
     return { ...context, model: { view: model.view, get, clone } } as never
   }
   const known = { ...bench.context, controllers }
-  const away = { ...known, model: { known: () => Promise.reject(new StoreError('no answer')) } } as never
+  const away = {
+    ...known,
+    model: { readBarrier: () => Promise.reject(new StoreError('no answer')) }
+  } as never
   const standing = ['compute', 'copy']
 
   const noAnswer = new StoreError('no answer')

@@ -60,5 +60,8 @@ t.test('a network without room for all members: 404 that names it, nothing is ch
   })
   t.equal(cluster.inSteps, 1)
   t.strictSame(cluster.objects, before)
-  t.equal(cluster.model.view.index.taken.firstFree(10 * 2 ** 24 + 255 * 2 ** 16 + 1, 2 ** 32 - 1), 0x0aff0001)
+  t.equal(
+    cluster.model.view.index.usedAddresses.firstFree(10 * 2 ** 24 + 255 * 2 ** 16 + 1, 2 ** 32 - 1),
+    0x0aff0001
+  )
 })

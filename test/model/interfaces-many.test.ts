@@ -40,7 +40,7 @@ function cluster() {
       networks: new Map([['net', parsePrefix(network.network)]]),
       addressOwners: () => [],
       gatewayOf: () => undefined,
-      taken: {
+      usedAddresses: {
         firstFree(first: number, last: number) {
           counter.lookups++
           return taken.firstFree(first, last)
@@ -52,7 +52,7 @@ function cluster() {
 }
 
 const node = { name: 'node001' }
-const changing = (tx: Tx) => ({ tx, power: admin })
+const changing = (tx: Tx) => ({ tx, callerRights: admin })
 
 t.test('the work on the interfaces of a node or a group grows with their number alone', async t => {
   const { tx } = cluster()

@@ -306,13 +306,13 @@ t.test('addresses by force (rules 3.8)', async t =>
       is: 'of another node, forced by one who may not',
       before,
       request: ['post', 'node/n2', forced(taking)],
-      by: { ...admin, takesAddresses: false },
+      by: { ...admin, mayTakeAddresses: false },
       refused: [400, 'node n2: interface eth0: 10.1.0.2 belongs to node n1 (BOOTIF)']
     },
     {
       is: 'of the name server, by a node',
       request: ['post', 'node/n2', { interfaces: [on('eth0', 'named', '10.5.0.9')] }],
-      by: { ...admin, takesAddresses: false },
+      by: { ...admin, mayTakeAddresses: false },
       refused: [400, 'node n2: interface eth0: 10.5.0.9 is the name server of network named']
     },
     {
@@ -328,7 +328,7 @@ t.test('addresses by force (rules 3.8)', async t =>
         'node/n2',
         { vendor: 'ACME', interfaces: [{ interface: 'eth0', ipaddress: '10.5.0.9' }] }
       ],
-      by: { ...admin, takesAddresses: false },
+      by: { ...admin, mayTakeAddresses: false },
       after: { 'node/n2': { vendor: 'ACME', interfaces: [on('eth0', 'named', '10.5.0.9', own)] } }
     },
     {

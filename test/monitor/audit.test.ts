@@ -313,7 +313,7 @@ function log(test: Test, maxBytes: number, keep: number, directory = test.testdi
   const audit = new Audit({ file, machinesFile, maxBytes, keep, now: () => now++ })
   const record = (name: string) =>
     audit.record(
-      { ...admin, takesAddresses: true },
+      { ...admin, mayTakeAddresses: true },
       [{ type: 'group', name, before: undefined, after: { name } }],
       'change'
     )
@@ -328,7 +328,7 @@ t.test('a machine that changes one object without end leaves few lines, a user a
   const comment = 'x'.repeat(4000)
   const change = (who: string, name: string, i: number) =>
     audit.record(
-      { who, from: '10.141.0.1', takesAddresses: false },
+      { who, from: '10.141.0.1', mayTakeAddresses: false },
       [
         {
           type: 'node',
@@ -388,7 +388,7 @@ t.test(
       const doc = { name: String(i) }
       return { type: 'group', name: doc.name, before: doc, after: doc }
     })
-    await audit.record({ ...admin, takesAddresses: true }, changes, 'change')
+    await audit.record({ ...admin, mayTakeAddresses: true }, changes, 'change')
     t.equal(text(file).split('\n').length, 2, 'one line, and what follows it')
     t.match(JSON.parse(text(file)), { action: 'update', type: 'group', count: 300_000, names: '[0-299999]' })
   }
@@ -511,7 +511,7 @@ t.test(
     const group = (comment: string) => ({ type: 'group', name: 'g', before: undefined, after: { comment } })
     const record = (comment: string) =>
       audit.record(
-        { who: 'user admin', from: '-', takesAddresses: false },
+        { who: 'user admin', from: '-', mayTakeAddresses: false },
         [group(comment)] as never,
         'change'
       )

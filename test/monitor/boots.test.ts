@@ -459,19 +459,19 @@ t.test('the journal is written soon and a few nodes at a time, and nothing waits
   let now = 1_700_000_000_000
   const boots = await Boots.open(journalIn(file), () => now, log, 5)
   for (let i = 0; i < 1000; i++) {
-    boots.note(`node${i}`, noted('node'))
-    const step = boots.note(`node${i}`, noted('node', 'kernel', 'vmlinuz'))
-    boots.sent(`node${i}`, step, { end: 'cut', bytes: 1, of: 2 })
+    boots.record(`node${i}`, noted('node'))
+    const step = boots.record(`node${i}`, noted('node', 'kernel', 'vmlinuz'))
+    boots.recordDelivery(`node${i}`, step, { end: 'cut', bytes: 1, bytesTotal: 2 })
   }
   t.equal(statSync(file).size, 0, 'nothing was written in this turn')
   await until(() => readFileSync(file, 'utf8').split('\n').length === 1001)
   now += 1
-  boots.note('node0', noted('elsewhere', 'refused', 'x'))
+  boots.record('node0', noted('elsewhere', 'refused', 'x'))
   await boots.close()
   t.equal(readFileSync(file, 'utf8').split('\n').length, 1001, 'what strangers ask for writes nothing')
   const again = await Boots.open(journalIn(file), () => now, log)
   t.match(again.of('node7').boots, [
-    { steps: [{ step: 'script' }, { step: 'kernel', end: 'cut', bytes: 1, of: 2 }] }
+    { steps: [{ step: 'script' }, { step: 'kernel', end: 'cut', bytes: 1, bytesTotal: 2 }] }
   ])
   await again.close()
 })
@@ -481,7 +481,7 @@ t.test('while the disk takes nothing the boots are kept in memory, and written w
   const file = join(directory, 'boots.journal')
   const refused = { same: directory, identity: 'another', otherwise: 'no space left' }
   const boots = await Boots.open(journalIn(file, refused), Date.now, log, 5)
-  boots.note('n1', noted('node'))
+  boots.record('n1', noted('node'))
   await until(() => !boots.health.ok)
   t.match(boots.health.reason, /no space left/)
   t.equal(boots.of('n1').boots.length, 1)
@@ -496,7 +496,7 @@ t.test('the memory that a boot takes has a bound, also in the journal', async t 
   const boots = await Boots.open(journalIn(file), () => now++, log, 5)
   for (let boot = 0; boot < 30; boot++)
     for (let i = 0; i < 100; i++) {
-      boots.note('n1', noted('node', i === 0 ? 'script' : 'report', `${i} ${'y'.repeat(500)}`))
+      boots.record('n1', noted('node', i === 0 ? 'script' : 'report', `${i} ${'y'.repeat(500)}`))
     }
   await boots.close()
   t.ok(statSync(file).size < 10 * 8192, 'in one turn it is written once')

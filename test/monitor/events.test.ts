@@ -34,8 +34,8 @@ const since = (reader: EventReader) => drain(reader).slice(1)
 /** A hub whose clock stands, with a reader that keeps it awake. */
 function hub(most?: number) {
   const clock = { ms: 0 }
-  const events = new Events({ ticks: () => clock.ms, gatherMs: 1, ...(most === undefined ? {} : { most }) })
-  const note = (name: string, key = name) => events.note('node', key, () => ({ name }))
+  const events = new Events({ ticks: () => clock.ms, batchMs: 1, ...(most === undefined ? {} : { most }) })
+  const note = (name: string, key = name) => events.notify('node', key, () => ({ name }))
   return { clock, events, note }
 }
 
@@ -51,7 +51,7 @@ t.test('events of one thing that come close together are one, as it is then', as
   let state = 'a'
   for (const next of ['b', 'c', 'd']) {
     state = next
-    events.note('node', 'n1', () => ({ name: 'n1', state }))
+    events.notify('node', 'n1', () => ({ name: 'n1', state }))
   }
   await sleep(10)
   const came = drain(reader)
@@ -65,7 +65,7 @@ t.test('events of one thing that come close together are one, as it is then', as
 t.test('who comes back is told what was missed, and only that', async t => {
   const { events, note } = hub()
   events.follow(() => undefined)
-  const mark = events.mark()
+  const mark = events.cursor()
   note('n1')
   await sleep(10)
   const [first] = since(events.reader(mark, 'viewer'))
@@ -82,7 +82,7 @@ t.test('who comes back is told what was missed, and only that', async t => {
 t.test('who comes too late, from another run, or from the future loads anew', async t => {
   const { events, note } = hub(4)
   events.follow(() => undefined)
-  const mark = events.mark()
+  const mark = events.cursor()
   for (let i = 0; i < 10; i++) note(`n${i}`)
   await sleep(10)
   const [run] = mark.split('-')
@@ -119,10 +119,10 @@ t.test('nothing is made while nobody reads, and who comes back after that loads 
   const { events, note, clock } = hub()
   clock.ms = 1e6
   let made = 0
-  events.note('node', 'n1', () => ({ made: ++made }))
+  events.notify('node', 'n1', () => ({ made: ++made }))
   await sleep(10)
   t.equal(made, 0)
-  const mark = events.mark()
+  const mark = events.cursor()
   note('n2')
   await sleep(10)
   t.equal(since(events.reader(mark, 'viewer')).length, 1, 'within two minutes of the mark it is kept')
@@ -139,7 +139,7 @@ t.test('lines of the audit log are for admins', async t => {
   const { events, note } = hub()
   events.follow(() => undefined)
   const [admin, viewer] = [events.reader(undefined, 'admin'), events.reader(undefined, 'viewer')]
-  events.note('audit', '1', () => ({ who: 'user root' }))
+  events.notify('audit', '1', () => ({ who: 'user root' }))
   note('n1')
   await sleep(10)
   t.same(
@@ -302,7 +302,7 @@ t.test('a daemon', async t => {
       c.clockMs = 0
     })
     await sleep(1000)
-    await c.daemon.model.change({ who: 'user root', from: '-', takesAddresses: true }, tx => {
+    await c.daemon.model.change({ who: 'user root', from: '-', mayTakeAddresses: true }, tx => {
       tx.put('node', 'n3', { name: 'n3' })
     })
     await until(() => stream.hasEnded())

@@ -60,9 +60,9 @@ t.test('the audit log comes back by itself, with the lines that waited, and says
     keep: 1,
     now: () => 0,
     log: { error: line => log.push(`error ${line}`), info: line => log.push(`info ${line}`) },
-    ours
+    ownershipCheck: ours
   })
-  const actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }
+  const actor = { who: 'user admin', from: '127.0.0.1', mayTakeAddresses: true }
   for (const name of ['a', 'b'])
     await audit.record(actor, [{ type: 'group', name, before: undefined, after: { name } }], 'change')
   t.same(audit.health, { ok: false, reason: 'the audit log cannot be written: it is another directory' })

@@ -130,17 +130,17 @@ t.test('a report that the disk still writes follows a rename, and goes with a de
     [{ type: 'revoked', name, before: undefined, after: { name, at: 0, renamed } }] as const
   const noted = { step: 'report', about: '', from: '10.141.0.1', place: 'node' } as const
   const boots = await open()
-  const renaming = boots.runs('n1', pack('p1'))
+  const renaming = boots.recordRunning('n1', pack('p1'))
   boots.follow(revoked('n1', 'm1'))
   t.equal(await renaming, 'm1')
-  boots.note('n2', noted)
-  const deleting = boots.runs('n2', pack('p2'))
+  boots.record('n2', noted)
+  const deleting = boots.recordRunning('n2', pack('p2'))
   boots.follow(revoked('n2'))
-  boots.note('n2', noted)
+  boots.record('n2', noted)
   t.equal(await deleting, undefined)
-  await boots.runs('n3', pack('p3'))
+  await boots.recordRunning('n3', pack('p3'))
   may.identity = 'another'
-  await t.rejects(boots.runs('n3', pack('p4')), { message: /no space left/ })
+  await t.rejects(boots.recordRunning('n3', pack('p4')), { message: /no space left/ })
   may.identity = identity
   const packs = (of: Boots) => ['n1', 'm1', 'n2', 'n3'].map(node => of.running(node)?.pack)
   t.same(packs(boots), [undefined, 'p1', undefined, 'p3'])

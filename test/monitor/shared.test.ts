@@ -42,7 +42,7 @@ class Shared {
 
   /** Another controller has stored this of a node. */
   told(name: string, ...records: Appended[]): void {
-    this.memory?.take(name, records as never[])
+    this.memory?.replaceRecords(name, records as never[])
   }
 }
 
@@ -134,7 +134,7 @@ t.test('boots that could not be written before another one took over are not tri
     new Promise((_, reject) => {
       fail = () => reject(new StoreError('another controller writes'))
     })
-  boots.note('n1', seen)
+  boots.record('n1', seen)
   await sleep(50)
   shared.stepDown()
   fail()
@@ -147,8 +147,8 @@ t.test('what a standby sees is written once it writes, unless the other one saw 
   const shared = new Shared()
   shared.isReadOnly = true
   const boots = await bootsOn(shared)
-  boots.note('n1', seen)
-  boots.note('n2', seen)
+  boots.record('n1', seen)
+  boots.record('n2', seen)
   const newer = Date.now() + 60_000
   shared.told('n2', {
     node: 'n2',

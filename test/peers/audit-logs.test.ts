@@ -41,7 +41,7 @@ const logsOf = (
   new AuditLogs({
     ...{ own: 'c1', audit: log(...lines), trust: { rejectUnauthorized: true } },
     others: () => others,
-    known: () => known,
+    controllerNames: () => known,
     proofs: new ControllerAuth(key, Date.now)
   })
 

@@ -24,9 +24,9 @@ t.test('the address that asked is believed from who has the key, for that reques
   )
   for (const address of ['10.141.0.7', '2001:db8::1']) {
     const headers = await requests.headersFor(right, head, address, body)
-    t.equal(requests.handedOn(having(headers))?.address, address)
+    t.equal(requests.verify(having(headers))?.address, address)
   }
-  t.equal(requests.handedOn(head), undefined)
+  t.equal(requests.verify(head), undefined)
 
   const headers = await requests.headersFor(right, head, '10.141.0.7', body)
   const [name = '', value = ''] = Object.entries(headers)[0] ?? []
@@ -53,7 +53,7 @@ t.test('the address that asked is believed from who has the key, for that reques
   ] as const
   for (const [what, of, given] of others)
     t.throws(
-      () => requests.handedOn({ ...of, headers: { ...of.headers, [name]: given } }),
+      () => requests.verify({ ...of, headers: { ...of.headers, [name]: given } }),
       { status: 400, message: /is for controllers of this cluster: leave it out/ },
       what
     )
@@ -66,10 +66,10 @@ t.test('the address that asked is believed from who has the key, for that reques
       () => now
     )
     now = 1_000_000 + later
-    t.equal(answers.handedOn(having(headers))?.address, '10.141.0.7')
+    t.equal(answers.verify(having(headers))?.address, '10.141.0.7')
     now += Math.sign(later)
     const which = later > 0 ? 'behind' : 'ahead of'
-    t.throws(() => answers.handedOn(having(headers), 'controller c1', 'controller c2'), {
+    t.throws(() => answers.verify(having(headers), 'controller c1', 'controller c2'), {
       status: 503,
       message: new RegExp(
         `^the clock of controller c2 is 60 s ${which} that of controller c1, and 60 s are allowed: type timedatectl .* try again$`
@@ -87,7 +87,7 @@ t.test('it is believed with that body', async t => {
     () => 1_000_000
   )
   for (const own of [body, Buffer.alloc(0), Buffer.alloc(3_000_000, 'x')]) {
-    const handedOn = requests.handedOn(having(await requests.headersFor(right, head, '10.141.0.7', own)))
+    const handedOn = requests.verify(having(await requests.headersFor(right, head, '10.141.0.7', own)))
     await t.resolves(handedOn?.checkBody(own) ?? Promise.reject())
     const longer = Buffer.concat([own, Buffer.from(' ')])
     const others =
@@ -113,11 +113,11 @@ t.test('it is believed once', async t => {
     await requests.headersFor(right, head, '10.141.0.7', body)
   ]
   const again = { status: 400, message: /came before, and counts once/ }
-  t.equal(requests.handedOn(having(one))?.address, '10.141.0.7')
-  t.throws(() => requests.handedOn(having(one)), again)
-  t.equal(requests.handedOn(having(other))?.address, '10.141.0.7', 'the same is asked anew')
+  t.equal(requests.verify(having(one))?.address, '10.141.0.7')
+  t.throws(() => requests.verify(having(one)), again)
+  t.equal(requests.verify(having(other))?.address, '10.141.0.7', 'the same is asked anew')
   now += 60_000
-  for (const headers of [one, other]) t.throws(() => requests.handedOn(having(headers)), again)
+  for (const headers of [one, other]) t.throws(() => requests.verify(having(headers)), again)
 })
 
 // rules 11.16
@@ -134,12 +134,12 @@ t.test('what was handed on before the start may have come before', async t => {
     () => right,
     () => now
   )
-  t.throws(() => requests.handedOn(having(headers)), {
+  t.throws(() => requests.verify(having(headers)), {
     status: 503,
     message: /before svcd was started here/,
     headers: { 'Retry-After': '5' }
   })
-  t.ok(requests.handedOn(having(await requests.headersFor(right, head, '10.141.0.7', body))))
+  t.ok(requests.verify(having(await requests.headersFor(right, head, '10.141.0.7', body))))
 })
 
 // rules 11.16
@@ -153,11 +153,11 @@ t.test('it is believed by who has the right to write that it is for', async t =>
   const headers = await requests.headersFor(right, head, '10.141.0.7', body)
   // Another one has got the right since, or this one anew; or it writes no more.
   for (own of ['4712', undefined])
-    t.throws(() => requests.handedOn(having(headers)), {
+    t.throws(() => requests.verify(having(headers)), {
       status: 503,
       message: /the primary has changed since this was handed on: try again/,
       headers: { 'Retry-After': '5', 'x-svcd-not-taken': 'yes' }
     })
   own = right
-  t.equal(requests.handedOn(having(headers))?.address, '10.141.0.7')
+  t.equal(requests.verify(having(headers))?.address, '10.141.0.7')
 })

@@ -27,7 +27,7 @@ function standby() {
 t.test('the log and health name who could not be asked, where, and the way out', async t => {
   const { state, log, reach } = standby()
   t.equal(reach.condition, undefined)
-  for (let i = 0; i < 3; i++) reach.told(SHARED, 'EHOSTUNREACH')
+  for (let i = 0; i < 3; i++) reach.recordOutcome(SHARED, 'EHOSTUNREACH')
   const shared =
     `controller c1 or c3 (${SHARED}), which writes, cannot be asked (EHOSTUNREACH): the URL is that of this controller too; ` +
     'give each controller a URL of its own, [store] url'
@@ -36,17 +36,17 @@ t.test('the log and health name who could not be asked, where, and the way out',
   t.match(log[0], shared)
   state.leader = 'http://10.141.0.4:7050'
   t.equal(reach.condition, undefined, 'another one writes')
-  reach.told(state.leader, 'ECONNREFUSED')
+  reach.recordOutcome(state.leader, 'ECONNREFUSED')
   t.match(
     reach.condition?.reason,
     /^controller c4 \(http:\/\/10\.141\.0\.4:7050\), which writes, cannot be asked \(ECONNREFUSED\): look whether svcd runs there/
   )
-  reach.told(state.leader, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE')
+  reach.recordOutcome(state.leader, 'UNABLE_TO_VERIFY_LEAF_SIGNATURE')
   t.match(
     reach.condition?.reason,
     /cannot be asked \(UNABLE_TO_VERIFY_LEAF_SIGNATURE\): its certificate is not trusted; name its authority in \[store\] ca of this controller$/
   )
-  reach.told(state.leader, '')
+  reach.recordOutcome(state.leader, '')
   t.equal(reach.condition, undefined)
   t.match(log.at(-1), /controller c4 \(\S+\), which writes, can be asked again/)
   t.equal(log.length, 4)
@@ -63,20 +63,20 @@ t.test('a takeover: nobody is told to give a URL where each controller has one',
     log: createLog('info', line => log.push(line))
   })
   // It was killed, and started again before its right has ended.
-  reach.told(own, 'another controller answers there, or it has just begun to write')
+  reach.recordOutcome(own, 'another controller answers there, or it has just begun to write')
   t.match(
     reach.condition?.reason,
     /this controller wrote before it was started; another one, or this one, writes in/
   )
   writer = 'http://10.141.0.2:7050'
-  reach.told(writer, 'another controller answers there, or it has just begun to write')
+  reach.recordOutcome(writer, 'another controller answers there, or it has just begun to write')
   t.match(
     reach.condition?.reason,
     /^controller c2 .* look whether svcd runs there, and whether its \[store\] url/
   )
   t.notMatch(log.join(''), 'URL of its own')
   others = [...others, { name: 'c3', url: writer }]
-  reach.told(writer, 'another controller answers there, or it has just begun to write')
+  reach.recordOutcome(writer, 'another controller answers there, or it has just begun to write')
   t.match(
     reach.condition?.reason,
     /^controller c2 or c3 .* the URL is that of another controller too; give each/
@@ -86,14 +86,14 @@ t.test('a takeover: nobody is told to give a URL where each controller has one',
 // rules 11.16
 t.test('what could not be asked a while ago says nothing any more', async t => {
   const { state, reach, log } = standby()
-  reach.told(SHARED, 'it does not answer')
+  reach.recordOutcome(SHARED, 'it does not answer')
   state.ticks += 59_000
   t.equal(reach.condition?.ok, false)
   state.ticks += 1000
   t.equal(reach.condition, undefined)
-  reach.told(SHARED, '')
+  reach.recordOutcome(SHARED, '')
   t.equal(log.length, 1)
   state.leader = undefined
-  reach.told(SHARED, 'ECONNRESET')
+  reach.recordOutcome(SHARED, 'ECONNRESET')
   t.equal(reach.condition, undefined, 'nobody else writes any more')
 })

@@ -28,7 +28,7 @@ t.test('each difference is logged once, and again when it is another one or was 
   const look = (...others: typeof state.others) => {
     log.length = 0
     state.others = others
-    for (let i = 0; i < 3; i++) same.look()
+    for (let i = 0; i < 3; i++) same.check()
     return log.map(line => line.replace(/^\S+ /, '').trim())
   }
   const c2 = { name: 'c2', digests: { ...own, [URL]: 'x' } }
@@ -69,7 +69,7 @@ t.test('what another release does not tell, or tells beside that, is not compare
     { name: 'part', digests: { '[boot]': 'b' } },
     { name: 'more', digests: { ...own, '[later]': 'x' } }
   )
-  same.look()
+  same.check()
   t.equal(same.condition, undefined)
   t.strictSame(log, [])
 })
@@ -89,7 +89,7 @@ t.test('a clock that differs is told before it fails, and is a failure from 60 s
   const said = (aheadMs?: number) => {
     log.length = 0
     state.others = [{ name: 'c2', digests: own, ...(aheadMs === undefined ? {} : { aheadMs }) }]
-    for (let i = 0; i < 3; i++) same.look()
+    for (let i = 0; i < 3; i++) same.check()
     return { lines: log.map(line => line.replace(/^\S+ /, '').trim()), condition: same.condition }
   }
   const text = (seconds: number, which: string) =>

@@ -47,7 +47,7 @@ t.test('a program that succeeds: its status and what it wrote', async t => {
 t.test('one that fails: status and last words', async t => {
   const error = await failure(script('echo first >&2; printf "disk \\033[31mfull\\n\\n" >&2; exit 2'))
   t.equal(error.message, 'sh failed with status 2: disk \\u001b[31mfull')
-  t.match(error, { program: 'sh', why: 'failed', status: 2, stderr: /^first\n/ })
+  t.match(error, { program: 'sh', kind: 'failed', status: 2, stderr: /^first\n/ })
   t.equal((await failure(script('exit 0', { ok: [1] }))).status, 0)
   const killed = await failure(script('kill -SEGV $$'))
   t.equal(killed.message, 'sh was killed by SIGSEGV')
@@ -58,10 +58,10 @@ t.test('one that is missing, or is no program', async t => {
   const directory = t.testdir({ plain: 'no program', folder: {} })
   for (const name of ['no-such-program', '', join(directory, 'plain'), join(directory, 'folder'), 'a\0b']) {
     const error = await failure(run(name, [], { timeLimitMs: minute }))
-    t.match(error, { program: name, why: 'missing', message: `${name} is not installed` })
+    t.match(error, { program: name, kind: 'missing', message: `${name} is not installed` })
   }
   const home = await failure(script('true', { cwd: join(directory, 'none') }))
-  t.equal(home.why, 'failed', 'a missing directory is no missing program')
+  t.equal(home.kind, 'failed', 'a missing directory is no missing program')
   t.match(home.message, /^sh cannot be started in ".*none": ENOENT$/)
 })
 
@@ -116,9 +116,9 @@ t.test('hostile arguments arrive as they are', async t => {
   t.same(stdout.split('\0').slice(0, -1), args)
   t.same((await run('ls', ['-A'], { timeLimitMs: minute, cwd: directory })).stdout, '')
   const nul = await failure(run('printf', ['a\0b'], { timeLimitMs: minute }))
-  t.match(nul, { why: 'failed', message: /NUL character/ })
+  t.match(nul, { kind: 'failed', message: /NUL character/ })
   const long = await failure(run('printf', ['x'.repeat(4 << 20)], { timeLimitMs: minute }))
-  t.match(long, { why: 'failed', message: 'printf cannot be started: E2BIG' })
+  t.match(long, { kind: 'failed', message: 'printf cannot be started: E2BIG' })
 })
 
 t.test('standard input is empty', async t => {
@@ -162,7 +162,7 @@ t.test('standard output to a file descriptor', async t => {
 
 t.test('too much output ends it; a great deal is fine with a slow reader', async t => {
   const error = await failure(script('exec cat /dev/zero', { maxOutput: 1000 }))
-  t.match(error, { why: 'failed', message: 'sh wrote more than 1000 bytes and was ended' })
+  t.match(error, { kind: 'failed', message: 'sh wrote more than 1000 bytes and was ended' })
   const whole = await script('head -c 1000 /dev/zero', { maxOutput: 1000 })
   t.equal(whole.stdout.length, 1000)
   let count = 0
@@ -184,7 +184,7 @@ t.test('only the last of standard error is kept', async t => {
 
 t.test('time limit: SIGTERM first', async t => {
   const error = await failure(script('echo waiting >&2; exec sleep 1000', { timeLimitMs: 1500 }))
-  t.match(error, { why: 'time limit', message: 'sh took longer than 1500 ms and was ended: waiting' })
+  t.match(error, { kind: 'time limit', message: 'sh took longer than 1500 ms and was ended: waiting' })
 })
 
 /** A shell and its child that both ignore SIGTERM; `onPids` gets the pids of both. */
@@ -195,14 +195,14 @@ t.test('time limit: what ignores SIGTERM is killed, with its children', async t 
   const error = await failure(
     script(stubborn, { timeLimitMs: 1500, onLine: line => pids.push(Number(line)) })
   )
-  t.equal(error.why, 'time limit')
+  t.equal(error.kind, 'time limit')
   t.equal(pids.length, 2)
   for (const pid of pids) await ends(t, pid, 'it is gone')
 })
 
 t.test('abort', async t => {
   const before = await failure(script('echo', { signal: AbortSignal.abort() }))
-  t.match(before, { why: 'aborted', message: 'sh was stopped before it began' })
+  t.match(before, { kind: 'aborted', message: 'sh was stopped before it began' })
   const stop = new AbortController()
   const pids: number[] = []
   const onLine = (line: string) => {
@@ -212,7 +212,7 @@ t.test('abort', async t => {
   // The shell goes on SIGTERM, its child would not.
   const text = `(trap '' TERM; echo 1; while :; do sleep 1; done) & echo $!; wait`
   const error = await failure(script(text, { signal: stop.signal, onLine }))
-  t.match(error, { why: 'aborted', message: 'sh was stopped' })
+  t.match(error, { kind: 'aborted', message: 'sh was stopped' })
   for (const pid of pids.filter(pid => pid > 1)) await ends(t, pid, 'its child is gone')
   const late = new AbortController()
   const clean = await failure(
@@ -221,7 +221,7 @@ t.test('abort', async t => {
       onLine: () => late.abort()
     })
   )
-  t.equal(clean.why, 'aborted', 'status 0 after an abort is no success')
+  t.equal(clean.kind, 'aborted', 'status 0 after an abort is no success')
 })
 
 t.test('what it leaves in its group is killed; what left the group holds nothing up', async t => {
@@ -283,6 +283,6 @@ t.test('a program is not read while what took its lines is busy', async t => {
     go()
     await until(() => taken > 200_000)
     stop.abort()
-    t.equal((await running).why, 'aborted')
+    t.equal((await running).kind, 'aborted')
   }
 })

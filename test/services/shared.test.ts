@@ -41,7 +41,7 @@ class Hub {
     return async memory => {
       const own = memory as ReplicatedState<never>
       hub.#memories.set(who, own)
-      for (const [key, records] of hub.stored) own.take(key, records)
+      for (const [key, records] of hub.stored) own.replaceRecords(key, records)
       return {
         isShared: true,
         get isReadOnly() {
@@ -50,7 +50,7 @@ class Hub {
         append: async record => {
           if (hub.writer !== who) throw new StoreError('another controller writes')
           const [key = ''] = own.namesIn(record as never)
-          if (hub.answer !== 'failed') hub.#store(who, key, structuredClone([...own.of(key)]))
+          if (hub.answer !== 'failed') hub.#store(who, key, structuredClone([...own.recordsOf(key)]))
           if (hub.answer !== 'stored') throw new StoreError('no answer')
         },
         close: async () => {}
@@ -63,14 +63,14 @@ class Hub {
     this.writer = who
     for (const memory of this.#memories.values()) {
       memory.reset()
-      for (const [key, records] of this.stored) memory.take(key, records)
+      for (const [key, records] of this.stored) memory.replaceRecords(key, records)
     }
   }
 
   #store(who: string, key: string, records: readonly never[]): void {
     if (records.length > 0) this.stored.set(key, records)
     else this.stored.delete(key)
-    for (const [other, memory] of this.#memories) if (other !== who) memory.take(key, records)
+    for (const [other, memory] of this.#memories) if (other !== who) memory.replaceRecords(key, records)
   }
 }
 
@@ -89,7 +89,7 @@ async function controller(t: Test, hub: Hub, name: string, objects: Objects) {
   const waits = { gatherMs: 0, patienceMs: 1500, log: log(lines) }
   const zones = new ZoneAgreement(shared, waits)
   const fake: Fake = new Fake(t, 'dns', 'bind', objects, { zones })
-  shared.heard = () => fake.service.heard()
+  shared.onChange = () => fake.service.serialsChanged()
   const zone = (of: string) => fake.read(join(fake.directory, 'files', `${of}.zone`)) ?? ''
   const serial = (of = 'cluster') => Number(/(\d+) ; serial/.exec(zone(of))?.[1])
   return { shared, zones, waits, fake, zone, serial, lines }
@@ -300,7 +300,7 @@ t.test(
 t.test('a rendering that takes longer than the one before does not make a zone wait again', async t => {
   let nowMs = 0
   const lines: string[] = []
-  const following = { isReadOnly: true, zones: {}, tell: async () => {} }
+  const following = { isReadOnly: true, zones: {}, storeSerials: async () => {} }
   const zones = new ZoneAgreement(following, {
     gatherMs: 0,
     patienceMs: 1000,
@@ -451,7 +451,7 @@ t.test(
         log: log(),
         now: () => nowMs
       })
-      shared.heard = what => heard.push(`${who} ${what}`)
+      shared.onChange = what => heard.push(`${who} ${what}`)
       t.teardown(() => shared.close())
       return shared
     }
@@ -470,7 +470,7 @@ t.test(
       await new Promise(resolve => setTimeout(resolve, 20))
     }
     const before = [one.controllers, two.controllers]
-    await one.tell({ 'cluster.': { serial: 1, mark: 'a' } })
+    await one.storeSerials({ 'cluster.': { serial: 1, mark: 'a' } })
     t.ok(
       one.controllers === before[0] && two.controllers === before[1],
       'a zone changes no array of controllers'

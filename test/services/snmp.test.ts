@@ -27,7 +27,7 @@ function detection(t: Test, port: number, switches: SwitchDoc[], nodes: NodeDoc[
     names: (type: 'switch' | 'node') => all[type].map(({ name }) => name),
     get: (type: 'switch' | 'node', name: string) => all[type].find(doc => doc.name === name),
     index: {
-      users: ({ name }: { name: string }) =>
+      referrers: ({ name }: { name: string }) =>
         all.node.filter(node => node.switch === name).map(node => ({ type: 'node', name: node.name }))
     }
   } as unknown as View

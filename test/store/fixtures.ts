@@ -93,7 +93,7 @@ export class TestFiles implements FileLayer {
     return this.counts.get(operation) ?? 0
   }
 
-  async inOrder(steps: readonly DiskStep[]) {
+  async runSteps(steps: readonly DiskStep[]) {
     for (const [i, step] of steps.entries()) {
       try {
         await this.#one(step)
@@ -107,7 +107,7 @@ export class TestFiles implements FileLayer {
     if ('replace' in step) return this.replace(step.replace, step.text)
     if ('remove' in step) return this.remove(step.remove)
     if ('syncDirectory' in step) return this.syncDirectory(step.syncDirectory)
-    if (!('append' in step)) return realFiles.inOrder([step])
+    if (!('append' in step)) return realFiles.runSteps([step])
     const log = this.#logs.get(step.append)
     await log?.appendFile(step.text)
     await log?.datasync()
@@ -120,7 +120,7 @@ export class TestFiles implements FileLayer {
 
   async remove(file: string) {
     await this.#enter('remove', file)
-    await realFiles.inOrder([{ remove: file }])
+    await realFiles.runSteps([{ remove: file }])
   }
 
   async rename(from: string, to: string) {

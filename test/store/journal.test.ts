@@ -255,7 +255,7 @@ t.test('what a failed append left is not put right in another directory of that 
   const files = new TestFiles()
   const identity = identityIn(statSync(directory, { bigint: true }))
   const ours = { same: directory, identity, otherwise: 'another directory' }
-  const { journal, report } = await openStates(file, { files, ours, compactBytes: 100 })
+  const { journal, report } = await openStates(file, { files, ownershipCheck: ours, compactBytes: 100 })
   const syncs = () => files.count('syncDirectory')
   let broken = true
   files.before = operation => {

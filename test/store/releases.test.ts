@@ -188,7 +188,7 @@ t.test('a start that fails for another reason keeps no copy: it may be tried aga
   const directory = t.testdir({ counter: old })
   const opened = () => Promise.reject(new Error('no key'))
   await t.rejects(
-    openCounters(directory, { opened, backUp: async () => t.fail('a backup') as never }),
+    openCounters(directory, { beforeFirstWrite: opened, backUp: async () => t.fail('a backup') as never }),
     /no key/
   )
 })

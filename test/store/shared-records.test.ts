@@ -52,7 +52,7 @@ class Place {
       get isReadOnly() {
         return place.writer !== who
       },
-      get revision() {
+      get fencingToken() {
         if (place.writer !== who) throw new Error('another controller writes')
         return who
       },
@@ -67,7 +67,7 @@ class Place {
         if (what === 'large') throw new TooLargeError('it has more bytes than etcd takes')
         throw new Error('no answer')
       },
-      lost: () => {
+      leadershipLost: () => {
         throw new Error('the right to write was lost')
       }
     }
@@ -94,10 +94,10 @@ class Place {
           read: apply,
           snapshot: () => [...values.keys()].flatMap(eventsOf),
           namesIn: event => ('renamed' in event ? [event.name, event.renamed] : [event.name]),
-          waits: event => 'value' in event,
+          appliesOnceStored: event => 'value' in event,
           names: () => values.keys(),
-          of: eventsOf,
-          take: (name, events) => {
+          recordsOf: eventsOf,
+          replaceRecords: (name, events) => {
             values.delete(name)
             for (const event of events) apply(event)
           },

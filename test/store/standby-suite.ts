@@ -536,15 +536,15 @@ export function testStandby({ kills }: { readonly kills: number }): void {
       }
     })
     t.teardown(() => writer.close())
-    await writer.take(async () => {
+    await writer.campaign(async () => {
       isHeld = true
     })
     await begun.opened
-    await writer.end('it cannot write')
+    await writer.resign('it cannot write')
     answer.open()
     await sleep(3000)
     t.equal(await textOf(etcd, '/svcd/writer'), undefined)
-    t.throws(() => writer.revision, /it cannot write/)
+    t.throws(() => writer.fencingToken, /it cannot write/)
   })
 
   t.test('who follows takes over, though the member that it hears is gone without a word', async t => {

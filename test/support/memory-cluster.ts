@@ -29,7 +29,7 @@ export const settings: ClusterSettings = {
   imageDirectory: '/images'
 }
 
-export const admin: Actor = { who: 'user admin', from: '127.0.0.1', takesAddresses: true }
+export const admin: Actor = { who: 'user admin', from: '127.0.0.1', mayTakeAddresses: true }
 
 /** A model without a disk: the store's states and transactions in memory, durable at once. */
 export class MemoryCluster {

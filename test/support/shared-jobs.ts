@@ -90,7 +90,7 @@ export class SharedKeys {
       get isReadOnly() {
         return place.#following.has(name)
       },
-      get revision() {
+      get fencingToken() {
         if (place.#following.has(name)) throw new Error('another controller writes')
         return name
       },
@@ -98,7 +98,7 @@ export class SharedKeys {
         if (!this.answers) throw new Error('no answer')
         return this.#carryOut(revision, conditions, operations)
       },
-      lost: () => {
+      leadershipLost: () => {
         throw new Error('the right to write was lost')
       }
     }

@@ -17,9 +17,9 @@ export class RefusedError extends Error {
   constructor(
     readonly status: number,
     what: string,
-    readonly words: string
+    readonly detail: string
   ) {
-    super(`${what} is answered ${status}${words === '' ? '' : `: ${words}`}`)
+    super(`${what} is answered ${status}${detail === '' ? '' : `: ${detail}`}`)
   }
 }
 

@@ -8,9 +8,9 @@ import { busy, RetryAfter } from './retry-after.js'
 /** A slot of an answer whose number is limited. */
 export interface Slot {
   /** Time of the last progress (ms of `performance`); undefined while there is progress. */
-  waitingSince: number | undefined
+  stalledSinceMs: number | undefined
   /** Gives up a slow upstream. Called only after the newcomer's wait, as slowness may be by design. */
-  giveUp?: (() => void) | undefined
+  abortUpstream?: (() => void) | undefined
   /** The client has received everything. */
   isServed?: true
 }
@@ -69,8 +69,8 @@ export class ConcurrencyLimit {
   }
 
   async #use<C>(exchange: Exchange<C>, send: (slot: Slot) => Promise<void>): Promise<void> {
-    const slot: Slot = { waitingSince: undefined }
-    this.#taken.set(slot, () => (slot.giveUp ? slot.giveUp() : exchange.outgoing.destroy()))
+    const slot: Slot = { stalledSinceMs: undefined }
+    this.#taken.set(slot, () => (slot.abortUpstream ? slot.abortUpstream() : exchange.outgoing.destroy()))
     try {
       // The client may have left when its turn came.
       if (!exchange.gone) await send(slot)
@@ -122,11 +122,11 @@ export class ConcurrencyLimit {
   #takeStalled(hasWaited: boolean): boolean {
     let longest: Slot | undefined
     for (const slot of this.#taken.keys()) {
-      if (slot.giveUp && !hasWaited) continue
-      if ((slot.waitingSince ?? Infinity) < (longest?.waitingSince ?? Infinity)) longest = slot
+      if (slot.abortUpstream && !hasWaited) continue
+      if ((slot.stalledSinceMs ?? Infinity) < (longest?.stalledSinceMs ?? Infinity)) longest = slot
     }
-    if (longest?.waitingSince === undefined) return false
-    if (performance.now() - longest.waitingSince < this.options.yieldMs) return false
+    if (longest?.stalledSinceMs === undefined) return false
+    if (performance.now() - longest.stalledSinceMs < this.options.yieldMs) return false
     const cut = this.#taken.get(longest)
     this.#taken.delete(longest)
     cut?.()

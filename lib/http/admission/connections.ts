@@ -103,7 +103,7 @@ export class Connections<C> {
     this.#files++
   }
 
-  giveFileBack(): void {
+  releaseFile(): void {
     this.#files--
   }
 

@@ -16,9 +16,9 @@ class PerTickQueue {
   constructor(private readonly most: number) {}
 
   /** Calls `serve` at once, or in a later turn if this one is full. */
-  begin(serve: () => void): void {
+  startOrQueue(serve: () => void): void {
     if (this.#due.length > 0 || this.#begun === this.most) {
-      this.later(serve)
+      this.enqueue(serve)
       return
     }
     if (this.#begun++ === 0)
@@ -29,7 +29,7 @@ class PerTickQueue {
   }
 
   /** Calls `serve` in a later turn. */
-  later(serve: () => void): void {
+  enqueue(serve: () => void): void {
     if (this.#due.push(serve) === 1) setImmediate(() => this.#serve())
   }
 
@@ -45,9 +45,9 @@ export class PipelineBudget {
   /** Bytes of pipelined requests. */
   bytes = 0
   /** Other requests: thousands of them in one turn would keep new connections from being accepted. */
-  readonly first = new PerTickQueue(LIMITS.directPerTick)
+  readonly direct = new PerTickQueue(LIMITS.directPerTick)
   /** Pipelined requests: nobody waits for a whole queue, nor for the heads of a thousand queues. */
-  readonly behind = new PerTickQueue(LIMITS.pipelinedPerTick)
+  readonly pipelined = new PerTickQueue(LIMITS.pipelinedPerTick)
 }
 
 /** The pipelined requests of one connection. */
@@ -55,7 +55,7 @@ export class PipelineQueue {
   readonly #starts: { readonly start: () => void; readonly bytes: number }[] = []
   #bytes = 0
   /** Whether reading is stopped until the queue is empty. */
-  held = false
+  isPaused = false
 
   constructor(
     private readonly backlog: PipelineBudget,
@@ -70,11 +70,11 @@ export class PipelineQueue {
     const { length } = this.#starts
     // A body that arrives before it is asked for would be kept in memory.
     const isMuch = length >= LIMITS.pipelinedRequests || this.#bytes >= LIMITS.pipelinedBytes
-    if (!this.held && (isMuch || hasBody(incoming))) {
-      this.held = true
+    if (!this.isPaused && (isMuch || hasBody(incoming))) {
+      this.isPaused = true
       this.connection.hold()
     }
-    if (this.backlog.bytes > LIMITS.pipelinedBytesInAll / (this.held ? 2 : 1)) this.connection.cut()
+    if (this.backlog.bytes > LIMITS.pipelinedBytesInAll / (this.isPaused ? 2 : 1)) this.connection.cut()
     return length <= LIMITS.pipelinedMost
   }
 
@@ -101,8 +101,8 @@ export class PipelineQueue {
   #taken(taken: { start: () => void; bytes: number } | undefined): (() => void) | undefined {
     if (!taken) return undefined
     this.#count(-taken.bytes)
-    if (this.held && this.#starts.length === 0) {
-      this.held = false
+    if (this.isPaused && this.#starts.length === 0) {
+      this.isPaused = false
       this.connection.release()
     }
     return taken.start

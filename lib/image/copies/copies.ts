@@ -66,7 +66,8 @@ export class Copies {
     this.#background = new Background({
       work: signal => this.#look(signal),
       everyMs: () => this.#pauseMs(),
-      failed: reason => options.log.warn(`files of images that are not here cannot be looked for: ${reason}`)
+      onFailure: reason =>
+        options.log.warn(`files of images that are not here cannot be looked for: ${reason}`)
     })
     this.#background.wake(FIRST_MS)
   }

@@ -80,7 +80,8 @@ export async function checksumAt(
     const { bytes, sha256, proof } = jsonObjectOrEmpty(text)
     const told = { bytes: Number(bytes), sha256: String(sha256) }
     const isOne = Number.isSafeInteger(bytes) && told.bytes >= 0 && /^[\da-f]{64}$/.test(told.sha256)
-    if (!isOne || !asking.proofs.isProved(asked, checksumText(told), String(proof))) throw unproved(source)
+    if (!isOne || !asking.proofs.isAnswerAuthentic(asked, checksumText(told), String(proof)))
+      throw unproved(source)
     return told
   })
 }

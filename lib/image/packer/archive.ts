@@ -25,8 +25,8 @@ export function* archive(options: Walk, omitted: Omissions): Generator<Buffer> {
   }
   const links = new Map<string, string>()
   for (const member of walk({ ...options, leaveOut })) {
-    if (member.isElsewhere) omitted.add(OTHER_FILESYSTEM, printable(member.path))
-    if (!member.isElsewhere || member.stat.isDirectory()) yield* entry(member, links, omitted)
+    if (member.isOtherFilesystem) omitted.add(OTHER_FILESYSTEM, printable(member.path))
+    if (!member.isOtherFilesystem || member.stat.isDirectory()) yield* entry(member, links, omitted)
   }
   yield Buffer.alloc(2 * BLOCK_BYTES)
 }

@@ -59,7 +59,7 @@ export async function buildInitramfs(request: InitramfsRequest): Promise<Initram
 
 /** Names a failure after the tool that failed, not after the program that started it. */
 function named(error: ProgramError, tool: string | undefined): Error {
-  if (error.why === 'missing') return error
+  if (error.kind === 'missing') return error
   const words = error.message.slice(error.message.indexOf(' ') + 1)
   return Object.assign(new Error(`the initramfs (${tool ?? 'no tool yet'}) ${words}`), { cause: error })
 }

@@ -123,7 +123,7 @@ async function inNamespaces<T>(
     // The old root lies over that of the image: no name is used for it.
     const umount = ['umount', '--no-canonicalize', '--internal-only', '--no-mtab', '--lazy', '.']
     await run('nsenter', [...place, '--', ...umount], { ...limits, env })
-    image.tell()
+    image.sendLine()
     await image.line()
     if (kind === 'shell') {
       const network = await HeldProgram.start('sh', [script('hold-network.sh'), String(image.pid)], limits)
@@ -156,7 +156,7 @@ async function mapUsers(
     for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, idMap)
     return true
   } catch (error) {
-    if ((error as ProgramError).why === 'aborted') throw error
+    if ((error as ProgramError).kind === 'aborted') throw error
     const { message } = error as Error
     if (!byRoot)
       throw new Error(

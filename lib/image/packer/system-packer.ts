@@ -110,10 +110,10 @@ async function tar(
   const said = new TarMessages(omitted, records => progress.at(records * RECORD_BYTES), line)
   const onErrorLine = (text: string) => said.add(text)
   try {
-    await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, through, onErrorLine })
+    await run('tar', words, { cwd: '/', output: file.fd, signal, timeLimitMs, wrapper: through, onErrorLine })
   } catch (error) {
     const { reason } = said
-    if (!(error instanceof ProgramError) || error.why !== 'failed' || reason === undefined) throw error
+    if (!(error instanceof ProgramError) || error.kind !== 'failed' || reason === undefined) throw error
     const what = error.status === undefined ? 'was killed' : `failed with status ${error.status}`
     throw new ProgramError('tar', 'failed', what, error.status, reason)
   }

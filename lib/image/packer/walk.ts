@@ -13,7 +13,7 @@ export interface Member {
   /** The mount of the tree (disk/open-directory.ts). What is opened must be of it. */
   readonly mount: string | undefined
   /** On another file system, or mounted: it is not entered, and must not be read. */
-  readonly isElsewhere: boolean
+  readonly isOtherFilesystem: boolean
 }
 
 export interface Walk {
@@ -41,7 +41,7 @@ export function* walk(options: Walk): Generator<Member> {
   try {
     const stat = fstatSync(fd, { bigint: true })
     const mount = mountOf(fd)
-    yield { path: '.', openPath: entryPath(fd, ''), stat, mount, isElsewhere: false }
+    yield { path: '.', openPath: entryPath(fd, ''), stat, mount, isOtherFilesystem: false }
     yield* inDirectory(options, fd, '.', stat, mount)
   } finally {
     closeSync(fd)
@@ -63,14 +63,14 @@ function* inDirectory(
     const stat = namingMember(inner, () => lstatSync(here, { bigint: true }))
     const isListed = stat.dev !== before.dev || options.mounts.has(inner)
     if (!stat.isDirectory() || isListed) {
-      yield { path: inner, openPath: here, stat, mount, isElsewhere: isListed }
+      yield { path: inner, openPath: here, stat, mount, isOtherFilesystem: isListed }
       continue
     }
     const fd = namingMember(inner, () => openSync(here, DIRECTORY))
     try {
       // It may have been mounted since the mounts were listed.
       const isElsewhere = mountOf(fd) !== mount
-      yield { path: inner, openPath: here, stat, mount, isElsewhere }
+      yield { path: inner, openPath: here, stat, mount, isOtherFilesystem: isElsewhere }
       if (!isElsewhere) yield* inDirectory(options, fd, inner, stat, mount)
     } finally {
       closeSync(fd)

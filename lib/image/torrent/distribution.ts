@@ -81,7 +81,7 @@ export class Distribution {
     this.#background = new Background({
       work: signal => this.#run(signal),
       everyMs: () => this.#pauseMs,
-      failed: reason => o.log.warn(`torrent seeder: ${reason}`)
+      onFailure: reason => o.log.warn(`torrent seeder: ${reason}`)
     })
   }
 

@@ -28,7 +28,7 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
   const { signal, timeLimitMs, line, through } = request
   const { filesystems, exclude } = checkSelection(request.filesystems, request.exclude)
   const chosen = chooseFilesystems(node, filesystems, await nodeMounts(remote, request, signal))
-  for (const path of chosen.covered) line(`${path} is no file system of its own on node ${node}`)
+  for (const path of chosen.partsOfTaken) line(`${path} is no file system of its own on node ${node}`)
   for (const path of chosen.left) line(`${path} of node ${node} is another file system: left out`)
   const destination = dryrun ? (seen.tree ?? seen.work) : seen.work
   if (!dryrun) {
@@ -37,7 +37,7 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
     if (seen.tree !== undefined) {
       line(`copying ${tree}`)
       const words = ['-a', '-x', '--reflink=auto', '--', `${seen.tree}/.`, `${destination}/`]
-      await run('cp', words, { signal, timeLimitMs, through })
+      await run('cp', words, { signal, timeLimitMs, wrapper: through })
     }
   }
   const result = await transfer({

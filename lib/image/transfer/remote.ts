@@ -224,11 +224,11 @@ const NOT_FOUND = 127
  * returned as they are.
  */
 export function remoteFailure(error: unknown, remote: Remote, target: Target, first?: string): unknown {
-  if (!(error instanceof ProgramError) || error.why === 'aborted') return error
+  if (!(error instanceof ProgramError) || error.kind === 'aborted') return error
   const { node } = target
   const sentence = (text: string) => new Error(text, { cause: error })
-  if (error.why === 'missing') return sentence(`${error.program} is not installed on the controller`)
-  if (error.why === 'time limit') return sentence(`node ${node}: ${error.message}`)
+  if (error.kind === 'missing') return sentence(`${error.program} is not installed on the controller`)
+  if (error.kind === 'time limit') return sentence(`node ${node}: ${error.message}`)
   const { status, stderr } = error
   if (status === NOT_FOUND || /^[^\n]*rsync: (command )?not found$/m.test(stderr))
     return sentence(`node ${node} has no rsync: install it there`)

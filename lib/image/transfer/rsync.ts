@@ -75,7 +75,7 @@ export async function transfer(request: Transfer): Promise<{ readonly changes: n
   }
   try {
     const { status } = await run('rsync', argumentsOf(request, words), {
-      ...{ signal, timeLimitMs, cwd, through, onLine, onErrorLine },
+      ...{ signal, timeLimitMs, cwd, wrapper: through, onLine, onErrorLine },
       ok: request.from === 'node' ? [0, VANISHED] : [0]
     })
     if (status === VANISHED) line(`files vanished on node ${node} while they were read: it is running`)

@@ -39,7 +39,7 @@ export interface FilesystemChoice {
   /** Mount points, parents first. */
   readonly taken: readonly string[]
   /** Named, but no mount points on this node: parts of file systems that are taken. */
-  readonly covered: readonly string[]
+  readonly partsOfTaken: readonly string[]
   /** Mount points that are left alone, with all they hold. */
   readonly left: readonly string[]
 }
@@ -68,7 +68,7 @@ export function chooseFilesystems(
   const left = mounted.filter(
     path => path !== '/' && !taken.includes(path) && inside(path, taken) && !inside(path, PSEUDO)
   )
-  return { taken, covered: missing, left }
+  return { taken, partsOfTaken: missing, left }
 }
 
 const within = (path: string, parent: string) =>

@@ -157,7 +157,7 @@ export const file: ObjectType<FileDoc> = {
   parameter: 'filename',
   fields,
   newName: ['newfilename'],
-  leavesOut: doc => (['kind', 'target', 'content'] as const).filter(name => doc[name] === undefined),
+  omittedFields: doc => (['kind', 'target', 'content'] as const).filter(name => doc[name] === undefined),
   ...named,
   *checks(_view, doc, title) {
     yield () => {
@@ -180,7 +180,7 @@ export const file: ObjectType<FileDoc> = {
   /** Checks a new path against the other files of each group and node. */
   *checkChange(tx, before, after) {
     if (before.path === after.path) return
-    for (const { type, name } of tx.index.users({ type: 'file', name: after.name })) {
+    for (const { type, name } of tx.index.referrers({ type: 'file', name: after.name })) {
       yield
       if (type === 'group' || type === 'node') checkAttached(tx, tx.get(type, name)?.files, `${type} ${name}`)
     }

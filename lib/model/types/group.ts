@@ -54,12 +54,12 @@ export const group: ObjectType<GroupDoc> = {
   title: 'group',
   fields,
   newName: ['newgroupname'],
-  hidden,
+  internalFields: hidden,
   interfaces: groupInterfaceFields,
   ...named,
   ...ownsSecrets('group'),
 
-  inForce(doc, _group, cluster) {
+  effectiveValues(doc, _group, cluster) {
     const { settings, sources, variables } = effectiveGroup(doc, cluster)
     return { settings, sources, derived: { variables } }
   },

@@ -88,7 +88,7 @@ export const netbootOnce = flag(
 /** Not inherited but appended: image, then group, then node (rules 4.2). */
 export const ownKernelOptions = {
   name: 'kerneloptions',
-  also: ['kernopts'],
+  otherSpellings: ['kernopts'],
   type: kernelOptions,
   limit: noInit,
   meaning: "kernel options that follow those of the image; a node's follow its group's"

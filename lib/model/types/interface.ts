@@ -36,7 +36,7 @@ export const groupInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [name, { ...network, required: true }, options]),
   default: [],
-  leftOut: true,
+  omitsDefault: true,
   meaning: 'interfaces of its nodes'
 } as const
 
@@ -44,9 +44,9 @@ export const nodeInterfaces = {
   name: 'interfaces',
   type: listOf<InterfaceDoc>('interface', [
     ...interfaceFields,
-    { name: 'own', type: boolean, default: false, leftOut: true, meaning: 'not from its group' }
+    { name: 'own', type: boolean, default: false, omitsDefault: true, meaning: 'not from its group' }
   ]),
   default: [],
-  leftOut: true,
+  omitsDefault: true,
   meaning: 'its interfaces'
 } as const

@@ -28,12 +28,28 @@ const fields = [
   { name: 'network', type: prefix, meaning: 'CIDR' },
   { name: 'gateway', type: address, meaning: 'default gateway' },
   { name: 'ns_hostname', type: host, meaning: 'name server, host name' },
-  { name: 'ns_ip', also: ['nameserver_ip'], type: addresses, meaning: 'name servers, addresses' },
+  { name: 'ns_ip', otherSpellings: ['nameserver_ip'], type: addresses, meaning: 'name servers, addresses' },
   { name: 'ntp_server', type: hosts, limit: oneLine, meaning: "NTP servers, which replace the cluster's" },
   comment,
-  { name: 'dhcp', also: ['dhcp_enable'], type: boolean, default: false, meaning: 'DHCP is served here' },
-  { name: 'dhcp_range_begin', also: ['dhcp_begin'], type: address, meaning: 'dynamic range, first address' },
-  { name: 'dhcp_range_end', also: ['dhcp_end'], type: address, meaning: 'dynamic range, last address' },
+  {
+    name: 'dhcp',
+    otherSpellings: ['dhcp_enable'],
+    type: boolean,
+    default: false,
+    meaning: 'DHCP is served here'
+  },
+  {
+    name: 'dhcp_range_begin',
+    otherSpellings: ['dhcp_begin'],
+    type: address,
+    meaning: 'dynamic range, first address'
+  },
+  {
+    name: 'dhcp_range_end',
+    otherSpellings: ['dhcp_end'],
+    type: address,
+    meaning: 'dynamic range, last address'
+  },
   {
     name: 'dhcp_nodes_only',
     type: boolean,
@@ -90,14 +106,14 @@ export const network: ObjectType<NetworkDoc> = {
   type: 'network',
   title: 'network',
   fields,
-  hidden,
+  internalFields: hidden,
   newName: ['newnetname'],
   isName: isNetworkName,
   nameRule: `${objectNameRule}, and not like an address`,
   network: doc => doc,
-  listed: ({ dns_records = [] }) => dns_records.map(({ host }) => `record/${host}`),
+  lookupKeys: ({ dns_records = [] }) => dns_records.map(({ host }) => `record/${host}`),
   // The range is shown only for a network that serves DHCP, and kept for others (rules 1.4).
-  leavesOut: doc => [
+  omittedFields: doc => [
     ...(doc.dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
     ...(['shared_with', 'dns', 'type', 'zone', 'routes'] as const).filter(name => !doc[name])
   ],
@@ -110,7 +126,7 @@ export const network: ObjectType<NetworkDoc> = {
   /** Checks that a new prefix still holds all addresses of the network (rules 3.6). */
   *checkChange(tx, before, { name, ...after }) {
     if (before.network === after.network && before.gateway === after.gateway) return
-    for (const user of tx.index.users({ type: 'network', name })) {
+    for (const user of tx.index.referrers({ type: 'network', name })) {
       yield
       for (const { owner, network, ipaddress } of tx.index.connectionsOf(user, tx.get(user.type, user.name)))
         if (network === name && ipaddress !== undefined)

@@ -62,7 +62,7 @@ const fields = [
     name: 'switch',
     type: freeText,
     refers: 'switch',
-    soft: true,
+    mayDangle: true,
     meaning: 'switch that the node is connected to'
   },
   { name: 'switchport', type: port, meaning: 'port on that switch' },
@@ -111,7 +111,7 @@ const hidden = [
     name: 'removed',
     type: names,
     default: [],
-    leftOut: true,
+    omitsDefault: true,
     meaning: 'interfaces of the group that were deleted here (rules 3.5)'
   }
 ] as const satisfies Table
@@ -124,7 +124,7 @@ const revokedFields = [
     name: 'generation',
     type: count,
     default: 0,
-    leftOut: true,
+    omitsDefault: true,
     meaning: 'how often the tokens of this name were voided; an earlier version did not count'
   },
   { name: 'renamed', type: objectName, meaning: 'name that the node was given; absent: it was deleted' }
@@ -152,7 +152,7 @@ export const node: ObjectType<NodeDoc> = {
   type: 'node',
   title: 'node',
   fields,
-  hidden,
+  internalFields: hidden,
   newName: ['newhostname', 'newnodename'],
   interfaces: interfaceFields,
   isName: isNodeName,
@@ -161,7 +161,7 @@ export const node: ObjectType<NodeDoc> = {
   memberOf: doc => doc.group,
   unique: machineFields,
 
-  inForce(doc = { name: '' }, group, cluster) {
+  effectiveValues(doc = { name: '' }, group, cluster) {
     const settings = settingsOf(doc, group, cluster)
     const macaddr = provisionOf(doc, settings)?.macaddress
     const variables = variablesOf(doc, group, cluster)
@@ -187,7 +187,7 @@ export const node: ObjectType<NodeDoc> = {
     yield tx.put('node', merged.name, assignAddresses(tx, merged, cluster))
   },
   copy: (_changing, copy) => cloneInterfaces(copy),
-  wishes: (given, source) => (given.readBack ? dropMachineFields(given, source) : given),
+  clonePatch: (given, source) => (given.readBack ? dropMachineFields(given, source) : given),
   *removeInterface({ tx }, doc, name) {
     yield tx.put('node', doc.name, removeNodeInterface(tx, doc, name))
   },

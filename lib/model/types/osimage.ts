@@ -34,11 +34,16 @@ const fields = [
   { name: 'path', type: path, meaning: 'image directory' },
   { name: 'kernelfile', type: file, meaning: 'kernel below the files directory' },
   { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
-  { name: 'kernelversion', also: ['kernver'], type: freeText, meaning: 'kernel version' },
-  { name: 'kernelmodules', also: ['kernmodules'], type: freeText, meaning: 'modules, comma-separated' },
+  { name: 'kernelversion', otherSpellings: ['kernver'], type: freeText, meaning: 'kernel version' },
+  {
+    name: 'kernelmodules',
+    otherSpellings: ['kernmodules'],
+    type: freeText,
+    meaning: 'modules, comma-separated'
+  },
   {
     name: 'kerneloptions',
-    also: ['kernopts'],
+    otherSpellings: ['kernopts'],
     type: kernelOptions,
     limit: noDiskOptions,
     meaning: 'kernel options'
@@ -46,7 +51,7 @@ const fields = [
   { name: 'dracutmodules', type: freeText, meaning: 'dracut modules, comma-separated' },
   {
     name: 'grab_exclude',
-    also: ['grab_exclude_list'],
+    otherSpellings: ['grab_exclude_list'],
     type: strings,
     default: [],
     meaning: 'paths that grabs and pushes leave out'
@@ -57,7 +62,12 @@ const fields = [
     default: [],
     meaning: 'file systems that grabs and pushes copy'
   },
-  { name: 'imagefile', also: ['tarball'], type: file, meaning: 'packed image below the files directory' },
+  {
+    name: 'imagefile',
+    otherSpellings: ['tarball'],
+    type: file,
+    meaning: 'packed image below the files directory'
+  },
   {
     name: 'osrelease',
     type: freeText,
@@ -166,15 +176,15 @@ export const osimage: ObjectType<OsimageDoc> = {
   type: 'osimage',
   title: 'OS image',
   fields,
-  hidden,
+  internalFields: hidden,
   unique: ['controller'],
   newName: ['newosimage'],
-  namelessCode: 404,
+  missingNameStatus: 404,
   // Derived by svcd.
-  dropped: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
+  ignoredFields: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
   ...named,
   files: doc => doc,
-  leavesOut: ({ osrelease }) => (osrelease ? [] : ['osrelease']),
+  omittedFields: ({ osrelease }) => (osrelease ? [] : ['osrelease']),
 
   renamed({ tx }, from, to) {
     renameTags(tx, from, to)
@@ -190,7 +200,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
   title: 'OS image tag',
   fields: tagFields,
   files: doc => doc,
-  listed: doc => [imageKey(doc.osimage), nameKey(doc.tag)],
+  lookupKeys: doc => [imageKey(doc.osimage), nameKey(doc.tag)],
 
   *checks(view, { name, osimage, tag, order }) {
     if (name !== tagKey(osimage, tag))
@@ -203,7 +213,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
   checkRemoved(tx, { osimage, tag }, cluster) {
     const users: string[] = []
     const groups = new Set<string>()
-    for (const user of tx.index.users({ type: 'osimage', name: osimage })) {
+    for (const user of tx.index.referrers({ type: 'osimage', name: osimage })) {
       const group = user.type === 'group' ? tx.get('group', user.name) : undefined
       if (group && effectiveGroup(group, cluster).settings.osimagetag === tag) groups.add(user.name)
     }

@@ -30,7 +30,7 @@ export function* dnsData(captured: Captured): Generator<undefined, DnsData> {
   }
   const records = new Map<string, DnsRecord[]>([...names.zones.keys()].map(zone => [zone, []]))
   for (const [full, { target }] of names.all) {
-    const { zone, label } = names.placeOf(full) ?? { zone: '', label: '' }
+    const { zone, label } = names.zoneAndLabelOf(full) ?? { zone: '', label: '' }
     // In a partial zone each name is a zone of its own, which cannot be an alias: it gets the target's
     // address.
     const address = names.addressOf(full)
@@ -93,7 +93,8 @@ class NameServers {
     const given = network?.ns_hostname?.toLowerCase()
     const host = given === undefined || parseAddress(given) !== undefined ? undefined : given
     const address = network?.ns_ip?.split(',')[0] ?? (host === undefined ? given : undefined)
-    const known = address === undefined ? undefined : this.names.called.get(parseAddress(address) ?? -1)
+    const known =
+      address === undefined ? undefined : this.names.canonicalNames.get(parseAddress(address) ?? -1)
     const fallback = address === undefined ? nameOf(controller.name) : 'ns'
     const name = host?.includes('.')
       ? host
@@ -122,7 +123,7 @@ class NameServers {
   }
 
   #address(name: string, address: string): void {
-    const place = this.names.placeOf(name)
+    const place = this.names.zoneAndLabelOf(name)
     // In a partial zone a made-up name could hide one of somebody else. BIND refuses a zone whose name server
     // is an alias.
     if (place && !this.names.partial.has(place.zone) && !this.names.all.get(name)?.address)
@@ -155,7 +156,7 @@ function* reverseOf(
         if (!zones.has(zone)) zones.set(zone, { server, records: [] })
   }
   const single: DnsZone[] = []
-  for (const [address, name] of names.called) {
+  for (const [address, name] of names.canonicalNames) {
     const place = reverseNameOf(address, zones)
     const of = place ? undefined : partial.find(({ prefix }) => contains(prefix, address))
     const data = `${name}.`
@@ -178,7 +179,7 @@ function* reverseOf(
 function* hostsOf(names: Names): Generator<undefined, Pick<DnsData, 'hosts' | 'notes'>> {
   const notes: string[] = []
   const hosts = new Map<string, string[]>()
-  for (const [address, name] of names.called) {
+  for (const [address, name] of names.canonicalNames) {
     hosts.set(formatAddress(address), [name])
     yield
   }

@@ -35,7 +35,7 @@ export class Names {
   /** Zones that exist elsewhere too: svcd answers only for the names that it knows. */
   readonly partial = new Set<string>()
   /** Address → its canonical full name. */
-  readonly called = new Map<Address, string>()
+  readonly canonicalNames = new Map<Address, string>()
   readonly #networks = new Map<string, string>()
   readonly #isNetwork = new Set<string>()
   readonly #aliases: Alias[] = []
@@ -58,7 +58,7 @@ export class Names {
   }
 
   /** Finds the smallest zone that a full name lies in, and the name inside it. */
-  placeOf(full: string): { readonly zone: string; readonly label: string } | undefined {
+  zoneAndLabelOf(full: string): { readonly zone: string; readonly label: string } | undefined {
     if (this.zones.has(full)) return { zone: full, label: '@' }
     for (let dot = full.indexOf('.'); dot > 0; dot = full.indexOf('.', dot + 1))
       if (this.zones.has(full.slice(dot + 1))) return { zone: full.slice(dot + 1), label: full.slice(0, dot) }
@@ -147,7 +147,7 @@ export class Names {
     else {
       this.all.set(full, { address, of })
       const number = toAddress(address)
-      if (!this.called.has(number)) this.called.set(number, full)
+      if (!this.canonicalNames.has(number)) this.canonicalNames.set(number, full)
     }
   }
 }

@@ -143,7 +143,7 @@ export class PortDetection {
   #nodeAt(view: View, mac: string, { switch: { name }, port, tables }: PortLocation): Detected | undefined {
     const where = `switch ${name} ${tables.label(port)}`
     const nodes = view.index
-      .users({ type: 'switch', name })
+      .referrers({ type: 'switch', name })
       .flatMap(user => (user.type === 'node' ? (view.get('node', user.name) ?? []) : []))
       .filter(node => node.switchport !== undefined && tables.portCalled(node.switchport) === port)
     const [node, another] = nodes

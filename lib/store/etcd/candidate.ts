@@ -21,7 +21,7 @@ interface CandidateOptions {
    */
   readonly becameLeader: (revision: string, commits: number) => Promise<void>
   /** Called repeatedly while there is no leader and this controller is up to date. */
-  readonly free: () => unknown
+  readonly onLeaderless: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -42,26 +42,26 @@ export class Candidate {
     return this.#follower.problem
   }
 
-  get isFree(): boolean {
-    return this.#follower.isFree
+  get isLeaderless(): boolean {
+    return this.#follower.isLeaderless
   }
 
   /** Describes the leader. */
-  get following(): string {
+  get leaderText(): string {
     const { client, keys } = this.o
-    const { holder, isFree } = this.#follower
-    const who = isFree ? 'nobody for the moment, try again soon' : (holder?.who ?? 'another svcd')
-    return `etcd at ${client.where}: what is below ${keys.prefix} is written by ${who}`
+    const { leader, isLeaderless } = this.#follower
+    const who = isLeaderless ? 'nobody for the moment, try again soon' : (leader?.who ?? 'another svcd')
+    return `etcd at ${client.endpointsText}: what is below ${keys.prefix} is written by ${who}`
   }
 
   /** The leader's URL, with a signal that is aborted when its leadership ends; undefined if unknown. */
   get leader(): LeaderEndpoint | undefined {
-    const { holder } = this.#follower
-    return holder?.url ? { url: holder.url, token: holder.token, gone: holder.gone } : undefined
+    const { leader } = this.#follower
+    return leader?.url ? { url: leader.url, token: leader.token, gone: leader.gone } : undefined
   }
 
-  get revision(): number {
-    return this.#follower.commits
+  get lastCommit(): number {
+    return this.#follower.lastCommit
   }
 
   get lagMs(): number {
@@ -73,12 +73,12 @@ export class Candidate {
   }
 
   /** Becomes leader if there is none. */
-  async take(): Promise<void> {
+  async takeOver(): Promise<void> {
     const { leadership, patienceMs } = this.o
     // The leadership key is watched too: once it arrives, everything written before it has arrived.
-    const revision = await leadership.take(made =>
+    const revision = await leadership.campaign(made =>
       Promise.race([
-        this.#follower.reached(made),
+        this.#follower.waitForRevision(made),
         sleep(patienceMs, undefined, { ref: false }).then(() => {
           throw new Error(`what was written before was not heard within ${patienceMs / 1000} s`)
         })
@@ -86,6 +86,6 @@ export class Candidate {
     )
     if (revision === undefined) return
     await this.#follower.close()
-    await this.o.becameLeader(revision, this.revision)
+    await this.o.becameLeader(revision, this.lastCommit)
   }
 }

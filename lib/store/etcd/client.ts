@@ -132,12 +132,12 @@ export class Client {
   }
 
   /** The number of endpoints. */
-  get endpoints(): number {
+  get endpointCount(): number {
     return this.#endpoints.length
   }
 
   /** The endpoints, for messages. */
-  get where(): string {
+  get endpointsText(): string {
     return this.#endpoints.map(({ origin }) => origin).join(', ')
   }
 
@@ -233,7 +233,7 @@ export class Client {
    * Returns the endpoints that do not answer within `limitMs`, with the reason. All are asked at once. A
    * member without a leader answers. `isFull`: it answers, but its space quota is used up.
    */
-  async silent(limitMs: number): Promise<readonly SilentEndpoint[]> {
+  async silentEndpoints(limitMs: number): Promise<readonly SilentEndpoint[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
     const found = await Promise.all(
       this.#endpoints.map(async endpoint => {

@@ -38,7 +38,7 @@ interface Unclear {
   /** The head if the commit was carried out, and the head after it was taken back. */
   readonly to: string
   readonly settled: string
-  back(): readonly JsonObject[]
+  undo(): readonly JsonObject[]
 }
 
 /**
@@ -61,8 +61,8 @@ export class Commits {
     this.#finishing = new Background({
       work: () => this.#finish(),
       retryMs: RETRY_MS,
-      failed: reason => log('warn', `a large change is not yet carried out in etcd: ${reason}`),
-      recovered: () => log('info', 'the large change is carried out in etcd')
+      onFailure: reason => log('warn', `a large change is not yet carried out in etcd: ${reason}`),
+      onRecovery: () => log('info', 'the large change is carried out in etcd')
     })
   }
 
@@ -71,7 +71,7 @@ export class Commits {
   }
 
   /** The number of our last commit, or of the last one before we began. */
-  get number(): number {
+  get lastNumber(): number {
     return commitsIn(this.#head)
   }
 
@@ -89,14 +89,14 @@ export class Commits {
     this.#isOpen = true
     // Advancing the head tells a former leader that regains its lease that it was superseded.
     await this.#advance(revision, [], () => [])
-    for (const id of abandoned) await this.#fenced([removeAll(this.o.keys.stagedBy(id))], revision)
+    for (const id of abandoned) await this.#fenced([removeAll(this.o.keys.stagedPrefix(id))], revision)
     if (intent) this.#finishing.wake()
   }
 
   /** Stops commits because another controller leads, or may: it finishes what is unfinished. */
   end(): void {
     this.#isOpen = false
-    this.o.leadership.since.delete(this.o.keys.head)
+    this.o.leadership.lastWrites.delete(this.o.keys.head)
     this.#intent = undefined
   }
 
@@ -148,9 +148,9 @@ export class Commits {
   }
 
   /** Reports the leadership with this fencing token as lost. */
-  lost(revision: string): never {
-    this.o.leadership.lost(revision)
-    throw new Error(`etcd at ${this.o.client.where}: the leadership was lost, and is asked for again`)
+  leadershipLost(revision: string): never {
+    this.o.leadership.reportLost(revision)
+    throw new Error(`etcd at ${this.o.client.endpointsText}: the leadership was lost, and is asked for again`)
   }
 
   /** Throws Error if memory differs from the store: another controller wrote, or etcd was restored. */
@@ -166,10 +166,10 @@ export class Commits {
 
   /** Takes back an unclear commit and finishes a large one. Returns the fencing token. */
   async #prepare(): Promise<string> {
-    const { revision } = this.o.leadership
-    if (this.#unclear) await this.#resolveUnclear(revision)
+    const { fencingToken } = this.o.leadership
+    if (this.#unclear) await this.#resolveUnclear(fencingToken)
     if (this.#intent) await this.#finishing.run()
-    return revision
+    return fencingToken
   }
 
   /** Stages the writes in parts; the last key, the intent, commits them. The objects' keys follow. */
@@ -177,7 +177,7 @@ export class Commits {
     const { intent } = this.o.keys
     // Never reused, so that a delayed request cannot affect a later change.
     const id = `${revision}-${++this.#staged}`
-    const unstage = removeAll(this.o.keys.stagedBy(id))
+    const unstage = removeAll(this.o.keys.stagedPrefix(id))
     try {
       for (const part of this.#parts(writes, ({ type, name, text = '' }) =>
         put(this.o.keys.stagedObject(id, type, name), text)
@@ -226,17 +226,17 @@ export class Commits {
     const change = this.#intent
     if (!change) return
     const { intent } = this.o.keys
-    const last = [remove(intent), removeAll(this.o.keys.stagedBy(change.id))]
+    const last = [remove(intent), removeAll(this.o.keys.stagedPrefix(change.id))]
     // A delayed part must not bring back old texts after the intent is gone.
     const isDue = hasValue(intent, intentText(change))
-    const { revision } = this.o.leadership
+    const { fencingToken } = this.o.leadership
     for (const part of this.#parts(change.writes, this.#operation, last)) {
       if (performance.now() > this.#closeBy) throw new Error('shutting down; the next start goes on with it')
-      const { succeeded, found } = await this.write(revision, [isDue], part, [get(intent)])
+      const { succeeded, found } = await this.write(fencingToken, [isDue], part, [get(intent)])
       if (succeeded) continue
       // An earlier try carried out the last part, or another leader finished the change.
       if (found[0] === undefined) break
-      this.lost(revision)
+      this.leadershipLost(fencingToken)
     }
     if (this.#intent === change) this.#intent = undefined
   }
@@ -244,7 +244,7 @@ export class Commits {
   /** Runs idempotent operations, fenced by the token. */
   async #fenced(operations: readonly JsonObject[], revision: string): Promise<void> {
     const { succeeded } = await this.write(revision, [], operations, [])
-    if (!succeeded) this.lost(revision)
+    if (!succeeded) this.leadershipLost(revision)
   }
 
   /** One try of a transaction that compares the fencing token. */
@@ -254,7 +254,7 @@ export class Commits {
     operations: readonly JsonObject[],
     otherwise: readonly JsonObject[] = []
   ): Promise<Outcome> {
-    const compare = [...this.o.leadership.isAt(revision), ...conditions]
+    const compare = [...this.o.leadership.conditionsFor(revision), ...conditions]
     return transact(this.o.client, compare, operations, otherwise, LIMIT_MS)
   }
 
@@ -269,7 +269,8 @@ export class Commits {
     try {
       await this.#move(revision, this.#head, to, operations)
     } catch (error) {
-      if (error instanceof UnclearError) this.#unclear = { to, settled: `${number + 1} ${revision}`, back }
+      if (error instanceof UnclearError)
+        this.#unclear = { to, settled: `${number + 1} ${revision}`, undo: back }
       throw error
     }
     this.#head = to
@@ -287,8 +288,8 @@ export class Commits {
     const outcome = await this.write(revision, [hasValue(head, from)], moved, [get(head)])
     const [there] = outcome.found
     // An earlier try was carried out, but its answer was lost.
-    if (!outcome.succeeded && there?.value.toString() !== to) this.lost(revision)
-    if (this.#isOpen) this.o.leadership.since.set(head, there?.modified ?? outcome.revision)
+    if (!outcome.succeeded && there?.value.toString() !== to) this.leadershipLost(revision)
+    if (this.#isOpen) this.o.leadership.lastWrites.set(head, there?.modified ?? outcome.revision)
   }
 
   /** Retries while the answer is unclear. A refusal after that says nothing about the earlier tries. */
@@ -307,9 +308,9 @@ export class Commits {
 
   /** Takes back a commit reported as failed; if it was not carried out, makes sure that it never will be. */
   async #resolveUnclear(revision: string): Promise<void> {
-    const { to, settled, back } = this.#unclear as Unclear
+    const { to, settled, undo } = this.#unclear as Unclear
     const head = await this.#headNow()
-    if (head === to) await this.#move(revision, to, settled, back())
+    if (head === to) await this.#move(revision, to, settled, undo())
     else if (head === this.#head) await this.#move(revision, head, settled, [])
     else if (head !== settled) throw await this.o.stepDown()
     this.#head = settled

@@ -49,7 +49,7 @@ export class Controllers {
     this.#refreshing = new Background({
       work: signal => this.#refresh(signal),
       everyMs: Math.min(LOOK_MS, (options.ttlSeconds * 1000) / 3),
-      failed: reason => options.log('warn', `the other controllers cannot be listed: ${reason}`)
+      onFailure: reason => options.log('warn', `the other controllers cannot be listed: ${reason}`)
     })
     this.#refreshing.wake()
   }

@@ -32,7 +32,7 @@ class CommitAssembler {
   }
 
   /** Returns the writes of a transaction, at most one per object. Throws Error for unknown kinds of keys. */
-  take(moment: WatchedTransaction): Write[] {
+  writesOf(moment: WatchedTransaction): Write[] {
     const { objects, staged, intent } = this.keys
     const writes: Write[] = []
     for (const { key, value } of moment.keys)
@@ -44,10 +44,10 @@ class CommitAssembler {
   }
 
   #stage(key: string, value: Buffer | undefined): void {
-    const id = this.keys.stagerOf(key)
+    const id = this.keys.changeIdOf(key)
     const writes = this.#staged.get(id) ?? new Map<string, Write>()
     if (value === undefined) writes.delete(key)
-    else writes.set(key, { ...objectIn(key, this.keys.stagedBy(id).length), text: textOf(key, value) })
+    else writes.set(key, { ...objectIn(key, this.keys.stagedPrefix(id).length), text: textOf(key, value) })
     if (writes.size > 0) this.#staged.set(id, writes)
     else this.#staged.delete(id)
   }
@@ -62,7 +62,7 @@ class CommitAssembler {
 }
 
 /** The listener of a follower. */
-export type FollowerListener = Pick<ReplicationListener, 'changed' | 'reload'>
+export type FollowerListener = Pick<ReplicationListener, 'applyRemote' | 'reload'>
 
 interface FollowerOptions {
   readonly client: Client
@@ -70,7 +70,7 @@ interface FollowerOptions {
   readonly listener: FollowerListener
   readonly records: Pick<AllRecords, 'loading' | 'applyRemote'>
   /** Called repeatedly while there is no leader and this controller is up to date. */
-  readonly free?: () => unknown
+  readonly onLeaderless?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -127,7 +127,7 @@ export class Follower {
   }
 
   /** The number of the last commit known here. */
-  get commits(): number {
+  get lastCommit(): number {
     return commitsIn(this.#head)
   }
 
@@ -136,13 +136,13 @@ export class Follower {
   }
 
   /** The leader, with a signal that is aborted when its leadership ends; undefined if unknown. */
-  get holder(): (Leader & Pick<LeaderEndpoint, 'token' | 'gone'>) | undefined {
+  get leader(): (Leader & Pick<LeaderEndpoint, 'token' | 'gone'>) | undefined {
     if (!this.#leader || this.#leaderToken === undefined) return undefined
     return { ...this.#leader, token: this.#leaderToken, gone: this.#leadershipEnded.signal }
   }
 
   /** Whether there is no leader, as far as known. */
-  get isFree(): boolean {
+  get isLeaderless(): boolean {
     return this.#leaderToken === ''
   }
 
@@ -160,7 +160,7 @@ export class Follower {
    * reaches a revision twice. Restarts a slow watch, as its member may be gone. Throws OtherHistoryError, and
    * the errors of a request to etcd.
    */
-  async reached(revision: string): Promise<void> {
+  async waitForRevision(revision: string): Promise<void> {
     const wanted = BigInt(revision)
     if (BigInt(this.#revision) < wanted)
       await new Promise<void>(resolve => {
@@ -190,7 +190,7 @@ export class Follower {
   #begin(stored: StoredKeys): void {
     this.#replica = new CommitAssembler(this.o.keys, stored.staged)
     this.#head = stored.head
-    this.#versions = stored.known
+    this.#versions = stored.versions
     this.#advance(stored.revision)
   }
 
@@ -206,7 +206,7 @@ export class Follower {
     const then = known.map(([key]) => get(key, revision))
     const strange = (what: string) =>
       new OtherHistoryError(
-        `etcd at ${client.where}: ${what} at revision ${revision}, of which this svcd knows: it was ` +
+        `etcd at ${client.endpointsText}: ${what} at revision ${revision}, of which this svcd knows: it was ` +
           'restored or compacted, or answers for another one; everything is read anew'
       )
     const { found } = await transact(client, [], [...now, ...then], [], REQUEST_LIMIT_MS).catch(error => {
@@ -262,10 +262,10 @@ export class Follower {
       const { value: moment } = await moments.next()
       if (moment.keys.some(({ key, value }) => key === keys.head && value === undefined))
         throw new OtherHistoryError(
-          `etcd at ${client.where}: ${keys.head} was removed; everything is read anew`
+          `etcd at ${client.endpointsText}: ${keys.head} was removed; everything is read anew`
         )
-      const writes = (this.#replica as CommitAssembler).take(moment)
-      if (writes.length > 0) await this.#delivering(() => listener.changed(writes))
+      const writes = (this.#replica as CommitAssembler).writesOf(moment)
+      if (writes.length > 0) await this.#delivering(() => listener.applyRemote(writes))
       for (const { key, value } of moment.keys) records.applyRemote(key, value)
       this.#noteDelivered(moment)
       // Another history may have been found meanwhile.
@@ -364,7 +364,7 @@ export class Follower {
       this.#behindSinceMs = undefined
       if (this.#problem !== '') this.o.log('info', 'what other controllers change is heard again')
       this.#problem = ''
-      if (this.isFree) this.o.free?.()
+      if (this.isLeaderless) this.o.onLeaderless?.()
       return
     }
     if (this.#isDelivering) {

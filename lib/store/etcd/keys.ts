@@ -28,7 +28,7 @@ export class Keys {
   }
 
   /** Fingerprints of the keys that all controllers share in their state directories. */
-  get keyMarks(): string {
+  get keyFingerprints(): string {
     return `${this.prefix}keys`
   }
 
@@ -61,17 +61,17 @@ export class Keys {
   }
 
   /** Prefix of the staged writes of one change. */
-  stagedBy(id: string): string {
+  stagedPrefix(id: string): string {
     return `${this.staged}${id}/`
   }
 
   /** The id of the change of a staged key. */
-  stagerOf(key: string): string {
+  changeIdOf(key: string): string {
     return key.slice(this.staged.length).split('/', 1)[0] as string
   }
 
   stagedObject(id: string, type: string, name: string): string {
-    return `${this.stagedBy(id)}${type}/${name}`
+    return `${this.stagedPrefix(id)}${type}/${name}`
   }
 }
 

@@ -93,7 +93,7 @@ export async function transact(
   const succeeded = answer.succeeded === true
   const asked = succeeded ? success : failure
   const responses = listIn(answer.responses)
-  const strange = (what: string) => new UnclearError(`etcd at ${client.where}: ${what}`)
+  const strange = (what: string) => new UnclearError(`etcd at ${client.endpointsText}: ${what}`)
   if (responses?.length !== asked.length) throw strange('its answer is not to what it was asked')
   const found = asked.flatMap(({ request_range: range }, i) => {
     if (!isObject(range)) return []
@@ -119,7 +119,7 @@ export async function list(
   signal?: AbortSignal
 ): Promise<{ pairs: Pair[]; revision: string }> {
   const pairs: Pair[] = []
-  const strange = (what: string) => new RefusedError(`etcd at ${client.where}: ${what}`)
+  const strange = (what: string) => new RefusedError(`etcd at ${client.endpointsText}: ${what}`)
   const giveUp = performance.now() + most.ms
   const end = endOf(prefix)
   let at: string | undefined
@@ -139,7 +139,7 @@ export async function list(
     } catch (error) {
       signal?.throwIfAborted()
       // The next request goes to another endpoint.
-      if (error instanceof UnclearError && ++unanswered < client.endpoints) continue
+      if (error instanceof UnclearError && ++unanswered < client.endpointCount) continue
       if (!(error instanceof TooLongError) || limit === 1) throw error
       limit = Math.ceil(limit / 8)
       continue

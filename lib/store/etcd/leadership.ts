@@ -44,9 +44,9 @@ export class Leadership {
   /** The number of times that leadership was given up. */
   #ends = 0
   /** Revision of our last write of these keys; '1': the key must exist. */
-  readonly since = new Map<string, string>()
+  readonly lastWrites = new Map<string, string>()
   /** The error of an etcd without room for heartbeats, while we still lead; '' otherwise. */
-  full = ''
+  noRoomReason = ''
   readonly #maintaining: Background
 
   constructor(private readonly options: LeadershipOptions) {
@@ -64,14 +64,14 @@ export class Leadership {
   }
 
   /** Time since we were last known to lead, in ms; 0 while the lease lasts and all is well. */
-  get doubtMs(): number {
+  get unconfirmedMs(): number {
     const agoMs = performance.now() - this.#confirmedMs
     const isOurs = this.problem === '' && this.#fencingToken !== '' && agoMs < this.options.ttlSeconds * 1000
     return isOurs ? 0 : agoMs
   }
 
   /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
-  get revision(): string {
+  get fencingToken(): string {
     if (this.#endReason !== '') throw new Error(this.#endReason)
     if (this.#fencingToken === '') throw new Error(this.problem || 'the leadership is lost')
     return this.#fencingToken
@@ -83,10 +83,10 @@ export class Leadership {
   }
 
   /** Compares the token, and that no key is older than our last write: an older snapshot may hold our key. */
-  isAt(revision: string) {
+  conditionsFor(revision: string) {
     const { key } = this.options
     const isOurs = [isCreatedAt(key, revision), hasValue(key, this.#self)]
-    return [...isOurs, ...[...this.since].map(pair => isSince(...pair))]
+    return [...isOurs, ...[...this.lastWrites].map(pair => isSince(...pair))]
   }
 
   /** Becomes leader, after waiting for a dead one's lease. Throws LeaderExistsError if another one leads. */
@@ -118,27 +118,27 @@ export class Leadership {
    * Becomes leader if there is none, also after `end`. First awaits `before` with the fencing token, within
    * the lease; its throw gives the leadership back. Returns the token; undefined if another one leads.
    */
-  async take(before: (revision: string) => Promise<void>): Promise<string | undefined> {
+  async campaign(before: (revision: string) => Promise<void>): Promise<string | undefined> {
     if ((await this.#elect(before)) !== undefined) return undefined
     this.#maintaining.wake()
     return this.#fencingToken
   }
 
   /** Reports the leadership with this token as lost, and tries soon to regain it. */
-  lost(revision: string): void {
+  reportLost(revision: string): void {
     if (revision !== this.#fencingToken) return
     this.#fencingToken = ''
     this.#maintaining.wake()
   }
 
   /** Gives up leadership. */
-  async end(reason: string): Promise<void> {
+  async resign(reason: string): Promise<void> {
     this.#ends++
     this.#endReason ||= reason
     this.#fencingToken = ''
-    this.full = ''
+    this.noRoomReason = ''
     const { client, key } = this.options
-    this.since.delete(key)
+    this.lastWrites.delete(key)
     const ID = this.#lease
     this.#lease = ''
     if (ID !== '') await revokeLease(client, ID, this.#limitMs)
@@ -146,7 +146,7 @@ export class Leadership {
 
   async close(): Promise<void> {
     await this.#maintaining.close()
-    await this.end('the store is closed')
+    await this.resign('the store is closed')
   }
 
   /** Time limit of a request: leaves time to ask another endpoint within the lease. */
@@ -155,7 +155,7 @@ export class Leadership {
   }
 
   get #at(): string {
-    return `etcd at ${this.options.client.where}: what is below ${this.options.key.replace(/[^/]*$/, '')}`
+    return `etcd at ${this.options.client.endpointsText}: what is below ${this.options.key.replace(/[^/]*$/, '')}`
   }
 
   async #maintain(): Promise<void> {
@@ -178,10 +178,10 @@ export class Leadership {
     if (!(await renewLease(client, lease, this.#limitMs))) return false
     const sign = put(key, this.#self, lease)
     try {
-      const signed = await transact(client, this.isAt(revision), [sign], [], this.#limitMs)
+      const signed = await transact(client, this.conditionsFor(revision), [sign], [], this.#limitMs)
       if (!signed.succeeded) return false
-      if (revision === this.#fencingToken) this.since.set(key, signed.revision)
-      this.full = ''
+      if (revision === this.#fencingToken) this.lastWrites.set(key, signed.revision)
+      this.noRoomReason = ''
     } catch (error) {
       // The heartbeat may still arrive, so it is repeated soon. After the lease has ended this is a fault.
       const isOver = performance.now() - this.#confirmedMs > this.options.ttlSeconds * 1000
@@ -191,8 +191,9 @@ export class Leadership {
       }
       // An etcd without room takes no heartbeat, but nobody can become leader there either.
       if (!(error instanceof NoRoomError)) throw error
-      this.full = error.message
-      if (!(await transact(client, this.isAt(revision), [], [], this.#limitMs)).succeeded) return false
+      this.noRoomReason = error.message
+      if (!(await transact(client, this.conditionsFor(revision), [], [], this.#limitMs)).succeeded)
+        return false
     }
     if (revision === this.#fencingToken) this.#confirmedMs = asked
     return true
@@ -236,8 +237,8 @@ export class Leadership {
       throw error
     }
     this.#endReason = ''
-    this.full = ''
-    this.since.set(key, pair.created)
+    this.noRoomReason = ''
+    this.lastWrites.set(key, pair.created)
     this.#fencingToken = pair.created
     this.#confirmedMs = asked
     return undefined
@@ -272,7 +273,7 @@ export function leaderIn(text: string): Leader {
 export async function grantLease(client: Client, ttlSeconds: number, limitMs: number): Promise<string> {
   const { ID } = await client.ask('lease/grant', { TTL: ttlSeconds }, limitMs)
   if (typeof ID !== 'string' || !/^-?\d{1,19}$/.test(ID))
-    throw new RefusedError(`etcd at ${client.where}: a lease without a number`)
+    throw new RefusedError(`etcd at ${client.endpointsText}: a lease without a number`)
   return ID
 }
 

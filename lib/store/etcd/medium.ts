@@ -111,9 +111,9 @@ export class EtcdMedium implements SharedMedium, Role {
       log
     })
     this.#takingOver = new Background({
-      work: () => this.#candidate?.take() ?? Promise.resolve(),
+      work: () => this.#candidate?.takeOver() ?? Promise.resolve(),
       retryMs: TAKEOVER_BACKOFF_MS,
-      failed: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
+      onFailure: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
     })
   }
 
@@ -122,35 +122,35 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   /** Returns a description of the leader; '' if there is none. */
-  async holder(): Promise<string> {
+  async describeLeader(): Promise<string> {
     const { found } = await transact(this.#client, [], [get(this.#keys.leader)], [], LIMIT_MS)
     return found[0] ? leaderIn(found[0].value.toString()).who : ''
   }
 
   /** Returns the fingerprints of the keys that all controllers share; undefined before any are stored. */
-  async keyMarks(): Promise<string | undefined> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.keyMarks)], [], LIMIT_MS)
+  async keyFingerprints(): Promise<string | undefined> {
+    const { found } = await transact(this.#client, [], [get(this.#keys.keyFingerprints)], [], LIMIT_MS)
     return found[0]?.value.toString()
   }
 
   /** Throws Error if the keys in the state directory differ from those of the controllers of this store. */
   refuseOtherKeys(state: string, kept: string | undefined, isWritten = false): Promise<void> {
-    return refuseOtherKeys(state, kept, isWritten, this.#client.etcdctl(`del ${this.#keys.keyMarks}`))
+    return refuseOtherKeys(state, kept, isWritten, this.#client.etcdctl(`del ${this.#keys.keyFingerprints}`))
   }
 
   /** Stores the fingerprints of the leader's keys if there are none. Throws Error if others are stored. */
-  async keepKeyMarks(state: string): Promise<void> {
-    const at = this.#keys.keyMarks
+  async storeKeyFingerprints(state: string): Promise<void> {
+    const at = this.#keys.keyFingerprints
     const marks = JSON.stringify(await fingerprintsIn(state))
-    const { revision } = this.#leadership
+    const { fencingToken } = this.#leadership
     const { succeeded, found } = await this.#commits.write(
-      revision,
+      fencingToken,
       [hasValue(at, undefined)],
       [put(at, marks)],
       [get(at)]
     )
     if (succeeded) return
-    if (!found[0]) this.#commits.lost(revision)
+    if (!found[0]) this.#commits.leadershipLost(fencingToken)
     await this.refuseOtherKeys(state, found[0].value.toString())
   }
 
@@ -160,7 +160,7 @@ export class EtcdMedium implements SharedMedium, Role {
    */
   async site(now = Date.now()) {
     const layout = get(this.#keys.object(LAYOUT, VERSION))
-    const asked = [layout, get(this.#keys.intent), get(this.#keys.keyMarks)]
+    const asked = [layout, get(this.#keys.intent), get(this.#keys.keyFingerprints)]
     const { found } = await transact(this.#client, [], asked, [], LIMIT_MS)
     const [version, intent, marks] = found
     return {
@@ -171,10 +171,10 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   /** Returns the endpoints that do not answer, with the reason, and the number of endpoints. */
-  async silent() {
-    const found = await this.#client.silent(SILENT_MS)
+  async silentEndpoints() {
+    const found = await this.#client.silentEndpoints(SILENT_MS)
     const [full] = found.filter(({ isFull }) => isFull)
-    return { silent: found.filter(({ isFull }) => !isFull), full, of: this.#client.endpoints }
+    return { silent: found.filter(({ isFull }) => !isFull), full, of: this.#client.endpointCount }
   }
 
   async read(): Promise<StoredKeys> {
@@ -183,7 +183,7 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   /** Notes in the state directory that the objects are in etcd, for `refuseForgotten`. */
-  async noteUse(state: string): Promise<void> {
+  async writeMarker(state: string): Promise<void> {
     await createOnce(join(state, MARKER_FILE), MARKER_TEXT)
   }
 
@@ -191,7 +191,7 @@ export class EtcdMedium implements SharedMedium, Role {
    * Throws Error if the store was empty when read, but a state directory shows that there were objects, in
    * etcd or in its files: they would be lost silently.
    */
-  async refuseForgotten(state: string): Promise<void> {
+  async refuseEmptyStore(state: string): Promise<void> {
     if (this.stored?.isEmpty === false) return
     const copy = async () => `${await runuserPrefix(state)}svcd store copy files etcd`
     const used = join(state, MARKER_FILE)
@@ -213,7 +213,7 @@ export class EtcdMedium implements SharedMedium, Role {
   /** Describes the location of an object, or of all, for messages. */
   place(type?: string, name = ''): string {
     return (
-      `etcd at ${this.#client.where}: ` +
+      `etcd at ${this.#client.endpointsText}: ` +
       `${type === undefined ? this.#keys.prefix : this.#keys.object(type, name)}`
     )
   }
@@ -221,7 +221,7 @@ export class EtcdMedium implements SharedMedium, Role {
   async start(_types: Iterable<string>, listener?: ReplicationListener): Promise<void> {
     this.#listener = listener && this.#guardedListener(listener)
     this.#loadRecords()
-    await this.#commits.begin(this.#leadership.revision, this.stored)
+    await this.#commits.begin(this.#leadership.fencingToken, this.stored)
     this.stored = undefined
   }
 
@@ -229,7 +229,7 @@ export class EtcdMedium implements SharedMedium, Role {
     this.#listener = this.#guardedListener(listener)
     this.#log('info', FOLLOWS)
     this.#loadRecords()
-    if (!isWhole) void this.#leadership.end('what is stored cannot be read whole')
+    if (!isWhole) void this.#leadership.resign('what is stored cannot be read whole')
     this.#startFollowing(isWhole ? this.stored : undefined)
     this.stored = undefined
   }
@@ -263,7 +263,7 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   get following(): string {
-    return this.#candidate?.following ?? ''
+    return this.#candidate?.leaderText ?? ''
   }
 
   get leader(): LeaderEndpoint | undefined {
@@ -279,14 +279,18 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   get status(): ReplicaStatus {
-    const known = this.#commits.number
+    const known = this.#commits.lastNumber
     if (!this.#candidate) {
-      const { doubtMs } = this.#leadership
-      return { role: doubtMs === 0 ? 'primary' : 'unknown', revision: known, lag_ms: Math.ceil(doubtMs) }
+      const { unconfirmedMs } = this.#leadership
+      return {
+        role: unconfirmedMs === 0 ? 'primary' : 'unknown',
+        revision: known,
+        lag_ms: Math.ceil(unconfirmedMs)
+      }
     }
     // After losing leadership, our own last commit counts until the rest was read.
-    const { revision, lagMs } = this.#candidate
-    return { role: 'standby', revision: revision || known, lag_ms: Math.round(lagMs) }
+    const { lastCommit, lagMs } = this.#candidate
+    return { role: 'standby', revision: lastCommit || known, lag_ms: Math.round(lagMs) }
   }
 
   /** The other controllers that share the medium. */
@@ -311,7 +315,7 @@ export class EtcdMedium implements SharedMedium, Role {
   join(self: Controller, now: () => number, trees: () => readonly string[] = () => []): void {
     // A controller that has come so far has stored a layout, and does not write where the objects were
     // removed.
-    this.#leadership.since.set(this.#keys.object(LAYOUT, VERSION), '1')
+    this.#leadership.lastWrites.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
       client: this.#client,
       keys: this.#keys,
@@ -337,9 +341,10 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   get problem(): string {
-    if (!this.#candidate) return this.#leadership.problem || this.#leadership.full || this.#commits.problem
-    const { problem, isFree } = this.#candidate
-    if (problem !== '' || !isFree || this.#takingOver.problem === '') return problem
+    if (!this.#candidate)
+      return this.#leadership.problem || this.#leadership.noRoomReason || this.#commits.problem
+    const { problem, isLeaderless } = this.#candidate
+    if (problem !== '' || !isLeaderless || this.#takingOver.problem === '') return problem
     return `nobody writes, and this svcd cannot either so far: ${this.#takingOver.problem}`
   }
 
@@ -360,12 +365,12 @@ export class EtcdMedium implements SharedMedium, Role {
       get isReadOnly() {
         return !etcd.isLeader
       },
-      get revision() {
+      get fencingToken() {
         etcd.#assertOpen()
-        return etcd.#leadership.revision
+        return etcd.#leadership.fencingToken
       },
       write: (revision, ...parts) => this.#commits.write(revision, ...parts, RECORD_MS),
-      lost: revision => this.#commits.lost(revision)
+      leadershipLost: revision => this.#commits.leadershipLost(revision)
     }
   }
 
@@ -375,7 +380,7 @@ export class EtcdMedium implements SharedMedium, Role {
       `${this.place()} is not what this svcd wrote last: another one writes, or etcd was restored or ` +
       'emptied: ' +
       (this.#listener ? 'this one follows it' : 'start svcd again')
-    const ended = this.#leadership.end(reason)
+    const ended = this.#leadership.resign(reason)
     if (this.#listener) {
       this.#log('warn', reason)
       this.#log('info', FOLLOWS)
@@ -404,7 +409,7 @@ export class EtcdMedium implements SharedMedium, Role {
       patienceMs: this.#ttlMs / 2,
       becameLeader: (revision, commits) => this.#becomeLeader(revision, commits),
       // After a failure, `#taking` retries with backoff.
-      free: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
+      onLeaderless: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
       log: this.#log
     })
     this.#candidate.start(stored)
@@ -418,14 +423,14 @@ export class EtcdMedium implements SharedMedium, Role {
       if (commitsIn(unfinished.head) !== commits) throw new Error(`${this.#keys.head} is not what was heard`)
       await this.#commits.begin(revision, unfinished)
       // The lease may have been lost to another controller while the last answer was on its way.
-      if (this.#leadership.revision !== revision) throw new Error('the leadership was lost meanwhile')
+      if (this.#leadership.fencingToken !== revision) throw new Error('the leadership was lost meanwhile')
       this.#candidate = undefined
       this.#log('info', 'this svcd writes now')
       this.records.becameLeader()
       for (const listener of this.#roleListeners) listener.becameLeader?.()
     } catch (error) {
       this.#candidate = undefined
-      await this.#leadership.end(reasonOf(error))
+      await this.#leadership.resign(reasonOf(error))
       this.#stepDown()
       throw error
     }

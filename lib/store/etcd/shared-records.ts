@@ -12,7 +12,7 @@ export interface RecordsMedium {
   /** Whether another controller leads, or none does. */
   readonly isReadOnly: boolean
   /** The fencing token; throws Error if this controller does not lead. */
-  readonly revision: string
+  readonly fencingToken: string
   /** Runs a transaction that also compares this fencing token, retried while the answer is unclear. */
   write(
     revision: string,
@@ -21,7 +21,7 @@ export interface RecordsMedium {
     otherwise: readonly JsonObject[]
   ): Promise<Omit<Outcome, 'revision'>>
   /** Reports the leadership with this fencing token as lost. */
-  lost(revision: string): never
+  leadershipLost(revision: string): never
 }
 
 /** The stored records of a kind: its head, and a text per name. */
@@ -39,8 +39,8 @@ interface SharedOptions {
 
 interface Waiting<R> {
   readonly record: R
-  done(): void
-  failed(error: StoreError): void
+  resolve(): void
+  reject(error: StoreError): void
 }
 
 /** Below etcd's defaults: 128 operations in a transaction, 1.5 MiB in a request. */
@@ -132,16 +132,16 @@ export class SharedRecords<R> implements Records<R> {
   /** Reads a name's records from etcd. Throws Error without an answer, or without leadership. */
   async read(name: string): Promise<R[]> {
     const { keeper, key } = this.o
-    const { revision } = keeper
-    const { succeeded, found } = await keeper.write(revision, [], [get(`${key}/${name}`)], [])
-    if (!succeeded) keeper.lost(revision)
+    const { fencingToken } = keeper
+    const { succeeded, found } = await keeper.write(fencingToken, [], [get(`${key}/${name}`)], [])
+    if (!succeeded) keeper.leadershipLost(fencingToken)
     return recordsIn<R>(found[0]?.value.toString())
   }
 
   append(record: R): Promise<void> {
     return new Promise((done, failed) => {
       if (this.#isClosed) throw new StoreError('shutting down')
-      this.#queue.push({ record, done, failed })
+      this.#queue.push({ record, resolve: done, reject: failed })
       this.#start()
     })
   }
@@ -171,10 +171,10 @@ export class SharedRecords<R> implements Records<R> {
         if (!isTooLarge) for (const name of texts.keys()) this.#uncertain.add(name)
         // Each try takes as long as etcd is waited for, so no record waits for more than one.
         const others = isTooLarge ? [] : this.#queue.splice(0)
-        for (const { failed } of [...batch, ...others]) failed(new StoreError(reasonOf(error)))
+        for (const { reject } of [...batch, ...others]) reject(new StoreError(reasonOf(error)))
         continue
       }
-      for (const { done } of batch) done()
+      for (const { resolve } of batch) resolve()
     } while (this.#queue.length > 0 || (this.#uncertain.size > 0 && !isTried && !this.#isClosed))
     this.#running = undefined
   }
@@ -193,7 +193,7 @@ export class SharedRecords<R> implements Records<R> {
     /** Whether there is room for these names and the text added to them; always for the first ones. */
     const takes = (names: readonly string[], more = ''): boolean => {
       const next = names.map(name => {
-        const text = [...memory.of(name)].map(lineOf).join('') + (added.get(name) ?? '') + more
+        const text = [...memory.recordsOf(name)].map(lineOf).join('') + (added.get(name) ?? '') + more
         return [name, text] as const
       })
       const size = next.reduce(
@@ -208,7 +208,7 @@ export class SharedRecords<R> implements Records<R> {
     for (const waiting of this.#queue) {
       const { record } = waiting
       const names = memory.namesIn(record)
-      const waits = memory.waits(record)
+      const waits = memory.appliesOnceStored(record)
       if (!waits && added.size > 0) break
       const more = waits ? lineOf(record) : ''
       if (!takes(names, more)) break
@@ -231,12 +231,12 @@ export class SharedRecords<R> implements Records<R> {
       return text === '' ? remove(at) : put(at, text)
     })
     // Never reused.
-    const { revision } = keeper
-    const to = `${revision}-${++this.#count}${end}`
+    const { fencingToken } = keeper
+    const to = `${fencingToken}-${++this.#count}${end}`
     for (;;) {
       const from = this.#head
       const { succeeded, found } = await keeper.write(
-        revision,
+        fencingToken,
         [hasValue(key, from)],
         [...operations, put(key, to)],
         [get(key)]
@@ -244,7 +244,7 @@ export class SharedRecords<R> implements Records<R> {
       const there = found[0]?.value.toString()
       if (succeeded || there === to) break
       // A restored etcd does not have our last writes.
-      if (there === from || compareNames(there ?? '', from ?? '') < 0) keeper.lost(revision)
+      if (there === from || compareNames(there ?? '', from ?? '') < 0) keeper.leadershipLost(fencingToken)
       // A write that was reported as failed was carried out after all.
       this.#head = there
     }
@@ -265,7 +265,7 @@ export class SharedRecords<R> implements Records<R> {
 
   #load(memory: ReplicatedState<R>, name: string, text = ''): void {
     try {
-      memory.take(name, recordsIn<R>(text), Buffer.byteLength(text))
+      memory.replaceRecords(name, recordsIn<R>(text), Buffer.byteLength(text))
     } catch (error) {
       const { key, log } = this.o
       log(

@@ -34,9 +34,9 @@ export class StoredKeys implements StoredState {
   /** Ids of staged writes that were never committed. */
   readonly abandoned: ReadonlySet<string>
   /** Fingerprints of the keys that all controllers share; undefined before the first one stored them. */
-  readonly keyMarks: string | undefined
+  readonly keyFingerprints: string | undefined
   /** Modification and value (`versionOf`) of the head and the leadership key. */
-  readonly known: ReadonlyMap<string, string>
+  readonly versions: ReadonlyMap<string, string>
   /** All staged writes: key → text. */
   readonly staged: ReadonlyMap<string, Buffer>
   /** The records of nodes and requests, by kind. */
@@ -51,8 +51,8 @@ export class StoredKeys implements StoredState {
   ) {
     const values = new Map(pairs.map(({ key, value }) => [key, value]))
     const of = (wanted: string) => versionOf(pairs.find(({ key }) => key === wanted))
-    this.known = new Map([keys.head, keys.leader].map(key => [key, of(key)]))
-    this.#where = `etcd at ${client.where}: `
+    this.versions = new Map([keys.head, keys.leader].map(key => [key, of(key)]))
+    this.#where = `etcd at ${client.endpointsText}: `
     try {
       this.head = headOf(values.get(keys.head))
     } catch (error) {
@@ -69,7 +69,7 @@ export class StoredKeys implements StoredState {
       if (key.startsWith(keys.objects)) this.#add(key, value)
       else addRecord(records, keys, key, value)
     this.records = records
-    this.keyMarks = values.get(keys.keyMarks)?.toString()
+    this.keyFingerprints = values.get(keys.keyFingerprints)?.toString()
     const intent = values.get(keys.intent)
     try {
       if (intent !== undefined) this.intent = intentOf(keys, intent, values)
@@ -81,7 +81,7 @@ export class StoredKeys implements StoredState {
     }
     for (const write of this.intent?.writes ?? []) this.#set(write)
     this.staged = new Map([...values].filter(([key]) => key.startsWith(keys.staged)))
-    const ids = new Set([...this.staged.keys()].map(key => keys.stagerOf(key)))
+    const ids = new Set([...this.staged.keys()].map(key => keys.changeIdOf(key)))
     if (this.intent) ids.delete(this.intent.id)
     this.abandoned = ids
   }
@@ -146,7 +146,7 @@ export class StoredKeys implements StoredState {
     return this.#at(name === undefined ? `${this.keys.objects}${type}/` : this.keys.object(type, name))
   }
 
-  mended({ file, ...problem }: Problem): Problem {
+  withRemedy({ file, ...problem }: Problem): Problem {
     const key = file.slice(this.#where.length)
     // A key that is clipped or escaped in a message cannot be typed.
     if (!key.startsWith(this.keys.objects) || key.endsWith('/') || /[\\…]/.test(key))
@@ -247,7 +247,7 @@ export function parseIntent(value: Buffer): { id: string; count: number } {
 
 function intentOf(keys: Keys, value: Buffer, values: ReadonlyMap<string, Buffer>): Intent {
   const { id, count } = parseIntent(value)
-  const prefix = keys.stagedBy(id)
+  const prefix = keys.stagedPrefix(id)
   const writes: Write[] = []
   for (const [key, staged] of values)
     if (key.startsWith(prefix)) writes.push({ ...objectIn(key, prefix.length), text: textOf(key, staged) })

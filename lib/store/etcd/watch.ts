@@ -29,13 +29,15 @@ export async function* watchTransactions(
   const question = {
     create_request: { key: base64(prefix), range_end: base64(endOf(prefix)), start_revision: from }
   }
-  const strange = (what: string) => new UnclearError(`etcd at ${client.where}: ${what}`)
+  const strange = (what: string) => new UnclearError(`etcd at ${client.endpointsText}: ${what}`)
   let last = BigInt(from) - 1n
   for await (const { result } of client.stream('watch', question, signal)) {
     if (!isObject(result)) throw strange('it ended the watch')
     const { canceled, compact_revision: compacted, cancel_reason: reason } = result
     if (compacted !== undefined && compacted !== '0')
-      throw new CompactedError(`etcd at ${client.where}: what happened since revision ${from} is compacted`)
+      throw new CompactedError(
+        `etcd at ${client.endpointsText}: what happened since revision ${from} is compacted`
+      )
     if (canceled) throw strange(`it ended the watch: ${oneLine(String(reason), 300)}`)
     for (const moment of transactionsIn(result, strange)) {
       if (BigInt(moment.revision) <= last)

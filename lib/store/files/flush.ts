@@ -23,7 +23,7 @@ interface FlusherOptions {
   readonly directory: string
   readonly files: FileLayer
   /** Fails if the directory is no longer ours to write. */
-  readonly ours: DiskStep
+  readonly ownershipCheck: DiskStep
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
@@ -47,8 +47,8 @@ export class Flusher {
     this.#flushing = new Background({
       work: () => this.#flush(),
       retryMs: RETRY_MS,
-      failed: reason => options.log('warn', `the store's files are behind: ${reason}`),
-      recovered: () => options.log('info', "the store's files are written again")
+      onFailure: reason => options.log('warn', `the store's files are behind: ${reason}`),
+      onRecovery: () => options.log('info', "the store's files are written again")
     })
   }
 
@@ -73,7 +73,7 @@ export class Flusher {
   }
 
   /** Resolves when another intent may be added; throws a StoreError if that is not to be expected soon. */
-  async room(): Promise<void> {
+  async waitForRoom(): Promise<void> {
     while (this.#outstanding >= (this.options.outstandingFiles ?? OUTSTANDING_FILES)) {
       if (this.problem !== '') throw new StoreError(this.problem)
       await this.#flushing.run().catch(() => undefined)
@@ -96,21 +96,21 @@ export class Flusher {
 
   /** Writes what waits at the call. Throws Error with the reason if some of it could not be written. */
   async #flush(): Promise<void> {
-    const { directory, files, ours } = this.options
+    const { directory, files, ownershipCheck } = this.options
     const covered = [...this.#intents]
     if (covered.length === 0) return
     try {
-      let steps: DiskStep[] = [ours]
+      let steps: DiskStep[] = [ownershipCheck]
       let written: [string, PendingWrite][] = []
       let characters = 0
       // Objects added meanwhile come after these or replace one of them.
       let left = this.#pendingWrites.size
       const write = async () => {
         this.#assertTime()
-        await files.inOrder(steps)
+        await files.runSteps(steps)
         for (const [object, promised] of written)
           if (this.#pendingWrites.get(object) === promised) this.#pendingWrites.delete(object)
-        steps = [ours]
+        steps = [ownershipCheck]
         written = []
         characters = 0
       }
@@ -125,7 +125,7 @@ export class Flusher {
       }
       for (const type of this.#unsynced) steps.push({ syncDirectory: join(directory, type) })
       // Checked again: an intent of another directory must stay.
-      steps.push(ours)
+      steps.push(ownershipCheck)
       // Oldest first: an older intent that outlives a newer one would bring old content back.
       for (const { number } of covered) steps.push({ remove: intentFile(directory, number) })
       steps.push({ syncDirectory: join(directory, INTENTS) })
@@ -150,7 +150,7 @@ interface CommitterOptions {
   readonly files: FileLayer
   readonly flusher: Flusher
   /** Fails if the directory is no longer ours to write. */
-  readonly ours: DiskStep
+  readonly ownershipCheck: DiskStep
   /** The highest number of an intent on disk, 0 without any. */
   readonly lastIntent: number
 }
@@ -192,14 +192,14 @@ export class Committer {
   }
 
   async #commitIntent(writes: readonly Write[]): Promise<void> {
-    const { directory, files, flusher, ours } = this.options
-    await flusher.room()
+    const { directory, files, flusher, ownershipCheck } = this.options
+    await flusher.waitForRoom()
     const number = ++this.#lastIntent
     const file = intentFile(directory, number)
     const steps: DiskStep[] = []
     if (isShort(writes)) steps.push({ replace: file, text: [...intentText(writes)].join('') })
     else {
-      await files.inOrder([ours])
+      await files.runSteps([ownershipCheck])
       await files.replace(file, intentText(writes))
     }
     await this.#commitOrRevert(steps, join(directory, INTENTS), () => ({ remove: file }))
@@ -211,22 +211,22 @@ export class Committer {
    * until it is undone on the disk too.
    */
   async #commitOrRevert(steps: readonly DiskStep[], directory: string, back: () => DiskStep): Promise<void> {
-    const { files, ours } = this.options
+    const { files, ownershipCheck } = this.options
     const sync: DiskStep = { syncDirectory: directory }
-    const all = [ours, ...steps, sync]
+    const all = [ownershipCheck, ...steps, sync]
     try {
-      await files.inOrder(all)
+      await files.runSteps(all)
     } catch (error) {
       // A failed step before the sync leaves nothing behind, unless the file was written before the steps.
       if (steps.length > 0 && error instanceof StepError && error.step < all.length - 1) throw error
-      this.#revert = [ours, back(), sync]
+      this.#revert = [ownershipCheck, back(), sync]
       await this.#revertFailed().catch(() => {}) // still noted, and retried before the next commit
       throw error
     }
   }
 
   async #revertFailed(): Promise<void> {
-    if (this.#revert) await this.options.files.inOrder(this.#revert)
+    if (this.#revert) await this.options.files.runSteps(this.#revert)
     this.#revert = undefined
   }
 }

@@ -51,7 +51,7 @@ export class FileMedium implements Medium {
     this.#stored = undefined
     for (const leftover of leftovers) await rm(leftover, { force: true })
     for (const type of [INTENTS, ...types]) await this.#make(join(directory, type))
-    const common = { directory, files: this.#layer, ours: this.ours }
+    const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
     const flusher = new Flusher({ ...common, outstandingFiles, log })
     const lastIntent = intents.at(-1)?.number ?? 0
     this.#writing = { flusher, committer: new Committer({ ...common, flusher, lastIntent }) }
@@ -68,9 +68,9 @@ export class FileMedium implements Medium {
   }
 
   /** Fails if the directory is no longer ours to write (rules 11.3); also for other writers in it. */
-  get ours(): DiskStep {
+  get ownershipCheck(): DiskStep {
     if (this.#lock === undefined) throw new Error('the directory is not locked')
-    return this.#lock.ours
+    return this.#lock.ownershipCheck
   }
 
   /** Flushes the files, and unlocks. */
@@ -92,7 +92,7 @@ const STEP_MS = 50
 /** The locked state directory. */
 interface Lock {
   /** Fails if the path now leads to another directory, or cannot be examined; precedes every write. */
-  readonly ours: DiskStep
+  readonly ownershipCheck: DiskStep
   release(): Promise<void>
 }
 
@@ -120,7 +120,7 @@ export async function acquireLock(directory: string): Promise<Lock> {
     // Replaced, not opened: opening a pipe would wait for its reader.
     await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
     return {
-      ours: {
+      ownershipCheck: {
         same: directory,
         identity: self.directory,
         otherwise: `${directory} is another directory than at the start: start svcd again`

@@ -21,7 +21,12 @@ import { until } from '../../support/until.js'
 
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 const open = (medium: EtcdMedium, opened = async () => {}) =>
-  Store.open<TestTypes, MacIndex>({ medium, kinds, createIndex: () => new MacIndex(), opened })
+  Store.open<TestTypes, MacIndex>({
+    medium,
+    kinds,
+    createIndex: () => new MacIndex(),
+    beforeFirstWrite: opened
+  })
 type TestStore = Awaited<ReturnType<typeof open>>
 const set = (store: TestStore, value: number, name = 'c') =>
   store.change(tx => tx.put('counter', name, { name, value }))

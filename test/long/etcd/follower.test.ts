@@ -38,7 +38,7 @@ class Copy implements FollowerListener {
     this.#fill(stored)
   }
 
-  async changed(writes: Parameters<FollowerListener['changed']>[0]): Promise<void> {
+  async applyRemote(writes: Parameters<FollowerListener['applyRemote']>[0]): Promise<void> {
     this.commits++
     for (const { type, name, text } of writes)
       if (text === undefined) this.objects.delete(`${type}/${name}`)
@@ -176,10 +176,10 @@ t.test('what takes long to be told is no silence', async t => {
   t.teardown(() => store.close())
   await setAll(store, ['c'], 0)
   const { follower, copy, said } = await follow(t, etcd.url)
-  const { changed } = copy
-  copy.changed = async writes => {
+  const { applyRemote } = copy
+  copy.applyRemote = async writes => {
     await sleep(5000)
-    await changed.call(copy, writes)
+    await applyRemote.call(copy, writes)
   }
   await setAll(store, ['c'], 1)
   await same(store, copy)
@@ -200,7 +200,7 @@ t.test('a stop does not wait for an etcd that does not answer', async t => {
     client,
     keys: new Keys('/svcd/'),
     records,
-    listener: { changed: reload, reload },
+    listener: { applyRemote: reload, reload },
     log: () => {}
   })
   follower.start()
@@ -229,6 +229,6 @@ t.test('what etcd has forgotten is read as a whole', async t => {
   t.equal(copy.reloads, 1)
   await setAll(store, ['c'], 9)
   await same(store, copy)
-  await follower.reached(await headOf(etcd))
+  await follower.waitForRevision(await headOf(etcd))
   await until(() => follower.problem === '')
 })
