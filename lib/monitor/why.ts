@@ -198,8 +198,8 @@ export const verdictRules: readonly VerdictRule[] = [
     verdict: facts => {
       const file = lastBeforeKernel(facts, 'kernel', 'initramfs')
       return file?.end === 'cut'
-        ? `${facts.node} took ${file.bytes} of ${file.bytesTotal} bytes of the ${file.step} ${file.about} at ` +
-            `${seenAt(file)} and then hung up`
+        ? `${facts.node} took ${file.bytes} of ${file.bytesTotal} bytes of the ${file.step} ${file.about} ` +
+            `at ${seenAt(file)} and then hung up`
         : undefined
     }
   },

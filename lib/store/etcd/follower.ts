@@ -206,8 +206,8 @@ export class Follower {
     const then = known.map(([key]) => get(key, revision))
     const strange = (what: string) =>
       new OtherHistoryError(
-        `etcd at ${client.endpointsText}: ${what} at revision ${revision}, of which this svcd knows: it was ` +
-          'restored or compacted, or answers for another one; everything is read anew'
+        `etcd at ${client.endpointsText}: ${what} at revision ${revision}, of which this svcd knows: it ` +
+          'was restored or compacted, or answers for another one; everything is read anew'
       )
     const { found } = await transact(client, [], [...now, ...then], [], REQUEST_LIMIT_MS).catch(error => {
       throw error instanceof NoRevisionError ? strange('it does not know what was') : error

@@ -155,7 +155,8 @@ export class Leadership {
   }
 
   get #at(): string {
-    return `etcd at ${this.options.client.endpointsText}: what is below ${this.options.key.replace(/[^/]*$/, '')}`
+    const { client, key } = this.options
+    return `etcd at ${client.endpointsText}: what is below ${key.replace(/[^/]*$/, '')}`
   }
 
   async #maintain(): Promise<void> {
