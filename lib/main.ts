@@ -23,7 +23,7 @@ const commands = new Map(
   Object.entries<Command>({
     async serve(options) {
       const config = await configOf(options)
-      await import('./parts.js')
+      await import('./cli/rooms.js')
       const { serve } = await import('./cli/serve.js')
       await serve(config, () => process.exit(1), {
         program: process.argv[1] ?? '',

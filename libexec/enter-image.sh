@@ -1,6 +1,6 @@
 #!/bin/sh
 # enter-image.sh USERS CAPABILITIES PROGRAM ARGUMENT...: runs a program of an image inside it. Started by
-# lib/image/packer/sandbox.ts in the namespaces of hold-image.sh, with the image as the working directory and
+# lib/helper/packer/sandbox.ts in the namespaces of hold-image.sh, with the image as the working directory and
 # this machine's root, which no program of the image sees. USERS is the file of a user namespace, or '';
 # CAPABILITIES are those left to the program, in the form of setpriv.
 set -eu

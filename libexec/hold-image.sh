@@ -1,6 +1,6 @@
 #!/bin/sh
 # hold-image.sh SHIPPED USERS KIND: makes the image in its working directory the root of its namespaces, and
-# holds them until its standard input ends (lib/image/packer/sandbox.ts). SHIPPED holds dracut/,
+# holds them until its standard input ends (lib/helper/packer/sandbox.ts). SHIPPED holds dracut/,
 # initramfs-tools/ and libexec/; USERS is the file of the user namespace for the image's programs, or ''. KIND
 # is `shell` for an admin's shell.
 #

@@ -1,6 +1,6 @@
 #!/bin/sh
 # hold-network.sh PID: connects the network namespace of a process to the outside, but not to this machine's
-# loopback, until standard input ends (lib/image/packer/sandbox.ts). Its name server is 10.0.2.3. Prints
+# loopback, until standard input ends (lib/helper/packer/sandbox.ts). Its name server is 10.0.2.3. Prints
 # "ready".
 set -eu
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# hold-user.sh: holds its user namespace until its standard input ends (lib/image/packer/sandbox.ts). Prints
+# hold-user.sh: holds its user namespace until its standard input ends (lib/helper/packer/sandbox.ts). Prints
 # "ready".
 set -eu
 

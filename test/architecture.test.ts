@@ -13,49 +13,29 @@ const GROUND = ['program', 'disk', 'client', 'base']
  * top of the house to its ground; nothing imports upwards.
  */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  main: ['cli', 'parts', 'helper', 'config', 'version'],
-  // Rooms of the daemon, loaded one after the other.
-  parts: ['api', 'image', 'services', 'model'],
+  main: ['cli', 'helper', 'config', 'version'],
   cli: [
-    'check',
     'daemon',
+    'api',
     'backup',
-    'store',
-    'store/files',
-    'store/etcd/open',
-    'model/luna2',
-    'model/migrations',
-    'model/types',
-    'version',
-    'ctl',
-    // What is said of clocks.
-    'ask-controller',
-    'auth',
-    'helper',
-    // The shell in an image.
-    'image/packer',
-    'services',
-    'config'
-  ],
-  // The client speaks http to the daemon, and shares its tables alone.
-  ctl: ['control/commands', 'model', 'node-set', 'version'],
-  check: [
-    // What is said of clocks.
-    'ask-controller',
-    'backup',
-    'daemon',
     'boot',
-    'image',
-    'services',
-    'model',
     'store',
     'store/files',
     'store/etcd',
+    'model',
+    'version',
+    'ctl',
+    'auth',
+    'helper',
+    'helper/packer',
+    'image',
+    'services',
     'template',
     'http/certificate',
-    'config',
-    'version'
+    'config'
   ],
+  // The client speaks http to the daemon, and shares its tables alone.
+  ctl: ['model', 'node-set', 'version'],
   daemon: [
     'peers',
     'composition',
@@ -64,9 +44,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'boot',
       'image',
       'image/torrent/distribution',
-      'image/transfer/remote',
       'control',
       'helper',
+      'helper/transfer/remote',
       'services',
       'monitor',
       'auth',
@@ -84,7 +64,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // The wing for several controllers. It can be deleted: the daemon loads it, and nothing else knows it.
   peers: [
     'composition',
-    'ask-controller',
     ...[
       'api',
       'image',
@@ -137,11 +116,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   boot: ['monitor', 'model', 'template'],
   image: [
-    'ask-controller',
     'helper',
-    'image/packer',
+    'helper/packer',
+    'helper/transfer',
     'image/torrent',
-    'image/transfer',
     'model',
     // A pack of which nobody knows whether it is stored.
     'store/errors',
@@ -150,11 +128,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'config'
   ],
   // Root's work: it knows directories and words, and no object.
-  helper: ['image/packer', 'image/transfer', 'config'],
+  helper: ['helper/packer', 'helper/transfer', 'config'],
   // These three know no object, and not each other.
-  'image/packer': [],
+  'helper/packer': [],
+  'helper/transfer': [],
   'image/torrent': [],
-  'image/transfer': [],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
@@ -173,7 +151,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   jobs: [],
   http: [],
   version: [],
-  'ask-controller': [],
   program: ['base'],
   disk: ['base'],
   client: [],
@@ -280,7 +257,7 @@ t.test('only the composition root and peers/ ask who leads, and name etcd', asyn
   const naming = [...imports].flatMap(([file, targets]) =>
     targets.some(target => roomOf(target) === 'store/etcd') ? roomOf(file) : []
   )
-  t.strictSame([...new Set(naming)].sort(), ['check', 'cli', 'peers', 'store/etcd'])
+  t.strictSame([...new Set(naming)].sort(), ['cli', 'peers', 'store/etcd'])
   const wing = [...imports].flatMap(([file, targets]) =>
     roomOf(file) !== 'peers' && targets.some(target => roomOf(target) === 'peers') ? file : []
   )
@@ -317,21 +294,8 @@ t.test('the client loads the tables, and nothing of the daemon', async t => {
   }
   load('cli/ctl')
   const rooms = new Set([...loaded].map(roomOf).filter(room => !GROUND.includes(room)))
-  t.strictSame([...rooms].sort(), [
-    'cli',
-    'control',
-    'ctl',
-    'model',
-    'node-set',
-    'store',
-    'template',
-    'version'
-  ])
-  for (const room of ['cli', 'control'])
-    t.strictSame(
-      [...loaded].filter(file => roomOf(file) === room).sort(),
-      room === 'cli' ? ['cli/ask', 'cli/ctl'] : ['control/commands']
-    )
+  t.strictSame([...rooms].sort(), ['cli', 'ctl', 'model', 'node-set', 'store', 'template', 'version'])
+  t.strictSame([...loaded].filter(file => roomOf(file) === 'cli').sort(), ['cli/ask', 'cli/ctl'])
 })
 
 t.test('only the command line exits, reads arguments and speaks', async t => {

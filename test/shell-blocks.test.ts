@@ -60,7 +60,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/dhcp-and-dns.md#iPXE for firmware that has none': packages,
   'docs/files.md#On the node': 'it is typed on a node; test/node runs svc-files',
   'docs/getting-started.md#What you need': packages,
-  'docs/grab-and-push.md#Grab and push': 'it needs a node with ssh; test/image/transfer has the requests',
+  'docs/grab-and-push.md#Grab and push': 'it needs a node with ssh; test/helper/transfer has the requests',
   "docs/luna.md#From luna's daemon": 'it needs a daemon of luna; test/cli/luna2.test.ts runs the command',
   'docs/howto.md#Give a role to nodes':
     'it writes below /etc/svcd; the second block is a part of a script of a node',

@@ -1,7 +1,7 @@
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
-import { allCommands, type Command, commands, isReading, type Part } from '../control/commands.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
+import { allCommands, type Command, commands, isReading, type Part } from '../model/bmc-commands.js'
 import { freeText } from '../model/field.js'
 import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { nodesIn } from './node-sets.js'

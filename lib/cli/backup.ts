@@ -13,7 +13,6 @@ import {
   topOf,
   treeOptions
 } from '../backup/stored-files.js'
-import { brokenObjects } from '../check.js'
 import type { Config } from '../config/types.js'
 import { syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
 import { typeNames } from '../model/types.js'
@@ -24,6 +23,7 @@ import { objectFile } from '../store/files/stored.js'
 import { INTENTS } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { version } from '../version.js'
+import { brokenObjects } from './checks.js'
 import { configDirectories, iniName, namedFiles, shippedTemplates } from './config-files.js'
 import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'

@@ -1,11 +1,11 @@
 import { access, constants } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { checkAll } from '../check.js'
 import { locationOf, type Problem, problemText } from '../config/problem.js'
 import type { Config } from '../config/types.js'
 import { isMissing } from '../disk/file.js'
 import { startAttached } from '../program/held-program.js'
 import { nameOf } from '../program/system.js'
+import { checkAll } from './checks.js'
 import { checkOwner, handOverCommand, type UnitUser, unitUser } from './owner.js'
 
 /**

@@ -1,7 +1,7 @@
+import { type Command, IS_OFF } from '../model/bmc-commands.js'
 import { searchPath } from '../program/program.js'
 import type { Outcome, Programs } from '../program/programs.js'
 import { type Bmc, type CallLimits, cleanLine, cleanText } from './bmc.js'
-import { type Command, IS_OFF } from './commands.js'
 
 /** A full log of a BMC has a few thousand lines. */
 const MOST_OUTPUT = 1024 * 1024

@@ -1,5 +1,5 @@
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
-import { commands, type Part } from '../control/commands.js'
+import { commands, type Part } from '../model/bmc-commands.js'
 import type { TypeName } from '../model/docs.js'
 import { clusterFields } from '../model/settings.js'
 import { objectTypes } from '../model/types.js'

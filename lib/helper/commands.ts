@@ -11,13 +11,6 @@ import {
   removeTree,
   withRemedy
 } from '../disk/open-directory.js'
-import { builtinPacker } from '../image/packer/builtin-packer.js'
-import { buildInitramfs } from '../image/packer/initramfs.js'
-import { type CachedInitramfs, initramfsOf } from '../image/packer/initramfs-cache.js'
-import type { PackResult } from '../image/packer/packer.js'
-import { systemPacker } from '../image/packer/system-packer.js'
-import { copyFromNode } from '../image/transfer/from-node.js'
-import { copyToNode } from '../image/transfer/to-node.js'
 import { run } from '../program/program.js'
 import {
   checkComponent,
@@ -28,7 +21,14 @@ import {
   inImageDirectory,
   inTree
 } from './directories.js'
+import { builtinPacker } from './packer/builtin-packer.js'
+import { buildInitramfs } from './packer/initramfs.js'
+import { type CachedInitramfs, initramfsOf } from './packer/initramfs-cache.js'
+import type { PackResult } from './packer/packer.js'
+import { systemPacker } from './packer/system-packer.js'
 import { withRemote } from './ssh.js'
+import { copyFromNode } from './transfer/from-node.js'
+import { copyToNode } from './transfer/to-node.js'
 
 /** Reads one argument of a command. Throws Error for another type. */
 type Read<T> = (value: unknown) => T

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { fillBuffer, fillNew, unlessMissing } from '../disk/file.js'
 import { FILE, inDirectory, inTrusted, trustedPath } from '../disk/open-directory.js'
-import { KEY, KNOWN, Remote } from '../image/transfer/remote.js'
 import { run } from '../program/program.js'
 import { type HelperSettings, type Owner, ownerOf } from './directories.js'
+import { KEY, KNOWN, Remote } from './transfer/remote.js'
 
 /** Bytes of a key or of a node's host keys. */
 const LONGEST = 64 * 1024

@@ -3,6 +3,7 @@ import { basename, join } from 'node:path'
 import { badRequest, unavailable } from '../base/errors.js'
 import { isFile, readRegularFile, replaceDurably } from '../disk/file.js'
 import { resolveInside } from '../disk/open-directory.js'
+import { orderOf } from '../helper/packer/version-order.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
@@ -15,7 +16,6 @@ import {
   wantedKernel
 } from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
-import { orderOf } from './packer/version-order.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
 export interface BootFiles {

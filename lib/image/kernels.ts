@@ -3,8 +3,8 @@ import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { unavailable } from '../base/errors.js'
 import { resolveInside } from '../disk/open-directory.js'
+import { orderOf } from '../helper/packer/version-order.js'
 import { isFileName } from '../model/names.js'
-import { orderOf } from './packer/version-order.js'
 
 /** A kernel of an image. */
 export interface Kernel {

@@ -2,15 +2,15 @@ import { inParallel } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import { exists } from '../disk/file.js'
 import type { TaskHooks } from '../helper/commands.js'
+import { checkSelection } from '../helper/transfer/selection.js'
 import { type JobContext, RESULTS_KEPT } from '../jobs/jobs.js'
 import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import { checkSelection } from './transfer/selection.js'
 import { checkUnmounted, treeOf, whereLooked } from './trees.js'
 
-export { ofMachine } from './transfer/exclusions.js'
+export { ofMachine } from '../helper/transfer/exclusions.js'
 
 /** Throws 404 for fields of the image that a grab or a push cannot use. */
 export function checkFields({ name, grab_filesystems, grab_exclude }: OsimageDoc): void {

@@ -1,6 +1,6 @@
-import { certificateAdvice, type RequestAuth, requestController } from '../ask-controller.js'
 import { isObject, jsonObjectOrEmpty } from '../base/json.js'
 import type { Trust } from '../client/certificates.js'
+import { certificateAdvice, type RequestAuth, requestController } from '../client/controllers.js'
 import { NoResponseError, readWhole, TooLongError } from '../client/request.js'
 import { type Audit, type AuditLines, mostRead } from '../monitor/audit.js'
 

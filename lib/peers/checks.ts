@@ -1,6 +1,6 @@
-import { CLOCK_WARN_MS, certificateAdvice, clocksApart, SLACK_MS } from '../ask-controller.js'
 import { Background } from '../base/background.js'
 import type { Log } from '../base/log.js'
+import { CLOCK_WARN_MS, certificateAdvice, clocksApart, SLACK_MS } from '../client/controllers.js'
 import type { Condition } from '../monitor/health.js'
 import type { Controller } from '../store/medium.js'
 

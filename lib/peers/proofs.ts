@@ -1,8 +1,8 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
-import { clocksApart, SLACK_MS } from '../ask-controller.js'
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, ServiceError, unauthorized } from '../base/errors.js'
+import { clocksApart, SLACK_MS } from '../client/controllers.js'
 import { NOT_TAKEN } from '../http/forwards.js'
 import type { ForwardedCaller } from '../http/route.js'
 

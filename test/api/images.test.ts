@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { Remote } from '../../lib/image/transfer/remote.js'
+import { Remote } from '../../lib/helper/transfer/remote.js'
 import { makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
 import { Controller } from '../support/controller.js'

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { checkAll } from '../../lib/check.js'
+import { checkAll } from '../../lib/cli/checks.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Controller } from '../support/controller.js'
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, wr
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { checkAll } from '../../lib/check.js'
+import { checkAll } from '../../lib/cli/checks.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'

@@ -20,7 +20,7 @@ export async function buildInitramfs({ tree, kernelversion, dracutmodules, kerne
 // rules 9.4
 t.test('the initramfs is built for the kernel that was chosen, before the tar', async t => {
   const daemon = new CrashingDaemon(t)
-  daemon.replace('image/packer/initramfs', fakeTool)
+  daemon.replace('helper/packer/initramfs', fakeTool)
   await daemon.start()
   const { admin: client } = daemon
   const tree = makeTree(daemon.path('images', 'compute'), {

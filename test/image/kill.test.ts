@@ -140,8 +140,8 @@ export const nodeMounts = async () => []`
 // rules 9.12
 t.test('kill -9 during a grab', async t => {
   const { daemon, tree, whole, crash } = await beginning(t)
-  daemon.replace('image/transfer/from-node', fakeGrab)
-  daemon.replace('image/transfer/reach', fakeReach)
+  daemon.replace('helper/transfer/from-node', fakeGrab)
+  daemon.replace('helper/transfer/reach', fakeReach)
   await daemon.admin.post('/config/network/cluster', { network: '10.1.0.0/16' })
   await daemon.admin.post('/config/node/n1', { interfaces: [{ interface: 'BOOTIF', network: 'cluster' }] })
   const state = () => readFileSync(join(tree, 'etc/hostname'), 'utf8')

@@ -1,7 +1,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { PackRequest } from '../../lib/image/packer/packer.js'
+import type { PackRequest } from '../../lib/helper/packer/packer.js'
 import { locate } from '../support/programs.js'
 
 /** A request to pack, and what its packer said. */

@@ -1,6 +1,6 @@
 import { chmod, copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { buildInitramfs } from '../../lib/image/packer/initramfs.js'
+import { buildInitramfs } from '../../lib/helper/packer/initramfs.js'
 import { output } from '../support/programs.js'
 import { debianTree, type Release } from './debian-tree.js'
 import { documented, dracutAfterwards } from './documented-packages.js'

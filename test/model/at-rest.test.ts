@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { checkAll } from '../../lib/check.js'
+import { checkAll } from '../../lib/cli/checks.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { freeText } from '../../lib/model/field.js'
 import { storeOptions } from '../../lib/model/model.js'

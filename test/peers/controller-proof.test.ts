@@ -1,7 +1,7 @@
 // rules 11.16, 11.19
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { SLACK_MS } from '../../lib/ask-controller.js'
+import { SLACK_MS } from '../../lib/client/controllers.js'
 import { NonceCache } from '../../lib/peers/proofs.js'
 
 const number = () => randomBytes(16).toString('hex')

@@ -1,7 +1,7 @@
 import { isObject, type JsonObject } from '../../base/json.js'
 import { readRegularFile } from '../../disk/file.js'
+import { type Command, IS_OFF } from '../../model/bmc-commands.js'
 import { type Bmc, type CallLimits, cleanLine } from '../bmc.js'
-import { type Command, IS_OFF } from '../commands.js'
 import { Connection, isPath, linkOf, linksOf, login, objectAt, RefusedError, textAt } from './connection.js'
 
 /** A resource with its path. */

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { LRUCache } from 'lru-cache'
 import { notFound, tryLater } from '../../base/errors.js'
-import { type Hashed, hashFile } from '../packer/in-worker.js'
+import { type Hashed, hashFile } from '../../helper/packer/in-worker.js'
 
 /** Entries of the cache; an image has three files. */
 const MOST_KNOWN = 1000

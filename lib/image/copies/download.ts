@@ -1,9 +1,9 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import type { Readable } from 'node:stream'
-import { certificateAdvice, type RequestAuth, requestController } from '../../ask-controller.js'
 import { jsonObjectOrEmpty } from '../../base/json.js'
 import type { Trust } from '../../client/certificates.js'
+import { certificateAdvice, type RequestAuth, requestController } from '../../client/controllers.js'
 import { NoResponseError, type Response, readWhole, TooLongError } from '../../client/request.js'
 
 /** Another controller. */

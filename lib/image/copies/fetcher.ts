@@ -4,9 +4,9 @@ import type { Mutex } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { exists, syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
+import { hashFile } from '../../helper/packer/in-worker.js'
 import { leastFree } from '../../monitor/disk-space.js'
 import type { Manifest } from '../manifest.js'
-import { hashFile } from '../packer/in-worker.js'
 import { servedMode } from '../publish.js'
 import {
   type Asking,

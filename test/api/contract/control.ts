@@ -1,4 +1,4 @@
-import { allCommands, isReading } from '../../../lib/control/commands.js'
+import { allCommands, isReading } from '../../../lib/model/bmc-commands.js'
 import { ended } from '../../support/planted-request.js'
 import type { Cases, Step } from './case.js'
 

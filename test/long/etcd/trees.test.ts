@@ -153,7 +153,7 @@ t.test('who is cut off removes no directory of an image that another controller 
   const first = await controllerOn(t, etcd, 'controller.name=c1', `store.endpoints=${way.url}`, ...more)
   const second = await controllerOn(t, etcd, 'controller.name=c2', ...more)
   const gate = first.path('gate')
-  replaceModule(first.tree, 'image/packer/choose-packer.js', packerBehind(gate))
+  replaceModule(first.tree, 'helper/packer/choose-packer.js', packerBehind(gate))
   await first.start()
   await until(() => isPrimary(first))
   giveKeys(first, second)

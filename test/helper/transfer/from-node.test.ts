@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile, readlink, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
+import { compareTrees } from '../../image/compare-trees.js'
+import { age, remember, requireNode, startNode } from '../../image/node.js'
+import { richTree } from '../../image/rich-tree.js'
+import { beginning } from '../../image/taking.js'
 import { output } from '../../support/programs.js'
-import { compareTrees } from '../compare-trees.js'
-import { age, remember, requireNode, startNode } from '../node.js'
-import { richTree } from '../rich-tree.js'
-import { beginning } from '../taking.js'
 
 requireNode()
 

@@ -2,12 +2,12 @@ import { copyFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
-import { checkReachable } from '../../../lib/image/transfer/reach.js'
-import { Remote } from '../../../lib/image/transfer/remote.js'
+import { checkReachable } from '../../../lib/helper/transfer/reach.js'
+import { Remote } from '../../../lib/helper/transfer/remote.js'
+import { makeHostKey, makeSystem, requireNode, startNode } from '../../image/node.js'
 import { freePort } from '../../support/free-port.js'
 import { output } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
-import { makeHostKey, makeSystem, requireNode, startNode } from '../node.js'
 
 requireNode()
 

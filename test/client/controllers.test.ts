@@ -2,14 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { certificateAdvice, requestController } from '../lib/ask-controller.js'
-import { type Trust, trustFor } from '../lib/client/certificates.js'
-import type { NoResponseError } from '../lib/client/request.js'
-import { readPair } from '../lib/http/certificate.js'
-import { route, start } from './http/helpers.js'
-import { makeCertificate, makeIssued } from './support/certificate.js'
-import { instead } from './support/instead.js'
-import { scratch } from './support/scratch.js'
+import { type Trust, trustFor } from '../../lib/client/certificates.js'
+import { certificateAdvice, requestController } from '../../lib/client/controllers.js'
+import type { NoResponseError } from '../../lib/client/request.js'
+import { readPair } from '../../lib/http/certificate.js'
+import { route, start } from '../http/helpers.js'
+import { makeCertificate, makeIssued } from '../support/certificate.js'
+import { instead } from '../support/instead.js'
+import { scratch } from '../support/scratch.js'
 
 const ask = (port: number) =>
   requestController({

@@ -4,13 +4,20 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ServiceError } from '../../../lib/base/errors.js'
-import { choosePacker } from '../../../lib/image/packer/choose-packer.js'
-import { hashFile } from '../../../lib/image/packer/in-worker.js'
-import type { Packer } from '../../../lib/image/packer/packer.js'
-import { walk } from '../../../lib/image/packer/walk.js'
-import { compareTrees } from '../compare-trees.js'
-import { onlyPrograms, request } from '../packing.js'
-import { NAMES_NOT_UTF8, requireRootAndPrograms, richTree, run, unpack, workDirectory } from '../rich-tree.js'
+import { choosePacker } from '../../../lib/helper/packer/choose-packer.js'
+import { hashFile } from '../../../lib/helper/packer/in-worker.js'
+import type { Packer } from '../../../lib/helper/packer/packer.js'
+import { walk } from '../../../lib/helper/packer/walk.js'
+import { compareTrees } from '../../image/compare-trees.js'
+import { onlyPrograms, request } from '../../image/packing.js'
+import {
+  NAMES_NOT_UTF8,
+  requireRootAndPrograms,
+  richTree,
+  run,
+  unpack,
+  workDirectory
+} from '../../image/rich-tree.js'
 
 requireRootAndPrograms()
 

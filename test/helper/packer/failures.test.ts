@@ -11,14 +11,14 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { archive } from '../../../lib/image/packer/archive.js'
-import { builtinPacker } from '../../../lib/image/packer/builtin-packer.js'
-import { hashFile } from '../../../lib/image/packer/in-worker.js'
-import { Omissions } from '../../../lib/image/packer/packer.js'
-import { systemPacker } from '../../../lib/image/packer/system-packer.js'
+import { archive } from '../../../lib/helper/packer/archive.js'
+import { builtinPacker } from '../../../lib/helper/packer/builtin-packer.js'
+import { hashFile } from '../../../lib/helper/packer/in-worker.js'
+import { Omissions } from '../../../lib/helper/packer/packer.js'
+import { systemPacker } from '../../../lib/helper/packer/system-packer.js'
+import { bulkyTree, onlyPrograms, request } from '../../image/packing.js'
+import { requireRootAndPrograms, run, workDirectory } from '../../image/rich-tree.js'
 import { smallDisk } from '../../support/small-disk.js'
-import { bulkyTree, onlyPrograms, request } from '../packing.js'
-import { requireRootAndPrograms, run, workDirectory } from '../rich-tree.js'
 
 requireRootAndPrograms()
 

@@ -1,7 +1,7 @@
 // Builds the initramfs of the tree named by the first argument, in a process that a test can kill. Says what
 // it is told.
-import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
-import { kernel } from '../initramfs-tree.js'
+import { buildInitramfs } from '../../../lib/helper/packer/initramfs.js'
+import { kernel } from '../../image/initramfs-tree.js'
 
 await buildInitramfs({
   tree: process.argv[2] ?? '',

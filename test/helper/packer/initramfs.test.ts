@@ -4,10 +4,10 @@ import { mkdirSync, readdirSync, renameSync, rmdirSync, rmSync, statSync, symlin
 import { join } from 'node:path'
 import t from 'tap'
 import { mountsBelow } from '../../../lib/disk/open-directory.js'
-import { buildInitramfs, type InitramfsRequest } from '../../../lib/image/packer/initramfs.js'
+import { buildInitramfs, type InitramfsRequest } from '../../../lib/helper/packer/initramfs.js'
+import { kernel, Tree } from '../../image/initramfs-tree.js'
 import { start } from '../../support/child.js'
 import { checkout, node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
-import { kernel, Tree } from '../initramfs-tree.js'
 
 requireRoot()
 requirePrograms('busybox', 'unshare', 'setpriv')

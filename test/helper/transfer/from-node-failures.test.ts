@@ -2,10 +2,10 @@ import { existsSync, rmSync } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { FromNodeRequest } from '../../../lib/image/transfer/from-node.js'
+import type { FromNodeRequest } from '../../../lib/helper/transfer/from-node.js'
+import { remember, requireNode, startNode } from '../../image/node.js'
+import { beginning } from '../../image/taking.js'
 import { output } from '../../support/programs.js'
-import { remember, requireNode, startNode } from '../node.js'
-import { beginning } from '../taking.js'
 
 requireNode()
 

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
+import { Tree } from '../../image/initramfs-tree.js'
 import { node, programEnv, requirePrograms, requireRoot } from '../../support/programs.js'
 import { proof } from '../../support/proof.js'
-import { Tree } from '../initramfs-tree.js'
 import { attempts } from './escape.js'
 
 requireRoot()

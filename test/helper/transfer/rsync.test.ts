@@ -1,7 +1,7 @@
 import t from 'tap'
 import { mountPoints } from '../../../lib/disk/open-directory.js'
-import { readChange, readProgress } from '../../../lib/image/transfer/rsync.js'
-import { checkSelection, chooseFilesystems } from '../../../lib/image/transfer/selection.js'
+import { readChange, readProgress } from '../../../lib/helper/transfer/rsync.js'
+import { checkSelection, chooseFilesystems } from '../../../lib/helper/transfer/selection.js'
 
 t.test('changes, as rsync writes them', async t => {
   const read: Readonly<Record<string, string | undefined>> = {

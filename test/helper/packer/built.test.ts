@@ -1,15 +1,15 @@
 import { mkdirSync, realpathSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { compareTrees } from '../../image/compare-trees.js'
+import { run, unpack, workDirectory } from '../../image/rich-tree.js'
 import { builtTree } from '../../support/built-tree.js'
 import { start } from '../../support/child.js'
-import { compareTrees } from '../compare-trees.js'
-import { run, unpack, workDirectory } from '../rich-tree.js'
 
 const script = `
 const [code, tree, output] = process.argv.slice(2)
-const { choosePacker } = await import(code + '/dist/image/packer/choose-packer.js')
-const { hashFile } = await import(code + '/dist/image/packer/in-worker.js')
+const { choosePacker } = await import(code + '/dist/helper/packer/choose-packer.js')
+const { hashFile } = await import(code + '/dist/helper/packer/in-worker.js')
 const packer = await choosePacker('auto', 'zstd')
 let longest = 0
 let last = performance.now()

@@ -3,18 +3,18 @@ import { networkInterfaces } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { checkAll } from '../lib/check.js'
-import { banner } from '../lib/cli/serve.js'
-import { loadConfig, readConfig } from '../lib/config/load.js'
-import { problemText } from '../lib/config/problem.js'
-import { programsOf } from '../lib/services/services.js'
-import { cheapHash } from './support/callers.js'
-import { makeCertificate, makeIssued } from './support/certificate.js'
-import { Controller } from './support/controller.js'
-import { scratch } from './support/scratch.js'
+import { checkAll } from '../../lib/cli/checks.js'
+import { banner } from '../../lib/cli/serve.js'
+import { loadConfig, readConfig } from '../../lib/config/load.js'
+import { problemText } from '../../lib/config/problem.js'
+import { programsOf } from '../../lib/services/services.js'
+import { cheapHash } from '../support/callers.js'
+import { makeCertificate, makeIssued } from '../support/certificate.js'
+import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
 
-const shipped = fileURLToPath(new URL('../etc/svcd.ini', import.meta.url))
-const templates = fileURLToPath(new URL('../templates', import.meta.url))
+const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
+const templates = fileURLToPath(new URL('../../templates', import.meta.url))
 
 /** A front server: without one, or another address than loopback, there are warnings. */
 const reachable = ['http.url=https://controller.example.org', 'http.trusted_proxies=127.0.0.1']

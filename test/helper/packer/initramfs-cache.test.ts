@@ -16,11 +16,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { buildInitramfs } from '../../../lib/image/packer/initramfs.js'
-import { initramfsOf } from '../../../lib/image/packer/initramfs-cache.js'
-import { listTree } from '../../../lib/image/packer/listing.js'
+import { buildInitramfs } from '../../../lib/helper/packer/initramfs.js'
+import { initramfsOf } from '../../../lib/helper/packer/initramfs-cache.js'
+import { listTree } from '../../../lib/helper/packer/listing.js'
+import { kernel, Tree } from '../../image/initramfs-tree.js'
 import { requirePrograms, requireRoot } from '../../support/programs.js'
-import { kernel, Tree } from '../initramfs-tree.js'
 
 requireRoot()
 requirePrograms('busybox', 'unshare', 'setpriv', 'mount')

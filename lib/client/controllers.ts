@@ -1,5 +1,5 @@
-import { certificateFault, type Trust } from './client/certificates.js'
-import { type RequestOptions, type Response, request } from './client/request.js'
+import { certificateFault, type Trust } from './certificates.js'
+import { type RequestOptions, type Response, request } from './request.js'
 
 /** Authenticates requests between controllers and their answers. */
 export interface RequestAuth {

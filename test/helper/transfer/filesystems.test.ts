@@ -1,8 +1,8 @@
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { requireNode, startNode } from '../node.js'
-import { beginning } from '../taking.js'
+import { requireNode, startNode } from '../../image/node.js'
+import { beginning } from '../../image/taking.js'
 
 requireNode()
 

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { dpkgOrder, rpmOrder } from '../../../lib/image/packer/version-order.js'
+import { dpkgOrder, rpmOrder } from '../../../lib/helper/packer/version-order.js'
 import { output, requirePrograms } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 
