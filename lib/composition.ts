@@ -1,7 +1,6 @@
 import type { ApiRoute } from './api/context.js'
 import type { Caller } from './auth/access.js'
 import type { Tokens } from './auth/tokens.js'
-import type { Texts } from './backup/stored-files.js'
 import type { Log } from './base/log.js'
 import type { Config } from './config/types.js'
 import type { ServerOptions } from './http/server.js'
@@ -92,7 +91,7 @@ export interface PeersModule {
 
 /** How the store is opened. `objects`: the stored texts that are not in the state directory. */
 export interface PeersStart extends Omit<StoreOptions<Docs, ClusterIndex>, 'medium' | 'backUp'> {
-  backUp(from: number, objects?: Texts): Promise<string>
+  backUp(from: number, objects?: Iterable<readonly [path: string, text: string]>): Promise<string>
 }
 
 /** The controllers that share the objects with this one. */

@@ -92,8 +92,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'store/files',
       'jobs',
       'http',
-      'config',
-      'backup'
+      'config'
     ]
   ],
   api: [

@@ -139,7 +139,7 @@ export async function backUpState(
 }
 
 /** Texts with their paths below the state directory. */
-export type Texts = Iterable<readonly [path: string, text: string]>
+type Texts = Iterable<readonly [path: string, text: string]>
 
 /** Adds objects, journals and request records of known types. Returns the names of the journals. */
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
