@@ -244,7 +244,7 @@ export function programsOf(config: Config): NamedProgram[] {
 /**
  * Returns the IPv4 addresses of each card of this machine; an address with a label ("eth0:1") is the card's.
  */
-function ownCards(): Cards {
+export function ownCards(): Cards {
   const cards = new Map<string, number[]>()
   for (const [name, all = []] of Object.entries(networkInterfaces())) {
     const [card = ''] = name.split(':')
