@@ -1,6 +1,8 @@
-import { rmSync } from 'node:fs'
+import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { bootFiles } from '../../lib/image/boot-files.js'
+import { Bench } from './bench.js'
 import { beginning } from './imaging.js'
 import { type Files, makeTree } from './small-tree.js'
 
@@ -107,18 +109,29 @@ async function site(t: Test) {
   }
 }
 
+/** What a first pack of an image with these files takes, and the lines of its record. */
+async function chosen(t: Test) {
+  const bench = await Bench.open(t, 'image.initramfs=no')
+  let count = 0
+  return async (files: Files) => {
+    const tree = makeTree(bench.path('images', `image${++count}`), { ...init, ...files })
+    const job = bench.job()
+    const { kernel, initrd, version } = await bootFiles(bench.context, { name: 'image' }, tree, {}, job)
+    const text = (path: string | undefined) => path && readFileSync(join(tree, path), 'utf8')
+    return { kernel: text(kernel), initrd: text(initrd), version, lines: job.lines }
+  }
+}
+
 // rules 9.3
 t.test('which kernel', async t => {
-  const make = await site(t)
+  const choose = await chosen(t)
   for (const [what, [files, version, newer = {}]] of Object.entries(choices)) {
-    const { image, pack, served, lines } = await make(files)
-    t.equal((await pack()).status, 204)
-    const { kernelfile, kernelversion } = await image()
-    t.equal(kernelversion, version, what)
+    const found = await choose(files)
+    t.equal(found.version, version, what)
     const place =
       Object.keys(files).find(path => path.endsWith(`/${version}/linux`)) ?? `boot/vmlinuz-${version}`
-    t.equal(`${served(kernelfile)}`, files[place], what)
-    const told = (await lines()).filter(line => line.startsWith('newer: '))
+    t.equal(found.kernel, files[place], what)
+    const told = found.lines.filter(line => line.startsWith('newer: '))
     t.equal(told.length, Object.keys(newer).length, `${what}: ${told.join('; ')}`)
     for (const [name, why] of Object.entries(newer))
       t.match(
@@ -127,6 +140,18 @@ t.test('which kernel', async t => {
         name
       )
   }
+})
+
+// rules 9.3
+t.test('the choice, its reasons and the files are those of the pack', async t => {
+  const { image, pack, served, lines } = await (await site(t))(choices['the debug variant']?.[0] as Files)
+  t.equal((await pack()).status, 204)
+  const { kernelfile, kernelversion } = await image()
+  t.same([kernelversion, `${served(kernelfile)}`], [el9, `kernel ${el9}`])
+  t.match(
+    (await lines()).find(line => line.startsWith('newer: ')),
+    /not taken because .*debug/
+  )
 })
 
 // rules 9.3
@@ -226,9 +251,32 @@ const layouts: Record<string, [files: (version: string) => Files, one: string, t
   }
 
 // rules 9.3
-t.test('where the kernel is', async t => {
+t.test('where the kernel is, with two versions of it', async t => {
+  const choose = await chosen(t)
+  for (const [what, [files, one, two, hasInitrd]] of Object.entries(layouts)) {
+    const layout = (version: string) => ({ ...modules(version), ...files(version) })
+    for (const [version, all] of [
+      [one, layout(one)],
+      [two, layout(two)],
+      ...((layout(one)['boot/vmlinuz'] ?? layout(one)['boot/vmlinuz-lts'])
+        ? []
+        : [[two, { ...layout(one), ...layout(two) }] as const])
+    ] as const) {
+      const found = await choose(all)
+      t.same([found.version, found.kernel], [version, `kernel ${version}`], what)
+      if (hasInitrd) t.equal(found.initrd, `initramfs ${version}`, what)
+    }
+  }
+})
+
+/** Layouts whose packs are made: a link to the modules, files beside the modules, names without a version. */
+const packed = ['SUSE: a link to the modules', 'a container: beside the modules alone', 'Alpine']
+
+// rules 9.3
+t.test('an upgrade, a second kernel and a request for one of both, pack after pack', async t => {
   const make = await site(t)
   for (const [what, [files, one, two, hasInitrd]] of Object.entries(layouts)) {
+    if (!packed.includes(what) && !process.env.SVCD_LONG) continue
     const layout = (version: string) => ({ ...modules(version), ...files(version) })
     const { c, name, tree, image, pack, served } = await make(layout(one))
     const boots = async (version: string) => {
@@ -301,7 +349,7 @@ t.test('a version that is set before there is a kernel stays, however often the 
 
 // rules 9.3
 t.test('links of kernels do not lead out of the image, nor to other files of it', async t => {
-  const make = await site(t)
+  const choose = await chosen(t)
   for (const target of [
     '../../../../../../../etc/passwd',
     '/etc/hostname',
@@ -309,13 +357,12 @@ t.test('links of kernels do not lead out of the image, nor to other files of it'
     'vmlinuz-6.1.0-9',
     '/lib/modules'
   ]) {
-    const { image, pack } = await make({
+    const found = await choose({
       ...modules('6.1.0-9'),
       'boot/vmlinuz-6.1.0-9': `-> ${target}`,
       'usr/lib/modules/6.1.0-9/vmlinuz': `-> ${target}`,
       [`boot/${id}/6.1.0-9/linux`]: `-> ${target}`
     })
-    t.equal((await pack()).status, 204)
-    t.match(await image(), { kernelfile: null, kernelversion: null }, target)
+    t.same([found.kernel, found.lines[0]], [undefined, 'the image has no kernel below /boot'], target)
   }
 })
