@@ -53,7 +53,10 @@ t.test('a controller that is gone is listed until an admin removes it', async t 
   t.ok(Math.abs(Number(offset)) < 5, `${offset} s`)
 
   const there = await first.request('GET', '/config/cluster/c2/_delete')
-  t.match(there, { status: 400, body: { message: /controller c2 is running: stop its svcd, .* then remove it/ } })
+  t.match(there, {
+    status: 400,
+    body: { message: /controller c2 is running: stop its svcd, .* then remove it/ }
+  })
   const before = (await read()).c2
   await second.kill()
   await until(async () => (await statusOf('c2')) === 'gone')
