@@ -86,6 +86,27 @@ t.test('comments have a subject', t => {
   t.end()
 })
 
+t.test('names in comments are names of the code', t => {
+  const names = new Set<string>()
+  for (const name of code) {
+    const scanner = ts.createScanner(ts.ScriptTarget.ES2022, true, ts.LanguageVariant.Standard, textOf(name))
+    for (let kind = scanner.scan(); kind !== ts.SyntaxKind.EndOfFileToken; kind = scanner.scan())
+      for (const [word] of scanner.getTokenText().matchAll(/#?[\w$]+/g)) names.add(word)
+  }
+  // A member, a private member, or a name in camel case: other words in back-ticks may be anything.
+  const isName = /^(?:[A-Z]\w+\.)?(#\w+|[a-z]+[A-Z]\w*)$/
+  const wrong = code.flatMap(name =>
+    commentsOf(name, textOf(name)).flatMap(({ line, text }) =>
+      [...text.matchAll(/`([^`\n]+)`/g)].flatMap(([, word = '']) => {
+        const member = isName.exec(word)?.[1]
+        return member && !names.has(member) ? [`${name}:${line} \`${word}\` is not in the code`] : []
+      })
+    )
+  )
+  t.same(wrong, [])
+  t.end()
+})
+
 t.test(`no line of the code has more than ${COLUMNS} columns`, t => {
   // A regular expression cannot be split; a line of shell in a text is one line.
   const isWhole = (line: string) => /^\s*\/.*\/[a-z]*(\.exec\()?,?$|COMPREPLY/.test(line)

@@ -23,7 +23,7 @@ function content(schema: Schema): object {
   return { [schema === plainText ? 'text/plain' : 'application/json']: { schema } }
 }
 
-/** `GET /config/node/{node}` → `getConfigNodeByNode`. */
+/** `GET /config/node/{node}` → getConfigNodeByNode. */
 function operationId({ method, path }: ApiRoute): string {
   const words = path
     .split('/')

@@ -45,7 +45,7 @@ export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R 
 
 /** Thrown by `runSyncWithin`. */
 export class TooManySteps extends Error {
-  override readonly name = 'TooLong'
+  override readonly name = 'TooManySteps'
 }
 
 /** Runs a generator for one slice; returns its last step. */

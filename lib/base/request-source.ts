@@ -24,7 +24,7 @@ export interface FileDelivery {
    * front server sends the file, unseen by svcd; `refused`: nothing was sent.
    */
   readonly end: 'whole' | 'part' | 'cut' | 'front' | 'refused'
-  /** Bytes handed to the system, out of `of`. */
+  /** Bytes handed to the system, out of `bytesTotal`. */
   readonly bytes: number
   readonly bytesTotal: number
 }

@@ -126,8 +126,8 @@ const transfer = {
  * `[image] directory`, and other names are single components. No command runs its arguments.
  *
  * Names in a tree may change at any time, so a checked path is never used again. This process works through
- * the `at` of an open directory; programs see that directory at a separate path without links (`apart`). See
- * the table in docs/security.md.
+ * the `at` of an open directory; programs see that directory at a separate path without links
+ * (`isolatePaths`: "apart"). See the table in docs/security.md.
  */
 export const commands = {
   /** Builds the initramfs with the tree's own tool, unless that of the last build (`record`) still fits. */

@@ -57,7 +57,7 @@ export class Forwarding {
     return this.#reach.condition
   }
 
-  /** The original caller of a request that another controller forwarded. Throws as `ForwardAuth.handedOn`. */
+  /** The original caller of a request that another controller forwarded. Throws as `ForwardAuth.verify`. */
   readonly handedOnFor = ({
     method = '',
     url = '',
@@ -80,7 +80,9 @@ export class Forwarding {
     const { role, trust } = this.o
     if (role.isLeader || isAnswered(route)) return undefined
     if (source.isHandedOn)
-      throw new NotLeaderError('another controller has handed this on, and this one does not write')
+      throw new NotLeaderError(
+        'this was handed on by another controller, and this one is not the primary: send the request again'
+      )
     if (!role.leader) throw new NotLeaderError('no controller that writes is known for the moment')
     const { url, token, gone } = role.leader
     const head = { method: headOnly ? 'HEAD' : method, target, headers }

@@ -67,7 +67,7 @@ export class EtcdMedium implements SharedMedium, Role {
   #listener: ReplicationListener | undefined
   /** Set while another controller leads. */
   #candidate: Candidate | undefined
-  /** Outlives the standbys, because a failed takeover creates a new one. */
+  /** Outlives the candidates, because a failed takeover creates a new one. */
   readonly #takingOver: Background
   #controllers: Controllers | undefined
   readonly #roleListeners: RoleListener[] = []
@@ -182,7 +182,7 @@ export class EtcdMedium implements SharedMedium, Role {
     return this.stored
   }
 
-  /** Notes in the state directory that the objects are in etcd, for `refuseForgotten`. */
+  /** Notes in the state directory that the objects are in etcd, for `refuseEmptyStore`. */
   async writeMarker(state: string): Promise<void> {
     await createOnce(join(state, MARKER_FILE), MARKER_TEXT)
   }
@@ -408,7 +408,7 @@ export class EtcdMedium implements SharedMedium, Role {
       records: this.records,
       patienceMs: this.#ttlMs / 2,
       becameLeader: (revision, commits) => this.#becomeLeader(revision, commits),
-      // After a failure, `#taking` retries with backoff.
+      // After a failure, `#takingOver` retries with backoff.
       onLeaderless: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
       log: this.#log
     })
