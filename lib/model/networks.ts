@@ -163,8 +163,8 @@ type NodeDoc = Docs['node']
 type GroupDoc = Docs['group']
 
 /**
- * An interface of a node that is not stored yet. With `assignOrder` it still needs an address: the next free one,
- * after all addresses that the request names (rules 3.14) and after entries with a lower number.
+ * An interface of a node that is not stored yet. With `assignOrder` it still needs an address: the next free
+ * one, after all addresses that the request names (rules 3.14) and after entries with a lower number.
  */
 type Entry = InterfaceDoc & { readonly assignOrder?: number }
 
