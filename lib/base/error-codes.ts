@@ -56,7 +56,7 @@ export const errorCodes = {
     'no-interface': 'The object has no such interface.',
     'no-free-address': 'The network has no free address.',
     'no-address': 'The address lies in no network, or outside of the network in the path.',
-    'no-new-name': 'The new name of a rename or a clone is missing or empty.',
+    'no-new-name': 'The new name of a rename or a clone of an OS image is missing or empty.',
     'unreadable-secret': 'A secret cannot be decrypted: secret.key is another one, or its file was changed.',
     'rescue-boot': 'The node boots for a rescue and must not be installed.',
     'unknown-node-set': 'A node set names nodes, groups or images that do not exist.',

@@ -137,8 +137,9 @@ function withInherited(change: JsonObject, first: JsonValue | undefined): JsonOb
   const names = new Set(own.map(({ field }) => field))
   if (change.type !== 'node' || change.action !== 'update' || !names.has('group')) return change
   const all = objects(objects(first).find(({ name }) => name === change.name)?.fields)
-  // Values of an image are told by its name, and derived ones by what they come from.
-  const more = all.filter(({ field = '' }) => !names.has(field) && !/^(_|osimage\.)/.test(String(field)))
+  // Values of an image are shown by its name, and derived ones by what they come from.
+  const isShown = (field: string) => field === '_kerneloptions' || !/^(_|osimage\.)/.test(field)
+  const more = all.filter(({ field = '' }) => !names.has(field) && isShown(String(field)))
   return { ...change, fields: [...own, ...more] }
 }
 
@@ -147,7 +148,8 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
   const { message, changes, files } = answer
   yield clean(formatted(message))
   const alike = new Map<string, PlannedChange & { readonly names: string[] }>()
-  const whole = objects(changes).map(change => withInherited(change, within(answer, 'nodes').first))
+  const { first } = within(answer, 'nodes')
+  const whole = objects(changes).map(change => withInherited(change, first))
   for (const would of plannedChanges(whole)) {
     // A new address differs from node to node, so such nodes are not folded.
     const { type, name, be, fields } = would
@@ -161,6 +163,10 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
+  const moved = whole.filter(({ type, fields }) => type === 'node' && objects(fields).some(({ field }) => field === 'group'))
+  const looked = objects(first).length
+  if (moved.length > looked)
+    yield `values that come and go with the group are shown for the first ${looked} of ${moved.length} nodes`
   for (const { service, path, diff, problem } of objects(files)) {
     if (typeof problem === 'string') {
       yield paint('bold', clean(`${formatted(service)}: its files could not be made: ${problem}`))

@@ -132,11 +132,11 @@ const unanswered = (reason: string, mayBeDone: boolean) =>
   mayBeDone
     ? new ServiceError(
         502,
-        `the controller that writes gave no answer (${reason}), and may have done this: look first`
+        `the primary gave no answer (${reason}), and may have done this: look first`
       )
     : new ServiceError(
         503,
-        `the controller that writes cannot be asked now (${reason}); try again in some seconds`,
+        `the primary cannot be asked now (${reason}); try again in some seconds`,
         AGAIN,
         { code: 'not-leader' }
       )
@@ -145,7 +145,7 @@ const foreignAnswer = (status: number, mayBeDone: boolean) =>
   new ServiceError(
     502,
     `svcd never answers with ${status}: look whether [store] url, or [http] url, ` +
-      `of the controller that writes leads to it${mayBeDone ? ', and whether this was done' : ''}`
+      `of the primary leads to it${mayBeDone ? ', and whether this was done' : ''}`
   )
 
 const hungUp = () => new ClientGone('the client hung up before there was an answer')

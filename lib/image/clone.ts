@@ -20,7 +20,7 @@ export async function checkClone(
 ): Promise<OsimageDoc> {
   const source = model.get('osimage', name)
   const copy = given.newName
-  if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`)
+  if (!copy) throw notFound(`OS image ${name}: field "newosimage" is missing`, 'no-new-name')
   if (model.view.get('osimage', copy)) throw badRequest(`OS image ${copy} exists already`, 'already-exists')
   const path = given.values.get('path') ?? source.path
   const place = join(config.image.directory, copy)

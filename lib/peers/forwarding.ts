@@ -83,7 +83,7 @@ export class Forwarding {
       throw new NotLeaderError(
         'this was handed on by another controller, and this one is not the primary: send the request again'
       )
-    if (!role.leader) throw new NotLeaderError('no controller that writes is known for the moment')
+    if (!role.leader) throw new NotLeaderError('no primary is known for the moment')
     const { url, token, gone } = role.leader
     const head = { method: headOnly ? 'HEAD' : method, target, headers }
     return {

@@ -91,9 +91,9 @@ export class ZoneAgreement implements SerialAgreement {
 }
 
 const APART =
-  'is not that of the controller that writes, and has a serial of its own here: ' +
+  'is not that of the primary, and has a serial of its own here: ' +
   'give both the same templates, [dns] and [cluster]'
-const AHEAD = 'has a later serial here than on the controller that writes, until it changes'
+const AHEAD = 'has a later serial here than on the primary, until it changes'
 
 const listed = ([first, ...more]: readonly string[]) =>
   `zone ${first}${more.length > 0 ? ` (and ${more.length} more)` : ''}`

@@ -131,7 +131,7 @@ t.test('the answer to a request whose work is a job', async t => {
   t.same(acknowledge({ source }, { id: 'x' }), { status: 200, body: { message: 'queued', request_id: 'x' } })
   t.match(
     acknowledge({ source: { ...source, isHandedOn: true } }, { id: 'x' }).body,
-    { message: 'queued on the controller that writes' },
+    { message: 'queued on the primary' },
     'asked of a standby, the message says so'
   )
   for (const prefer of ['respond-asynchronously', 'x="respond-async"', '']) {

@@ -149,7 +149,7 @@ t.test('nobody listens there: 503, also for a change, as nothing can have been d
     isRefusal(
       t,
       refusal,
-      /^the controller that writes cannot be asked now \(ECONNREFUSED\); try again in some seconds$/
+      /^the primary cannot be asked now \(ECONNREFUSED\); try again in some seconds$/
     )
   }
   t.same(told, ['ECONNREFUSED', 'ECONNREFUSED'])
@@ -168,7 +168,7 @@ t.test('it ends before it answers: 502 for a change, which may have been made, 5
   isRefusal(
     t,
     refusal,
-    /^the controller that writes gave no answer \(ECONNRESET\), and may have done this: look first$/
+    /^the primary gave no answer \(ECONNRESET\), and may have done this: look first$/
   )
 })
 
@@ -199,7 +199,7 @@ t.test('one that is not the one that writes has done nothing: 503, and why is to
   isRefusal(
     t,
     refusal,
-    /^the controller that writes cannot be asked now \(another one answers there\); try again in some seconds$/
+    /^the primary cannot be asked now \(another one answers there\); try again in some seconds$/
   )
   t.match(told, [/^another controller answers there, or it has just begun to write$/])
 })
@@ -322,7 +322,7 @@ t.test('so many at once, and no more', async t => {
   const more = new RawClient(at).send(get('/slow'))
   const refusal = await more.response()
   t.equal(refusal.status, 503)
-  isRefusal(t, refusal, /^3 requests are handed on to the controller that writes, which is the most/)
+  isRefusal(t, refusal, /^3 requests are handed on to the primary, which is the most/)
   gone.abort()
   for (const client of clients) t.equal((await client.response()).status, 503)
   await arrived()
@@ -354,7 +354,7 @@ t.test('it is silent: what waits for long gives its place to one that has waited
   isRefusal(
     t,
     changed,
-    /^the controller that writes gave no answer \(.*\), and may have done this: look first$/
+    /^the primary gave no answer \(.*\), and may have done this: look first$/
   )
   await until(() => asked === 4)
   for (const client of clients) client.socket.destroy()

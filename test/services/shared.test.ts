@@ -312,7 +312,7 @@ t.test('a rendering that takes longer than the one before does not make a zone w
   nowMs = 1030
   zones.job()
   t.equal(await zones.agree(found, 5000), undefined)
-  t.match(zones.condition, { ok: false, reason: /^zone cluster is not that of the controller that writes/ })
+  t.match(zones.condition, { ok: false, reason: /^zone cluster is not that of the primary/ })
   t.match(lines, [/warn DNS: zone cluster is not that of/])
   zones.job()
   t.equal(await zones.agree(found, 5000), undefined, 'nor does the next one')
@@ -341,8 +341,8 @@ t.test('a zone that stays another one says so, and has a serial of its own that 
     ok: false,
     reason: /^zone cluster \(and 3 more\) is not that of the controller/
   })
-  t.match(two.fake.service.condition, { ok: false, reason: /is not that of the controller that writes/ })
-  t.match(two.lines.join(''), /warn DNS: zone cluster is not that of the controller that writes/)
+  t.match(two.fake.service.condition, { ok: false, reason: /is not that of the primary/ })
+  t.match(two.lines.join(''), /warn DNS: zone cluster is not that of the primary/)
   t.equal(two.lines.length, 4, 'once for each')
   t.match(two.zone('cluster'), /another site/, 'and it is in force')
   t.ok(two.serial() > before)

@@ -169,9 +169,9 @@ export function concurrencyLimits(limits: Limits, isExempt: (address: string) =>
     forwards: new ConcurrencyLimit({
       ...{ most: limits.forwards, mostPerAddress: Math.ceil(limits.forwards * perAddress), isExempt },
       ...{ yieldMs, waitMs: limits.forwardWaitMs, leastPerSecond },
-      what: 'requests are handed on to the controller that writes, which is the most',
+      what: 'requests are handed on to the primary, which is the most',
       whatPerAddress:
-        'requests that are handed on to the controller that writes, which is the most for one address'
+        'requests that are handed on to the primary, which is the most for one address'
     })
   }
 }

@@ -1,4 +1,4 @@
-// The cases of the contract, on objects in a real etcd: asked of the controller that writes, and of one that
+// The cases of the contract, on objects in a real etcd: asked of the primary, and of one that
 // follows it.
 import { cpSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -121,7 +121,7 @@ function here(key: string, step: Step, role: 'primary' | 'standby'): Step {
 const isAnsweredThere = (key: string) => /^GET \/boot(\/(short|disk|search|install)|$)/.test(key)
 
 // rules 1.5, 11.15, 11.16
-t.test('asked of the controller that writes', async t => {
+t.test('asked of the primary', async t => {
   const stage = await stageOn(t, await startEtcd(t))
   for (const row of rows)
     await t.test(row.key, async t => {

@@ -133,7 +133,7 @@ t.test(
     t.equal((await first.request('POST', '/config/otherdev/a', late)).status, 503)
     await until(async () => {
       const { status, body } = await first.request('POST', '/config/otherdev/a', late)
-      return status === 503 && /the controller that writes cannot be asked/.test(JSON.stringify(body))
+      return status === 503 && /the primary cannot be asked/.test(JSON.stringify(body))
     })
     await second.kill()
     await until(async () => (await first.request('POST', '/config/otherdev/a', late)).status === 201)
@@ -184,7 +184,7 @@ t.test('a standby answers what machines read and names who writes; it takes over
   ]
   for (const { status, body } of refusals) {
     t.equal(status, 503)
-    t.match(JSON.stringify(body), /the controller that writes cannot be asked now \(ECONNREFUSED\)/)
+    t.match(JSON.stringify(body), /the primary cannot be asked now \(ECONNREFUSED\)/)
   }
   const unreached =
     /controller one \(http:\/\/127\.0\.0\.1:1\), which writes, cannot be asked \(ECONNREFUSED\): the URL is that of this controller too; .*\[store\] url/

@@ -1,4 +1,4 @@
-// Records of requests in a real etcd: a pack runs on the controller that writes while something happens to
+// Records of requests in a real etcd: a pack runs on the primary while something happens to
 // that one.
 import { chmodSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -185,7 +185,7 @@ t.test('two controllers with their servers, over changes, kill -9 and back', asy
   appendFileSync(join(two.daemon.tree, 'templates', 'dns', 'templ_bind_zone.cfg'), '; another site\n')
   await two.daemon.start()
   await until(
-    async () => /is not that of the controller that writes/.test(await conditionOf(two, 'dns')),
+    async () => /is not that of the primary/.test(await conditionOf(two, 'dns')),
     'it to say that its zones are others'
   )
   await until(() =>
