@@ -339,7 +339,7 @@ t.test('a zone that stays another one says so, and has a serial of its own that 
   await restarted
   t.match(two.zones.condition, {
     ok: false,
-    reason: /^zone cluster \(and 3 more\) is not that of the controller/
+    reason: /^zone cluster \(and 3 more\) is not that of the primary, and has a serial of its own/
   })
   t.match(two.fake.service.condition, { ok: false, reason: /is not that of the primary/ })
   t.match(two.lines.join(''), /warn DNS: zone cluster is not that of the primary/)
