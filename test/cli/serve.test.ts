@@ -207,17 +207,25 @@ t.test('readiness that cannot be told is logged, not fatal', async t => {
 t.test('check: problems and warnings of templates and state', async t => {
   const tree = builtTree(t.testdir())
   const check = async (found: object) => {
-    replaceModule(tree, 'check.js', `export const checkAll = async () => (${JSON.stringify(found)})`)
+    replaceModule(tree, 'cli/checks.js', `export const checkAll = async () => (${JSON.stringify(found)})`)
     return svcd(tree, ['check'])
   }
-  t.match(await check({ problems: [], warnings: [], notes: [] }), { code: 0, stdout: 'ok\n', stderr: '' })
-  t.match(await check({ problems: [], warnings: ['far'], notes: ['near'] }), {
+  t.match(await check({ problems: [], warnings: [], changedSettings: [] }), {
+    code: 0,
+    stdout: 'ok\n',
+    stderr: ''
+  })
+  t.match(await check({ problems: [], warnings: ['far'], changedSettings: ['near'] }), {
     code: 0,
     stdout: 'ok\n',
     stderr: 'warning: far\nnote: near\n'
   })
   t.match(
-    await check({ problems: [{ file: '/t.cfg', line: 2, message: 'bad' }], warnings: ['far'], notes: [] }),
+    await check({
+      problems: [{ file: '/t.cfg', line: 2, message: 'bad' }],
+      warnings: ['far'],
+      changedSettings: []
+    }),
     {
       code: 1,
       stdout: '',

@@ -146,11 +146,7 @@ t.test('nobody listens there: 503, also for a change, as nothing can have been d
   for (const request of [get('/large'), post('/made', '{}')]) {
     const refusal = await client.send(request).response()
     t.match(refusal, { status: 503, headers: { 'retry-after': '5' } })
-    isRefusal(
-      t,
-      refusal,
-      /^the primary cannot be asked now \(ECONNREFUSED\); try again in some seconds$/
-    )
+    isRefusal(t, refusal, /^the primary cannot be asked now \(ECONNREFUSED\); try again in some seconds$/)
   }
   t.same(told, ['ECONNREFUSED', 'ECONNREFUSED'])
 })
@@ -165,11 +161,7 @@ t.test('it ends before it answers: 502 for a change, which may have been made, 5
   t.equal((await client.send(get('/large')).response()).status, 503)
   const refusal = await client.send(post('/made', '{}')).response()
   t.equal(refusal.status, 502)
-  isRefusal(
-    t,
-    refusal,
-    /^the primary gave no answer \(ECONNRESET\), and may have done this: look first$/
-  )
+  isRefusal(t, refusal, /^the primary gave no answer \(ECONNRESET\), and may have done this: look first$/)
 })
 
 t.test('it ends in the middle of its answer: the client sees that it is not whole', async t => {
@@ -351,11 +343,7 @@ t.test('it is silent: what waits for long gives its place to one that has waited
   isRefusal(t, read, /cannot be asked now \(it has been silent for long, .*\); try again in some seconds$/)
   const changed = await changing.response()
   t.equal(changed.status, 502)
-  isRefusal(
-    t,
-    changed,
-    /^the primary gave no answer \(.*\), and may have done this: look first$/
-  )
+  isRefusal(t, changed, /^the primary gave no answer \(.*\), and may have done this: look first$/)
   await until(() => asked === 4)
   for (const client of clients) client.socket.destroy()
 })

@@ -41,7 +41,7 @@ chmod 755 usr/bin/rsync; echo 50 > rate; echo v > vanishing`)
   const halfWay = (act: () => void) => (text: string) => text === 'changed ubig' && act()
   await t.rejects(again({ signal: controller.signal, change: halfWay(() => controller.abort()) }), {
     name: 'ProgramError',
-    why: 'aborted'
+    kind: 'aborted'
   })
   t.strictSame(await changedInImage(), [])
   t.equal(await readFile(path(`work${works}/small1`), 'utf8'), '22\n', 'it was half-way')

@@ -48,13 +48,13 @@ t.test('which file systems of a node are taken', async t => {
   t.strictSame(mounted, ['/', '/proc', '/proc/sys/fs/binfmt_misc', '/boot', odd, '/var', '/var/log'])
   const choose = (...filesystems: string[]) =>
     chooseFilesystems('node001', checkSelection(filesystems, []).filesystems, mounted)
-  t.strictSame(choose(), { taken: ['/'], covered: [], left: ['/boot', odd, '/var', '/var/log'] })
+  t.strictSame(choose(), { taken: ['/'], partsOfTaken: [], left: ['/boot', odd, '/var', '/var/log'] })
   t.strictSame(choose('/var/log/', '/', '/usr'), {
     taken: ['/', '/var/log'],
-    covered: ['/usr'],
+    partsOfTaken: ['/usr'],
     left: ['/boot', odd, '/var']
   })
-  t.strictSame(choose('/var'), { taken: ['/var'], covered: [], left: ['/var/log'] })
+  t.strictSame(choose('/var'), { taken: ['/var'], partsOfTaken: [], left: ['/var/log'] })
   t.throws(() => choose('/boot', '/varnish'), {
     message: 'grab_filesystems: no file system is mounted at "/varnish" on node node001'
   })

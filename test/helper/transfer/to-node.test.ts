@@ -187,7 +187,7 @@ t.test('what is no system is not pushed, and a failure names the node', async t 
   await t.rejects(bring({ tree: path('none') }), { code: 'ENOENT' })
 
   const signal = AbortSignal.abort()
-  await t.rejects(bring({ signal }), { name: 'ProgramError', why: 'aborted' })
+  await t.rejects(bring({ signal }), { name: 'ProgramError', kind: 'aborted' })
   await node.stop()
   await t.rejects(bring(), { message: /^node node001 refuses connections/ })
 
