@@ -14,8 +14,7 @@ export const acknowledgement = object({ message: string('queued'), request_id: s
 export const acknowledge = (
   { source }: Pick<ApiRequest, 'source'>,
   { id }: Pick<SubmittedJob, 'id'>
-): Answer =>
-  ok({ message: source.isHandedOn ? 'queued on the primary' : 'queued', request_id: id })
+): Answer => ok({ message: source.isHandedOn ? 'queued on the primary' : 'queued', request_id: id })
 
 /**
  * Answers a request whose work is a job (rules 2.8): waits, then `status` and `message`; with `Prefer:

@@ -34,7 +34,11 @@ const object = (type: TypeName) => {
 const existing =
   (what: string, test: (value: string) => boolean): Check =>
   value => {
-    if (!test(value)) throw notFound(`there is no ${what} ${JSON.stringify(value)}`, what === 'request' ? 'no-job' : 'no-object')
+    if (!test(value))
+      throw notFound(
+        `there is no ${what} ${JSON.stringify(value)}`,
+        what === 'request' ? 'no-job' : 'no-object'
+      )
     return value
   }
 

@@ -1,4 +1,5 @@
-import { LONGEST_MS, singleFlight } from './concurrency.js'
+import { singleFlight } from './concurrency.js'
+import { LONGEST_MS } from './thread.js'
 
 /** Source of time; tests pass their own. */
 export interface Clock {

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { tryLater } from './errors.js'
 import { addressBlockOf } from './request-source.js'
+import { LONGEST_MS } from './thread.js'
 
 /** Runs `work` on every item, at most `limit` at once. Waits for all started; throws the first failure. */
 export async function inParallel<V>(
@@ -389,9 +390,6 @@ export function cachedFor<T>(
     }
   }
 }
-
-/** The maximum delay of a timer. */
-export const LONGEST_MS = 2 ** 31 - 1
 
 /** A signal that aborts with another one, or after a time limit. */
 export const timeLimited = ({

@@ -1,5 +1,7 @@
 import { parentPort, type ResourceLimits, Worker } from 'node:worker_threads'
-import { LONGEST_MS } from './concurrency.js'
+
+/** The maximum delay of a timer. Each thread loads this file, so it imports no other. */
+export const LONGEST_MS = 2 ** 31 - 1
 
 /** A message of a thread: its progress (0..1), and at the end its answer. */
 type Report<Answer> = { readonly progress: number } | { readonly answer: Answer }
@@ -18,6 +20,8 @@ interface Pending<Answer> {
  */
 export class Thread<Question, Answer> {
   #worker: Worker | undefined
+  /** A thread that reported an error may still be ending. */
+  #last: Worker | undefined
   /** In the order of questions, which is that of the answers. */
   #pending: Pending<Answer>[] = []
 
@@ -44,11 +48,12 @@ export class Thread<Question, Answer> {
   async stop(): Promise<void> {
     const worker = this.#worker
     if (worker) this.#ended(worker, new Error('was stopped'))
-    await worker?.terminate()
+    await this.#last?.terminate()
   }
 
   #start(): Worker {
     const worker = new Worker(this.file, { execArgv: [], resourceLimits: this.resourceLimits })
+    this.#last = worker
     worker.on('message', (report: Report<Answer>) => {
       // Answers of a dead thread may arrive after its error.
       if (this.#worker !== worker) return

@@ -27,7 +27,7 @@ export function certificateAdvice(code: string | undefined): string | undefined 
 }
 
 /** A machine that is off does not answer at all. */
-const CONNECT_MS = 5000
+export const CONNECT_MS = 5000
 
 /** Sends a request to another controller, as `request` does, over a connection of its own. */
 export const requestController = (options: RequestOptions & { readonly tls: Trust }): Promise<Response> =>

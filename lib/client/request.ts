@@ -9,7 +9,7 @@ import {
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { isIPv6 } from 'node:net'
 import type { Readable } from 'node:stream'
-import type { ConnectionOptions } from 'node:tls'
+import type { ConnectionOptions, TLSSocket } from 'node:tls'
 
 /** A request to another server. A time limit that is absent does not apply. */
 export interface RequestOptions {
@@ -148,7 +148,9 @@ export function request(options: RequestOptions): Promise<Response> {
     outgoing
       .once('socket', socket => {
         socket.setKeepAlive(true, KEEP_ALIVE_MS)
-        if (outgoing.reusedSocket) connected()
+        // A socket from a request that has just ended is connected, and reusedSocket does not say so.
+        const { connecting, secureConnecting } = socket as TLSSocket & { secureConnecting?: boolean }
+        if (!connecting && !secureConnecting) connected()
         else socket.once('encrypted' in socket ? 'secureConnect' : 'connect', connected)
       })
       .once('close', () => {

@@ -163,7 +163,9 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
-  const moved = whole.filter(({ type, fields }) => type === 'node' && objects(fields).some(({ field }) => field === 'group'))
+  const moved = whole.filter(
+    ({ type, fields }) => type === 'node' && objects(fields).some(({ field }) => field === 'group')
+  )
   const looked = objects(first).length
   if (moved.length > looked)
     yield `values that come and go with the group are shown for the first ${looked} of ${moved.length} nodes`

@@ -1,4 +1,4 @@
-import { LONGEST_MS } from '../base/concurrency.js'
+import { LONGEST_MS } from '../base/thread.js'
 import {
   type Args,
   commands,

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { badRequest, ServiceError } from '../base/errors.js'
+import { CONNECT_MS } from '../client/controllers.js'
 import { Connections, NoResponseError, type Response, request } from '../client/request.js'
 import type { ConcurrencyLimit, Slot } from './admission/concurrency-limit.js'
 import { ClientGone } from './body.js'
@@ -21,7 +22,6 @@ const FRONT_SERVERS = 'x-accel-'
 const AGAIN = { 'Retry-After': '5' }
 /** Idle connections are reused for this long. The other server ends them earlier only to stop, or if full. */
 const IDLE_MS = 1500
-const CONNECT_MS = 5000
 
 /** Writes the head of an answer: status, headers and, if it is known, the length. */
 type Begin = (status: number, headers: Record<string, string>, length: number | undefined) => void
@@ -130,16 +130,10 @@ function stopOf<C>({ outgoing }: Exchange<C>, gone: AbortSignal): AbortControlle
 
 const unanswered = (reason: string, mayBeDone: boolean) =>
   mayBeDone
-    ? new ServiceError(
-        502,
-        `the primary gave no answer (${reason}), and may have done this: look first`
-      )
-    : new ServiceError(
-        503,
-        `the primary cannot be asked now (${reason}); try again in some seconds`,
-        AGAIN,
-        { code: 'not-leader' }
-      )
+    ? new ServiceError(502, `the primary gave no answer (${reason}), and may have done this: look first`)
+    : new ServiceError(503, `the primary cannot be asked now (${reason}); try again in some seconds`, AGAIN, {
+        code: 'not-leader'
+      })
 
 const foreignAnswer = (status: number, mayBeDone: boolean) =>
   new ServiceError(

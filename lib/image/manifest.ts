@@ -97,20 +97,28 @@ export class Manifest {
     if (isChanged) await this.#store(stamps)
   }
 
-  /** Removes unchanged files from the directory, and all from the list; returns the removed ones. */
+  /**
+   * Removes unchanged files from the directory, and all from the list; returns the removed ones. A file that
+   * cannot be removed stays in the list; the first error is thrown when all were tried.
+   */
   async remove(names: readonly string[]): Promise<string[]> {
     const stamps = new Map(this.stamps)
     const removed: string[] = []
-    for (const name of names) {
-      const path = join(this.o.directory, name)
-      const now = await stampOf(path)
-      if (now && isSame(stamps.get(name), now)) {
-        await rm(path)
-        removed.push(name)
+    let failure: unknown
+    for (const name of names)
+      try {
+        const path = join(this.o.directory, name)
+        const now = await stampOf(path)
+        if (now && isSame(stamps.get(name), now)) {
+          await rm(path)
+          removed.push(name)
+        }
+        stamps.delete(name)
+      } catch (error) {
+        failure ??= error
       }
-      stamps.delete(name)
-    }
     if (names.length > 0) await this.#store(stamps)
+    if (failure) throw failure
     return removed
   }
 

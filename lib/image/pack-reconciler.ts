@@ -59,8 +59,10 @@ export class PackReconciler {
       work: async signal => {
         this.#reportTorrents()
         void this.#completing.run()
-        if (manifest) await this.#removeUnreferenced(manifest)
+        // A file that cannot be removed does not keep the packs.
+        const failure = manifest && (await this.#removeUnreferenced(manifest).catch((error: Error) => error))
         await this.#removeUnused(signal)
+        if (failure) throw failure
       },
       everyMs: () => this.#pauseMs(),
       onFailure: reason => log.error(`old packs could not be removed: ${reason}`)

@@ -65,9 +65,9 @@ export class Jobs {
   ) {}
 
   /**
-   * Reads the records. An unfinished job fails as interrupted, unless another controller runs it. A file that
-   * is no record is logged and left alone. Throws the error of the operating system when the directory cannot
-   * be made or read.
+   * Reads the records. An unfinished job of this controller alone fails as interrupted; those that
+   * controllers share are left to `becameLeader`. A file that is no record is logged and left alone. Throws
+   * the error of the operating system when the directory cannot be made or read.
    */
   static async open(options: JobsOptions): Promise<Jobs> {
     let lost = () => {}

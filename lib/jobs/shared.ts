@@ -9,7 +9,7 @@ export interface StoredRecord {
 
 /** Records in etcd, as the leader stores them. */
 interface SharedRecords {
-  /** Resolves when the result of `of` for it is stored. */
+  /** Resolves when the result of `recordsOf` for it is stored. */
   append(record: StoredRecord): Promise<void>
   /** Returns the stored record of an id. */
   read(id: string): Promise<readonly StoredRecord[]>

@@ -132,7 +132,10 @@ function refuseNew(
   const now = linuxProblems(is, after, cluster)
   for (const what of ['hostName', 'kernel', 'rescue'] as const)
     if (now[what] !== undefined && (!before || linuxProblems(was, before, cluster)[what] === undefined))
-      throw badRequest(`${where}node ${after.name}: ${now[what]}`, what === 'rescue' ? 'invalid-field' : 'too-long')
+      throw badRequest(
+        `${where}node ${after.name}: ${now[what]}`,
+        what === 'rescue' ? 'invalid-field' : 'too-long'
+      )
 }
 
 function checkHostName(name: string): void {

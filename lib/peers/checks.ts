@@ -114,11 +114,6 @@ export class ControllerDrift {
     this.#looking.wake()
   }
 
-  /** Digests that this controller announces. */
-  get own(): Digests {
-    return this.options.own
-  }
-
   /** Logs each difference that is new since the last check. */
   check(): void {
     const found = new Map(this.#differences().map(({ id, text }) => [id, text]))

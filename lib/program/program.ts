@@ -4,8 +4,8 @@ import { openSync, readdirSync, readFileSync } from 'node:fs'
 import { access, constants, stat } from 'node:fs/promises'
 import { delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
-import { LONGEST_MS } from '../base/concurrency.js'
 import { oneLine } from '../base/log.js'
+import { LONGEST_MS } from '../base/thread.js'
 import { Lines } from './lines.js'
 
 export interface ProgramOptions {
@@ -317,13 +317,15 @@ const OPEN_FILES_MAX = Number(
 )
 
 /** Descriptors above 2 that this process inherited and would pass on to programs. */
-const inherited = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
+const handedOn = readdirSync('/proc/self/fd').map(Number).filter(isHandedOn)
+/** A list of streams up to the limit itself could not be handed over: the last few stay as they are. */
+const inherited = handedOn.filter(descriptor => descriptor < OPEN_FILES_MAX - 1 - handedOn.length)
 
 function isHandedOn(descriptor: number): boolean {
   try {
     const [, flags = ''] =
       /^flags:\s*(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, 'latin1')) ?? []
-    return descriptor > 2 && descriptor < OPEN_FILES_MAX / 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
+    return descriptor > 2 && (Number.parseInt(flags, 8) & O_CLOEXEC) === 0
   } catch {
     // The descriptor of the directory listing itself.
     return false

@@ -105,3 +105,13 @@ t.test('connections are kept and bounded, and a request that waits for one can b
   await t.rejects(request({ url, connections, headMs: 20 }), TimeLimitError)
   await t.rejects(mute, TimeLimitError)
 })
+
+t.test('a request that waited for a connection has it, and begins within its limit', async t => {
+  const url = await serve(t, (_incoming, response) => void setTimeout(() => response.end('x'), 150))
+  const connections = new Connections({ most: 1 })
+  let connected = 0
+  const ask = () => requestWhole({ url, most: 9, connections, connectMs: 250, connected: () => connected++ })
+  await Promise.all([ask(), ask()])
+  t.equal(connected, 2)
+  connections.close()
+})

@@ -41,6 +41,23 @@ async function beginning(t: Parameters<typeof Bench.open>[0]) {
   return { bench, pack, files, sweep, installing, left, report }
 }
 
+// rules 9.6, 11.19
+t.test('an old pack goes although a file that nobody names cannot be removed', async t => {
+  const { bench, pack, installing } = await beginning(t)
+  const manifest = {
+    ...{ names: ['stray'], isKept: () => false, find: async () => {} },
+    remove: () => Promise.reject(new Error('EPERM: unlink stray'))
+  }
+  const context = { ...bench.context, manifest } as never
+  const reconciler = new PackReconciler(context, { installing, torrents: () => {} })
+  t.teardown(() => reconciler.close())
+  await reconciler.run()
+  bench.now += 25 * hour
+  await reconciler.run()
+  t.equal(bench.context.model.view.get('pack', pack('1')), undefined)
+  t.match(bench.log.join(''), 'EPERM: unlink stray')
+})
+
 // rules 9.6
 t.test('an old pack is kept for the grace time, then all its files go', async t => {
   const { bench, pack, files, sweep, left } = await beginning(t)

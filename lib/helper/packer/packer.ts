@@ -3,7 +3,7 @@ import type { Hashed } from './in-worker.js'
 export interface PackRequest {
   /** The image's directory with no link left, or the path of one that is held open. */
   readonly tree: string
-  /** `tree` as a program sees it that is run `through` these words (`run`); default: `tree`. */
+  /** `tree` as a program sees it that is run by these words (`wrapper` of `run`); default: `tree`. */
   readonly path?: string | undefined
   readonly through?: readonly string[]
   /** Patterns as in contents.ts: `/var/cache/*`. */

@@ -170,8 +170,7 @@ export function concurrencyLimits(limits: Limits, isExempt: (address: string) =>
       ...{ most: limits.forwards, mostPerAddress: Math.ceil(limits.forwards * perAddress), isExempt },
       ...{ yieldMs, waitMs: limits.forwardWaitMs, leastPerSecond },
       what: 'requests are handed on to the primary, which is the most',
-      whatPerAddress:
-        'requests that are handed on to the primary, which is the most for one address'
+      whatPerAddress: 'requests that are handed on to the primary, which is the most for one address'
     })
   }
 }

@@ -115,8 +115,8 @@ export class Leadership {
   }
 
   /**
-   * Becomes leader if there is none, also after `end`. First awaits `before` with the fencing token, within
-   * the lease; its throw gives the leadership back. Returns the token; undefined if another one leads.
+   * Becomes leader if there is none, also after `resign`. First awaits `before` with the fencing token,
+   * within the lease; its throw gives the leadership back. Returns the token; undefined if another one leads.
    */
   async campaign(before: (revision: string) => Promise<void>): Promise<string | undefined> {
     if ((await this.#elect(before)) !== undefined) return undefined
