@@ -125,7 +125,8 @@ http_curl() {
   http_said=${http_said%???}
 }
 
-# Busybox wget takes the token only as an argument.
+# Busybox wget takes the token only as an argument, and follows redirects: their answer is refused. The output
+# is bounded, as a stranger may send a head without an end.
 http_wget() {
   if [ "$#" -gt 0 ]; then
     set -- --header 'Content-Type: application/json' --post-data "$1"
@@ -133,14 +134,28 @@ http_wget() {
   case $_HTTP in
     # It would wait for the body of an answer that has none, on a connection that is kept.
     gnu)
-      set -- -nv --tries=1 --content-on-error --no-http-keep-alive ${SVC_TOKEN:+"--config=$_TMP/http"} "$@"
+      set -- -nv --tries=1 --max-redirect=0 --content-on-error --no-http-keep-alive \
+        ${SVC_TOKEN:+"--config=$_TMP/http"} "$@"
       ;;
     *) set -- -q ${SVC_TOKEN:+--header "x-access-tokens: $SVC_TOKEN"} "$@" ;;
   esac
   # Not into the file at once: what the guard leaves would keep it open, and $_TMP busy.
-  http_said=$(watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" \
-    "$http_url" 2>&1)
-  http_status=$?
+  http_said=$({
+    watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" "$http_url"
+    printf '%s\n' "$?" > "$_TMP/status"
+  } 2>&1 | head -c 65536)
+  read -r http_status < "$_TMP/status"
+  case $http_status:$_HTTP:$http_said in
+    0:*[Ll]'ocation: '*)
+      http_said='the controller sends it to another server'
+      http_status=1
+      ;;
+    0:busybox:* | 0:*HTTP/[0-9]*' 2'[0-9][0-9]*) ;;
+    0:*)
+      http_said='the answer is not one of http'
+      http_status=1
+      ;;
+  esac
   printf '%s\n' "$http_said" > "$_TMP/head"
   if [ "$http_status" -eq 0 ]; then
     return
@@ -229,7 +244,7 @@ http_get_one() {
     return 2
   fi
   if [ "$http_code" = 503 ]; then
-    http_wait=$(sed -n 's/^ *[Rr]etry-[Aa]fter: *\([0-9]\{1,3\}\)[[:space:]]*$/\1/p' "$_TMP/head" | tail -n 1)
+    http_wait=$(sed -n 's/^ *[Rr]etry-[Aa]fter: *\([1-9][0-9]\{0,2\}\)[[:space:]]*$/\1/p' "$_TMP/head" | tail -n 1)
     http_pause=${http_wait:-$http_pause}
   fi
   return 1

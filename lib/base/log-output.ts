@@ -20,6 +20,9 @@ interface LogOutputOptions {
   readonly retryMs?: number
 }
 
+/** A longer line is cut: one that found no room would be lost without a word. */
+const LONGEST_LINE = 64 << 10
+
 /**
  * Writes the lines of one turn of the event loop together, as each write is expensive. A full disk or a stuck
  * reader blocks nobody: up to 1 MiB of lines waits and is retried each second; more are dropped and counted.
@@ -52,7 +55,8 @@ export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOpt
     recovered(why, missing)
   }
   return {
-    write(line) {
+    write(whole) {
+      const line = whole.length > LONGEST_LINE ? `${whole.slice(0, LONGEST_LINE)}…\n` : whole
       if (waiting + line.length > MOST_WAITING) {
         lost++
         return

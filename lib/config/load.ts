@@ -221,7 +221,7 @@ function readValue(
     return key.kind(value, dirname(file))
   } catch (error) {
     if (!(error instanceof ValueError)) throw error
-    const found = key.secret ? '' : `, not ${shown(value)}`
+    const found = key.secret ? '' : `, not ${shown(value.replace(/(?<=\/\/)[^/@]*(?=@)/, '…'))}`
     problems.push({ ...place, message: `${id} ${error.message}${found}` })
     return undefined
   }

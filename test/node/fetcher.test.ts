@@ -28,6 +28,14 @@ const server = createServer((request, response) => {
   else if (url === '/endless') {
     const timer = setInterval(() => response.write('x'.repeat(8192)), 100)
     response.on('close', () => clearInterval(timer))
+  } else if (url === '/302') response.writeHead(302, { location: '/200-of-another' }).end()
+  else if (url === '/200-of-another') response.end('stolen')
+  else if (url === '/heads') {
+    response.socket?.write('HTTP/1.1 200 OK\r\n')
+    const timer = setInterval(() => response.socket?.write(`x-y: ${'x'.repeat(8000)}\r\n`.repeat(20)), 5)
+    response.socket?.on('close', () => clearInterval(timer))
+  } else if (url.startsWith('/again')) {
+    response.writeHead(503, { 'retry-after': url.slice(6) }).end('{}')
   } else response.writeHead(Number(url.slice(1))).end('{"message":"it\\nis \\"so\\"","code":"x-y"}\n')
 }).listen(0, '127.0.0.1')
 await once(server, 'listening')
@@ -49,7 +57,14 @@ one "$U/204" /dev/null '{"a":1}'
 one "$U/still" "$_TMP/answer"
 _STALL=60 _LONGEST=1
 one "$U/endless" "$_TMP/answer"
-_LONGEST='' _PATIENCE=0
+_LONGEST=8
+one "$U/302" "$_TMP/answer"
+one "$U/heads" "$_TMP/answer"
+wc -c < "$_TMP/head"
+_LONGEST='' _PATIENCE=9
+SVC_URL=$U _URLS=$U
+for again in 0 008; do http_get "/again$again" "$_TMP/answer"; done
+_PATIENCE=0
 SVC_URL=http://127.0.0.1:9 _URLS="http://127.0.0.1:9 $U"
 http_get /200 "$_TMP/answer" && echo "from $SVC_URL, then \${_URLS#* }"
 http_get /500 "$_TMP/answer" || ls "$_TMP"
@@ -121,6 +136,11 @@ for (const [program, [shell, says]] of Object.entries(programs))
       posted,
       still,
       endless,
+      redirected,
+      heads,
+      headBytes,
+      atOnce,
+      odd,
       next,
       from,
       gone,
@@ -133,6 +153,10 @@ for (const [program, [shell, says]] of Object.entries(programs))
       if (typeof expected === 'string') t.equal(line, expected)
       else t.match(line, expected)
     }
+    t.match(redirected, /302|sends it to another server/)
+    t.not(heads, 'ok')
+    t.ok(Number(headBytes) <= 400_000, `${headBytes} bytes of head`)
+    for (const line of [atOnce, odd]) t.match(line, /^complain cannot fetch .*503/, 'a pause that is none')
     t.match(next, new RegExp(`^log http://127\\.0\\.0\\.1:9: .*; trying ${url}$`))
     t.equal(from, `from ${url}, then http://127.0.0.1:9`)
     // The one that answered last is asked first, and each reason is named.

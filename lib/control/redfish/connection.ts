@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { isObject, type JsonObject, type JsonValue } from '../../base/json.js'
+import { clip } from '../../base/log.js'
 import { certificateFault } from '../../client/certificates.js'
 import { Connections, originAt, requestWhole, TooLongError } from '../../client/request.js'
 import { type Bmc, cleanLine } from '../bmc.js'
@@ -217,7 +218,7 @@ export const textAt = (value: JsonObject, key: string): string | undefined => {
   return typeof inner === 'string' ? inner : undefined
 }
 
-/** Messages of a service whose session table is full; the status varies. */
+/** Messages of a service whose session table is full; the status varies. Slow on long texts: clip them. */
 const ALL_TAKEN = /SessionLimitExceeded|CreateLimitReached|session limit|(?:maximum|too many)[^"]*sessions/i
 
 /** A login. */
@@ -239,7 +240,7 @@ export async function login(connection: Connection, bmc: Bmc, signal: AbortSigna
   if (status === 404 || status === 405 || status === 501) return basicLogin(connection, bmc, root)
   const why = `${status} ${errorMessageOf(body)}`.trim()
   // All sessions are taken, or the service is busy: the password may be right.
-  if (status === 429 || status >= 500 || ALL_TAKEN.test(JSON.stringify(body))) {
+  if (status === 429 || status >= 500 || ALL_TAKEN.test(clip(JSON.stringify(body), 4096))) {
     const session = basicLogin(connection, bmc, root)
     await connection.get(linkOf(root.Systems) ?? '/redfish/v1/Systems', signal).catch(error => {
       if (!(error instanceof RefusedError) || (error.status !== 401 && error.status !== 403)) throw error

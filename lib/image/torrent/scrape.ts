@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { on, once } from 'node:events'
 import { isIPv6 } from 'node:net'
+import { oneLine } from '../../base/log.js'
 import { requestWhole } from '../../client/request.js'
 import { decode, entry, HTTP_LIMITS, isMap } from './torrent.js'
 
@@ -38,6 +39,9 @@ export async function scrape(
   return found
 }
 
+/** A tracker needs under 200 bytes for a torrent. A longer answer would take long to decode. */
+const MOST_SCRAPED = 64 << 10
+
 async function overHttp(announce: string, infoHashes: readonly string[], signal: AbortSignal) {
   const url = new URL(announce)
   const at = url.pathname.lastIndexOf('/') + 1
@@ -46,11 +50,11 @@ async function overHttp(announce: string, infoHashes: readonly string[], signal:
   url.pathname = `${url.pathname.slice(0, at)}scrape${url.pathname.slice(at + 'announce'.length)}`
   const query = infoHashes.map(infoHash => `info_hash=${infoHash.replace(/../g, '%$&')}`).join('&')
   const full = `${url.href}${url.search === '' ? '?' : '&'}${query}`
-  const answered = await requestWhole({ url: full, signal, ...HTTP_LIMITS })
+  const answered = await requestWhole({ url: full, signal, ...HTTP_LIMITS, most: MOST_SCRAPED })
   if (answered.status !== 200) throw new Error(`it answers a scrape with status ${answered.status}`)
   const told = decode(answered.body)
   const refused = entry(told, 'failure reason')
-  if (refused !== undefined) throw new Error(`it refuses: ${refused}`)
+  if (refused !== undefined) throw new Error(`it refuses: ${oneLine(String(refused), 300)}`)
   const files = entry(told, 'files')
   if (!isMap(files)) throw new Error('it does not answer a scrape')
   return infoHashes.map(infoHash => {
@@ -82,7 +86,7 @@ async function overUdp(announce: string, infoHashes: readonly string[], signal: 
         for await (const [message] of messages as AsyncIterable<[Buffer]>) {
           if (message.length < 8 || !message.subarray(4, 8).equals(transaction)) continue
           const told = message.readUInt32BE(0)
-          if (told === FAILED) throw new Error(`it refuses: ${message.subarray(8)}`)
+          if (told === FAILED) throw new Error(`it refuses: ${oneLine(String(message.subarray(8)), 300)}`)
           if (told === action) return message.subarray(8)
         }
       } catch (error) {
