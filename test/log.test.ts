@@ -42,6 +42,14 @@ t.test('lines wait for room on the disk, and not one is written in part', async 
   t.equal(told.length, 1, 'told once')
 })
 
+t.test('a line that is longer than all that may wait is cut, and not lost', async t => {
+  const { disk, output } = onDisk(1e9)
+  output.write(`${'x'.repeat(2 << 20)}\n`)
+  output.write('after\n')
+  await until(() => disk.text.endsWith('after\n'))
+  t.match(disk.text, /^x{65536}…\nafter\n$/)
+})
+
 t.test('what waits has a bound; what is lost is counted', async t => {
   const { disk, told, output } = onDisk(0)
   const line = `${'x'.repeat(1023)}\n`

@@ -103,4 +103,6 @@ t.test('values outside their sets are refused, the section and key named', async
       t.equal(found.length, 1, `${id}=${JSON.stringify(value)}`)
       t.ok(found[0]?.startsWith(`--set ${id}: [${id.replace('.', '] ')} `), found.join())
     }
+  const [secret = ''] = problems('', 'torrent.tracker=http://user:SECRET@h/announce')
+  t.match(secret, /not "http:\/\/…@h/)
 })

@@ -3,6 +3,7 @@ import { createServer as createPlain, type ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { login } from '../../lib/control/redfish/connection.js'
 import { addNode, ask, bmcCluster, follow } from '../support/bmc-cluster.js'
 import { expire, makeCertificate } from '../support/certificate.js'
 import { Controller } from '../support/controller.js'
@@ -440,4 +441,18 @@ t.test('what changes a machine is in the audit log, what reads is not', async t 
     { action: 'sel', name: 'n1', after: { sel: 'clear' } }
   ])
   t.equal(told.length, 4)
+})
+
+t.test('only the begin of a long refusal is searched for a full session table', async t => {
+  const answer = (body: object) => ({ status: 400, headers: {}, body })
+  const asked: string[] = []
+  const connection = (body: object) =>
+    ({
+      get: async (path: string) => asked.push(path) && { Links: { Sessions: { '@odata.id': '/sessions' } } },
+      send: async () => answer(body)
+    }) as never
+  const bmc = { username: 'admin', password: 'secret' } as never
+  const signal = new AbortController().signal
+  await t.rejects(login(connection({ x: `${'x'.repeat(5000)} SessionLimitExceeded` }), bmc, signal))
+  t.same(asked, ['/redfish/v1/'], 'no second way is tried')
 })

@@ -1,6 +1,10 @@
+import { once } from 'node:events'
 import { copyFile, cp, readFile, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
+import { scrape } from '../../../lib/image/torrent/scrape.js'
 import { start } from '../../support/child.js'
 import { checkout, requirePrograms } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
@@ -40,4 +44,19 @@ t.test('ini, units and configurations of the servers name the same paths', async
   t.equal(/^access\.whitelist (.*)\/whitelist$/m.exec(tracker)?.[1], bound(dropIn))
   t.equal(/^dir=(.*)$/m.exec(seeder)?.[1], bound(unit))
   t.notMatch(seeder, /^rpc-secret=/m, 'no secret is shipped')
+})
+
+t.test('an answer of a tracker that is too long is not read, and its reason is shortened', async t => {
+  let text = ''
+  const server = createServer((_request, response) => response.end(text)).listen(0, '127.0.0.1')
+  t.teardown(() => server.close().closeAllConnections())
+  await once(server, 'listening')
+  const ask = () => {
+    const { port } = server.address() as AddressInfo
+    return scrape(`http://127.0.0.1:${port}/announce`, ['0'.repeat(40)], new AbortController().signal)
+  }
+  text = `d14:failure reason5000:${'x'.repeat(5000)}e`
+  await t.rejects(ask(), /^it refuses: x{300}…?$|^it refuses: x{299}…$/)
+  text = `d5:filesl${'0:'.repeat(50_000)}ee`
+  await t.rejects(ask(), { name: 'TooLongError' })
 })
