@@ -11,7 +11,7 @@
 #   _LONGEST       seconds for a whole request, if it has a limit
 #   _PATIENCE      seconds to wait for busy controllers: an hour if it is not set
 
-# Prints the last line of a program's output as a reason: short, without control characters.
+# Prints the last line of an output as a reason: short, without control characters.
 last_words() {
   printf '%.200s' "$(printf '%s\n' "$1" | sed '/^[[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037\177')"
 }
@@ -22,7 +22,6 @@ find_http() {
     _HTTP=curl
     return
   fi
-  # GNU wget has more options than busybox's.
   case $(command -v wget && wget --version 2>/dev/null) in
     '')
       complain 'neither curl nor wget can be found'
@@ -33,7 +32,7 @@ find_http() {
   esac
 }
 
-# Writes the node's token to a file for curl and GNU wget, as the process list shows arguments.
+# Writes the node's token to a file, as the process list shows arguments.
 http_secret() {
   if [ -s "$_TMP/http" ] || [ -z "${SVC_TOKEN:-}" ]; then
     return 0
@@ -49,8 +48,8 @@ http_secret() {
   return 1
 }
 
-# Runs a command that writes below the path $1, and ends it after $_STALL seconds without a write or after
-# $_LONGEST seconds: a dead connection would hold the node forever. Busybox wget of Debian 12 dies of its -T.
+# Runs a command that writes below $1, and ends it after $_STALL seconds without a write or $_LONGEST
+# seconds: a dead connection would hold the node forever. Busybox wget of Debian 12 dies of its -T.
 watched() {
   watched_path=$1
   shift
@@ -103,11 +102,11 @@ http_request() {
   fi
   case $http_status:$http_code:$_HTTP in
     0:2??:curl | 0:*:gnu | 0:*:busybox) return 0 ;;
-    # Busybox wget has only a line of its own for a refusal.
+    # Busybox wget has its own line for a refusal.
     *:[345]??:curl | *:[345]??:gnu) http_cause="the controller answered $http_code$(refusal "$http_file")" ;;
     *) http_cause=$(last_words "$http_said") ;;
   esac
-  # GNU wget says nothing about an answer that is cut.
+  # GNU wget says nothing of a cut answer.
   http_cause=${http_cause:-the answer was cut}
   return 1
 }
@@ -125,8 +124,7 @@ http_curl() {
   http_said=${http_said%???}
 }
 
-# Busybox wget takes the token only as an argument, and follows redirects: their answer is refused. The output
-# is bounded, as a stranger may send a head without an end.
+# Busybox wget takes the token only as an argument, and follows redirects. A head may have no end.
 http_wget() {
   if [ "$#" -gt 0 ]; then
     set -- --header 'Content-Type: application/json' --post-data "$1"
@@ -139,22 +137,15 @@ http_wget() {
       ;;
     *) set -- -q ${SVC_TOKEN:+--header "x-access-tokens: $SVC_TOKEN"} "$@" ;;
   esac
-  # Not into the file at once: what the guard leaves would keep it open, and $_TMP busy.
   http_said=$({
     watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" "$http_url"
-    printf '%s\n' "$?" > "$_TMP/status"
+    echo "$?" > "$_TMP/status"
   } 2>&1 | head -c 65536)
   read -r http_status < "$_TMP/status"
   case $http_status:$_HTTP:$http_said in
-    0:*[Ll]'ocation: '*)
-      http_said='the controller sends it to another server'
-      http_status=1
-      ;;
+    0:*[Ll]'ocation: '*) http_said='it redirects' http_status=1 ;;
     0:busybox:* | 0:*HTTP/[0-9]*' 2'[0-9][0-9]*) ;;
-    0:*)
-      http_said='the answer is not one of http'
-      http_status=1
-      ;;
+    0:*) http_said='no http' http_status=1 ;;
   esac
   printf '%s\n' "$http_said" > "$_TMP/head"
   if [ "$http_status" -eq 0 ]; then
@@ -164,7 +155,7 @@ http_wget() {
   http_said=$(sed '/^ /d' "$_TMP/head")
 }
 
-# Prints the message of a refusal after a colon.
+# Prints a refusal's message after a colon.
 refusal() {
   refusal_message=$(head -c 16384 "$1" 2>/dev/null | tr '\n' ' ' |
     sed -n -E 's/^.*"message"[[:space:]]*:[[:space:]]*"(([^"\\]|\\.)*)".*$/\1/p' |
@@ -172,9 +163,8 @@ refusal() {
   printf '%s' "${refusal_message:+: $refusal_message}"
 }
 
-# ask_controllers COMMAND PATH …: runs a command that asks $SVC_URL, and repeats it with the next controller
-# while it ends with 1. The first one that answers is asked first from then on. $http_causes names all
-# failures.
+# ask_controllers COMMAND PATH …: runs a command that asks $SVC_URL, and again with the next controller
+# while it ends with 1. The one that answers is asked first from then on. $http_causes names all failures.
 ask_controllers() {
   asked_first=$SVC_URL
   http_causes=''
@@ -210,8 +200,8 @@ persist() {
   done
 }
 
-# http_get PATH FILE: asks all controllers for a path; an incomplete file is removed. While one of them is
-# busy (503 with Retry-After) they are asked again.
+# http_get PATH FILE: asks all controllers, again while one is busy (503 with Retry-After). An incomplete
+# file is removed.
 http_get() {
   http_waited=0
   http_pause=''
@@ -227,7 +217,7 @@ http_get() {
   done
 }
 
-# Prints a reason if there is no room for a download: only the installation (memory.sh) looks.
+# The installation prints why there is no room for a download (memory.sh).
 # shellcheck disable=SC2317
 no_room() {
   :
@@ -250,8 +240,7 @@ http_get_one() {
   return 1
 }
 
-# http_post PATH BODY: sends JSON. It is tried twice, or for 15 s with several controllers, until another one
-# takes over.
+# http_post PATH BODY: sends JSON, twice, or for 15 s with several controllers until another one takes over.
 http_post() {
   case $_URLS in
     *' '*) http_longest=8 ;;

@@ -164,7 +164,8 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
   const moved = whole.filter(
-    ({ type, fields }) => type === 'node' && objects(fields).some(({ field }) => field === 'group')
+    ({ type, action, fields }) =>
+      type === 'node' && action === 'update' && objects(fields).some(({ field }) => field === 'group')
   )
   const looked = objects(first).length
   if (moved.length > looked)
