@@ -161,7 +161,6 @@ const LONGEST_FUNCTION = 70
 
 /** Longer functions and their lines, which may only shrink. A line goes with its function's last excess. */
 const LONG_FUNCTIONS: Readonly<Record<string, number>> = {
-  'api/monitor monitorRoutes': 96,
   'api/network networkRoutes': 89,
   'api/node nodeRoutes': 91,
   'api/objects objectRoutes': 129,
