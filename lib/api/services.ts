@@ -1,4 +1,5 @@
 import { ServiceError, unavailable } from '../base/errors.js'
+import type { ServiceName } from '../services/backends.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -9,21 +10,19 @@ import { at, list, object, string, word } from './schema.js'
 
 const names = ['dhcp', 'dns'] as const
 
-type Name = (typeof names)[number]
-
 /** Control of the DHCP and the DNS server, and previews of their files (rules 10.9). */
 export function serviceRoutes(parts: Parts): ApiRoute[] {
   return names.flatMap(name => [...controlRoutes(parts, name), ...inspectionRoutes(parts, name)])
 }
 
-function serviceOf({ services, config }: Parts, name: Name): Service {
+function serviceOf({ services, config }: Parts, name: ServiceName): Service {
   const found = services.of(name)
   if (!found) throw noService(config, name)
   return found
 }
 
 /** Start, stop and the like, each by an asynchronous request. */
-function controlRoutes(parts: Parts, name: Name): ApiRoute[] {
+function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   const { jobs } = parts
   return changing.map(verb =>
     get(`/service/${name}/${verb}`, {
@@ -55,7 +54,7 @@ function controlRoutes(parts: Parts, name: Name): ApiRoute[] {
 }
 
 /** What changes nothing: the status of a server, and the preview of its files. */
-function inspectionRoutes(parts: Parts, name: Name): ApiRoute[] {
+function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   const { config, health } = parts
   return [
     get(`/service/${name}/status`, {
