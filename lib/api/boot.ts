@@ -74,7 +74,7 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
   return [...consoleRoutes(parts), ...installRoutes(parts), ...payloadRoutes(parts), ...fileRoutes(parts)]
 }
 
-/** What a machine asks for to install itself, and its report that the installed system is up. */
+/** The scripts that install a node, and its report that its system is up. */
 function installRoutes(parts: Parts): ApiRoute[] {
   const { install, library } = parts
   return [

@@ -53,7 +53,7 @@ function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   )
 }
 
-/** What changes nothing: the status of a server, and the preview of its files. */
+/** The status of a server, and the preview of its files. */
 function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
   const { config, health } = parts
   return [
