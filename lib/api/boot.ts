@@ -71,9 +71,13 @@ function consoleRoutes({ boot, trace }: Parts): ApiRoute[] {
 
 /** Routes for booting and installing machines (rules 4.1, 4.6, 4.9). */
 export function bootRoutes(parts: Parts): ApiRoute[] {
-  const { boot, install, library, config } = parts
+  return [...consoleRoutes(parts), ...installRoutes(parts), ...payloadRoutes(parts), ...fileRoutes(parts)]
+}
+
+/** The scripts that install a node, and its report that its system is up. */
+function installRoutes(parts: Parts): ApiRoute[] {
+  const { install, library } = parts
   return [
-    ...consoleRoutes(parts),
     script('/boot/install/{node}', {
       access: 'source',
       summary: 'The install script of a node, for that node alone',
@@ -110,7 +114,13 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
       access: 'machine',
       summary: 'The kickstart of a node',
       text: request => install.kickstart(param(request, 'node'), request)
-    }),
+    })
+  ]
+}
+
+/** Roles and scripts, each with the place where it belongs (rules 4.10). */
+function payloadRoutes({ boot, config }: Parts): ApiRoute[] {
+  return [
     get('/boot/roles/{role}', {
       access: 'node',
       refuses: [403],
@@ -132,7 +142,13 @@ export function bootRoutes(parts: Parts): ApiRoute[] {
         const name = param(request, 'script')
         return payload(join(config.paths.scripts, name), `script ${name}`, 'post')
       }
-    }),
+    })
+  ]
+}
+
+/** The files of a node, boot files and packed images. */
+function fileRoutes(parts: Parts): ApiRoute[] {
+  return [
     get('/boot/files/{node}', {
       access: 'node',
       summary: 'The files of a node as a tar, for that node; for anybody else its secrets are masked',

@@ -49,13 +49,17 @@ const touchedNames = object({ created: names, changed: names, deleted: names })
 
 /** The cluster's settings and controllers, export and import (rules 1.1, 3.11, 3.15). */
 export function clusterRoutes(parts: Parts): ApiRoute[] {
+  return [...settingsRoutes(parts), ...transferRoutes(parts)]
+}
+
+/** The settings, and the removal of a controller. */
+function settingsRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const settings: Body<SettingsPatch> = {
     schema: clusterSchema,
     read: request =>
       readSettings(changedSettings(openEnvelope(request, 'config.cluster'), parts), model.cluster)
   }
-  const document: Body<JsonValue> = { schema: sections, read: request => openEnvelope(request, 'config') }
   return [
     get('/config/cluster', {
       access: 'user',
@@ -85,7 +89,14 @@ export function clusterRoutes(parts: Parts): ApiRoute[] {
         await parts.record(actorOf(request), [change], 'change')
         return { status: 204 }
       }
-    }),
+    })
+  ]
+}
+
+/** Export, snapshot and import of everything that is configured. */
+function transferRoutes({ model }: Parts): ApiRoute[] {
+  const document: Body<JsonValue> = { schema: sections, read: request => openEnvelope(request, 'config') }
+  return [
     get('/config/cluster/export', {
       access: 'user',
       refuses: [404],

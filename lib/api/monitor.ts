@@ -66,7 +66,12 @@ export const noService = (config: Config, name: string) =>
 
 /** State reports of nodes during installation, and the health of the daemon (rules 6.2, 6.3). */
 export function monitorRoutes(parts: Parts): ApiRoute[] {
-  const { model, status, trace, health, images, config, metrics, site } = parts
+  return [...nodeStateRoutes(parts), ...healthRoutes(parts)]
+}
+
+/** The states that nodes report, and their listing. */
+function nodeStateRoutes(parts: Parts): ApiRoute[] {
+  const { model, status, trace, images, metrics } = parts
   return [
     post('/monitor/node/{node}', {
       access: 'node',
@@ -120,7 +125,13 @@ export function monitorRoutes(parts: Parts): ApiRoute[] {
             : { state, since: history.at(-1)?.time ?? null, reason: status.problem(name), history }
         return ok({ monitor: { status: { [name]: shown } } })
       }
-    }),
+    })
+  ]
+}
+
+/** The health of services and of this controller, and metrics. */
+function healthRoutes({ health, config, metrics, site }: Parts): ApiRoute[] {
+  return [
     get('/monitor/service/{service}', {
       access: 'minimal',
       summary: 'Whether a service is well, and if not, why',

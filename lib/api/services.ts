@@ -1,4 +1,5 @@
 import { ServiceError, unavailable } from '../base/errors.js'
+import type { ServiceName } from '../services/backends.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -10,40 +11,52 @@ import { at, list, object, string, word } from './schema.js'
 const names = ['dhcp', 'dns'] as const
 
 /** Control of the DHCP and the DNS server, and previews of their files (rules 10.9). */
-export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRoute[] {
-  const service = (name: (typeof names)[number]): Service => {
-    const found = services.of(name)
-    if (!found) throw noService(config, name)
-    return found
-  }
-  return names.flatMap(name => [
-    ...changing.map(verb =>
-      get(`/service/${name}/${verb}`, {
-        access: 'user',
-        changes: true,
-        refuses: [404],
-        summary:
-          `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, ` +
-          'by an asynchronous request',
-        output: acknowledgement,
-        handler: async request => {
-          const managed = service(name)
-          const job = await jobs.submit({
-            kind: verb,
-            object: `service ${name}`,
-            by: actorOf(request).who,
-            lanes: [`service ${name}`],
-            run: async ({ signal, line }) => {
-              const words = await managed.control(verb, signal)
-              for (const text of words.split('\n')) if (text !== '') line(text)
-            }
-          })
-          // The job's record has its end.
-          job.done.catch(() => {})
-          return acknowledge(request, job)
-        }
-      })
-    ),
+export function serviceRoutes(parts: Parts): ApiRoute[] {
+  return names.flatMap(name => [...controlRoutes(parts, name), ...inspectionRoutes(parts, name)])
+}
+
+function serviceOf({ services, config }: Parts, name: ServiceName): Service {
+  const found = services.of(name)
+  if (!found) throw noService(config, name)
+  return found
+}
+
+/** Start, stop and the like, each by an asynchronous request. */
+function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
+  const { jobs } = parts
+  return changing.map(verb =>
+    get(`/service/${name}/${verb}`, {
+      access: 'user',
+      changes: true,
+      refuses: [404],
+      summary:
+        `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, ` +
+        'by an asynchronous request',
+      output: acknowledgement,
+      handler: async request => {
+        const managed = serviceOf(parts, name)
+        const job = await jobs.submit({
+          kind: verb,
+          object: `service ${name}`,
+          by: actorOf(request).who,
+          lanes: [`service ${name}`],
+          run: async ({ signal, line }) => {
+            const words = await managed.control(verb, signal)
+            for (const text of words.split('\n')) if (text !== '') line(text)
+          }
+        })
+        // The job's record has its end.
+        job.done.catch(() => {})
+        return acknowledge(request, job)
+      }
+    })
+  )
+}
+
+/** The status of a server, and the preview of its files. */
+function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
+  const { config, health } = parts
+  return [
     get(`/service/${name}/status`, {
       access: 'user',
       refuses: [404],
@@ -54,7 +67,7 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
         output: string('what the control command says')
       }),
       handler: async () => {
-        const { state, words } = await orUnavailable(service(name).status())
+        const { state, words } = await orUnavailable(serviceOf(parts, name).status())
         const shown = { ...health.of(name), server: config[name].server, state, output: words }
         return ok({ monitor: { service: { [name]: shown } } })
       }
@@ -75,12 +88,12 @@ export function serviceRoutes({ services, config, jobs, health }: Parts): ApiRou
         })
       ),
       handler: async () => {
-        const files = await orUnavailable(service(name).preview())
+        const files = await orUnavailable(serviceOf(parts, name).preview())
         const server = JSON.stringify(config[name].server)
         return { status: 200, json: `{"config":{"${name}":{"server":${server},"files":${files}}}}` }
       }
     })
-  ])
+  ]
 }
 
 /** Turns a failure that is no fault of the request into a 503 with its reason. */
