@@ -166,7 +166,6 @@ const LONG_FUNCTIONS: Readonly<Record<string, number>> = {
   'api/monitor monitorRoutes': 96,
   'api/network networkRoutes': 89,
   'api/node nodeRoutes': 91,
-  'api/objects objectRoutes': 129,
   'api/services serviceRoutes': 72,
   'boot/install #data': 76,
   'model/luna2 fromLuna2': 121
