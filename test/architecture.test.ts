@@ -167,8 +167,7 @@ const LONG_FUNCTIONS: Readonly<Record<string, number>> = {
   'api/network networkRoutes': 89,
   'api/node nodeRoutes': 91,
   'api/services serviceRoutes': 72,
-  'boot/install #data': 76,
-  'model/luna2 fromLuna2': 121
+  'boot/install #data': 76
 }
 
 /** Path below lib/ without its ending → parsed source. */
