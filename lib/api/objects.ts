@@ -130,25 +130,39 @@ export function withWarnings(answer: Answer, warnings: readonly string[]): Answe
 
 /** The routes of every type of object: list, single, members, save, clone, delete. */
 export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions = {}): ApiRoute[] {
+  const { cloned = 201, sets } = particular
+  return [
+    ...readRoutes(parts, type, particular),
+    saveRoute(parts, type, particular),
+    ...deleteRoutes(parts, type, particular),
+    ...(cloned === 'elsewhere' ? [] : [cloneRoute(parts, type, cloned)]),
+    ...(sets ? setRoutes(parts, type, sets) : []),
+    ...(particular.members ? memberRoutes(parts, type) : [])
+  ]
+}
+
+const baseOf = (type: TypeName) => `/config/${type}`
+const pathOf = (type: TypeName) => `${baseOf(type)}/{${parameterOf(type)}}`
+const nameOf = (request: ApiRequest, type: TypeName) => param(request, parameterOf(type))
+const takesSets = (sets: NodeSets | undefined) => (sets ? ({ sets: true } as const) : {})
+
+/** Evaluates a set in the path; undefined for a plain name. */
+function picked(
+  request: ApiRequest,
+  type: TypeName,
+  sets: NodeSets | undefined,
+  as: 'names' | 'changed' = 'names'
+) {
+  const name = nameOf(request, type)
+  return sets?.isSet(name) ? (view: View) => sets[as](name, view) : undefined
+}
+
+function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
   const { model } = parts
-  const { updated = 204, cloned = 201, deleted = 204 } = particular
-  const { save = (...args) => model.save(type, ...args), remove = (...args) => model.remove(type, ...args) } =
-    particular
-  const { title, newName } = objectTypes[type]
-  const parameter = parameterOf(type)
-  const base = `/config/${type}`
-  const one = `${base}/{${parameter}}`
-  const nameOf = (request: ApiRequest) => param(request, parameter)
-  const body = objectBody(type)
-  const output = body.schema
-  const access = particular.minimal ? 'minimal' : 'user'
   const { sets, columns } = particular
-  const takesSets = sets ? ({ sets: true } as const) : {}
-  /** Evaluates a set in the path; undefined for a plain name. */
-  const picked = (request: ApiRequest, as: 'names' | 'changed' = 'names') => {
-    const name = nameOf(request)
-    return sets?.isSet(name) ? (view: View) => sets[as](name, view) : undefined
-  }
+  const { title } = objectTypes[type]
+  const output = objectBody(type).schema
+  const access = particular.minimal ? 'minimal' : 'user'
   const listing: Listing = {
     ...{ title, place: `config.${type}.{${type}}`, item: ref(type) },
     ...(columns ? { columns } : {})
@@ -162,8 +176,8 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
         : model.view.names(type)
       return entriesOf(parts, type, names, request.caller)
     })
-  const routes = [
-    get(base, {
+  return [
+    get(baseOf(type), {
       access,
       summary: `All ${plural(title)}`,
       query: { ...listQuery, ...(sets ? { nodes: string('a node set: these nodes only') } : {}) },
@@ -173,90 +187,101 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
         return listOf(request, wanted === null || !sets ? undefined : view => sets.names(wanted, view))
       }
     }),
-    get(one, {
+    get(pathOf(type), {
       access,
-      ...takesSets,
+      ...takesSets(sets),
       summary: `One ${title}`,
       query: listQuery,
       output,
       handler: request => {
-        const pick = picked(request)
+        const pick = picked(request, type, sets)
         if (pick) return listOf(request, pick)
-        return listed(request, listing, entriesOf(parts, type, [nameOf(request)], request.caller))
-      }
-    }),
-    post(one, {
-      access: type === 'node' ? 'node' : 'user',
-      ...takesSets,
-      answers: sets ? [201, updated, 200] : [201, updated],
-      summary: `Create, change or rename ${withArticle(title)}`,
-      body,
-      handler: async (request, given) => {
-        const name = nameOf(request)
-        const pick = picked(request, 'changed')
-        if (pick) {
-          if (given.newName !== undefined)
-            throw badRequest(`${title} set ${name}: a set cannot be renamed`, 'invalid-set')
-          return saveSet(parts, type, pick, given, request)
-        }
-        if (request.caller.kind === 'node') {
-          checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
-          parts.status.countOwnChange(request.caller.node)
-        }
-        const { newName: now = name } = given
-        const found = findWarnings(parts, type, [name], new Set(given.values.keys()))
-        const { created } = await save(name, given, actorOf(request))
-        const how = now === name ? 'updated' : `renamed to ${now}`
-        return withWarnings(
-          created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
-          request.dryRun ? [] : await found([now])
-        )
-      }
-    }),
-    ...deletion(one, {
-      access: 'user',
-      ...takesSets,
-      answers: sets ? [deleted, 200] : [deleted],
-      summary: `Delete ${withArticle(title)} that nothing uses`,
-      handler: async request => {
-        const pick = picked(request)
-        if (pick) {
-          const count = await removeAll(model, type, pick, actorOf(request))
-          return done(200, `${countObjects(type, count)} deleted`)
-        }
-        await remove(nameOf(request), actorOf(request))
-        return done(deleted, `${title} ${nameOf(request)} deleted`)
+        return listed(request, listing, entriesOf(parts, type, [nameOf(request, type)], request.caller))
       }
     })
   ]
-  if (cloned !== 'elsewhere')
-    routes.push(
-      post(`${one}/_clone`, {
-        access: 'user',
-        answers: [cloned],
-        summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
-        body,
-        handler: async (request, given) => {
-          await model.clone(type, nameOf(request), given, actorOf(request))
-          return done(cloned, `${title} ${nameOf(request)} cloned to ${given.newName}`)
-        }
-      })
-    )
-  if (sets) routes.push(...setRoutes(parts, type, sets))
-  if (particular.members)
-    routes.push(
-      ...members(one, {
-        access: 'user',
-        summary: `The nodes whose effective ${title} this is`,
-        query: listQuery,
-        output: membersSchema(type),
-        handler: request => {
-          const { name } = model.get(type, nameOf(request))
-          return membersAnswer(request, type, findNodesUsing(model.view, type, name))
-        }
-      })
-    )
-  return routes
+}
+
+function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute {
+  const { model } = parts
+  const { updated = 204, save = (...args) => model.save(type, ...args), sets } = particular
+  const { title } = objectTypes[type]
+  return post(pathOf(type), {
+    access: type === 'node' ? 'node' : 'user',
+    ...takesSets(sets),
+    answers: sets ? [201, updated, 200] : [201, updated],
+    summary: `Create, change or rename ${withArticle(title)}`,
+    body: objectBody(type),
+    handler: async (request, given) => {
+      const name = nameOf(request, type)
+      const pick = picked(request, type, sets, 'changed')
+      if (pick) {
+        if (given.newName !== undefined)
+          throw badRequest(`${title} set ${name}: a set cannot be renamed`, 'invalid-set')
+        return saveSet(parts, type, pick, given, request)
+      }
+      if (request.caller.kind === 'node') {
+        checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
+        parts.status.countOwnChange(request.caller.node)
+      }
+      const { newName: now = name } = given
+      const found = findWarnings(parts, type, [name], new Set(given.values.keys()))
+      const { created } = await save(name, given, actorOf(request))
+      const how = now === name ? 'updated' : `renamed to ${now}`
+      return withWarnings(
+        created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
+        request.dryRun ? [] : await found([now])
+      )
+    }
+  })
+}
+
+function deleteRoutes({ model }: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
+  const { deleted = 204, remove = (...args) => model.remove(type, ...args), sets } = particular
+  const { title } = objectTypes[type]
+  return deletion(pathOf(type), {
+    access: 'user',
+    ...takesSets(sets),
+    answers: sets ? [deleted, 200] : [deleted],
+    summary: `Delete ${withArticle(title)} that nothing uses`,
+    handler: async request => {
+      const pick = picked(request, type, sets)
+      if (pick) {
+        const count = await removeAll(model, type, pick, actorOf(request))
+        return done(200, `${countObjects(type, count)} deleted`)
+      }
+      await remove(nameOf(request, type), actorOf(request))
+      return done(deleted, `${title} ${nameOf(request, type)} deleted`)
+    }
+  })
+}
+
+function cloneRoute({ model }: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
+  const { title, newName } = objectTypes[type]
+  return post(`${pathOf(type)}/_clone`, {
+    access: 'user',
+    answers: [cloned],
+    summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
+    body: objectBody(type),
+    handler: async (request, given) => {
+      await model.clone(type, nameOf(request, type), given, actorOf(request))
+      return done(cloned, `${title} ${nameOf(request, type)} cloned to ${given.newName}`)
+    }
+  })
+}
+
+function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
+  const { title } = objectTypes[type]
+  return members(pathOf(type), {
+    access: 'user',
+    summary: `The nodes whose effective ${title} this is`,
+    query: listQuery,
+    output: membersSchema(type),
+    handler: request => {
+      const { name } = model.get(type, nameOf(request, type))
+      return membersAnswer(request, type, findNodesUsing(model.view, type, name))
+    }
+  })
 }
 
 /** Changes all objects of a set in the same way, or none. */

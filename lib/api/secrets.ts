@@ -51,18 +51,56 @@ function shown({ model }: Parts, type: SecretOwner, owner: string, caller: Calle
   return secretsOf(model.view, model.box, type, owner, !inClear)
 }
 
-function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
+/** The secrets of a node's group; undefined for a group. */
+function groupOf(parts: Parts, type: SecretOwner, owner: string, caller: Caller): Secrets['group'] {
+  const group = type === 'node' ? parts.model.view.get('node', owner)?.group : undefined
+  return group === undefined ? undefined : { [group]: shown(parts, 'group', group, caller) }
+}
+
+const baseOf = (type: SecretOwner) => `/config/secrets/${type}/{${type}}`
+
+const ownerRoutes = (parts: Parts, type: SecretOwner): ApiRoute[] => [
+  ...readRoutes(parts, type),
+  ...changeRoutes(parts, type)
+]
+
+function readRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   const { model } = parts
-  const base = `/config/secrets/${type}/{${type}}`
+  const base = baseOf(type)
   // A node reads its own and its group's, which its install script places.
   const access = type === 'node' ? 'node' : 'user'
+  return [
+    get(base, {
+      access,
+      summary: type === 'node' ? "The secrets of a node, and its group's" : 'The secrets of a group',
+      output: schema,
+      handler: request => {
+        const { name } = model.get(type, param(request, type))
+        const own = { [type]: { [name]: shown(parts, type, name, request.caller) } }
+        const group = groupOf(parts, type, name, request.caller)
+        return answer(group ? { ...own, group } : own)
+      }
+    }),
+    get(`${base}/{secret}`, {
+      access,
+      summary: `One secret of a ${type}`,
+      output: schema,
+      handler: request => {
+        const { name } = model.get(type, param(request, type))
+        const wanted = param(request, 'secret')
+        const found = shown(parts, type, name, request.caller).find(entry => entry.name === wanted)
+        if (!found) throw notFound(`${type} ${name} has no secret ${wanted}`, 'no-object')
+        return answer({ [type]: { [name]: [found] } })
+      }
+    })
+  ]
+}
+
+/** The bodies of changes: many secrets, and the one in the path. */
+function bodiesOf(parts: Parts, type: SecretOwner): { many: Body<SecretPatch[]>; one: Body<SecretPatch> } {
   const ownerOf = (request: ApiRequest) => param(request, type)
-  const groupOf = (owner: string, caller: Caller): Secrets['group'] => {
-    const group = type === 'node' ? model.view.get('node', owner)?.group : undefined
-    return group === undefined ? undefined : { [group]: shown(parts, 'group', group, caller) }
-  }
   const opened = (request: ApiRequest) => {
-    const body = withoutGroup(request.body, groupOf(ownerOf(request), request.caller))
+    const body = withoutGroup(request.body, groupOf(parts, type, ownerOf(request), request.caller))
     return openEnvelope(request, `config.secrets.${type}.{${type}}`, [], body)
   }
   const many: Body<SecretPatch[]> = {
@@ -84,6 +122,14 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
       return given
     }
   }
+  return { many, one }
+}
+
+function changeRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
+  const { model } = parts
+  const base = baseOf(type)
+  const ownerOf = (request: ApiRequest) => param(request, type)
+  const { many, one } = bodiesOf(parts, type)
   const save = async (request: ApiRequest, given: readonly SecretPatch[]) => {
     const owner = ownerOf(request)
     const added = await model.change(actorOf(request), tx => {
@@ -93,29 +139,6 @@ function ownerRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
     return done(added ? 201 : 204, `secrets of ${type} ${owner} created`)
   }
   return [
-    get(base, {
-      access,
-      summary: type === 'node' ? "The secrets of a node, and its group's" : 'The secrets of a group',
-      output: schema,
-      handler: request => {
-        const { name } = model.get(type, ownerOf(request))
-        const own = { [type]: { [name]: shown(parts, type, name, request.caller) } }
-        const group = groupOf(name, request.caller)
-        return answer(group ? { ...own, group } : own)
-      }
-    }),
-    get(`${base}/{secret}`, {
-      access,
-      summary: `One secret of a ${type}`,
-      output: schema,
-      handler: request => {
-        const { name } = model.get(type, ownerOf(request))
-        const wanted = param(request, 'secret')
-        const found = shown(parts, type, name, request.caller).find(entry => entry.name === wanted)
-        if (!found) throw notFound(`${type} ${name} has no secret ${wanted}`, 'no-object')
-        return answer({ [type]: { [name]: [found] } })
-      }
-    }),
     post(base, {
       access: 'user',
       answers: [201, 204],
