@@ -164,7 +164,6 @@ const LONG_FUNCTIONS: Readonly<Record<string, number>> = {
   'api/boot bootRoutes': 161,
   'api/cluster clusterRoutes': 81,
   'api/monitor monitorRoutes': 96,
-  'api/node nodeRoutes': 91,
   'api/objects objectRoutes': 129,
   'api/secrets ownerRoutes': 113,
   'api/services serviceRoutes': 72,
