@@ -167,7 +167,6 @@ const LONG_FUNCTIONS: Readonly<Record<string, number>> = {
   'api/objects objectRoutes': 129,
   'api/secrets ownerRoutes': 113,
   'api/services serviceRoutes': 72,
-  'boot/install #data': 76,
   'model/luna2 fromLuna2': 121
 }
 
