@@ -212,7 +212,7 @@ export class Install {
     }
   }
 
-  /** Returns the node as it is at its next boot, with the pack that this controller can serve. */
+  /** Returns the node at its next boot: with the pack before while no controller has the current one. */
   #target(node: NodeDoc): EffectiveNode {
     const { model, previousPack } = this.o
     const asked = atNextBoot(model.view, model.effective(node))
