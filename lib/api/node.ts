@@ -86,7 +86,7 @@ const tableRoute = (parts: Parts) =>
     }
   })
 
-/** What a node would get at its next boot (rules 4.12). */
+/** Previews of what a node boots (rules 4.12). */
 const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] => [
   ...(['boot', 'install', 'kickstart'] as const).map(what =>
     script(`/config/node/{node}/_render/${what}`, {
@@ -109,7 +109,7 @@ const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] =
   })
 ]
 
-/** Another machine takes over a node. */
+/** The takeover of a node by another machine. */
 const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
   get('/config/node/{node}/_release', {
     access: 'admin',
