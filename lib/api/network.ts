@@ -1,7 +1,7 @@
 import { badRequest, notFound, ServiceError } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { formatAddress, toAddress } from '../model/address.js'
-import type { Actor } from '../model/model.js'
+import type { Actor, Model } from '../model/model.js'
 import { looksLikeAddress } from '../model/names.js'
 import { isTaken, networkOf, nextFree, takenIn } from '../model/networks.js'
 import type { ObjectPatch } from '../model/object-type.js'
@@ -16,15 +16,16 @@ const place = 'config.network.{network}'
 const inUseSchema = object({ ipaddress: string(), device: string() })
 const addressState = object({ status: word('free', 'taken') })
 
-/** Networks and their addresses (rules 1.1, 3.6, 3.7). */
-export function networkRoutes(parts: Parts): ApiRoute[] {
+function stateOf(model: Model, name: string, ipaddress: string): Answer {
+  model.get('network', name)
+  const taken = isTaken(model.view, name, toAddress(ipaddress), model.cluster)
+  const state = { [ipaddress]: { status: taken ? 'taken' : 'free' } }
+  return ok({ ...config('network', state), ...state })
+}
+
+/** The routes that every type of object has. */
+function networkObjectRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
-  const stateOf = (name: string, ipaddress: string): Answer => {
-    model.get('network', name)
-    const taken = isTaken(model.view, name, toAddress(ipaddress), model.cluster)
-    const state = { [ipaddress]: { status: taken ? 'taken' : 'free' } }
-    return ok({ ...config('network', state), ...state })
-  }
   // `/config/network/{address}` finds the network with the longest prefix. It needs no token (rules 5.3).
   const orBareAddress = (route: ApiRoute): ApiRoute => ({
     ...route,
@@ -34,7 +35,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       if (!looksLikeAddress(name)) return route.handler(request)
       const network = networkOf(model.view, toAddress(name))
       if (network === undefined) throw notFound(`${name} lies in no network`, 'no-address')
-      return stateOf(network, name)
+      return stateOf(model, network, name)
     }
   })
   /** Adds the way to renumber to the refusal of a prefix that leaves addresses outside. */
@@ -54,8 +55,14 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
   }
   const objects = objectRoutes(parts, 'network', { updated: 200, cloned: 204, deleted: 201, save })
   const isSingle = ({ method, path }: ApiRoute) => method === 'GET' && path === '/config/network/{network}'
+  return objects.map(route => (isSingle(route) ? orBareAddress(route) : route))
+}
+
+/** Networks and their addresses (rules 1.1, 3.6, 3.7). */
+export function networkRoutes(parts: Parts): ApiRoute[] {
+  const { model } = parts
   return [
-    ...objects.map(route => (isSingle(route) ? orBareAddress(route) : route)),
+    ...networkObjectRoutes(parts),
     ...members('/config/network/{network}', {
       access: 'minimal',
       summary: 'The addresses in use in a network, with the device of each',
@@ -102,7 +109,7 @@ export function networkRoutes(parts: Parts): ApiRoute[] {
       access: 'minimal',
       summary: 'Whether an address of a network is free or taken',
       output: { ...at('config.network.{ipaddress}', addressState), additionalProperties: addressState },
-      handler: request => stateOf(param(request, 'network'), param(request, 'ipaddress'))
+      handler: request => stateOf(model, param(request, 'network'), param(request, 'ipaddress'))
     })
   ]
 }

@@ -49,95 +49,109 @@ const transfer = (type: 'node' | 'group', verb: string, summary: string, ask: Pa
       acknowledge(request, await ask(param(request, type), osimage, dryrun, actorOf(request), request.signal))
   })
 
+const nodeOf = (request: ApiRequest) => param(request, 'node')
+
+/** Nodes from a table. */
+const tableRoute = (parts: Parts) =>
+  post('/config/node', {
+    access: 'user',
+    answers: [200],
+    summary:
+      'Create and change nodes by the lines of a table, all or none; ' +
+      'expect=MARK only if the changes are those of the dry run',
+    query: { format: word('csv'), expect: string('the "mark" from the answer of a dry run') },
+    body: { schema: csv, text: true, read: request => String(request.body) },
+    output: ref('message'),
+    handler: async (request, text) => {
+      if (request.query.get('format') !== 'csv')
+        throw badRequest(
+          'POST /config/node takes a table, with ?format=csv; one node is posted to its own path',
+          'invalid-body'
+        )
+      const refusals = new Refusals()
+      const lines = await readTable(text, objectTypes.node, refusals)
+      refusals.check()
+      const refused = ({ line }: Line, why: string) => refusals.add(line, why)
+      const expected = request.query.get('expect') ?? undefined
+      const refuse = () => refusals.check()
+      const names = request.dryRun ? [] : lines.map(({ name }) => name)
+      const fields = lines.slice(0, MOST_CHECKED).flatMap(({ given }) => [...given.values.keys()])
+      const found = findWarnings(parts, 'node', names, new Set(fields))
+      const saved = await saveEach(parts.model, 'node', lines, actorOf(request), refused, refuse, expected)
+      const { created, changed } = saved
+      return withWarnings(
+        done(200, `${countObjects('node', created)} created, ${changed} changed`),
+        await found()
+      )
+    }
+  })
+
+/** Previews of what a node boots (rules 4.12). */
+const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] => [
+  ...(['boot', 'install', 'kickstart'] as const).map(what =>
+    script(`/config/node/{node}/_render/${what}`, {
+      access: 'admin',
+      summary: `The ${what} script that the node would get, secrets masked`,
+      text: request => {
+        const { name } = model.get('node', nodeOf(request))
+        return what === 'boot' ? boot.preview(name) : install.preview(what, name)
+      }
+    })
+  ),
+  get('/config/node/{node}/_render/files', {
+    access: 'admin',
+    summary: 'The files that the node would get, with their texts, secrets masked',
+    output: at('config.node.{node}', object({ files: list({ type: 'object' }) })),
+    handler: async request => {
+      const { name } = model.get('node', nodeOf(request))
+      return ok(config('node', { [name]: { files: await nodeFiles.preview(name) } }))
+    }
+  })
+]
+
+/** The takeover of a node by another machine. */
+const takeoverRoutes = ({ handover }: Parts): ApiRoute[] => [
+  get('/config/node/{node}/_release', {
+    access: 'admin',
+    changes: true,
+    summary: 'Allow one other machine to take over the node at the console within an hour',
+    output: ref('message'),
+    handler: async request => {
+      const name = nodeOf(request)
+      const until = await handover.release(name, actorOf(request))
+      return done(200, `node ${name} can be taken over by one machine until ${until}`)
+    }
+  }),
+  get('/config/node/{node}/_seen', {
+    access: 'admin',
+    changes: true,
+    summary: 'Acknowledge the takeover of a node: it disappears from /monitor/status',
+    output: ref('message'),
+    handler: async request => {
+      const name = nodeOf(request)
+      await handover.seen(name, actorOf(request))
+      return done(200, `node ${name}: seen`)
+    }
+  })
+]
+
+/** File systems of running nodes, to and from an OS image (rules 2.4). */
+const transferRoutes = ({ images }: Parts): ApiRoute[] => [
+  transfer('node', '_osgrab', "Take a node's file systems as the directory of an OS image", (...asked) =>
+    images.grab(...asked)
+  ),
+  transfer('node', '_ospush', 'Make a running node like the directory of an OS image', (node, ...asked) =>
+    images.push({ node }, ...asked)
+  ),
+  transfer(
+    'group',
+    '_ospush',
+    'Make the running nodes of a group like the directory of an OS image',
+    (group, ...asked) => images.push({ group }, ...asked)
+  )
+]
+
 /** Work on running nodes and groups, and previews of what a node boots (rules 2.4, 4.12). */
 export function nodeRoutes(parts: Parts): ApiRoute[] {
-  const { model, boot, handover, install, nodeFiles, images } = parts
-  const nodeOf = (request: ApiRequest) => param(request, 'node')
-  return [
-    post('/config/node', {
-      access: 'user',
-      answers: [200],
-      summary:
-        'Create and change nodes by the lines of a table, all or none; ' +
-        'expect=MARK only if the changes are those of the dry run',
-      query: { format: word('csv'), expect: string('the "mark" from the answer of a dry run') },
-      body: { schema: csv, text: true, read: request => String(request.body) },
-      output: ref('message'),
-      handler: async (request, text) => {
-        if (request.query.get('format') !== 'csv')
-          throw badRequest(
-            'POST /config/node takes a table, with ?format=csv; one node is posted to its own path',
-            'invalid-body'
-          )
-        const refusals = new Refusals()
-        const lines = await readTable(text, objectTypes.node, refusals)
-        refusals.check()
-        const refused = ({ line }: Line, why: string) => refusals.add(line, why)
-        const expected = request.query.get('expect') ?? undefined
-        const refuse = () => refusals.check()
-        const names = request.dryRun ? [] : lines.map(({ name }) => name)
-        const fields = lines.slice(0, MOST_CHECKED).flatMap(({ given }) => [...given.values.keys()])
-        const found = findWarnings(parts, 'node', names, new Set(fields))
-        const saved = await saveEach(model, 'node', lines, actorOf(request), refused, refuse, expected)
-        const { created, changed } = saved
-        return withWarnings(
-          done(200, `${countObjects('node', created)} created, ${changed} changed`),
-          await found()
-        )
-      }
-    }),
-    ...(['boot', 'install', 'kickstart'] as const).map(what =>
-      script(`/config/node/{node}/_render/${what}`, {
-        access: 'admin',
-        summary: `The ${what} script that the node would get, secrets masked`,
-        text: request => {
-          const { name } = model.get('node', nodeOf(request))
-          return what === 'boot' ? boot.preview(name) : install.preview(what, name)
-        }
-      })
-    ),
-    get('/config/node/{node}/_render/files', {
-      access: 'admin',
-      summary: 'The files that the node would get, with their texts, secrets masked',
-      output: at('config.node.{node}', object({ files: list({ type: 'object' }) })),
-      handler: async request => {
-        const { name } = model.get('node', nodeOf(request))
-        return ok(config('node', { [name]: { files: await nodeFiles.preview(name) } }))
-      }
-    }),
-    get('/config/node/{node}/_release', {
-      access: 'admin',
-      changes: true,
-      summary: 'Allow one other machine to take over the node at the console within an hour',
-      output: ref('message'),
-      handler: async request => {
-        const name = nodeOf(request)
-        const until = await handover.release(name, actorOf(request))
-        return done(200, `node ${name} can be taken over by one machine until ${until}`)
-      }
-    }),
-    get('/config/node/{node}/_seen', {
-      access: 'admin',
-      changes: true,
-      summary: 'Acknowledge the takeover of a node: it disappears from /monitor/status',
-      output: ref('message'),
-      handler: async request => {
-        const name = nodeOf(request)
-        await handover.seen(name, actorOf(request))
-        return done(200, `node ${name}: seen`)
-      }
-    }),
-    transfer('node', '_osgrab', "Take a node's file systems as the directory of an OS image", (...asked) =>
-      images.grab(...asked)
-    ),
-    transfer('node', '_ospush', 'Make a running node like the directory of an OS image', (node, ...asked) =>
-      images.push({ node }, ...asked)
-    ),
-    transfer(
-      'group',
-      '_ospush',
-      'Make the running nodes of a group like the directory of an OS image',
-      (group, ...asked) => images.push({ group }, ...asked)
-    )
-  ]
+  return [tableRoute(parts), ...previewRoutes(parts), ...takeoverRoutes(parts), ...transferRoutes(parts)]
 }

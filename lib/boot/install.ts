@@ -142,14 +142,12 @@ export class Install {
   }
 
   #data(node: NodeDoc, masked: boolean): InstallData {
-    const { model, urls, tracker, hasFile, library } = this.o
+    const { model, urls, library } = this.o
     const [url = ''] = urls
-    const asked = atNextBoot(model.view, model.effective(node))
-    const target = this.o.previousPack?.withPreviousPack(asked) ?? asked
+    const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = image.imagefile ?? ''
-    const torrent = `${imagefile}.torrent`
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, url)
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
@@ -179,7 +177,7 @@ export class Install {
       imagefile,
       imagesum: pack?.sha256 ?? '',
       imagesize: pack?.bytes ?? 0,
-      torrent: tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : '',
+      torrent: this.#torrent(imagefile),
       identity: this.o.identity,
       foreign: this.o.foreign,
       kernelfile: image.kernelfile ?? '',
@@ -204,11 +202,7 @@ export class Install {
       // Only in a preview: an installing node notices a missing file when it fetches the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets,
-      secret_access: Object.fromEntries(
-        secrets.flatMap(({ name, mode = '', owner = '', group = '' }) =>
-          mode || owner || group ? [[name, `${mode || '0600'} ${owner || 0} ${group || 0}`]] : []
-        )
-      ),
+      secret_access: secretAccess(secrets),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
@@ -216,6 +210,19 @@ export class Install {
       rootpw: masked && this.o.rootpw !== '' ? secretMask : this.o.rootpw,
       masked
     }
+  }
+
+  /** Returns the node at its next boot: with the pack before while no controller has the current one. */
+  #target(node: NodeDoc): EffectiveNode {
+    const { model, previousPack } = this.o
+    const asked = atNextBoot(model.view, model.effective(node))
+    return previousPack?.withPreviousPack(asked) ?? asked
+  }
+
+  #torrent(imagefile: string): string {
+    const { tracker, hasFile } = this.o
+    const torrent = `${imagefile}.torrent`
+    return tracker !== '' && imagefile !== '' && hasFile(torrent) ? torrent : ''
   }
 
   #bmc(target: EffectiveNode, masked: boolean): InstallBmc | false {
@@ -258,6 +265,14 @@ export function effectiveSecrets({ view, box }: Model, node: NodeDoc, masked: bo
   const own = secretsOf(view, box, 'node', node.name, masked)
   return [...new Map([...ofGroup, ...own].map(entry => [entry.name, entry])).values()]
 }
+
+/** Mode, owner and group of the secrets that set one of them. */
+const secretAccess = (secrets: readonly Secret[]): Record<string, string> =>
+  Object.fromEntries(
+    secrets.flatMap(({ name, mode = '', owner = '', group = '' }) =>
+      mode || owner || group ? [[name, `${mode || '0600'} ${owner || 0} ${group || 0}`]] : []
+    )
+  )
 
 /** Returns one interface of a node with the settings of its network. */
 export function interfaceData(
