@@ -1,4 +1,8 @@
+import { type ChildProcess, spawn } from 'node:child_process'
 import { output, requirePrograms, requireRoot } from './programs.js'
+
+/** A process in each namespace: it stays although another mount namespace unlinks its name, which ends the mount. */
+const holders = new Map<string, ChildProcess>()
 
 const ip = (...words: readonly string[]) => output('ip', words)
 
@@ -12,6 +16,10 @@ export async function addNamespace(what: string): Promise<string> {
   await removeNamespace(name).catch(() => {})
   await ip('netns', 'add', name)
   await ip('-n', name, 'link', 'set', 'lo', 'up')
+  const hold = ['--pdeathsig', 'KILL', 'ip', 'netns', 'exec', name, 'sleep', 'infinity']
+  const holder = spawn('setpriv', hold, { stdio: 'ignore' })
+  holder.unref()
+  holders.set(name, holder)
   return name
 }
 
@@ -20,6 +28,8 @@ export async function addNamespace(what: string): Promise<string> {
  * name without a namespace.
  */
 export async function removeNamespace(name: string): Promise<void> {
+  holders.get(name)?.kill('SIGKILL')
+  holders.delete(name)
   for (const pid of (await ip('netns', 'pids', name).catch(() => '')).split('\n').filter(Boolean))
     try {
       process.kill(Number(pid), 'SIGKILL')
