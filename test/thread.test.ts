@@ -10,7 +10,7 @@ t.test('a thread whose work failed has ended when that is reported', async t => 
   const threads = () => readdirSync('/proc/self/task').length
   const run = () => t.rejects(runInThread(failing, {}, { name: 'work' }), /work failed: no/)
   await run()
-  // What the first one started for good is there, and it is gone.
+  // The first run starts threads of Node that stay; its own has ended.
   await sleep(200)
   const before = threads()
   for (let i = 0; i < 10; i++) {

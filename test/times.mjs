@@ -49,7 +49,7 @@ export function keepTimes(times, path = record) {
 
 /** A file that takes longer has a process of its own, and files share one until they take this long. */
 const sharedMs = 12_000
-/** What a file without a time is taken for. */
+/** The time that is assumed for a file without one. */
 const usualMs = 2000
 
 /** Returns lists of files for a process each: neighbours share one, unless they are long or `isAlone` says so. */

@@ -32,13 +32,9 @@ const object = (type: TypeName) => {
 
 /** A name that breaks its rule counts as one that does not exist. */
 const existing =
-  (what: string, test: (value: string) => boolean): Check =>
+  (what: string, test: (value: string) => boolean, code: 'no-object' | 'no-job' = 'no-object'): Check =>
   value => {
-    if (!test(value))
-      throw notFound(
-        `there is no ${what} ${JSON.stringify(value)}`,
-        what === 'request' ? 'no-job' : 'no-object'
-      )
+    if (!test(value)) throw notFound(`there is no ${what} ${JSON.stringify(value)}`, code)
     return value
   }
 
@@ -80,7 +76,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   tarball: [existing('file', isFileName), 404],
   sha256: [existing('library', value => /^[\da-f]{64}$/.test(value)), 404],
   pagefile: [existing('file of the status page', value => /^[a-z]+\.[a-z]+$/.test(value)), 404],
-  request_id: [existing('request', value => /^[\da-f]{32}$/.test(value)), 404]
+  request_id: [existing('request', value => /^[\da-f]{32}$/.test(value), 'no-job'), 404]
 }
 
 /** Returns the names of the parameters in a path. */

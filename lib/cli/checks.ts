@@ -38,7 +38,7 @@ import { Templates } from '../template/templates.js'
 import { version } from '../version.js'
 
 /** The findings of `svcd check`. */
-export interface Findings {
+interface Findings {
   readonly problems: readonly Problem[]
   readonly warnings: readonly string[]
   /** Cluster settings that differ from the ini. */

@@ -28,7 +28,7 @@ export interface CertificateFiles {
   readonly authorities?: string
 }
 
-export interface CertificatePair {
+interface CertificatePair {
   readonly context: SecureContext
   readonly certificate: X509Certificate
   /** The issuer of the last certificate sent, if its root is neither sent nor known. */
@@ -217,7 +217,7 @@ export function isFor({ certificate }: Pick<CertificatePair, 'certificate'>, hos
   return (isIP(host) ? certificate.checkIP(host) : certificate.checkHost(host)) !== undefined
 }
 
-export interface CertificateOptions {
+interface CertificateOptions {
   readonly log: Log
   /** Whether nodes use it, as their URL is https. */
   readonly forNodes?: boolean

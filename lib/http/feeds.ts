@@ -6,7 +6,7 @@ import type { Exchange } from './exchange.js'
 import type { Feed, Subscriber } from './route.js'
 
 /** How a feed is sent. */
-export interface FeedDelivery {
+interface FeedDelivery {
   readonly feed: Feed
   /** Writes the head of the answer. */
   readonly begin: () => void

@@ -152,7 +152,7 @@ const missing = (path: string) => notFound(`there is no file ${basename(path)}`,
 const TICK_MS = 1000
 
 /** A file that is wholly in memory. Nobody may write into its bytes. */
-export interface SmallFile {
+interface SmallFile {
   /** The file as it was when it was read; it is closed. */
   readonly file: OpenFile
   readonly bytes: Buffer

@@ -27,7 +27,7 @@ class Piece {
 }
 
 /** A piece for one client, who must not write into it. */
-export interface FilePiece {
+interface FilePiece {
   readonly bytes: Buffer
   /** Allows the memory to be reused; never call it while the system may still send it. */
   release(): void

@@ -9,7 +9,7 @@ import { defaultTag, filesOf, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
 
 /** Problems of the files and directories of images. */
-export interface ImageFindings {
+interface ImageFindings {
   /** Problems of directories of the ini; each begins with the key. */
   readonly onMachine: readonly string[]
   /** Problems of an image or a tag. */

@@ -28,7 +28,7 @@ import { recover } from './tree-changes.js'
 import { TreeReconciler } from './tree-reconciler.js'
 import { checkHere, here, isMovedHere, keepTree, treeOf } from './trees.js'
 
-export interface ImagesOptions
+interface ImagesOptions
   extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'controllers'> {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent' | 'auth'>
   readonly jobs: Jobs

@@ -16,7 +16,7 @@ import { packNote, temporary } from './notes.js'
 import { discard, isServed, packOf, servedMode } from './publish.js'
 import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
-export interface PackReconcilerOptions {
+interface PackReconcilerOptions {
   readonly installing: Pick<Installing, 'packs'>
   /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void

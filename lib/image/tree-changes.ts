@@ -21,7 +21,7 @@ import { discard } from './publish.js'
 import { imageIn } from './trees.js'
 
 /** A tree to make. */
-export interface Placement extends Pick<PlacementNote, 'parent' | 'target' | 'replaces'> {
+interface Placement extends Pick<PlacementNote, 'parent' | 'target' | 'replaces'> {
   readonly timeLimitMs: number
   /** Makes the tree at `path`, where nothing is. */
   fill(path: string): Promise<void>

@@ -104,6 +104,23 @@ t.test('svcd osimage shell', async t => {
     t.equal((await pack()).status, 204)
   })
 
+  // slirp4netns unmounts its root; mounts that are shared with the controller would go there too.
+  await t.test('the mounts of the controller stay, those that are shared too', async t => {
+    const { shell } = await image(t)
+    const place = join(directory, 'shared')
+    mkdirSync(join(place, 'below'), { recursive: true })
+    execFileSync('sh', ['-euc', 'mount --bind "$1" "$1"; mount --make-shared "$1"', 'sh', place])
+    execFileSync('mount', ['-t', 'tmpfs', 'none', join(place, 'below')])
+    t.teardown(() => execFileSync('umount', ['--recursive', '--lazy', place]))
+    const mounts = () =>
+      readFileSync('/proc/self/mounts', 'utf8')
+        .split('\n')
+        .filter(line => line.includes(` ${place}`)).length
+    t.equal(mounts(), 2)
+    t.equal((await shell('exit 0')).code, 0)
+    t.equal(mounts(), 2)
+  })
+
   // A program of the image that had the controller's loopback could take svcd's place there, and be asked
   // with an admin's token.
   await t.test('it reaches nobody on the loopback of the controller, and cannot listen there', async t => {

@@ -21,7 +21,7 @@ const word = (value: number) => parts.get(value) ?? String(value)
 const d = defaultLimits
 const l = LIMITS
 
-/** What docs/rules.md says, by rule, with the figures of the table. */
+/** The sentences of docs/rules.md by rule, with the figures of the table. */
 const sentences: Record<string, string[]> = {
   '2.11': [
     `Request line and header over ${kib(d.headerBytes)} KiB, and a header of more than ${l.headerLines} lines`,

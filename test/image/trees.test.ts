@@ -144,7 +144,7 @@ async function deleted(t: Test) {
     tx.put('tree', 'copy', { name: 'copy', osimage: 'copy', at: 1, controller: 'c1', abandoned: true })
   )
   mkdirSync(bench.path('images', 'copy'))
-  /** What it is as one of several controllers; `other` is in the place of what the model has. */
+  /** Returns the context of one of several controllers; `other` replaces members of the model. */
   const as = (other: object = {}, ownsObjects = true) =>
     ({
       ...bench.context,

@@ -109,7 +109,7 @@ async function site(t: Test) {
   }
 }
 
-/** What a first pack of an image with these files takes, and the lines of its record. */
+/** Returns the choice of a first pack of an image with these files, and the lines of its record. */
 async function chosen(t: Test) {
   const bench = await Bench.open(t, 'image.initramfs=no')
   let count = 0

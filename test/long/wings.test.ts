@@ -8,7 +8,7 @@ import { copyForOneController, importsIn, sourcesIn } from '../support/one-contr
 import { checkout, output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
-/** What the copy shares with the checkout, or makes anew. */
+/** Names that the copy shares with the checkout, or makes anew. */
 const leftOut = ['node_modules', 'dist', '.cache', '.git', '.tap', 'var']
 /** These look at the whole of lib/, or copy it. */
 const ofTheHouse = ['test/architecture.test.ts', 'test/recipes.test.ts', 'test/wings.test.ts']

@@ -30,7 +30,7 @@ t.test('a question is one of a controller, with these words, within a minute, an
     status: 401,
     message: /clock of the controller that asks is 60 s behind that of this controller.*timedatectl/
   })
-  // Whose clock is ahead by a minute.
+  // Its clock is ahead by a minute.
   const ahead = new ControllerAuth(key, () => now + 60_000).headersFor('x')
   t.doesNotThrow(() => works.verifyRequest('x', ahead))
   for (const ms of [0, 60_000, 60_000]) {

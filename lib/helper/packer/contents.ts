@@ -12,7 +12,7 @@ export interface Contents {
 }
 
 /** Something mounted in a tree. A pack leaves it out, as it may lie outside `[image] directory`. */
-export interface MountPoint {
+interface MountPoint {
   /** `./proc`. */
   readonly path: string
   /** A directory is packed empty, anything else is not packed. */

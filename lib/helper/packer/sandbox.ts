@@ -16,7 +16,7 @@ interface ProgramRequest {
   line(text: string): unknown
 }
 
-export interface SandboxRequest extends ProgramRequest {
+interface SandboxRequest extends ProgramRequest {
   readonly onLine: (text: string) => unknown
   readonly onErrorLine: (text: string) => unknown
 }

@@ -1,7 +1,7 @@
 import { resolveInside } from '../../disk/open-directory.js'
 
 /** Compares two versions: below 0 where the second is newer, 0 where they are equal. */
-export type VersionOrder = (a: string, b: string) => number
+type VersionOrder = (a: string, b: string) => number
 
 /** Splits a version at its last dash, before rpm's release or dpkg's revision. */
 function parts(version: string): [string, string | undefined] {

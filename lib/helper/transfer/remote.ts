@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
 import { ProgramError, run } from '../../program/program.js'
 
-export interface RemoteOptions {
+interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */
   readonly state: string
   /**

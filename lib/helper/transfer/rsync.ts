@@ -3,7 +3,7 @@ import { run } from '../../program/program.js'
 import { type Remote, remoteFailure, type Target } from './remote.js'
 
 /** The node of a transfer, its limits and its reports. */
-export interface TransferContext extends Target {
+interface TransferContext extends Target {
   readonly remote: Remote
   readonly dryrun: boolean
   readonly signal: AbortSignal

@@ -35,7 +35,7 @@ function pattern(text: string): string {
 }
 
 /** File systems of a node that are transferred, and mount points below them that are not. */
-export interface FilesystemChoice {
+interface FilesystemChoice {
   /** Mount points, parents first. */
   readonly taken: readonly string[]
   /** Named, but no mount points on this node: parts of file systems that are taken. */

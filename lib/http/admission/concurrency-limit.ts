@@ -15,7 +15,7 @@ export interface Slot {
   isServed?: true
 }
 
-export interface ConcurrencyLimitOptions {
+interface ConcurrencyLimitOptions {
   readonly most: number
   /** Limit per client network, waiting requests included. */
   readonly mostPerAddress: number

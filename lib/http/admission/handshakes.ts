@@ -4,7 +4,7 @@ import { PerTurn, Semaphore } from '../../base/concurrency.js'
 import { LIMITS, type Limits } from './limits.js'
 import { Parties } from './parties.js'
 
-export interface HandshakesOptions {
+interface HandshakesOptions {
   /** `headersMs`: from the connection to the end of its handshake. */
   readonly limits: Pick<Limits, 'handshakes' | 'headersMs' | 'handshakeYieldMs'>
   /** Returns the certificate for a new connection. */
