@@ -115,7 +115,7 @@ http_curl() {
   if [ "$#" -gt 0 ]; then
     set -- -H 'Content-Type: application/json' -X POST --data-raw "$1"
   fi
-  # A .curlrc and brackets in a URL must not change the request. Below 1000 bytes/s counts as a stall.
+  # A .curlrc and brackets in a URL must not change the request. Below 1000 bytes/s is a stall.
   http_said=$(curl -q -g -s -S ${INSECURE:+"$INSECURE"} ${SVC_TOKEN:+-K "$_TMP/http"} --connect-timeout 20 \
     --speed-limit 1000 --speed-time "$_STALL" ${_LONGEST:+--max-time "$_LONGEST"} -D "$_TMP/head" \
     -o "$http_file" -w '\n%{http_code}' "$@" "$http_url" 2>&1)
@@ -130,7 +130,7 @@ http_wget() {
     set -- --header 'Content-Type: application/json' --post-data "$1"
   fi
   case $_HTTP in
-    # It would wait for the body of an answer that has none, on a connection that is kept.
+    # It would wait for the body of an answer without one, on a kept connection.
     gnu)
       set -- -nv --tries=1 --max-redirect=0 --content-on-error --no-http-keep-alive \
         ${SVC_TOKEN:+"--config=$_TMP/http"} "$@"
@@ -141,11 +141,11 @@ http_wget() {
     watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" "$http_url"
     echo "$?" > "$_TMP/status"
   } 2>&1 | head -c 65536)
-  read -r http_status < "$_TMP/status"
+  read -r http_status < "$_TMP/status" || http_status=1
   case $http_status:$_HTTP:$http_said in
-    0:*[Ll]'ocation: '*) http_said='it redirects' http_status=1 ;;
+    0:*' '[Ll]'ocation: '*) http_said='it redirects' http_status=1 ;;
     0:busybox:* | 0:*HTTP/[0-9]*' 2'[0-9][0-9]*) ;;
-    0:*) http_said='no http' http_status=1 ;;
+    0:*) http_said='it is not http' http_status=1 ;;
   esac
   printf '%s\n' "$http_said" > "$_TMP/head"
   if [ "$http_status" -eq 0 ]; then
@@ -240,7 +240,7 @@ http_get_one() {
   return 1
 }
 
-# http_post PATH BODY: sends JSON, twice, or for 15 s with several controllers until another one takes over.
+# http_post PATH BODY: sends JSON, twice, or for 15 s with several controllers until another takes over.
 http_post() {
   case $_URLS in
     *' '*) http_longest=8 ;;

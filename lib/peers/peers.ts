@@ -172,7 +172,7 @@ class EtcdPeers implements Peers {
       audit: new AuditLogs({ own: own.name, audit, others: askable, controllerNames: known, trust, proofs }),
       services: await this.#startServices(),
       routes: [...copies, ...auditLineRoutes(audit, proofs)],
-      server: forwarding,
+      server: { handedOnFor: forwarding.handedOnFor, elsewhere: forwarding.elsewhere },
       announce: port => {
         const self = { ...controller, host: hostname(), port, ini, digests }
         this.etcd.join(self, now, () => images.trees.outOfPlace)

@@ -30,6 +30,8 @@ const server = createServer((request, response) => {
     response.on('close', () => clearInterval(timer))
   } else if (url === '/302') response.writeHead(302, { location: '/200-of-another' }).end()
   else if (url === '/200-of-another') response.end('stolen')
+  else if (url === '/named') response.writeHead(200, { 'content-location': '/else' }).end('{}')
+  else if (url === '/bare') response.socket?.end('no head at all\n')
   else if (url === '/heads') {
     response.socket?.write('HTTP/1.1 200 OK\r\n')
     const timer = setInterval(() => response.socket?.write(`x-y: ${'x'.repeat(8000)}\r\n`.repeat(20)), 5)
@@ -59,6 +61,8 @@ _STALL=60 _LONGEST=1
 one "$U/endless" "$_TMP/answer"
 _LONGEST=8
 one "$U/302" "$_TMP/answer"
+one "$U/named" "$_TMP/answer"
+one "$U/bare" "$_TMP/answer"
 one "$U/heads" "$_TMP/answer"
 wc -c < "$_TMP/head"
 _LONGEST='' _PATIENCE=9
@@ -137,6 +141,8 @@ for (const [program, [shell, says]] of Object.entries(programs))
       still,
       endless,
       redirected,
+      named,
+      bare,
       heads,
       headBytes,
       atOnce,
@@ -154,6 +160,8 @@ for (const [program, [shell, says]] of Object.entries(programs))
       else t.match(line, expected)
     }
     t.match(redirected, /302|it redirects/)
+    t.equal(named, 'ok', 'Content-Location is no redirect')
+    t.not(bare, 'ok')
     t.not(heads, 'ok')
     t.ok(Number(headBytes) <= 400_000, `${headBytes} bytes of head`)
     for (const line of [atOnce, odd]) t.match(line, /^complain cannot fetch .*503/, 'a pause that is none')
