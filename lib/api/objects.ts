@@ -303,7 +303,7 @@ async function saveSet(
 function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
   const { model } = parts
   const { title } = objectTypes[type]
-  const base = `/config/${type}`
+  const base = baseOf(type)
   const pick = (set: string) => (view: View) => sets.changed(set, view)
   const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
   return [

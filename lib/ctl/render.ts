@@ -131,11 +131,15 @@ function* plannedChanges(changes: readonly JsonObject[]): Generator<PlannedChang
   }
 }
 
+/** Whether a change moves a node to another group. */
+const isMove = ({ type, action, fields }: JsonObject) =>
+  type === 'node' && action === 'update' && objects(fields).some(({ field }) => field === 'group')
+
 /** Adds the values that come and go with another group of a node, if it is one of the `first` (rules 14.7). */
 function withInherited(change: JsonObject, first: JsonValue | undefined): JsonObject {
+  if (!isMove(change)) return change
   const own = objects(change.fields)
   const names = new Set(own.map(({ field }) => field))
-  if (change.type !== 'node' || change.action !== 'update' || !names.has('group')) return change
   const all = objects(objects(first).find(({ name }) => name === change.name)?.fields)
   // Values of an image are shown by its name, and derived ones by what they come from.
   const isShown = (field: string) => field === '_kerneloptions' || !/^(_|osimage\.)/.test(field)
@@ -163,10 +167,7 @@ export function* dryRunLines(answer: JsonObject, paint: Paint): Generator<string
     yield paint('bold', clean(`${who} would be ${be}${fields.length > 0 ? ':' : ''}`))
     for (const line of fields.flatMap(field => field.split('\n'))) yield `  ${clean(line)}`
   }
-  const moved = whole.filter(
-    ({ type, action, fields }) =>
-      type === 'node' && action === 'update' && objects(fields).some(({ field }) => field === 'group')
-  )
+  const moved = whole.filter(isMove)
   const looked = objects(first).length
   if (moved.length > looked)
     yield `values that come and go with the group are shown for the first ${looked} of ${moved.length} nodes`
