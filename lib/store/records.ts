@@ -44,3 +44,49 @@ export interface Records<R> {
 
 /** Opens records and loads them into memory. Throws what prevents that. */
 export type OpenRecords = <R>(memory: JournaledState<R>) => Promise<Records<R>>
+
+/** Stores the texts of records in a medium. A text is lines of JSON, one per record of the name. */
+export interface RecordStore {
+  /** Whether several controllers share them. */
+  readonly isShared: boolean
+  /** Whether nothing can be written here, because another controller leads. */
+  readonly isReadOnly: boolean
+  /** Whether `adds` is understood: lines are added to what is stored. Etcd replaces texts as a whole. */
+  readonly takesAdditions: boolean
+  /**
+   * Resolves when all survive a power cut; rejects with Error when none of them may be counted on.
+   * Calls of one kind never overlap.
+   */
+  write(kind: string, changes: readonly RecordChange[]): Promise<void>
+}
+
+/** A change of the text of a name: replaced with `text` ('' removes it), or `text` added to it. */
+export interface RecordChange {
+  readonly name: string
+  readonly text: string
+  readonly adds?: boolean
+}
+
+/**
+ * The state in memory that records describe. A record is about one name, or moves what is known to another.
+ * Most are in memory before they are appended; the others enter it once `append` has resolved.
+ */
+export interface RecordedState<R> {
+  /** The names that a record is about. */
+  namesIn(record: R): readonly string[]
+  /** Whether memory takes the record only once stored: it has one name, and adds to its records. */
+  appliesOnceStored(record: R): boolean
+  /** Whether the record may follow those of its name as one more line. Absent: it never may. */
+  isAddition?(record: R): boolean
+  /** All names with records. */
+  names(): Iterable<string>
+  /** The current records of a name, fewer where controllers share them; none if nothing is known. */
+  recordsOf(name: string, isShared?: boolean): Iterable<R>
+  /** The JSON of a record, if it is not its own. */
+  json?(record: R): string | undefined
+  /** Replaces a name's records with stored ones, of this many bytes; none: removed. Throws for no records. */
+  replaceRecords(name: string, records: readonly R[], bytes?: number): void
+  /** Forgets everything, pending writes included, before a reload. */
+  reset(): void
+}
+
