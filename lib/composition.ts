@@ -6,7 +6,6 @@ import type { Config } from './config/types.js'
 import type { ServerOptions } from './http/server.js'
 import type { Controllers } from './image/context.js'
 import type { Images } from './image/images.js'
-import type { Sharing } from './jobs/shared.js'
 import type { ClusterIndex } from './model/cluster-index.js'
 import type { Docs } from './model/docs.js'
 import type { Model } from './model/model.js'
@@ -16,7 +15,7 @@ import type { Condition } from './monitor/health.js'
 import type { Site } from './monitor/site.js'
 import type { SharedServices } from './services/services.js'
 import type { FileMedium } from './store/files/medium.js'
-import type { OpenRecords } from './store/records.js'
+import type { FirstRecords, OpenRecords } from './store/records.js'
 import type { RoleListener } from './store/role.js'
 import type { StoreOptions } from './store/start.js'
 
@@ -100,8 +99,7 @@ export interface Peers extends Site {
   /** The condition of the store. */
   readonly condition: Condition
   /** Opens shared records; `before` supplies the first ones. */
-  records(kind: string, before: OpenRecords): OpenRecords
-  readonly jobs: Sharing
+  records(kind: string, before?: FirstRecords): OpenRecords
   readonly images: Controllers
   /** The controllers that zones name. */
   readonly controllers: readonly NamedController[] | undefined

@@ -54,8 +54,10 @@ import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import { LoadError } from './store/errors.js'
 import { FileMedium } from './store/files/medium.js'
-import { journalIn } from './store/journal.js'
+import { InterimRecords } from './store/journal.js'
+import { type OpenRecords, Records } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -215,10 +217,21 @@ async function openState(base: DaemonBase) {
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ownershipCheck } = local
-  /** Opens the records of nodes of a kind. Controllers that share objects share these too. */
-  const records = (kind: string) => {
-    const inFile = journalIn(join(state, `${kind}.journal`), ownershipCheck)
-    return peers?.records(kind, inFile) ?? inFile
+  const recorded = register.add(new InterimRecords(state, ownershipCheck))
+  /** Opens the records of a kind, which controllers that share objects share too. */
+  const records = (kind: string): OpenRecords => {
+    if (peers) return peers.records(kind, kind === 'jobs' ? undefined : () => recorded.textsOf(kind))
+    return async memory =>
+      new Records({
+        ...{ kind, store: recorded, memory },
+        texts: await recorded.textsOf(kind),
+        text: name => recorded.text(kind, name),
+        damaged: (name, message) => {
+          const file = join(state, kind, `${name}.json`)
+          if (kind !== 'jobs') throw new LoadError([{ file: join(state, `${kind}.journal`), message }])
+          log.error(`${file} is no record of a request, and is left alone: ${message}`)
+        }
+      })
   }
   return { ini, box, ours: ownershipCheck, peers, store, records }
 }
@@ -360,14 +373,16 @@ type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
 /** Builds what works in the background: requests, power, images. */
 async function buildWork(booting: Booting) {
-  const { config, log, now, ticks, work, register, peers, store, status, events, audit, model } = booting
+  const { config, log, now, ticks, work, register, peers, store, records, status, events, audit, model } =
+    booting
   const { state, files } = config.paths
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
   const run = systemctlBy(work, command)
   const distribution = register.add(new Distribution({ torrent: config.torrent, files, state, log, run }))
   const jobs = await Jobs.open({
-    directory: join(state, 'jobs'),
-    ...{ now, log, parallel: config.jobs.parallel, sharing: peers?.jobs },
+    open: records('jobs'),
+    controller: peers && config.controller.name,
+    ...{ now, log, parallel: config.jobs.parallel },
     told: summary => events.notify('job', summary.id, () => shownSummary(jobs.summary(summary.id) ?? summary))
   })
   register.add(jobs, { role: jobs, close: () => jobs.close(0) })

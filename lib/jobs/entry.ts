@@ -1,3 +1,4 @@
+import { Background } from '../base/background.js'
 import { unavailable } from '../base/errors.js'
 import type { JsonValue } from '../base/json.js'
 import { type Log, oneLine } from '../base/log.js'
@@ -6,12 +7,12 @@ import {
   type Body,
   type Decoded,
   type Delivered,
+  encode,
   isFinished,
   type JobRecord,
   type JobState,
   type JobSummary
 } from './record.js'
-import { type RecordDisk, RecordFile } from './record-file.js'
 
 /** Returns the message of a failure as one line. */
 export const reasonOf = (error: unknown) => oneLine(error instanceof Error ? error.message : String(error))
@@ -37,37 +38,30 @@ export interface ResultsPoll {
   readonly progress: number
 }
 
-/** Where records are kept. */
-export interface RecordPlace {
-  readonly disk: RecordDisk
-  /** Returns the name of a record's file, for the disk and messages. */
-  file(id: string): string
-  /** Reads a record; throws Error for one that cannot be read. */
-  read(id: string): Promise<Decoded>
-  /** Returns the text of a record's file. */
-  encode(summary: JobSummary, body: Body, delivered: Delivered): string
-  /** As in RecordFile. */
-  flow?(summary: JobSummary): number
-}
-
 interface EntryOptions {
   /** Called after each change of the summary; it must not throw. */
-  readonly told?: (summary: JobSummary) => void
-  /** Called after each write of the file, with its bytes; it must not throw. */
-  readonly wrote?: (summary: JobSummary, bytes: number) => void
-  readonly place: RecordPlace
+  readonly told?: ((summary: JobSummary) => void) | undefined
+  /** Called after each write, with its bytes; it must not throw. */
+  readonly wrote?: ((summary: JobSummary, bytes: number) => void) | undefined
+  /** Stores the text that an entry has by then; for an id alone, its removal. */
+  readonly store: (record: { readonly id: string }) => Promise<void>
+  /** Reads a stored record; throws Error for one that cannot be read. */
+  readonly read: (id: string) => Promise<Decoded>
+  /** Bytes per second, but for `now`. */
+  readonly flow: (summary: JobSummary) => number
   readonly log: Log
 }
 
+/** Lines and progress are written no more often than this. */
+const SOON_MS = 1000
+const RETRY_MS = { first: 1000, longest: 30_000 }
+
 /**
- * The record of one job, in memory and in its file. Of a finished job only the summary stays in memory; the
- * rest is read from the file on demand.
+ * The record of one job, in memory and stored. Of a finished job only the summary stays in memory; the rest
+ * is read on demand. Failed writes are tried again, ever slower.
  */
 export class Entry {
-  readonly #place: RecordPlace
-  readonly #told: ((summary: JobSummary) => void) | undefined
-  /** Its file. */
-  readonly file: RecordFile
+  readonly #writing: Background
   readonly #delivered: Delivered
   readonly #resultSizes = new Map<string, number>()
   #resultSize = 0
@@ -75,22 +69,70 @@ export class Entry {
   #body: Body | undefined
   /** Readers of the body. */
   #readers = 0
+  /** Changes of the record, those in its last text, and those that are stored. */
+  #changes = 0
+  #encoded = 0
+  #written = 0
+  #isRemoved = false
 
-  /** `bytes`: the size of its file, if it has one. */
-  constructor(stored: Decoded, { place, log, told, wrote }: EntryOptions, bytes = 0) {
-    this.#told = told
-    this.#place = place
+  constructor(
+    stored: Decoded,
+    private readonly options: EntryOptions,
+    /** Those of its last text. */
+    public bytes = 0
+  ) {
     this.#summary = stored.summary
     this.#delivered = stored.delivered
     this.#body = stored.body
-    this.file = new RecordFile({
-      file: place.file(stored.summary.id),
-      text: () => place.encode(this.#summary, this.#known(), this.#delivered),
-      bytes,
-      wrote: wrote && (written => wrote(this.#summary, written)),
-      onWritten: () => this.release(),
-      ...{ disk: place.disk, flow: place.flow?.(stored.summary), log }
+    const name = `the record of request ${this.id}`
+    this.#writing = new Background({
+      work: () => this.#write(),
+      retryMs: RETRY_MS,
+      onFailure: reason =>
+        options.log.warn(`${name} cannot be written, and is tried again: ${oneLine(reason)}`),
+      onRecovery: () => options.log.info(`${name} is written again`)
     })
+  }
+
+  get id(): string {
+    return this.#summary.id
+  }
+
+  /** Whether its removal has begun. */
+  get isRemoved(): boolean {
+    return this.#isRemoved
+  }
+
+  /** Returns the text to store. */
+  text(): string {
+    this.#encoded = this.#changes
+    const text = encode(this.#summary, this.#known(), this.#delivered)
+    this.bytes = Buffer.byteLength(text)
+    return text
+  }
+
+  /** Stores the record now. Rejects when that fails; it is tried again later. */
+  now(): Promise<void> {
+    this.#changes++
+    return this.#writing.run()
+  }
+
+  /** Removes what is stored, and writes no more. Rejects when it cannot be removed. */
+  async remove(): Promise<void> {
+    await this.#writing.close()
+    this.#isRemoved = true
+    await this.options.store({ id: this.id })
+  }
+
+  /** Writes no more: another controller owns the record. */
+  async abandon(): Promise<void> {
+    await this.#writing.close()
+  }
+
+  /** Flushes pending changes once more, and writes nothing after that. */
+  async close(): Promise<void> {
+    if (this.#isBehind) await this.#writing.run().catch(() => {})
+    await this.#writing.close()
   }
 
   get summary(): JobSummary {
@@ -105,7 +147,7 @@ export class Entry {
   line(text: string): void {
     if (this.finished) return
     this.#known().transcript.add(text)
-    this.file.soon()
+    this.#soon()
   }
 
   progress(fraction: number): void {
@@ -113,7 +155,7 @@ export class Entry {
     const progress = Math.round(Math.min(1, Math.max(0, fraction)) * 1000) / 1000
     if (progress === this.#summary.progress) return
     this.#change({ progress })
-    this.file.soon()
+    this.#soon()
   }
 
   /** Throws a TypeError for what is not JSON. */
@@ -131,7 +173,7 @@ export class Entry {
     else this.#resultSizes.set(key, taken)
     this.#resultSize += taken
     if (leftOut > 0) this.line(`result ${key}: too large, ${leftOut} left out`)
-    this.file.soon()
+    this.#soon()
   }
 
   begin(now: number): void {
@@ -149,10 +191,10 @@ export class Entry {
 
   #change(changed: Partial<JobSummary>): void {
     this.#summary = { ...this.#summary, ...changed }
-    this.#told?.(this.#summary)
+    this.options.told?.(this.#summary)
   }
 
-  /** Throws 503 when the file of a finished job cannot be read. */
+  /** Throws 503 when the record of a finished job cannot be read. */
   record(): Promise<JobRecord> {
     return this.#read(async ({ transcript, results }) => ({
       ...this.#summary,
@@ -195,25 +237,51 @@ export class Entry {
   ): Promise<T | undefined> {
     if (this.#delivered.get(who) === ALL) return undefined
     return this.#read(async body => {
-      // The same user may have got the end while the file was read.
+      // The same user may have got the end while the record was read.
       const from = this.#delivered.get(who) ?? 0
       if (from === ALL) return undefined
       const given = give(body, from)
       if (this.finished) {
         this.#delivered.set(who, ALL)
-        // If the disk refuses, the end is delivered again after a restart.
-        await this.file.now().catch(() => {})
+        // If that fails, the end is delivered again after a restart.
+        await this.now().catch(() => {})
       } else if (from !== count(body)) {
         this.#delivered.set(who, count(body))
-        this.file.soon()
+        this.#soon()
       }
       return given
     })
   }
 
-  /** Drops the body from memory once the file has it and nobody reads it. */
+  /** Drops the body from memory once it is stored and nobody reads it. */
   release(): void {
-    if (this.finished && this.#readers === 0 && !this.file.behind) this.#body = undefined
+    if (this.finished && this.#readers === 0 && !this.#isBehind) this.#body = undefined
+  }
+
+  /** Whether a change is not stored. */
+  get #isBehind(): boolean {
+    return this.#changes !== this.#written
+  }
+
+  /** Stores it soon, with further changes within a second; a crash may lose it. */
+  #soon(): void {
+    this.#changes++
+    // A failed write has its own backoff.
+    if (this.#writing.problem === '') this.#writing.wake(this.#soonMs)
+  }
+
+  get #soonMs(): number {
+    return Math.max(SOON_MS, (this.bytes / this.options.flow(this.#summary)) * 1000)
+  }
+
+  async #write(): Promise<void> {
+    // The write before had all changes.
+    if (!this.#isBehind) return
+    await this.options.store(this)
+    this.options.wrote?.(this.#summary, this.bytes)
+    this.#written = this.#encoded
+    if (this.#isBehind) this.#writing.wake(this.#soonMs)
+    else this.release()
   }
 
   #known(): Body {
@@ -233,11 +301,10 @@ export class Entry {
   }
 
   async #load(): Promise<Body> {
-    const { id } = this.#summary
     try {
-      return (await this.#place.read(id)).body
+      return (await this.options.read(this.id)).body
     } catch (error) {
-      throw unavailable(`the record of request ${id} cannot be read: ${reasonOf(error)}`)
+      throw unavailable(`the record of request ${this.id} cannot be read: ${reasonOf(error)}`)
     }
   }
 }

@@ -1,12 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { tryLater, unavailable } from '../base/errors.js'
-import type { Log } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import { type Poll, type ResultsPoll, reasonOf } from './entry.js'
 import type { JobRecord, JobSummary } from './record.js'
-import { type RecordDisk, realDisk } from './record-file.js'
-import { INTERRUPTED, Records } from './records.js'
-import type { Sharing } from './shared.js'
+import { INTERRUPTED, JobRecords, type RecordsOptions } from './records.js'
 import { type JobSpec, JobStoppedError, startable, Work } from './work.js'
 
 export { type Poll, RESULTS_KEPT } from './entry.js'
@@ -21,21 +18,9 @@ export interface SubmittedJob {
   readonly done: Promise<void>
 }
 
-interface JobsOptions {
-  /** The directory of the records; nothing else is in it. */
-  readonly directory: string
-  /** Milliseconds since 1970. */
-  readonly now: () => number
-  readonly log: Log
+interface JobsOptions extends Omit<RecordsOptions, 'wrote' | 'lost'> {
   /** How many run at once. */
   readonly parallel: number
-  readonly disk?: RecordDisk
-  /** Several controllers share the records in place of the directory: the leader runs all jobs. */
-  readonly sharing?: Sharing | undefined
-  /** Bytes of all records; absent: 128 MiB. */
-  readonly mostBytes?: number
-  /** Called for each new job and each change of one; it must not throw. */
-  readonly told?: (summary: JobSummary) => void
 }
 
 /** Waiting jobs are in memory. */
@@ -47,7 +32,7 @@ const ABORTED_MS = 7000
 /** The reason of jobs whose controller stepped down. */
 const STEPPED_DOWN = `${INTERRUPTED}: another controller writes now`
 
-/** Asynchronous requests: a queue with lanes, and a record of each on disk (rules 2.8, 2.9). */
+/** Asynchronous requests: a queue with lanes, and a stored record of each (rules 2.8, 2.9). */
 export class Jobs {
   /** In the order they came. */
   readonly #waiting = new Set<Work>()
@@ -59,23 +44,19 @@ export class Jobs {
 
   private constructor(
     private readonly options: JobsOptions,
-    private readonly kept: Records,
+    private readonly kept: JobRecords,
     /** Only for shared records. */
     private readonly pace?: ReadingPace
   ) {}
 
-  /**
-   * Reads the records. An unfinished job of this controller alone fails as interrupted; those that
-   * controllers share are left to `becameLeader`. A file that is no record is logged and left alone. Throws
-   * the error of the operating system when the directory cannot be made or read.
-   */
+  /** Reads the records; throws as `open` of the options does. Unfinished jobs are left to `becameLeader`. */
   static async open(options: JobsOptions): Promise<Jobs> {
     let lost = () => {}
-    const pace = options.sharing && new ReadingPace()
+    const pace = options.controller === undefined ? undefined : new ReadingPace()
     const wrote = ({ by, reads }: JobSummary, bytes: number) => {
       if (reads) pace?.took(by, bytes)
     }
-    const records = await Records.open({ disk: realDisk, ...options, wrote, lost: () => lost() })
+    const records = await JobRecords.open({ ...options, wrote, lost: () => lost() })
     const jobs = new Jobs(options, records, pace)
     lost = () => jobs.#stopAll()
     return jobs
@@ -105,12 +86,12 @@ export class Jobs {
     // It gets its place in the order before its record is written.
     this.#waiting.add(work)
     try {
-      await this.#write(entry.file.now())
+      await this.#write(entry.now())
     } catch (error) {
       this.#waiting.delete(work)
       this.#dispatch()
       // It may be stored; the answer does not wait for its removal.
-      this.#write(entry.file.remove()).catch(() => {})
+      this.#write(entry.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
     this.kept.add(entry)
@@ -195,7 +176,7 @@ export class Jobs {
     })
   }
 
-  /** Takes over the shared requests of the previous leader. */
+  /** Takes over: requests that a crash or another controller left unfinished fail as interrupted. */
   becameLeader(): void {
     this.kept.becameLeader()
   }
@@ -208,7 +189,7 @@ export class Jobs {
   /** Stops all jobs; another controller owns their records. */
   #stopAll(): void {
     for (const work of [...this.#waiting, ...this.#running]) {
-      void work.entry.file.abandon()
+      void work.entry.abandon()
       this.#stop(work, STEPPED_DOWN)
     }
   }
@@ -227,8 +208,8 @@ export class Jobs {
     this.#waiting.delete(work)
     this.#running.add(work)
     work.entry.begin(this.options.now())
-    // The record file logs a failure, which stops no work.
-    this.#write(work.entry.file.now()).catch(() => {})
+    // The record logs a failure, which stops no work.
+    this.#write(work.entry.now()).catch(() => {})
     work.run().then(
       () => this.#ended(work),
       error => this.#ended(work, { error })
@@ -266,7 +247,7 @@ export class Jobs {
       this.options.log.warn(`${name}: ${entry.summary.message}`)
       if (error instanceof Error && stopped === undefined) this.options.log.debug(error.stack ?? '')
     }
-    await entry.file.now().catch(() => {})
+    await entry.now().catch(() => {})
     if (!failure) resolve()
     else if (stopped === undefined) reject(failure.error)
     else reject(new JobStoppedError(`${entry.summary.kind} of ${entry.summary.object} was ${stopped}`))

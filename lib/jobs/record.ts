@@ -127,21 +127,15 @@ export const emptyBody = (linesBytes?: number): Body => ({
 /** Whether the job has ended. */
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
 
-/** Returns the text of a record's file. */
+/** Returns the text of a record: one line, which has no more bytes than its parts were counted with. */
 export const encode = (summary: JobSummary, body: Body, delivered: Delivered) =>
-  `${JSON.stringify(docOf(summary, body, delivered), null, 2)}\n`
-
-/** The same without indentation, for etcd: it has no more bytes than its parts were counted with. */
-export const encodeShort = (summary: JobSummary, body: Body, delivered: Delivered) =>
-  JSON.stringify(docOf(summary, body, delivered))
-
-const docOf = (summary: JobSummary, body: Body, delivered: Delivered) => ({
-  ...summary,
-  delivered: Object.fromEntries(delivered),
-  // Pairs: an object would put keys that are numbers first.
-  results: [...body.results],
-  lines: body.transcript
-})
+  JSON.stringify({
+    ...summary,
+    delivered: Object.fromEntries(delivered),
+    // Pairs: an object would put keys that are numbers first.
+    results: [...body.results],
+    lines: body.transcript
+  })
 
 /** A whole record with its deliveries. */
 export interface Decoded {
@@ -150,15 +144,12 @@ export interface Decoded {
   readonly delivered: Delivered
 }
 
-/** Decodes a record's file; throws an Error that says what is wrong with it. */
-export const decode = (id: string, text: string): Decoded => decoded(id, JSON.parse(text))
-
-/** Decodes its JSON; `linesBytes` as in Transcript. */
-export function decoded(id: string, doc: unknown, linesBytes?: number): Decoded {
+/** Decodes a stored record; `linesBytes` as in Transcript. Throws Error that says what is wrong with it. */
+export function decode(id: string, doc: unknown, linesBytes?: number): Decoded {
   if (!isObject(doc)) throw new Error('not a record')
   const wrong = Object.entries(rules).find(([key, is]) => !is(doc[key]))
   if (wrong) throw new Error(`field "${wrong[0]}" is missing or wrong`)
-  if (doc.id !== id) throw new Error('field "id" is not the name of the file')
+  if (doc.id !== id) throw new Error('field "id" is not the name of the record')
   const { delivered, results, lines, ...summary } = doc as unknown as JobSummary & {
     readonly delivered: Record<string, number | typeof ALL>
     /** An object in the records of earlier versions. */

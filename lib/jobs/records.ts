@@ -1,12 +1,8 @@
-import { readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import { Background } from '../base/background.js'
 import type { Log } from '../base/log.js'
-import { isLeftover, makeDirectory, readRegularFile } from '../disk/file.js'
-import { Entry, type RecordPlace, reasonOf } from './entry.js'
-import { decode, decoded, emptyBody, encode, encodeShort, type JobSummary } from './record.js'
-import type { RecordDisk } from './record-file.js'
-import { type JobFollower, SharedDisk, type Sharing } from './shared.js'
+import type { KeptRecords, OpenRecords, RecordedState } from '../store/records.js'
+import { Entry, reasonOf } from './entry.js'
+import { type Decoded, decode, emptyBody, type JobSummary } from './record.js'
 
 /** A record is kept so long after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
@@ -29,67 +25,69 @@ const SHARED_READING_FLOW = 8 * 1024
 /** The reason of a job that the end of the daemon interrupted. */
 export const INTERRUPTED = 'interrupted'
 
-interface RecordsOptions {
-  readonly directory: string
+/** A stored record; an id alone stands for a removal. */
+interface StoredJob {
+  readonly id: string
+}
+
+export interface RecordsOptions {
+  /** Opens the stored records. */
+  readonly open: OpenRecords
+  /** The name of this controller, where several share the records. */
+  readonly controller?: string | undefined
   readonly now: () => number
   readonly log: Log
-  readonly disk: RecordDisk
-  /** Absent: 128 MiB. */
+  /** Bytes of all records; absent: 128 MiB. */
   readonly mostBytes?: number
   /** Called after each change of a summary; it must not throw. */
   readonly told?: (summary: JobSummary) => void
   /** Called after each write of a record, with its bytes; it must not throw. */
   readonly wrote?: (summary: JobSummary, bytes: number) => void
-  /** In place of the directory and the disk. */
-  readonly sharing?: Sharing | undefined
   /** Called when another controller reports what ran here as failed; it must not throw. */
   readonly lost?: () => void
 }
 
-/** The records of a directory, one file each, or those in etcd. */
-export class Records {
+/** The records of jobs. The leader writes and removes them; a follower takes those of the leader. */
+export class JobRecords {
   /** Oldest first. */
   readonly #entries = new Map<string, Entry>()
-  readonly #shared: SharedDisk | undefined
-  readonly #place: RecordPlace
-  /** Whether old records are removed here. Shared ones are removed by the leader. */
-  #removesOld: boolean
+  #stored!: KeptRecords<StoredJob>
+  /** Whether old records are removed here. */
+  #removesOld = false
   readonly #sweeping = new Background({ work: () => this.#removeOld(), everyMs: SWEEP_MS })
+  readonly #linesBytes: number | undefined
+  readonly #entryOptions: ConstructorParameters<typeof Entry>[1]
 
   private constructor(private readonly options: RecordsOptions) {
-    this.#shared = options.sharing && new SharedDisk()
-    this.#removesOld = !options.sharing
-    this.#place = this.#shared ? sharedPlace(this.#shared) : placeIn(options)
+    const { told, wrote, log, controller } = options
+    this.#linesBytes = controller === undefined ? undefined : SHARED_LINES
+    this.#entryOptions = {
+      ...{ told, wrote, log },
+      store: record => this.#stored.append(record),
+      read: id => this.#read(id),
+      flow: ({ reads }) =>
+        controller === undefined ? Number.POSITIVE_INFINITY : reads ? SHARED_READING_FLOW : SHARED_FLOW
+    }
   }
 
-  /**
-   * Reads the records. An unfinished job of this controller alone fails as interrupted; those that
-   * controllers share are left to `becameLeader`. A file that is no record is logged and left alone. Throws
-   * the error of the operating system when the directory cannot be made or read.
-   */
-  static async open(options: RecordsOptions): Promise<Records> {
-    const { directory, sharing } = options
-    const records = new Records(options)
-    if (sharing) {
-      await records.#shared?.open(sharing, records.#followed)
-    } else {
-      await makeDirectory(directory)
-      await records.#load(await readdir(directory))
-    }
+  /** Reads the records; throws as `open` of the options does. Unfinished ones are left to `becameLeader`. */
+  static async open(options: RecordsOptions): Promise<JobRecords> {
+    const records = new JobRecords(options)
+    records.#stored = await options.open(records.#memory)
     records.sweep()
     return records
   }
 
   /** Makes a record; `add` puts it among the others. */
   create(summary: JobSummary): Entry {
-    const { sharing } = this.options
-    const whole = sharing ? { controller: sharing.controller, ...summary } : summary
-    const body = emptyBody(sharing && SHARED_LINES)
+    const { controller } = this.options
+    const whole = controller === undefined ? summary : { controller, ...summary }
+    const body = emptyBody(this.#linesBytes)
     return new Entry({ summary: whole, body, delivered: new Map() }, this.#entryOptions)
   }
 
   add(entry: Entry): void {
-    this.#entries.set(entry.summary.id, entry)
+    this.#entries.set(entry.id, entry)
     this.options.told?.(entry.summary)
   }
 
@@ -110,41 +108,50 @@ export class Records {
   /** Flushes all records, and writes nothing after that. */
   async close(): Promise<void> {
     await this.#sweeping.close()
-    await Promise.all([...this.#entries.values()].map(({ file }) => file.close()))
-    await this.#shared?.close()
+    await Promise.all([...this.#entries.values()].map(entry => entry.close()))
+    await this.#stored.close()
   }
 
-  get #entryOptions() {
-    return { ...this.options, place: this.#place }
-  }
-
-  /** Hears the changes of shared records. */
-  readonly #followed: JobFollower = {
-    stored: (id, record, bytes) => {
-      if (record === undefined) {
-        this.#entries.delete(id)
-        return
+  get #memory(): RecordedState<StoredJob> {
+    const entries = this.#entries
+    return {
+      namesIn: ({ id }) => [id],
+      // A new one is among the others once it is stored.
+      appliesOnceStored: record => record instanceof Entry && !entries.has(record.id),
+      names: () => entries.keys(),
+      recordsOf: id => [entries.get(id) ?? []].flat().filter(({ isRemoved }) => !isRemoved),
+      json: record => (record instanceof Entry ? record.text() : undefined),
+      replaceRecords: (id, [record], bytes) => {
+        if (record === undefined) {
+          entries.delete(id)
+          return
+        }
+        const entry = new Entry(decode(id, record, this.#linesBytes), this.#entryOptions, bytes)
+        // An unfinished record stays whole in memory: this controller may have to end it.
+        entry.release()
+        entries.set(id, entry)
+      },
+      reset: () => {
+        this.options.lost?.()
+        for (const entry of entries.values()) void entry.abandon()
+        entries.clear()
       }
-      const entry = new Entry(decoded(id, record, SHARED_LINES), this.#entryOptions, bytes)
-      // An unfinished record stays whole in memory: this controller may have to end it.
-      entry.release()
-      this.#entries.set(id, entry)
-    },
-    ids: () => this.#entries.keys(),
-    reset: () => {
-      this.options.lost?.()
-      for (const { file } of this.#entries.values()) void file.abandon()
-      this.#entries.clear()
     }
   }
 
-  /** Ends the shared requests that the previous leader did not end, and removes old records from now on. */
+  async #read(id: string): Promise<Decoded> {
+    const [record] = await this.#stored.read(id)
+    if (!record) throw new Error('it is not there')
+    return decode(id, record, this.#linesBytes)
+  }
+
+  /** Ends the requests that nobody runs any more, and removes old records from now on. */
   becameLeader(): void {
     this.#removesOld = true
     const entries = [...this.#entries.values()].sort(byAge)
     this.#entries.clear()
     for (const entry of entries) {
-      this.#entries.set(entry.summary.id, entry)
+      this.#entries.set(entry.id, entry)
       if (!entry.finished) this.#interrupt(entry).catch(() => {})
     }
     this.sweep()
@@ -155,35 +162,11 @@ export class Records {
     this.options.lost?.()
   }
 
-  async #load(names: readonly string[]): Promise<void> {
-    const { directory, log } = this.options
-    const entries: Entry[] = []
-    for (const name of names) {
-      const file = join(directory, name)
-      // A leftover of an interrupted atomic write.
-      if (isLeftover(name)) await rm(file, { force: true, recursive: true })
-      const id = /^(.+)\.json$/.exec(name)?.[1]
-      if (id === undefined) continue
-      try {
-        const content = await readRegularFile(file)
-        const entry = new Entry(decode(id, content.toString()), this.#entryOptions, content.length)
-        entry.release()
-        entries.push(entry)
-      } catch (error) {
-        log.error(`${file} is no record of a request, and is left alone: ${reasonOf(error)}`)
-      }
-    }
-    for (const entry of entries.sort(byAge)) {
-      this.add(entry)
-      if (!entry.finished) await this.#interrupt(entry).catch(() => {})
-    }
-  }
-
   /** Ends a job that nobody runs any more. Rejects when that cannot be stored; it is tried again then. */
   #interrupt(entry: Entry): Promise<void> {
-    const { log, now, sharing } = this.options
+    const { log, now, controller: own } = this.options
     const { id, kind, object, controller, state } = entry.summary
-    const isOurs = controller === undefined || controller === sharing?.controller
+    const isOurs = controller === undefined || controller === own
     const role = state === 'queued' ? 'where it waited' : 'which ran it'
     const lost = `controller ${controller}, ${role}, was lost`
     log.warn(
@@ -191,7 +174,7 @@ export class Records {
         `interrupted${isOurs ? ' by the end of the daemon' : `: ${lost}`}`
     )
     entry.end(now(), isOurs ? INTERRUPTED : `${INTERRUPTED}: ${lost}`)
-    return entry.file.now()
+    return entry.now()
   }
 
   async #removeOld(): Promise<void> {
@@ -200,7 +183,7 @@ export class Records {
     for (const entry of this.#entries.values()) {
       const { reads, ended = 0 } = entry.summary
       if (!entry.finished || ended > now() - (reads ? READING_KEPT_MS : KEPT_MS)) continue
-      if (!(await this.#remove(entry)) && this.#failsAsWhole) return
+      if (!(await this.#remove(entry))) return
     }
     let bytes = 0
     for (const entry of this.#entries.values()) bytes += sizeOf(entry)
@@ -209,10 +192,7 @@ export class Records {
     const isReading = (entry: Entry) => entry.summary.reads === true
     for (const entry of [...finished.filter(isReading), ...finished.filter(entry => !isReading(entry))]) {
       if (bytes <= mostBytes) return
-      if (!(await this.#remove(entry))) {
-        if (this.#failsAsWhole) return
-        continue
-      }
+      if (!(await this.#remove(entry))) return
       bytes -= sizeOf(entry)
       const { id, kind, object } = entry.summary
       if (!isReading(entry))
@@ -222,19 +202,11 @@ export class Records {
     }
   }
 
-  /**
-   * Whether a failed removal ends the sweep: a disk may refuse one file, but etcd, or a lost lead, refuses
-   * all.
-   */
-  get #failsAsWhole(): boolean {
-    return this.#shared !== undefined
-  }
-
-  /** Returns false when the disk refuses. */
+  /** Returns false if it cannot be stored; others could not be removed either. */
   async #remove(entry: Entry): Promise<boolean> {
     const { id } = entry.summary
     try {
-      await entry.file.remove()
+      await entry.remove()
       this.#entries.delete(id)
       return true
     } catch (error) {
@@ -244,18 +216,6 @@ export class Records {
   }
 }
 
-const sizeOf = ({ file }: Entry) => Math.max(file.bytes, SMALLEST)
+const sizeOf = ({ bytes }: Entry) => Math.max(bytes, SMALLEST)
 
 const byAge = (a: Entry, b: Entry) => a.summary.queued - b.summary.queued
-
-function placeIn({ directory, disk }: RecordsOptions): RecordPlace {
-  const file = (id: string) => join(directory, `${id}.json`)
-  const read = async (id: string) => decode(id, (await readRegularFile(file(id))).toString())
-  return { disk, file, read, encode }
-}
-
-function sharedPlace(disk: SharedDisk): RecordPlace {
-  const read = async (id: string) => decoded(id, await disk.read(disk.file(id)), SHARED_LINES)
-  const flow = ({ reads }: JobSummary) => (reads ? SHARED_READING_FLOW : SHARED_FLOW)
-  return { disk, file: id => disk.file(id), read, encode: encodeShort, flow }
-}

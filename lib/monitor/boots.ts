@@ -3,7 +3,7 @@ import type { Log } from '../base/log.js'
 import type { FileDelivery } from '../base/request-source.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import type { OpenRecords, Records } from '../store/records.js'
+import type { KeptRecords, OpenRecords } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import {
   addStep,
@@ -98,7 +98,7 @@ export class Boots {
   readonly #writing: Background
   /** Reports on what nodes run, where controllers share the records. */
   readonly #runningRate = new NodeRate()
-  #records!: Records<BootRecord>
+  #records!: KeptRecords<BootRecord>
   /** Called with each step, and without one when what the node runs changes; must not throw. */
   onChange: (node: string, step?: Step) => void = () => undefined
 
@@ -125,13 +125,12 @@ export class Boots {
   ): Promise<Boots> {
     const boots = new Boots(now, everyMs, log)
     boots.#records = await open<BootRecord>({
-      read: event => boots.#apply(event),
-      snapshot: () => boots.#snapshot(),
       namesIn: ({ node }) => [node],
       appliesOnceStored: () => false,
+      isAddition: event => !('dropped' in event || event.past),
       names: () => boots.#nodes.keys(),
-      recordsOf: node => boots.#shared(node),
-      replaceRecords: (node, events) => boots.#applyRemote(node, events),
+      recordsOf: (node, isShared) => boots.#recordsOf(node, isShared ? sharedBootsMax : mostBoots),
+      replaceRecords: (node, events) => boots.#replace(node, events),
       reset: () => boots.#reset()
     })
     boots.everyMs ??= boots.#records.isShared ? sharedMs : ownMs
@@ -207,8 +206,8 @@ export class Boots {
       await this.#records.append({ node, running })
     } catch (error) {
       if (kept.running === running) kept.running = before
-      // A failed write to the shared store may still have succeeded.
-      if (this.#records.isShared) this.#markPending(node)
+      // A failed write may still have succeeded.
+      this.#markPending(node)
       throw error
     }
     if (kept.name !== undefined) this.onChange(kept.name)
@@ -368,11 +367,11 @@ export class Boots {
     }
   }
 
-  /** Applies records from the leader. A newer boot that was seen here stays. */
-  #applyRemote(node: string, events: readonly BootRecord[]): void {
+  /** Replaces what is known of a node with stored records. A newer boot that was seen here stays. */
+  #replace(node: string, events: readonly BootRecord[]): void {
     const here = this.#nodes.get(node)
     this.#nodes.delete(node)
-    for (const event of events) this.#apply(event)
+    for (const event of events) this.#apply(node, event)
     const kept = this.#nodes.get(node)
     if (here && kept) kept.elsewhere = here.elsewhere
     if (kept && here && this.#seenAsFollower.has(node) && isNewer(here.boot, kept.boot)) kept.boot = here.boot
@@ -386,12 +385,8 @@ export class Boots {
     this.#seenAsFollower.clear()
   }
 
-  #apply(event: BootRecord): void {
-    const { node } = event
-    if ('dropped' in event) {
-      this.#nodes.delete(node)
-      return
-    }
+  #apply(node: string, event: BootRecord): void {
+    if ('dropped' in event) return
     const kept = this.#of(node)
     if (event.past) {
       kept.past = event.past.map(text => ({ proven: decode(text).proven, text }))
@@ -405,13 +400,9 @@ export class Boots {
     kept.boot = boot
   }
 
-  *#snapshot(): Generator<BootRecord> {
-    for (const [node, { boot, running }] of this.#nodes) if (boot || running) yield this.#eventOf(node, 'all')
-  }
-
-  *#shared(node: string): Generator<BootRecord> {
+  *#recordsOf(node: string, most: number): Generator<BootRecord> {
     const { boot, running } = this.#nodes.get(node) ?? {}
-    if (boot || running) yield this.#eventOf(node, 'all', sharedBootsMax)
+    if (boot || running) yield this.#eventOf(node, 'all', most)
   }
 }
 

@@ -5,7 +5,7 @@ import { RateLimit } from '../base/rate-limit.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import { NotLeaderError } from '../store/errors.js'
-import type { OpenRecords, Records } from '../store/records.js'
+import type { KeptRecords, OpenRecords } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import { NodeRate } from './node-rate.js'
 
@@ -73,7 +73,7 @@ export class NodeStatus {
   /** Pending writes that follow from committed changes. */
   readonly #pendingWrites: StatusRecord[] = []
   readonly #flushing = new Background({ work: () => this.#flush(), retryMs })
-  #records!: Records<StatusRecord>
+  #records!: KeptRecords<StatusRecord>
   /** Called with the node of each new state or reason; must not throw. */
   onChange: (node: string) => void = () => undefined
 
@@ -90,14 +90,13 @@ export class NodeStatus {
   ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
     status.#records = await open<StatusRecord>({
-      read: event => status.#apply(event),
-      snapshot: () => status.#snapshot(),
       namesIn: event =>
         'probe' in event ? [] : 'renamed' in event ? [event.node, event.renamed] : [event.node],
       appliesOnceStored: event => 'state' in event,
+      isAddition: event => 'state' in event || 'reason' in event,
       names: () => status.#nodes.keys(),
       recordsOf: node => status.#eventsOf(node),
-      replaceRecords: (node, events) => status.#applyRemote(node, events),
+      replaceRecords: (node, events) => status.#replace(node, events),
       reset: () => status.#reset()
     })
     return status
@@ -287,10 +286,18 @@ export class NodeStatus {
     }
   }
 
-  /** Applies records from the leader. */
-  #applyRemote(node: string, events: readonly StatusRecord[]): void {
+  /** Replaces what is known of a node with stored records, those of an earlier name included. */
+  #replace(node: string, events: readonly StatusRecord[]): void {
     this.#nodes.delete(node)
-    for (const event of events) this.#apply(event)
+    for (const event of events) {
+      if ('probe' in event) continue
+      const kept = this.#of(node)
+      const reports = 'history' in event ? event.history : 'state' in event ? [event] : []
+      const all = [...kept.history, ...reports.map(({ state, time }) => ({ state, time }))]
+      kept.history = lastReports(event.node === node ? all : all.sort(byTime))
+      // A reason contains the name.
+      if ('reason' in event && event.node === node) kept.reason = event.reason
+    }
     this.onChange(node)
   }
 
@@ -304,18 +311,6 @@ export class NodeStatus {
     this.#pendingWrites.length = 0
     this.#pendingReasons.clear()
     this.#failure = ''
-  }
-
-  #apply(event: StatusRecord): void {
-    if ('history' in event) this.#of(event.node).history = [...event.history]
-    else if ('state' in event) {
-      const kept = this.#of(event.node)
-      kept.history = lastReports([...kept.history, { state: event.state, time: event.time }])
-    } else if ('probe' in event) return
-    else if ('reason' in event) {
-      if (event.reason !== null || this.#nodes.has(event.node)) this.#of(event.node).reason = event.reason
-    } else if ('renamed' in event) this.#move(event.node, event.renamed)
-    else this.#nodes.delete(event.node)
   }
 
   /** Returns the current name of a node that was called `node`. */
@@ -335,7 +330,7 @@ export class NodeStatus {
   #move(node: string, to: string): boolean {
     const kept = this.#nodes.get(node)
     if (!kept) return false
-    // A journal can hold both if it was compacted, or could not be written, during the rename.
+    // Both names exist if a controller crashed between the change of the node and this move.
     const there = this.#nodes.get(to)?.history ?? []
     kept.history = lastReports([...there, ...kept.history].sort(byTime))
     // The reason contains the old name.
@@ -343,10 +338,6 @@ export class NodeStatus {
     this.#nodes.delete(node)
     this.#nodes.set(to, kept)
     return true
-  }
-
-  *#snapshot(): Generator<StatusRecord> {
-    for (const node of this.#nodes.keys()) yield* this.#eventsOf(node)
   }
 
   *#eventsOf(node: string): Generator<StatusRecord> {

@@ -7,7 +7,6 @@ import type { Config } from '../config/types.js'
 import type { Controllers } from '../image/context.js'
 import { Checksums } from '../image/copies/checksums.js'
 import { Copies } from '../image/copies/copies.js'
-import type { Sharing } from '../jobs/shared.js'
 import type { ClusterStore } from '../model/stored.js'
 import type { Condition } from '../monitor/health.js'
 import { LeaderExistsError, summaryOf } from '../store/errors.js'
@@ -16,7 +15,7 @@ import type { EtcdMedium } from '../store/etcd/medium.js'
 import { openEtcd } from '../store/etcd/open.js'
 import type { FileMedium } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
-import type { OpenRecords } from '../store/records.js'
+import type { FirstRecords, OpenRecords } from '../store/records.js'
 import { Store } from '../store/store.js'
 import { AuditLogs } from './audit-logs.js'
 import { ControllerDrift } from './checks.js'
@@ -73,7 +72,6 @@ const urlOf = ({ http, store }: Config) => store.url || http.url
 
 /** The controllers that share the objects in etcd. */
 class EtcdPeers implements Peers {
-  readonly jobs: Sharing
   readonly images: Controllers
   /** These two are set by `start`. */
   #copies: Copies | undefined
@@ -85,7 +83,6 @@ class EtcdPeers implements Peers {
     readonly store: ClusterStore
   ) {
     const { name: own } = base.config.controller
-    this.jobs = { controller: own, open: memory => etcd.records.open('jobs', memory) }
     this.images = {
       own,
       others: () => etcd.others.map(({ name }) => name),
@@ -132,8 +129,8 @@ class EtcdPeers implements Peers {
     return (await this.#services?.remove(name)) ?? false
   }
 
-  records(kind: string, before: OpenRecords): OpenRecords {
-    return this.etcd.records.opener(kind, before)
+  records(kind: string, before?: FirstRecords): OpenRecords {
+    return memory => this.etcd.records.open(kind, memory, before)
   }
 
   mayHave(file: string): boolean {
@@ -208,7 +205,7 @@ class EtcdPeers implements Peers {
   async #startServices(): Promise<SharedServiceState> {
     const { etcd } = this
     const { config, log, now, register } = this.base
-    const services = await SharedServiceState.open(memory => etcd.records.open('services', memory), {
+    const services = await SharedServiceState.open(this.records('services'), {
       self: { ...config.controller, port: config.http.listen.port, ini: config.file },
       others: () => (etcd.isListed ? etcd.others : undefined),
       log,

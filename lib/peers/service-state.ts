@@ -5,7 +5,7 @@ import { nameRule } from '../config/values.js'
 import type { NamedController } from '../model/stored.js'
 import type { ZoneSerial } from '../services/dns/serials.js'
 import { compareNames } from '../store/order.js'
-import type { Records, ReplicatedState } from '../store/records.js'
+import type { KeptRecords, OpenRecords, RecordedState } from '../store/records.js'
 import { ZoneAgreement } from './zone-agreement.js'
 
 /** A stored zone or controller. */
@@ -60,7 +60,7 @@ export class SharedServiceState {
   #controllers: readonly NamedController[] = []
   /** An entry has changed since `#controllers` was made. */
   #isStale = true
-  #records!: Records<ChangedKey>
+  #records!: KeptRecords<ChangedKey>
   readonly #presence: Background
   /** Called when an entry has changed; must not throw. */
   onChange: (what: 'a zone' | 'a controller') => void = () => {}
@@ -76,10 +76,7 @@ export class SharedServiceState {
   }
 
   /** Reads the stored entries; `open` opens the records. */
-  static async open(
-    open: (memory: ReplicatedState<ChangedKey>) => Promise<Records<ChangedKey>>,
-    options: SharedServicesOptions
-  ): Promise<SharedServiceState> {
+  static async open(open: OpenRecords, options: SharedServicesOptions): Promise<SharedServiceState> {
     const shared = new SharedServiceState(options)
     shared.#records = await open(shared.#memory())
     // Runs before the first rendering: zones name this controller from the beginning.
@@ -219,7 +216,7 @@ export class SharedServiceState {
     await this.#store()
   }
 
-  #memory(): ReplicatedState<ChangedKey> {
+  #memory(): RecordedState<ChangedKey> {
     const entries = this.#entries
     return {
       namesIn: ({ key }) => [key],

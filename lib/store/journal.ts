@@ -1,13 +1,15 @@
 import { rm } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 import { readRegularFile, unlessMissing } from '../disk/file.js'
 import type { DiskStep } from '../disk/steps.js'
 import { type FileLayer, type LogFile, realFiles } from '../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from './errors.js'
 import { decodeUtf8 } from './json.js'
-import type { JournaledState, OpenRecords, Records } from './records.js'
+import type { RecordStore } from './records.js'
 
-export interface JournalOptions<R> extends Pick<JournaledState<R>, 'read' | 'snapshot'> {
+export interface JournalOptions<R> {
+  read(record: R): void
+  snapshot(): Iterable<R>
   file: string
   /** Compaction starts beyond this and twice the size after the last one. Default 8 MiB. */
   compactBytes?: number
@@ -31,9 +33,7 @@ const CHUNK_CHARACTERS = 256 * 1024
  * Append-only file of JSON records, one per line, for data that changes too often for files of its own (node
  * status). Appends that wait together share one fsync.
  */
-export class Journal<R> implements Records<R> {
-  readonly isShared = false
-  readonly isReadOnly = false
+export class Journal<R> {
   readonly #ownershipCheck: readonly DiskStep[]
   #compactAtBytes: number
   /** Repairs due before the next append: a partial line, a name that is not durable. */
@@ -190,16 +190,49 @@ export class Journal<R> implements Records<R> {
   }
 }
 
-/** Opens the journal in this file; `ours` fails if it is no longer ours to write. */
-export const journalIn =
-  (file: string, ours?: DiskStep): OpenRecords =>
-  memory =>
-    Journal.open({
-      file,
-      read: record => memory.read(record),
-      snapshot: () => memory.snapshot(),
-      ...(ours ? { ownershipCheck: ours } : {})
+/** Records in files until the file medium has them. */
+export class InterimRecords implements RecordStore {
+  readonly isShared = false
+  readonly isReadOnly = false
+  readonly takesAdditions = true
+  readonly #journals = new Map<string, Journal<[string, string]>>()
+  readonly #texts = new Map<string, Map<string, string>>()
+
+  constructor(
+    private readonly state: string,
+    private readonly ours?: DiskStep
+  ) {}
+
+  async textsOf(kind: string): Promise<ReadonlyMap<string, string>> {
+    const texts = new Map<string, string>()
+    this.#texts.set(kind, texts)
+    const journal = await Journal.open<[string, string]>({
+      file: join(this.state, `${kind}.journal`),
+      read: ([name, text]) => texts.set(name, text),
+      snapshot: () => texts,
+      ...(this.ours ? { ownershipCheck: this.ours } : {})
     })
+    this.#journals.set(kind, journal)
+    return texts
+  }
+
+  text = async (kind: string, name: string) => this.#texts.get(kind)?.get(name)
+
+  async write(kind: string, changes: Parameters<RecordStore['write']>[1]): Promise<void> {
+    const texts = this.#texts.get(kind)
+    await Promise.all(
+      changes.map(async ({ name, text, adds }) => {
+        const whole = (adds ? (texts?.get(name) ?? '') : '') + text
+        await this.#journals.get(kind)?.append([name, whole])
+        texts?.set(name, whole)
+      })
+    )
+  }
+
+  async close(): Promise<void> {
+    for (const journal of this.#journals.values()) await journal.close()
+  }
+}
 
 /** Passes every record to `read`; returns the end of the last whole line. */
 function replay<R>(file: string, bytes: Buffer, read: (record: R) => void): number {

@@ -1,49 +1,6 @@
-/**
- * The state in memory that shared records describe. A record is about one name, or moves what is known to
- * another. Most are in memory before they are appended; the others enter it once `append` has resolved.
- */
-export interface ReplicatedState<R> {
-  /** The names that a record is about. */
-  namesIn(record: R): readonly string[]
-  /** Whether memory takes the record only once stored: it has one name, and adds to its records. */
-  appliesOnceStored(record: R): boolean
-  /** All names with records. */
-  names(): Iterable<string>
-  /** The current records of a name; none if nothing is known. */
-  recordsOf(name: string): Iterable<R>
-  /** The JSON of a record, if memory has it cached. */
-  json?(record: R): string | undefined
-  /** Replaces a name's records with another controller's, of this many bytes; none: removed. */
-  replaceRecords(name: string, records: readonly R[], bytes?: number): void
-  /** Forgets everything, pending writes included, before a reload. */
-  reset(): void
-}
-
-/** The state in memory that records describe, in files or shared. */
-export interface JournaledState<R> extends ReplicatedState<R> {
-  /** Takes a record of a journal, in the order of appends. A throw stops `open`, with the line. */
-  read(record: R): void
-  /**
-   * Returns records that stand for all appends. Called between appends only: it must have every record whose
-   * `append` has resolved, and none that still waits.
-   */
-  snapshot(): Iterable<R>
-}
-
-/** Records that survive a restart. */
-export interface Records<R> {
-  /** Whether several controllers share them. */
-  readonly isShared: boolean
-  /** Whether nothing can be appended here, because another controller leads. */
-  readonly isReadOnly: boolean
-  /** Resolves when the record survives a power cut; rejects with StoreError if it may not be stored. */
-  append(record: R): Promise<void>
-  /** Refuses new records, and finishes waiting ones. */
-  close(): Promise<void>
-}
-
-/** Opens records and loads them into memory. Throws what prevents that. */
-export type OpenRecords = <R>(memory: JournaledState<R>) => Promise<Records<R>>
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { runSync } from '../base/concurrency.js'
+import { reasonOf, StoreError, TooLargeError } from './errors.js'
 
 /** Stores the texts of records in a medium. A text is lines of JSON, one per record of the name. */
 export interface RecordStore {
@@ -90,3 +47,203 @@ export interface RecordedState<R> {
   reset(): void
 }
 
+/** The part of records that a keeper uses. */
+export type KeptRecords<R> = Pick<Records<R>, 'isShared' | 'isReadOnly' | 'append' | 'read' | 'close'>
+
+/** Opens records and loads them into memory. Throws what prevents that. */
+export type OpenRecords = <R>(memory: RecordedState<R>) => Promise<KeptRecords<R>>
+
+/** Returns the first records of a kind, a text per name. */
+export type FirstRecords = () => Promise<ReadonlyMap<string, string>>
+
+interface RecordsOptions<R> {
+  readonly kind: string
+  readonly store: RecordStore
+  readonly memory: RecordedState<R>
+  /** The stored texts. */
+  readonly texts: Iterable<readonly [name: string, text: string]>
+  /** Called for a stored text that is no record. Its throw ends the load. */
+  readonly damaged: (name: string, reason: string) => void
+  /** Returns the stored text of a name. */
+  readonly text: (name: string) => Promise<string | undefined>
+  /** Bounds of a write; a record above them is written alone. Absent: none. */
+  readonly most?: { readonly names: number; readonly bytes: number }
+}
+
+interface Waiting<R> {
+  readonly record: R
+  resolve(): void
+  reject(error: StoreError): void
+}
+
+/** Parses a text. Files of earlier releases hold one record over several lines. */
+const recordsIn = <R>(text = ''): R[] =>
+  text.startsWith('{\n')
+    ? [JSON.parse(text) as R]
+    : text.split('\n').flatMap(line => (line === '' ? [] : [JSON.parse(line) as R]))
+
+/** Records of one kind, which survive a restart: written in batches, each as a whole. */
+export class Records<R> {
+  #queue: Waiting<R>[] = []
+  /** Names whose stored text may differ from memory: after a failed write, or a change of leader. */
+  readonly #uncertain = new Set<string>()
+  #running: Promise<void> | undefined
+  #isClosed = false
+
+  /** Loads the stored texts into memory. */
+  constructor(private readonly o: RecordsOptions<R>) {
+    runSync(this.#load(o.texts))
+  }
+
+  /** Whether several controllers share them. */
+  get isShared(): boolean {
+    return this.o.store.isShared
+  }
+
+  /** Whether nothing can be appended here, because another controller leads. */
+  get isReadOnly(): boolean {
+    return this.o.store.isReadOnly
+  }
+
+  /** Resolves when the record survives a power cut; rejects with StoreError if it may not be stored. */
+  append(record: R): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#isClosed) throw new StoreError('shutting down')
+      this.#queue.push({ record, resolve, reject })
+      this.#start()
+    })
+  }
+
+  /** Reads a name's records from the medium. Throws Error where it cannot. */
+  async read(name: string): Promise<R[]> {
+    return recordsIn(await this.o.text(name))
+  }
+
+  /** Replaces all records with the stored ones, one step per name. */
+  *loading(texts: Iterable<readonly [name: string, text: string]>): Generator<void> {
+    this.#uncertain.clear()
+    this.o.memory.reset()
+    yield* this.#load(texts)
+  }
+
+  /** Applies another controller's write of a name; undefined: removed. */
+  applyRemote(name: string, text = ''): void {
+    const { memory, damaged } = this.o
+    try {
+      memory.replaceRecords(name, recordsIn<R>(text), Buffer.byteLength(text))
+    } catch (error) {
+      damaged(name, reasonOf(error))
+    }
+  }
+
+  /**
+   * This controller leads now; `stored`: the names with a text. Its predecessor may have died between a
+   * change and the records due to it.
+   */
+  becameLeader(stored: Iterable<string>): void {
+    const known = new Set(this.o.memory.names())
+    for (const name of stored) if (!known.delete(name)) this.#uncertain.add(name)
+    for (const name of known) this.#uncertain.add(name)
+    this.#start()
+  }
+
+  /** Writes the texts of all names in memory. */
+  async writeAll(): Promise<void> {
+    for (const name of this.o.memory.names()) this.#uncertain.add(name)
+    while (this.#uncertain.size > 0) await this.#write(this.#next().changes)
+  }
+
+  /** Refuses new records, and finishes waiting ones. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#running
+  }
+
+  *#load(texts: Iterable<readonly [name: string, text: string]>): Generator<void> {
+    for (const [name, text] of texts) yield this.applyRemote(name, text)
+  }
+
+  #start(): void {
+    this.#running ??= this.#run()
+  }
+
+  async #run(): Promise<void> {
+    let isTried = false
+    do {
+      // Further appends of this turn join; meanwhile callers of the last ones update their memory.
+      await nextTurn()
+      const { batch, changes } = this.#next()
+      if (batch.length === 0 && changes.size === 0) break
+      try {
+        await this.#write(changes)
+      } catch (error) {
+        isTried = true
+        // A record over the size limit stores nothing, and says nothing about the others.
+        const isTooLarge = error instanceof TooLargeError
+        if (!isTooLarge) for (const name of changes.keys()) this.#uncertain.add(name)
+        // Each try takes as long as the medium is waited for, so no record waits for more than one.
+        const others = isTooLarge ? [] : this.#queue.splice(0)
+        for (const { reject } of [...batch, ...others]) reject(new StoreError(reasonOf(error)))
+        continue
+      }
+      for (const { resolve } of batch) resolve()
+    } while (this.#queue.length > 0 || (this.#uncertain.size > 0 && !isTried && !this.#isClosed))
+    this.#running = undefined
+  }
+
+  async #write(changes: ReadonlyMap<string, RecordChange>): Promise<void> {
+    await this.o.store.write(this.o.kind, [...changes.values()])
+    for (const name of changes.keys()) this.#uncertain.delete(name)
+  }
+
+  /**
+   * Returns the next batch, and the change of each name in it. A record that is not in memory yet is never
+   * followed by one of its name that is: the text of the latter would lack the former.
+   */
+  #next(): { batch: Waiting<R>[]; changes: Map<string, RecordChange> } {
+    const { memory, store, most } = this.o
+    const batch: Waiting<R>[] = []
+    const changes = new Map<string, RecordChange>()
+    /** Lines that memory does not have yet, by name. */
+    const ahead = new Map<string, string>()
+    let bytes = 0
+    const lineOf = (record: R) => `${memory.json?.(record) ?? JSON.stringify(record)}\n`
+    const whole = (name: string, more = ''): RecordChange => {
+      const lines = Array.from(memory.recordsOf(name, store.isShared), lineOf)
+      return { name, text: lines.join('') + (ahead.get(name) ?? '') + more, adds: false }
+    }
+    /** Takes these changes if there is room for them; always the first ones. */
+    const takes = (next: readonly RecordChange[]): boolean => {
+      if (most) {
+        const bytesOf = ({ name, text }: RecordChange) =>
+          Buffer.byteLength(text) - Buffer.byteLength(changes.get(name)?.text ?? '')
+        const size = next.reduce((sum, change) => sum + bytesOf(change), bytes)
+        const isFull = changes.size + next.length > most.names || size > most.bytes
+        if (changes.size > 0 && isFull) return false
+        bytes = size
+      }
+      for (const change of next) changes.set(change.name, change)
+      return true
+    }
+    for (const waiting of this.#queue) {
+      const { record } = waiting
+      const names = memory.namesIn(record)
+      const waits = memory.appliesOnceStored(record)
+      if (!waits && names.some(name => ahead.has(name))) break
+      const adds = store.takesAdditions && memory.isAddition?.(record) === true
+      const line = waits || adds ? lineOf(record) : ''
+      const next = names.map(name => {
+        const before = changes.get(name)
+        if (!adds || before?.adds === false || this.#uncertain.has(name))
+          return whole(name, waits ? line : '')
+        return { name, text: (before?.text ?? '') + line, adds }
+      })
+      if (!takes(next)) break
+      if (waits) for (const name of names) ahead.set(name, (ahead.get(name) ?? '') + line)
+      batch.push(waiting)
+    }
+    this.#queue.splice(0, batch.length)
+    for (const name of this.#uncertain) if (!changes.has(name) && !takes([whole(name)])) break
+    return { batch, changes }
+  }
+}

@@ -1,5 +1,3 @@
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
@@ -192,7 +190,7 @@ t.test('results are kept as they were when they were given, within bounds', asyn
 t.test(
   'results are given to each user once, in the order in which they came, and after a restart',
   async t => {
-    const { jobs, directory } = await openJobs(t)
+    const { jobs, records } = await openJobs(t)
     const gate = new Gate('a')
     const job = await jobs.submit(gate.spec)
     const { result } = await gate.began
@@ -208,17 +206,17 @@ t.test(
     gate.end()
     await job.done
     await jobs.close(0)
-    const { jobs: again } = await openJobs(t, { directory })
+    const { jobs: again } = await openJobs(t, { records })
     t.same(await told(again, 'alice'), ['1', 'n2'])
     t.equal(await told(again, 'alice'), undefined)
     t.same(await told(again, 'bob'), ['n10', '9', '1', 'n2'])
     t.ok(await again.poll(job.id, 'alice'), 'lines are given apart from results')
     await again.close(0)
 
-    // An earlier version wrote an object.
-    const file = join(directory, `${job.id}.json`)
-    writeFileSync(file, JSON.stringify({ ...readRecord(directory, job.id), results: { n1: 'done' } }))
-    const { jobs: older } = await openJobs(t, { directory })
+    // An earlier version wrote an object, over several lines.
+    const written = { ...readRecord(records, job.id), results: { n1: 'done' } }
+    records.texts('jobs').set(job.id, `${JSON.stringify(written, null, 2)}\n`)
+    const { jobs: older } = await openJobs(t, { records })
     t.same((await older.record(job.id))?.results, { n1: 'done' })
   }
 )

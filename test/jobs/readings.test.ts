@@ -1,6 +1,6 @@
 import t from 'tap'
 import { KEPT_MS, READING_KEPT_MS } from '../../lib/jobs/records.js'
-import { Gate, openJobs, recordFiles, settled, spec } from '../support/jobs.js'
+import { Gate, openJobs, recordIds, settled, spec } from '../support/jobs.js'
 import { until } from '../support/until.js'
 
 const reading = { reads: true, elsewhere: true } as const
@@ -33,21 +33,21 @@ t.test('the record of a request that only read is kept for an hour, also over a 
   await Promise.all([read.done, changed.done])
   await first.jobs.close(0)
   now += READING_KEPT_MS - 1
-  const { directory } = first
-  const second = await openJobs(t, { directory, now: () => now })
+  const { records } = first
+  const second = await openJobs(t, { records, now: () => now })
   await settled()
-  t.same(recordFiles(directory), [read, changed].map(({ id }) => `${id}.json`).sort())
+  t.same(recordIds(records), [read, changed].map(({ id }) => id).sort())
   now += 1
   await second.jobs.close(0)
-  const third = await openJobs(t, { directory, now: () => now })
+  const third = await openJobs(t, { records, now: () => now })
   await until(() => third.jobs.records().length === 1)
-  t.same(recordFiles(directory), [`${changed.id}.json`])
+  t.same(recordIds(records), [changed.id])
   t.ok(READING_KEPT_MS < KEPT_MS)
 })
 
 // rules 8.2
 t.test('all records have a bound: those that only read go first, then the oldest', async t => {
-  const { jobs, directory, log } = await openJobs(t, { mostBytes: 400_000 })
+  const { jobs, records, log } = await openJobs(t, { mostBytes: 400_000 })
   const large = spec(({ result }) => result('x', 'x'.repeat(90_000)))
   const submit = async (more: object) => {
     const job = await jobs.submit({ ...large, ...more })
@@ -59,7 +59,7 @@ t.test('all records have a bound: those that only read go first, then the oldest
   const [a, b, c, d] = ids
   const left = (...expected: (string | undefined)[]) =>
     until(() => jobs.records().length === expected.length).then(() =>
-      t.same(recordFiles(directory), expected.map(id => `${id}.json`).sort())
+      t.same(recordIds(records), [...expected].sort())
     )
   const e = await submit({})
   const f = await submit({})
@@ -71,8 +71,8 @@ t.test('all records have a bound: those that only read go first, then the oldest
   await left(c, e, f, g, h)
   t.match(log.join(''), `the record of request ${a} (pack of OS image compute) is removed`)
   await jobs.close(0)
-  const again = await openJobs(t, { directory, mostBytes: 200_000 })
+  const again = await openJobs(t, { records, mostBytes: 200_000 })
   await until(() => again.jobs.records().length === 2)
-  t.same(recordFiles(directory), [g, h].map(id => `${id}.json`).sort(), 'a restart counts what is there')
+  t.same(recordIds(records), [g, h].sort(), 'a restart counts what is there')
   t.notOk([b, d].some(id => again.jobs.summary(id ?? '')))
 })

@@ -5,7 +5,7 @@ import { unavailable } from '../../lib/base/errors.js'
 import { type JobContext, JobStoppedError, RESULTS_KEPT } from '../../lib/jobs/jobs.js'
 import { KEPT_MS } from '../../lib/jobs/records.js'
 import { Gate, openJobs, outcome, settled, spec } from '../support/jobs.js'
-import { SharedKeys } from '../support/shared-jobs.js'
+import { HEAD, SharedKeys } from '../support/shared-jobs.js'
 import { until } from '../support/until.js'
 
 const LOST = 'failed: interrupted: controller c1, which ran it, was lost'
@@ -231,15 +231,15 @@ t.test('a key that is no record is named, left out, and removed by who takes ove
   const job = await jobs.submit(spec(() => {}))
   await job.done
   const id = 'f'.repeat(32)
-  shared.keys.set(`/r/jobs/${id}`, shared.keys.get(`/r/jobs/${job.id}`) ?? '')
+  shared.keys.set(`${HEAD}/${id}`, shared.keys.get(`${HEAD}/${job.id}`) ?? '')
   const second = await shared.start('c2')
-  t.match(second.log.join('\n'), new RegExp(`/r/jobs/${id} in etcd is no record, and is left out: .*"id"`))
+  t.match(second.log.join('\n'), new RegExp(`${HEAD}/${id} in etcd is no record, and is left out: .*"id"`))
   t.strictSame(
     second.jobs.records().map(({ id }) => id),
     [job.id]
   )
   shared.takeover('c2')
-  await until(() => !shared.keys.has(`/r/jobs/${id}`))
+  await until(() => !shared.keys.has(`${HEAD}/${id}`))
   t.equal(shared.record(job.id).state, 'done')
 })
 

@@ -1,11 +1,10 @@
-import { cpSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { identityIn } from '../../lib/disk/steps.js'
 import { Boots, type ObservedStep } from '../../lib/monitor/boots.js'
-import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
+import { MemoryRecords } from '../support/memory-records.js'
 import { until } from '../support/until.js'
 
 const mac = '52:54:00:14:00:01'
@@ -454,22 +453,28 @@ const noted = (
 })
 const log = { warn: () => {}, info: () => {} }
 
-t.test('the journal is written soon and a few nodes at a time, and nothing waits for it', async t => {
-  const file = join(t.testdir(), 'boots.journal')
+t.test('boots are written soon and a few nodes at a time, and nothing waits for it', async t => {
+  const records = new MemoryRecords()
+  const open = records.opener('node-boots')
+  const lines = () => records.lines('node-boots')
   let now = 1_700_000_000_000
-  const boots = await Boots.open(journalIn(file), () => now, log, 5)
+  const boots = await Boots.open(open, () => now, log, 5)
   for (let i = 0; i < 1000; i++) {
     boots.record(`node${i}`, noted('node'))
     const step = boots.record(`node${i}`, noted('node', 'kernel', 'vmlinuz'))
     boots.recordDelivery(`node${i}`, step, { end: 'cut', bytes: 1, bytesTotal: 2 })
   }
-  t.equal(statSync(file).size, 0, 'nothing was written in this turn')
-  await until(() => readFileSync(file, 'utf8').split('\n').length === 1001)
+  t.equal(lines(), 0, 'nothing was written in this turn')
+  await until(() => lines() === 1000)
+  t.ok(
+    records.writes.every(({ length }) => length <= 200),
+    'a few nodes at a time'
+  )
   now += 1
   boots.record('node0', noted('elsewhere', 'refused', 'x'))
   await boots.close()
-  t.equal(readFileSync(file, 'utf8').split('\n').length, 1001, 'what strangers ask for writes nothing')
-  const again = await Boots.open(journalIn(file), () => now, log)
+  t.equal(lines(), 1000, 'what strangers ask for writes nothing')
+  const again = await Boots.open(open, () => now, log)
   t.match(again.of('node7').boots, [
     { steps: [{ step: 'script' }, { step: 'kernel', end: 'cut', bytes: 1, bytesTotal: 2 }] }
   ])
@@ -477,30 +482,32 @@ t.test('the journal is written soon and a few nodes at a time, and nothing waits
 })
 
 t.test('while the disk takes nothing the boots are kept in memory, and written when it does', async t => {
-  const directory = t.testdir()
-  const file = join(directory, 'boots.journal')
-  const refused = { same: directory, identity: 'another', otherwise: 'no space left' }
-  const boots = await Boots.open(journalIn(file, refused), Date.now, log, 5)
+  const records = new MemoryRecords()
+  records.before = () => {
+    throw new Error('no space left')
+  }
+  const boots = await Boots.open(records.opener('node-boots'), Date.now, log, 5)
   boots.record('n1', noted('node'))
   await until(() => !boots.health.ok)
   t.match(boots.health.reason, /no space left/)
   t.equal(boots.of('n1').boots.length, 1)
-  refused.identity = identityIn(statSync(directory, { bigint: true }))
-  await until(() => boots.health.ok && readFileSync(file, 'utf8') !== '')
+  records.before = () => {}
+  await until(() => boots.health.ok && records.lines('node-boots') > 0)
   await boots.close()
 })
 
-t.test('the memory that a boot takes has a bound, also in the journal', async t => {
-  const file = join(t.testdir(), 'boots.journal')
+t.test('the memory that a boot takes has a bound, also in the store', async t => {
+  const records = new MemoryRecords()
+  const open = records.opener('node-boots')
   let now = 1_700_000_000_000
-  const boots = await Boots.open(journalIn(file), () => now++, log, 5)
+  const boots = await Boots.open(open, () => now++, log, 5)
   for (let boot = 0; boot < 30; boot++)
     for (let i = 0; i < 100; i++) {
       boots.record('n1', noted('node', i === 0 ? 'script' : 'report', `${i} ${'y'.repeat(500)}`))
     }
   await boots.close()
-  t.ok(statSync(file).size < 10 * 8192, 'in one turn it is written once')
-  const again = await Boots.open(journalIn(file), Date.now, log)
+  t.ok(JSON.stringify(records.writes).length < 10 * 8192, 'in one turn it is written once')
+  const again = await Boots.open(open, Date.now, log)
   t.equal(again.of('n1').boots.length, 10)
   for (const boot of again.of('n1').boots) t.ok(JSON.stringify(boot).length < 16_384)
   await again.close()

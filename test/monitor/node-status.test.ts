@@ -1,28 +1,21 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { View } from '../../lib/model/stored.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
-import { Journal, journalIn } from '../../lib/store/journal.js'
+import { MemoryRecords } from '../support/memory-records.js'
 import { until } from '../support/until.js'
 
-/** A journal whose appends fail as long as `broken` says why. */
-function breakable(test: typeof t) {
-  const state = { broken: '' }
-  const append = Journal.prototype.append
-  Journal.prototype.append = function (record: unknown) {
-    return state.broken === '' ? append.call(this, record) : Promise.reject(new StoreError(state.broken))
+/** A store whose writes fail as long as `broken` says why. */
+class Breakable extends MemoryRecords {
+  broken = ''
+  override before: MemoryRecords['before'] = () => {
+    if (this.broken !== '') throw new Error(this.broken)
   }
-  test.teardown(() => {
-    Journal.prototype.append = append
-  })
-  return state
 }
 
-const open = (directory: string, log: string[] = []) =>
-  NodeStatus.open(journalIn(join(directory, 'status.journal')), Date.now, {
+const open = (records: MemoryRecords, log: string[] = []) =>
+  NodeStatus.open(records.opener('node-status'), Date.now, {
     warn: line => log.push(line),
     info: line => log.push(line)
   })
@@ -30,9 +23,8 @@ const open = (directory: string, log: string[] = []) =>
 t.test(
   'what follows from a change that was made is not refused: it is owed until the disk takes it',
   async t => {
-    const directory = t.testdir()
-    const state = breakable(t as never)
-    const status = await open(directory)
+    const state = new Breakable()
+    const status = await open(state)
     await status.report('a', 'installer.started')
     await status.report('b', 'installer.started')
     state.broken = 'no space left'
@@ -47,7 +39,7 @@ t.test(
     await status.report('a', 'installer.anew')
     t.same(status.health, { ok: true, reason: '' })
     await status.close()
-    const again = await open(directory)
+    const again = await open(state)
     t.same(
       again.history('a').map(report => report.state),
       ['installer.anew'],
@@ -60,8 +52,8 @@ t.test(
 )
 
 t.test('health recovers by itself, without a report', async t => {
-  const state = breakable(t as never)
-  const status = await open(t.testdir())
+  const state = new Breakable()
+  const status = await open(state)
   state.broken = 'no space left'
   await t.rejects(status.report('a', 'x'), StoreError)
   t.equal(status.health.ok, false)
@@ -72,10 +64,9 @@ t.test('health recovers by itself, without a report', async t => {
 
 // rules 6.2
 t.test('why a node could not boot is kept over a restart, and goes with the name', async t => {
-  const directory = t.testdir()
-  const state = breakable(t as never)
+  const state = new Breakable()
   const reasons = (status: NodeStatus) => ['a', 'b', 'c', 'd'].map(node => status.reason(node))
-  const first = await open(directory)
+  const first = await open(state)
   t.equal(first.setReason('a', 'no image'), true, 'news')
   t.equal(first.setReason('a', 'no image'), false)
   first.setReason('b', 'no kernel')
@@ -84,7 +75,7 @@ t.test('why a node could not boot is kept over a restart, and goes with the name
   await first.report('c', 'x')
   await first.rename('c', 'd')
   await first.close()
-  const second = await open(directory)
+  const second = await open(state)
   t.same(reasons(second), ['no image', null, null, null])
   t.equal(second.state('d'), 'x')
   state.broken = 'no space left'
@@ -96,7 +87,7 @@ t.test('why a node could not boot is kept over a restart, and goes with the name
   await second.drop('a')
   t.same(second.health, { ok: true, reason: '' })
   await second.close()
-  const third = await open(directory)
+  const third = await open(state)
   t.same(reasons(third), [null, 'no kernel', null, null])
   await third.catchUp({ get: () => undefined } as unknown as View)
   t.same(reasons(third), [null, null, null, null], 'of a node that was deleted during a crash')
@@ -104,9 +95,9 @@ t.test('why a node could not boot is kept over a restart, and goes with the name
 })
 
 // rules 6.2
-t.test('who asks in the name of a node again and again neither fills its journal nor the log', async t => {
-  const directory = t.testdir()
-  const status = await open(directory)
+t.test('who asks in the name of a node again and again neither fills its records nor the log', async t => {
+  const records = new MemoryRecords()
+  const status = await open(records)
   const started = performance.now()
   let news = 0
   let last = ''
@@ -117,11 +108,11 @@ t.test('who asks in the name of a node again and again neither fills its journal
     await sleep(2)
   }
   t.equal(news, 10)
-  const lines = () => readFileSync(join(directory, 'status.journal'), 'utf8').split('\n').length
+  const lines = () => records.lines('node-status')
   const seconds = Math.ceil((performance.now() - started) / 1000)
   t.ok(lines() <= seconds + 3, `${lines()} lines in ${seconds} s`)
   await status.close()
-  const again = await open(directory)
+  const again = await open(records)
   t.equal(again.reason('a'), last)
   await again.close()
 })
@@ -131,7 +122,7 @@ t.test(
   'a failed installation is in the log with node, step and cause, once for the same failure',
   async t => {
     const log: string[] = []
-    const status = await open(t.testdir(), log)
+    const status = await open(new MemoryRecords(), log)
     const failure = 'installer.failed: download: cannot fetch http://10.141.0.1/files/x: 404'
     const told =
       'node a: the installation failed in step download: cannot fetch http://10.141.0.1/files/x: 404'
@@ -159,7 +150,7 @@ t.test(
 // rules 6.2
 t.test('a node that fails without end in other words is told at a pace', async t => {
   const log: string[] = []
-  const status = await open(t.testdir(), log)
+  const status = await open(new MemoryRecords(), log)
   for (let n = 0; n < 100; n++) await status.report('a', `installer.failed: cause ${n}`)
   await status.report('b', 'installer.failed: cause')
   const of = (node: string) => log.filter(line => line.startsWith(`node ${node}: `)).length

@@ -1,13 +1,12 @@
-import { readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { runSync } from '../../lib/base/concurrency.js'
-import { identityIn } from '../../lib/disk/steps.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { findStaleSliced } from '../../lib/monitor/stale.js'
-import { journalIn } from '../../lib/store/journal.js'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
+import { MemoryRecords } from '../support/memory-records.js'
 
 const addresses: Readonly<Record<string, string>> = { n1: '10.141.0.1', n2: '10.141.0.2' }
 
@@ -120,11 +119,8 @@ t.test('what a node installed, what it would get now, and how many run which pac
 
 // rules 6.7, 6.8
 t.test('a report that the disk still writes follows a rename, and goes with a delete', async t => {
-  const directory = t.testdir()
-  const file = join(directory, 'boots.journal')
-  const identity = identityIn(statSync(directory, { bigint: true }))
-  const may = { same: directory, identity, otherwise: 'no space left' }
-  const open = () => Boots.open(journalIn(file, may), Date.now, { warn: () => {}, info: () => {} })
+  const records = new MemoryRecords()
+  const open = () => Boots.open(records.opener('node-boots'), Date.now, { warn: () => {}, info: () => {} })
   const pack = (name: string) => ({ osimage: 'a', osimagetag: '', pack: name, sha256: '' })
   const revoked = (name: string, renamed?: string) =>
     [{ type: 'revoked', name, before: undefined, after: { name, at: 0, renamed } }] as const
@@ -139,9 +135,11 @@ t.test('a report that the disk still writes follows a rename, and goes with a de
   boots.record('n2', noted)
   t.equal(await deleting, undefined)
   await boots.recordRunning('n3', pack('p3'))
-  may.identity = 'another'
+  records.before = () => {
+    throw new Error('no space left')
+  }
   await t.rejects(boots.recordRunning('n3', pack('p4')), { message: /no space left/ })
-  may.identity = identity
+  records.before = () => {}
   const packs = (of: Boots) => ['n1', 'm1', 'n2', 'n3'].map(node => of.running(node)?.pack)
   t.same(packs(boots), [undefined, 'p1', undefined, 'p3'])
   await boots.close()

@@ -5,7 +5,7 @@ import type { View } from '../../lib/model/stored.js'
 import { Boots } from '../../lib/monitor/boots.js'
 import { NodeStatus } from '../../lib/monitor/node-status.js'
 import { StoreError } from '../../lib/store/errors.js'
-import type { JournaledState, OpenRecords } from '../../lib/store/records.js'
+import type { OpenRecords, RecordedState } from '../../lib/store/records.js'
 import { until } from '../support/until.js'
 
 type Appended = Readonly<Record<string, unknown>>
@@ -16,10 +16,10 @@ class Shared {
   isReadOnly = false
   /** Is waited for before a record is stored; a throw is a failure. */
   before: (record: Appended) => Promise<void> = async () => {}
-  memory: JournaledState<never> | undefined
+  memory: RecordedState<never> | undefined
 
   readonly open: OpenRecords = async memory => {
-    this.memory = memory as JournaledState<never>
+    this.memory = memory as RecordedState<never>
     const shared = this
     return {
       isShared: true,
@@ -30,6 +30,7 @@ class Shared {
         await this.before(record as Appended)
         this.appended.push(record as Appended)
       },
+      read: async () => [],
       close: async () => {}
     }
   }

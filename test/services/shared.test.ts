@@ -13,7 +13,7 @@ import { digestOf, serials, type ZoneSerial } from '../../lib/services/dns/seria
 import type { DnsData } from '../../lib/services/dns/variables.js'
 import { Services } from '../../lib/services/services.js'
 import { StoreError } from '../../lib/store/errors.js'
-import type { Records, ReplicatedState } from '../../lib/store/records.js'
+import type { OpenRecords, RecordedState } from '../../lib/store/records.js'
 import { Controller } from '../support/controller.js'
 import { checkout, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
@@ -34,12 +34,12 @@ class Hub {
   /** Whether what is stored is told as failed, and whether it is stored all the same. */
   answer: 'stored' | 'failed' | 'lost' = 'stored'
   readonly stored = new Map<string, readonly never[]>()
-  readonly #memories = new Map<string, ReplicatedState<never>>()
+  readonly #memories = new Map<string, RecordedState<never>>()
 
-  opener(who: string): <R>(memory: ReplicatedState<R>) => Promise<Records<R>> {
+  opener(who: string): OpenRecords {
     const hub = this
     return async memory => {
-      const own = memory as ReplicatedState<never>
+      const own = memory as RecordedState<never>
       hub.#memories.set(who, own)
       for (const [key, records] of hub.stored) own.replaceRecords(key, records)
       return {
@@ -53,6 +53,7 @@ class Hub {
           if (hub.answer !== 'failed') hub.#store(who, key, structuredClone([...own.recordsOf(key)]))
           if (hub.answer !== 'stored') throw new StoreError('no answer')
         },
+        read: async () => [],
         close: async () => {}
       }
     }

@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import type { JsonObject } from '../../lib/base/json.js'
-import { StoreError } from '../../lib/store/errors.js'
-import { TooLargeError } from '../../lib/store/etcd/client.js'
+import { StoreError, TooLargeError } from '../../lib/store/errors.js'
+import { Keys } from '../../lib/store/etcd/keys.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
-import { type RecordsMedium, SharedRecords } from '../../lib/store/etcd/shared-records.js'
-import type { OpenRecords } from '../../lib/store/records.js'
+import { EtcdRecords, type RecordsMedium } from '../../lib/store/etcd/records.js'
+import type { FirstRecords, Records } from '../../lib/store/records.js'
 import { until } from '../support/until.js'
 
 type Event =
@@ -15,6 +15,9 @@ type Event =
   | { readonly name: string; readonly dropped: true }
 
 const text = (base64: unknown) => Buffer.from(String(base64), 'base64').toString()
+
+/** The key of the head; those of names are below it. */
+const HEAD = '/r/records/kind'
 
 type What = 'made' | 'failed' | 'lost' | 'large'
 
@@ -72,12 +75,13 @@ class Place {
       }
     }
     const values = new Map<string, string[]>()
-    const records = new SharedRecords<Event>({
-      key: '/r/kind',
+    const store = new EtcdRecords({
+      keys: new Keys('/r/'),
       keeper,
       log: (level, message) => this.warnings.push(`${level} ${message}`)
     })
-    for (const _ of records.loading(this.stored()));
+    for (const _ of store.loading(this.stored()));
+    let records: Records<Event>
     const apply = (event: Event) => {
       const { name } = event
       if ('value' in event) values.set(name, [...(values.get(name) ?? []), event.value])
@@ -88,11 +92,10 @@ class Place {
       }
     }
     const eventsOf = (name: string) => (values.get(name) ?? []).map(value => ({ name, value }))
-    const open = (before?: OpenRecords) =>
-      records.open(
+    const open = async (before?: FirstRecords) => {
+      records = await store.open<Event>(
+        'kind',
         {
-          read: apply,
-          snapshot: () => [...values.keys()].flatMap(eventsOf),
           namesIn: event => ('renamed' in event ? [event.name, event.renamed] : [event.name]),
           appliesOnceStored: event => 'value' in event,
           names: () => values.keys(),
@@ -105,6 +108,7 @@ class Place {
         },
         before
       )
+    }
     /** Adds a value, as a report: it is in memory once it is stored. */
     const add = async (name: string, value: string) => {
       await records.append({ name, value })
@@ -115,13 +119,26 @@ class Place {
       apply(event)
       return records.append(event)
     }
-    return { records, values, open, add, change, late }
+    const close = () => records.close()
+    return { store, values, open, close, add, change, late }
   }
 
   stored() {
     const texts = new Map<string, string>()
-    for (const [key, value] of this.keys) if (key.startsWith('/r/kind/')) texts.set(key.slice(8), value)
-    return { head: this.keys.get('/r/kind'), texts }
+    for (const [key, value] of this.keys)
+      if (key.startsWith(`${HEAD}/`)) texts.set(key.slice(HEAD.length + 1), value)
+    return new Map([['kind', { head: this.keys.get(HEAD), texts }]])
+  }
+
+  /** The stored texts by name. */
+  get texts() {
+    return this.stored().get('kind')?.texts ?? new Map<string, string>()
+  }
+
+  /** Another controller is told of a key, or of its removal. */
+  tell(store: EtcdRecords, key: string): void {
+    const value = this.keys.get(key)
+    store.applyRemote(key, value === undefined ? undefined : Buffer.from(value))
   }
 
   /** What a controller that starts now knows. */
@@ -228,12 +245,12 @@ t.test('who follows appends nothing, and takes what is stored', async t => {
   const one = await opened(place)
   const two = await opened(place, 'two')
   await one.add('n1', 'a')
-  for (const [name, text] of place.stored().texts) two.records.applyRemote(name, text)
-  two.records.applyRemoteHead(place.stored().head)
+  for (const key of place.keys.keys()) place.tell(two.store, key)
   t.strictSame(two.values, one.values)
   await t.rejects(two.add('n1', 'b'), new StoreError('another controller writes'))
-  t.equal(two.records.isReadOnly, true)
-  two.records.applyRemote('n1', undefined)
+  t.equal(two.store.isReadOnly, true)
+  place.keys.delete(`${HEAD}/n1`)
+  place.tell(two.store, `${HEAD}/n1`)
   t.equal(two.values.size, 0)
 })
 
@@ -247,8 +264,8 @@ t.test('who takes over finishes what the one before left', async t => {
   two.values.set('new', two.values.get('old') ?? [])
   two.values.delete('old')
   place.writer = 'two'
-  two.records.becameLeader()
-  await until(() => place.keys.has('/r/kind/new'))
+  two.store.becameLeader()
+  await until(() => place.keys.has(`${HEAD}/new`))
   t.same(await place.read(), two.values)
   t.strictSame([...two.values.keys()].sort(), ['new', 'stays'])
   await t.rejects(one.add('n9', 'a'), StoreError)
@@ -256,9 +273,9 @@ t.test('who takes over finishes what the one before left', async t => {
 
 t.test('who takes over where nothing is left to do goes on', async t => {
   const place = new Place()
-  const { records, add } = await opened(place)
+  const { store, add } = await opened(place)
   await add('n1', 'a')
-  records.becameLeader()
+  store.becameLeader()
   await sleep(10)
   await add('n1', 'b')
   t.strictSame((await place.read()).get('n1'), ['a', 'b'])
@@ -270,28 +287,32 @@ t.test('all is taken anew, in slices', async t => {
   const two = await opened(place, 'two')
   two.values.set('strange', ['x'])
   await Promise.all(Array.from({ length: 10 }, (_, i) => one.add(`n${i}`, 'a')))
-  t.equal([...two.records.loading(place.stored())].length, 10)
+  t.equal([...two.store.loading(place.stored())].length, 10)
   t.same(two.values, one.values)
   place.writer = 'two'
   await two.add('n1', 'b')
   t.strictSame((await place.read()).get('n1'), ['a', 'b'])
 })
 
+/** Of 250 names. */
+const first = new Map(
+  Array.from({ length: 250 }, (_, i) => [`n${i}`, `{"name":"n${i}","value":"a"}\n`] as const)
+)
+
 t.test('it begins with the records of a file, also after a crash, and once', async t => {
   const place = new Place()
   let opens = 0
-  const before: OpenRecords = async memory => {
+  const before = async () => {
     opens++
-    for (let i = 0; i < 250; i++) memory.read({ name: `n${i}`, value: 'a' } as never)
-    return { isShared: false, isReadOnly: false, append: async () => {}, close: async () => {} }
+    return first
   }
   place.before = () => (place.transactions > 1 ? 'failed' : 'made')
   await t.rejects(place.controller('one').open(before), /no answer/)
-  t.equal(place.stored().texts.size, 100)
+  t.equal(place.texts.size, 100)
   place.before = () => 'made'
   const again = place.controller('one')
   await again.open(before)
-  t.equal(place.stored().texts.size, 250)
+  t.equal(place.texts.size, 250)
   await again.add('n1', 'b')
   await again.change({ name: 'n2', dropped: true })
   const last = place.controller('one')
@@ -306,10 +327,7 @@ t.test('it begins with the records of a file, also after a crash, and once', asy
 
 t.test('what was not brought to its end is not taken for the whole', async t => {
   const place = new Place()
-  const before: OpenRecords = async memory => {
-    for (let i = 0; i < 250; i++) memory.read({ name: `n${i}`, value: 'a' } as never)
-    return { isShared: false, isReadOnly: false, append: async () => {}, close: async () => {} }
-  }
+  const before = async () => first
   place.before = () => (place.transactions > 1 ? 'failed' : 'made')
   await t.rejects(place.controller('one').open(before), /no answer/)
   place.before = () => 'made'
@@ -318,7 +336,7 @@ t.test('what was not brought to its end is not taken for the whole', async t => 
   await two.add('n0', 'b')
   place.writer = 'one'
   await place.controller('one').open(before)
-  t.equal(place.stored().texts.size, 250)
+  t.equal(place.texts.size, 250)
   t.strictSame((await place.read()).get('n0'), ['a', 'b'])
 })
 
@@ -326,19 +344,19 @@ t.test('what is no record is named, and left out', async t => {
   const place = new Place()
   const { add } = await opened(place)
   await add('n1', 'a')
-  place.keys.set('/r/kind/n2', '{"name')
-  place.keys.set('/r/kind', 'strange')
+  place.keys.set(`${HEAD}/n2`, '{"name')
+  place.keys.set(HEAD, 'strange')
   t.strictSame(await place.read(), new Map([['n1', ['a']]]))
-  t.match(place.warnings, [/^warn \/r\/kind\/n2 in etcd is no record, and is left out: /])
+  t.match(place.warnings, [/^warn \/r\/records\/kind\/n2 in etcd is no record, and is left out: /])
   await add('n2', 'b')
   t.strictSame((await place.read()).get('n2'), ['b'])
 })
 
 t.test('a stop finishes what waits, and takes no more', async t => {
   const place = new Place()
-  const { add, records } = await opened(place)
+  const { add, close } = await opened(place)
   const waits = add('n1', 'a')
-  await records.close()
+  await close()
   await waits
   await t.rejects(add('n2', 'a'), /shutting down/)
 })

@@ -1,39 +1,36 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
 import { type JobContext, type JobSpec, Jobs, type SubmittedJob } from '../../lib/jobs/jobs.js'
-import type { RecordDisk } from '../../lib/jobs/record-file.js'
-import { scratch } from './scratch.js'
+import { MemoryRecords } from './memory-records.js'
 
 export interface Opened {
   readonly jobs: Jobs
-  readonly directory: string
+  readonly records: MemoryRecords
   readonly log: readonly string[]
 }
 
 export interface OpenOptions {
-  /** Absent: a new one, removed at the end of the test. */
-  readonly directory?: string
+  /** Absent: new ones. */
+  readonly records?: MemoryRecords
   readonly parallel?: number
   readonly now?: () => number
-  readonly disk?: RecordDisk
   readonly mostBytes?: number
 }
 
-export async function openJobs(t: Test, options: OpenOptions = {}): Promise<Opened> {
-  const directory = options.directory ?? join(scratch(t), 'jobs')
+/** Opens the jobs of one controller. */
+export async function openJobs(t: Test, { records = new MemoryRecords(), ...options }: OpenOptions = {}) {
   const log: string[] = []
   const jobs = await Jobs.open({
     parallel: 4,
     now: Date.now,
     ...options,
-    directory,
+    open: records.opener('jobs', (id, reason) => log.push(`${id} is no record: ${reason}`)),
     log: createLog('info', line => log.push(line))
   })
+  jobs.becameLeader()
   t.teardown(() => jobs.close(0))
-  return { jobs, directory, log }
+  return { jobs, records, log } satisfies Opened
 }
 
 /** A job that runs until the test ends it, and what happened to it. */
@@ -99,10 +96,11 @@ export const outcome = ({ done }: SubmittedJob): Promise<unknown> =>
     error => error
   )
 
-export const readRecord = (directory: string, id: string) =>
-  JSON.parse(readFileSync(join(directory, `${id}.json`), 'utf8'))
+/** The stored record of a job. */
+export const readRecord = (records: MemoryRecords, id: string) =>
+  JSON.parse(records.texts('jobs').get(id) ?? 'null')
 
-export const recordFiles = (directory: string) => readdirSync(directory).sort()
+export const recordIds = (records: MemoryRecords) => [...records.texts('jobs').keys()].sort()
 
 /** Lets what is due at once happen. */
 export const settled = () => sleep(20)

@@ -3,11 +3,14 @@ import type { Test } from 'tap'
 import type { JsonObject } from '../../lib/base/json.js'
 import { createLog } from '../../lib/base/log.js'
 import { Jobs } from '../../lib/jobs/jobs.js'
-import type { StoredRecord } from '../../lib/jobs/shared.js'
+import { Keys } from '../../lib/store/etcd/keys.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
-import { type RecordsMedium, SharedRecords } from '../../lib/store/etcd/shared-records.js'
+import { EtcdRecords, type RecordsMedium } from '../../lib/store/etcd/records.js'
 
 const text = (base64: unknown) => Buffer.from(String(base64), 'base64').toString()
+
+/** The key of the head; those of records are below it. */
+export const HEAD = '/r/records/jobs'
 
 interface SharingController {
   readonly jobs: Jobs
@@ -23,7 +26,7 @@ export class SharedKeys {
   answers = true
   /** Texts of records that were written, in order. */
   readonly written: string[] = []
-  readonly #records = new Map<string, SharedRecords<StoredRecord>>()
+  readonly #records = new Map<string, EtcdRecords>()
   readonly #jobs = new Map<string, Jobs>()
   /** Those who know that another one writes. */
   readonly #following = new Set<string>()
@@ -34,17 +37,17 @@ export class SharedKeys {
   async start(name: string, now = Date.now): Promise<SharingController> {
     const log: string[] = []
     if (name !== this.writer) this.#following.add(name)
-    const records = new SharedRecords<StoredRecord>({
-      key: '/r/jobs',
+    const records = new EtcdRecords({
+      keys: new Keys('/r/'),
       keeper: this.#keeper(name),
       log: (level, message) => log.push(`${level} ${message}`)
     })
     for (const _ of records.loading(this.#stored()));
     this.#records.set(name, records)
     const jobs = await Jobs.open({
-      ...{ directory: '/nonexistent', now, parallel: 2 },
+      ...{ controller: name, now, parallel: 2 },
       log: createLog('info', line => log.push(line)),
-      sharing: { controller: name, open: memory => records.open(memory) }
+      open: memory => records.open('jobs', memory)
     })
     this.test.teardown(() => jobs.close(0))
     this.#jobs.set(name, jobs)
@@ -75,13 +78,14 @@ export class SharedKeys {
 
   /** The record of a request. */
   record(id: string) {
-    return JSON.parse(this.keys.get(`/r/jobs/${id}`) ?? 'null')
+    return JSON.parse(this.keys.get(`${HEAD}/${id}`) ?? 'null')
   }
 
   #stored() {
     const texts = new Map<string, string>()
-    for (const [key, value] of this.keys) if (key.startsWith('/r/jobs/')) texts.set(key.slice(8), value)
-    return { head: this.keys.get('/r/jobs'), texts }
+    for (const [key, value] of this.keys)
+      if (key.startsWith(`${HEAD}/`)) texts.set(key.slice(HEAD.length + 1), value)
+    return new Map([['jobs', { head: this.keys.get(HEAD), texts }]])
   }
 
   #keeper(name: string): RecordsMedium {
@@ -129,10 +133,9 @@ export class SharedKeys {
   #set(key: string, value: string | undefined): void {
     if (value === undefined) this.keys.delete(key)
     else this.keys.set(key, value)
-    if (value !== undefined && key !== '/r/jobs') this.written.push(value)
-    for (const name of this.#following)
-      if (key === '/r/jobs') this.#records.get(name)?.applyRemoteHead(value)
-      else this.#records.get(name)?.applyRemote(key.slice(8), value)
+    if (value !== undefined && key !== HEAD) this.written.push(value)
+    const bytes = value === undefined ? undefined : Buffer.from(value)
+    for (const name of this.#following) this.#records.get(name)?.applyRemote(key, bytes)
   }
 
   #pair(key: string) {

@@ -5,14 +5,15 @@ import type { Client } from './client.js'
 import { Follower } from './follower.js'
 import type { Keys } from './keys.js'
 import type { Leadership } from './leadership.js'
-import type { AllRecords, StoredKeys } from './stored.js'
+import type { EtcdRecords } from './records.js'
+import type { StoredKeys } from './stored.js'
 
 interface CandidateOptions {
   readonly client: Client
   readonly keys: Keys
   readonly leadership: Leadership
   readonly listener: ReplicationListener
-  readonly records: AllRecords
+  readonly records: EtcdRecords
   /** Bound of the catch-up after taking the lease, in ms. */
   readonly patienceMs: number
   /**

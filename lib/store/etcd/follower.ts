@@ -12,7 +12,8 @@ import { HeartbeatMonitor } from './heartbeats.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
 import { grantLease, type Leader, leaderIn, revokeLease } from './leadership.js'
-import { type AllRecords, commitsIn, parseIntent, StoredKeys, textOf, versionOf } from './stored.js'
+import type { EtcdRecords } from './records.js'
+import { commitsIn, parseIntent, StoredKeys, textOf, versionOf } from './stored.js'
 import { type WatchedTransaction, watchTransactions } from './watch.js'
 
 /**
@@ -68,7 +69,7 @@ interface FollowerOptions {
   readonly client: Client
   readonly keys: Keys
   readonly listener: FollowerListener
-  readonly records: Pick<AllRecords, 'loading' | 'applyRemote'>
+  readonly records: Pick<EtcdRecords, 'loading' | 'applyRemote'>
   /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly onLeaderless?: () => unknown
   readonly log: (level: 'warn' | 'info', message: string) => void

@@ -15,8 +15,8 @@ import { compareKeys, fingerprintsIn, refuseOtherKeys } from './key-fingerprints
 import { Keys } from './keys.js'
 import { get, hasValue, put, transact } from './kv.js'
 import { Leadership, leaderIn } from './leadership.js'
-import type { RecordsMedium } from './shared-records.js'
-import { AllRecords, commitsIn, StoredKeys } from './stored.js'
+import { EtcdRecords, type RecordsMedium } from './records.js'
+import { commitsIn, StoredKeys } from './stored.js'
 
 export interface EtcdOptions extends ClientOptions {
   /** Prefix of all keys. Default /svcd/. */
@@ -72,7 +72,7 @@ export class EtcdMedium implements SharedMedium, Role {
   #controllers: Controllers | undefined
   readonly #roleListeners: RoleListener[] = []
   /** The records of nodes and requests, which are no objects. */
-  readonly records: AllRecords
+  readonly records: EtcdRecords
   #isClosed = false
 
   constructor({
@@ -89,7 +89,7 @@ export class EtcdMedium implements SharedMedium, Role {
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
-    this.records = new AllRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
+    this.records = new EtcdRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
     this.#leadership = new Leadership({
       client: this.#client,
       key: this.#keys.leader,

@@ -3,11 +3,10 @@ import { oneLine } from '../../base/log.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { StoredState, Write } from '../medium.js'
-import type { JournaledState, OpenRecords, ReplicatedState } from '../records.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, list, type Pair, transact } from './kv.js'
-import { SharedRecords, type StoredRecords } from './shared-records.js'
+import { addRecord, type StoredRecords } from './records.js'
 
 /** A change that is committed as staged writes. */
 export interface Intent {
@@ -262,71 +261,4 @@ export function textOf(key: string, staged: Buffer): string | undefined {
   } catch (error) {
     throw new Error(`${oneLine(key, 300)}: ${reasonOf(error)}`)
   }
-}
-
-type Options = Omit<ConstructorParameters<typeof SharedRecords>[0], 'key'> & { readonly keys: Keys }
-
-/** The records of nodes and requests, by kind. */
-export class AllRecords {
-  readonly #kinds = new Map<string, SharedRecords<never>>()
-
-  constructor(private readonly o: Options) {}
-
-  /** Returns the opener of a kind. `before` supplies the first records where none are stored. */
-  opener(kind: string, before: OpenRecords): OpenRecords {
-    return async memory => this.#of(kind).open(memory as JournaledState<never>, before) as never
-  }
-
-  /** Opens a kind that starts without records. */
-  open<R>(kind: string, memory: ReplicatedState<R>): Promise<SharedRecords<R>> {
-    return this.#of(kind).open(memory as ReplicatedState<never>) as Promise<unknown> as Promise<
-      SharedRecords<R>
-    >
-  }
-
-  /** Replaces all records with the stored ones, one step per name. */
-  *loading(stored: ReadonlyMap<string, StoredRecords>): Generator<void> {
-    for (const kind of new Set([...this.#kinds.keys(), ...stored.keys()]))
-      yield* this.#of(kind).loading(stored.get(kind) ?? { head: undefined, texts: new Map() })
-  }
-
-  /** Applies another controller's change of a key, if the key is one of a record. */
-  applyRemote(key: string, value: Buffer | undefined): void {
-    const [kind, name] = recordIn(this.o.keys, key) ?? []
-    if (kind === undefined) return
-    const text = value?.toString()
-    if (name === undefined) this.#of(kind).applyRemoteHead(text)
-    else this.#of(kind).applyRemote(name, text)
-  }
-
-  becameLeader(): void {
-    for (const records of this.#kinds.values()) records.becameLeader()
-  }
-
-  #of(kind: string): SharedRecords<never> {
-    const known = this.#kinds.get(kind)
-    if (known) return known
-    const { keys, keeper, log } = this.o
-    const records = new SharedRecords<never>({ key: keys.recordsOf(kind), keeper, log })
-    this.#kinds.set(kind, records)
-    return records
-  }
-}
-
-/** Adds a key to `stored`, if the key is one of a record. */
-function addRecord(stored: Map<string, StoredRecords>, keys: Keys, key: string, value: Buffer): void {
-  const [kind, name] = recordIn(keys, key) ?? []
-  if (kind === undefined) return
-  const of = stored.get(kind) ?? { head: undefined, texts: new Map<string, string>() }
-  stored.set(kind, of)
-  if (name === undefined) of.head = value.toString()
-  else of.texts.set(name, value.toString())
-}
-
-/** Returns kind and name of a record's key; no name: the head of its kind. Undefined for other keys. */
-function recordIn(keys: Keys, key: string): [kind: string, name: string | undefined] | undefined {
-  if (!key.startsWith(keys.records)) return undefined
-  const rest = key.slice(keys.records.length)
-  const slash = rest.indexOf('/')
-  return slash < 0 ? [rest, undefined] : [rest.slice(0, slash), rest.slice(slash + 1)]
 }
