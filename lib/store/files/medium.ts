@@ -5,15 +5,15 @@ import { Background } from '../../base/background.js'
 import { crc32c } from '../../base/crc32c.js'
 import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.js'
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
-import { reasonOf } from '../errors.js'
+import { LoadError, reasonOf } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
 import { baseOf, recordKinds } from '../record-kinds.js'
-import type { RecordChange, RecordedState, RecordStore } from '../records.js'
+import { type RecordChange, type RecordedState, Records, type RecordStore } from '../records.js'
 import { soleLeader } from '../role.js'
 import { intentFile } from './intents.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
-import { StoredFiles, WRITTEN } from './stored.js'
+import { objectFile, StoredFiles, WRITTEN } from './stored.js'
 import { Table, tableFile, tableText } from './tables.js'
 import { cutTorn, LOG, WriteAheadLog } from './wal.js'
 import { type FileWrite, WriteBehind } from './write-behind.js'
@@ -27,9 +27,10 @@ export interface FileOptions {
   readonly checkpointBytes?: number | undefined
   /** Writes the files; tests pass failing ones. */
   readonly files?: FileLayer | undefined
-  readonly log?: ((level: 'warn' | 'info', message: string) => void) | undefined
+  readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
 }
 
+const TABLES = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'table')
 const CHECKPOINT_BYTES = 8 * 1024 * 1024
 /** The log is cut this long after files were written: the next change then needs no new segment. */
 const CUT_MS = 1000
@@ -85,14 +86,13 @@ export class FileMedium implements Medium {
     const { directory, outstandingFiles, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
     for (const leftover of stored.leftovers) await rm(leftover, { force: true })
-    const kinds = Object.keys(recordKinds)
-    for (const type of [LOG, ...types, ...kinds.filter(kind => baseOf(kind) === 'files')])
-      await this.#make(join(directory, type))
+    const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+    for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
     const [filled, empty] = [true, false].map(is => stored.log.segments.filter(({ bytes }) => bytes > 0 === is))
     for (const { file } of empty ?? []) await rm(file, { force: true })
     const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
-    const lasts = kinds.filter(kind => baseOf(kind) === 'table').map(kind => Table.read(directory, kind).last)
+    const lasts = TABLES.map(kind => Table.read(directory, kind).last)
     const wal = new WriteAheadLog(common, { segments: filled ?? [], last: Math.max(stored.last, ...lasts) })
     const behind = new WriteBehind({
       ...common,
@@ -139,37 +139,30 @@ export class FileMedium implements Medium {
     return this.#lock.ownershipCheck
   }
 
-  /** Stores the texts of records. */
-  readonly records: RecordStore = {
-    isShared: false,
-    isReadOnly: false,
-    takesAdditions: true,
-    write: (kind, changes) => this.#writeRecords(kind, changes)
-  }
-
   /**
-   * Returns the stored texts of a kind, by name. `memory` has the state that they describe: the table is
-   * written from it. Throws LoadError for a damaged table.
+   * Loads the records of a kind into memory, and keeps them. A file that is no record is reported and left
+   * alone. Throws LoadError for a damaged table.
    */
-  registerRecords(kind: string, memory: Memory): ReadonlyMap<string, string> {
-    this.#tables.set(kind, { memory, numbers: new Map() })
-    return this.storedRecords(kind)
+  async openRecords<R>(kind: string, memory: RecordedState<R>): Promise<Records<R>> {
+    const { directory, log } = this.options
+    const isTable = baseOf(kind) === 'table'
+    if (isTable) this.#tables.set(kind, { memory: memory as RecordedState<never>, numbers: new Map() })
+    return new Records<R>({
+      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind) },
+      text: name => this.#readRecord(kind, name),
+      damaged: (name, message) => {
+        if (isTable) throw new LoadError([{ file: tableFile(directory, kind), message: `${name}: ${message}` }])
+        log?.('error', `${objectFile(directory, kind, name)} is no record, and is left alone: ${message}`)
+      }
+    })
   }
 
   /** Returns the texts of a kind as of the start. Throws LoadError for a damaged table. */
   storedRecords(kind: string): ReadonlyMap<string, string> {
     const stored = (this.#stored ??= new StoredFiles(this.options.directory))
     return stored.records(kind, (file, reason) =>
-      this.options.log?.('warn', `${file} is no record, and is left alone: ${reason}`)
+      this.options.log?.('error', `${file} is no record, and is left alone: ${reason}`)
     )
-  }
-
-  /** Returns the text of a record of a kind that has a file for each; undefined if there is none. */
-  async readRecord(kind: string, name: string): Promise<string | undefined> {
-    const pending = this.#writing?.behind.pending(kind, name)
-    if (pending) return pending.text
-    const file = join(this.options.directory, kind, `${name}.json`)
-    return unlessMissing(readRegularFile(file).then(String), undefined)
   }
 
   /** Writes files and tables, cuts the log, and unlocks. */
@@ -183,7 +176,7 @@ export class FileMedium implements Medium {
     if (writing) {
       await writing.tidying.close()
       try {
-        if ((await writing.behind.close()) && this.#firstInTables <= writing.log.last) await this.#checkpoint()
+        if ((await writing.behind.close()) && this.#isDue(0)) await this.#checkpoint()
         await this.#cut()
       } catch (error) {
         this.options.log?.('warn', `the log of the store is left to the next start: ${reasonOf(error)}`)
@@ -192,6 +185,21 @@ export class FileMedium implements Medium {
       await writing.log.close()
     }
     await this.#lock?.release()
+  }
+
+  readonly #records: RecordStore = {
+    isShared: false,
+    isReadOnly: false,
+    takesAdditions: true,
+    write: (kind, changes) => this.#writeRecords(kind, changes)
+  }
+
+  /** Returns the text of a record that has a file of its own; undefined if there is none. */
+  async #readRecord(kind: string, name: string): Promise<string | undefined> {
+    const pending = this.#writing?.behind.pending(kind, name)
+    if (pending) return pending.text
+    const file = objectFile(this.options.directory, kind, name)
+    return unlessMissing(readRegularFile(file).then(String), undefined)
   }
 
   get #open(): Writing {
@@ -245,14 +253,22 @@ export class FileMedium implements Medium {
   /** Removes what files and tables have from the log. */
   async #tidy(): Promise<void> {
     const { log } = this.#open
+    // All kinds are open, and have what they need of it.
+    this.#stored = undefined
     const bytes = Math.max(this.options.checkpointBytes ?? CHECKPOINT_BYTES, 2 * this.#tableBytes)
-    if (this.#firstInTables <= log.last && log.bytes > bytes) await this.#checkpoint()
+    if (this.#isDue(bytes)) await this.#checkpoint()
     await this.#cut()
     if (this.#written <= this.#marked || log.bytes === 0) return
     // A start does not write these files again, over what an admin may have put there.
     const written = this.#written
     await this.#append([this.#marker], [])
     this.#marked = written
+  }
+
+  /** Whether a log of more than so many bytes has records that no table has, and all kinds are open. */
+  #isDue(bytes: number): boolean {
+    const { log } = this.#open
+    return this.#firstInTables <= log.last && log.bytes > bytes && this.#tables.size === TABLES.length
   }
 
   async #cut(): Promise<void> {
@@ -271,7 +287,6 @@ export class FileMedium implements Medium {
     let bytes = 0
     try {
       for (const [kind, { memory, numbers }] of this.#tables) {
-        if (baseOf(kind) !== 'table') continue
         await this.#layer.runSteps([this.ownershipCheck])
         const counted = function* () {
           for (const piece of tableText(memory, upTo, name => numbers.get(name) ?? 0)) {
