@@ -54,10 +54,8 @@ import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
-import { LoadError } from './store/errors.js'
 import { FileMedium } from './store/files/medium.js'
-import { InterimRecords } from './store/journal.js'
-import { type OpenRecords, Records } from './store/records.js'
+import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { version } from './version.js'
@@ -217,22 +215,13 @@ async function openState(base: DaemonBase) {
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ownershipCheck } = local
-  const recorded = register.add(new InterimRecords(state, ownershipCheck))
   /** Opens the records of a kind, which controllers that share objects share too. */
-  const records = (kind: string): OpenRecords => {
-    if (peers) return peers.records(kind, kind === 'jobs' ? undefined : () => recorded.textsOf(kind))
-    return async memory =>
-      new Records({
-        ...{ kind, store: recorded, memory },
-        texts: await recorded.textsOf(kind),
-        text: name => recorded.text(kind, name),
-        damaged: (name, message) => {
-          const file = join(state, kind, `${name}.json`)
-          if (kind !== 'jobs') throw new LoadError([{ file: join(state, `${kind}.journal`), message }])
-          log.error(`${file} is no record of a request, and is left alone: ${message}`)
-        }
-      })
-  }
+  const records =
+    (kind: string): OpenRecords =>
+    memory =>
+      peers
+        ? peers.records(kind, kind === 'jobs' ? undefined : async () => local.storedRecords(kind))(memory)
+        : local.openRecords(kind, memory)
   return { ini, box, ours: ownershipCheck, peers, store, records }
 }
 type State = DaemonBase & Awaited<ReturnType<typeof openState>>

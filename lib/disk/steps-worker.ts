@@ -2,10 +2,9 @@
 import { answerQuestions } from '../base/thread.js'
 import { type DiskStep, type Failure, runSteps, StepError } from './steps.js'
 
-answerQuestions((steps: readonly DiskStep[]): Failure | undefined => {
+answerQuestions((steps: readonly DiskStep[]): Failure | readonly string[] => {
   try {
-    runSteps(steps)
-    return undefined
+    return runSteps(steps)
   } catch (error) {
     if (!(error instanceof StepError)) throw error
     const { message, step, code, errno } = error

@@ -4,16 +4,20 @@ import {
   fchmodSync,
   fdatasyncSync,
   fsyncSync,
+  lstatSync,
   openSync,
   renameSync,
   rmSync,
   statSync,
-  writeFileSync
+  writeFileSync,
+  writeSync
 } from 'node:fs'
 import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { crc32c } from '../base/crc32c.js'
 import { Thread } from '../base/thread.js'
 import {
+  readRegularFileSync,
   refuseForeignLink,
   replaceFile,
   syncDirectory,
@@ -26,17 +30,29 @@ import {
 /** A step of disk I/O as plain data, for another thread. */
 export type DiskStep =
   /** Replaces the file's content durably; its name is not durable yet (see replaceFile). */
-  | { readonly replace: string; readonly text: string }
+  | { readonly replace: string; readonly text: string; readonly unedited?: Unedited | undefined }
   /** Removes a file, which may be missing; not durable yet. */
-  | { readonly remove: string }
+  | { readonly remove: string; readonly unedited?: Unedited | undefined }
   /** Makes the names in a directory durable. */
   | { readonly syncDirectory: string }
   /** Appends durably to an open file, by its descriptor. */
   | { readonly append: number; readonly text: string }
+  /** Writes at a position of an open file, by its descriptor; `sync`: durably, all written before too. */
+  | { readonly write: number; readonly position: number; readonly bytes: Uint8Array; readonly sync: boolean }
   /** Appends to a file, created 0600 if missing; not durable. */
   | { readonly appendTo: string; readonly text: string }
   /** Fails with the message `otherwise` if the path leads to another directory than this identity. */
   | { readonly same: string; readonly identity: string; readonly otherwise: string }
+
+/**
+ * The contents that a file may have before a step: their CRC-32Cs, undefined for a missing file; `any`: nobody
+ * edits it. A file with another content, changed since that time (in milliseconds since 1970), was edited by
+ * hand: it is kept beside it as `<file>.<time>.edited~`.
+ */
+export interface Unedited {
+  readonly known: readonly (number | undefined)[] | 'any'
+  readonly sinceMs?: number | undefined
+}
 
 /** Tells which of several steps failed. */
 export class StepError extends Error {
@@ -61,16 +77,55 @@ export class StepError extends Error {
 /** Device and inode of a directory: equal for every path to it, through links and bind mounts too. */
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
-/** Runs steps in order, synchronously. Throws StepError, whose `step` tells what was done. */
-export function runSteps(steps: readonly DiskStep[]): void {
+/**
+ * Runs steps in order, synchronously; returns the names under which edited files were kept. Throws StepError,
+ * whose `step` tells what was done.
+ */
+export function runSteps(steps: readonly DiskStep[]): string[] {
+  const kept: string[] = []
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []
-    for (let step = steps[i]; step && 'replace' in step; step = steps[i + files.length])
+    for (let step = steps[i]; step && 'replace' in step; step = steps[i + files.length]) {
+      kept.push(...keepEdited(step, i + files.length))
       files.push({ file: step.replace, text: step.text, temporary: temporaryOf(step.replace) })
+    }
     if (files.length > 0) replaceAll(files, i)
-    else runStep(steps[i] as DiskStep, i)
+    else {
+      const step = steps[i] as DiskStep
+      kept.push(...keepEdited(step, i))
+      runStep(step, i)
+    }
     i += files.length || 1
   }
+  return kept
+}
+
+/** Gives a file that was edited by hand another name; returns it, or nothing. Throws StepError. */
+function keepEdited(step: DiskStep, number: number): string[] {
+  if (!('unedited' in step) || step.unedited === undefined) return []
+  const [file, text] = 'replace' in step ? [step.replace, step.text] : [step.remove, undefined]
+  try {
+    if (!isEdited(file, { text, ...step.unedited })) return []
+    const kept = `${file}.${Date.now()}.edited~`
+    renameSync(file, kept)
+    return [kept]
+  } catch (error) {
+    throw StepError.of(error, number)
+  }
+}
+
+/**
+ * Whether a file was changed since a time, and has neither one of the known contents nor the new `text`.
+ * Throws the system's error.
+ */
+export function isEdited(
+  file: string,
+  { known, sinceMs = 0, text }: Partial<Unedited> & { readonly text?: string | undefined }
+): boolean {
+  const stat = lstatSync(file, { throwIfNoEntry: false })
+  if (known === undefined || known === 'any' || !stat?.isFile() || stat.mtimeMs < sinceMs) return false
+  const content = readRegularFileSync(file)
+  return !known.includes(crc32c(content)) && !content.equals(Buffer.from(text ?? ''))
 }
 
 function runStep(step: DiskStep, number: number): void {
@@ -82,6 +137,9 @@ function runStep(step: DiskStep, number: number): void {
     else if ('append' in step) {
       writeFileSync(step.append, step.text)
       fdatasyncSync(step.append)
+    } else if ('write' in step) {
+      writeAt(step.write, step.bytes, step.position)
+      if (step.sync) fdatasyncSync(step.write)
     } else if ('appendTo' in step)
       withDescriptor(openToAppend(step.appendTo), fd => writeFileSync(fd, step.text))
     else if ('same' in step && identityIn(statSync(step.same, { bigint: true })) !== step.identity)
@@ -89,6 +147,12 @@ function runStep(step: DiskStep, number: number): void {
   } catch (error) {
     throw StepError.of(error, number)
   }
+}
+
+/** Writes all bytes: a disk that is nearly full takes a part of them first. */
+function writeAt(fd: number, bytes: Uint8Array, position: number): void {
+  for (let done = 0; done < bytes.length; )
+    done += writeSync(fd, bytes, done, bytes.length - done, position + done)
 }
 
 /**
@@ -171,17 +235,19 @@ function discard(file: Replacement): void {
  * for each.
  */
 export class DiskThread {
-  readonly #thread = new Thread<readonly DiskStep[], Failure | undefined>(
+  readonly #thread = new Thread<readonly DiskStep[], Failure | readonly string[]>(
     new URL('./steps-worker.js', import.meta.url)
   )
 
   /**
-   * Resolves when all steps are done. Rejects with a StepError for the first failure; later steps are not
-   * run. Another Error: the thread has died, and the outcome is unknown.
+   * Resolves when all steps are done, with the names under which edited files were kept. Rejects with a
+   * StepError for the first failure; later steps are not run. Another Error: the thread has died, and the
+   * outcome is unknown.
    */
-  async run(steps: readonly DiskStep[]): Promise<void> {
-    const failure = await this.#thread.ask(steps)
-    if (failure) throw new StepError(failure.message, failure.step, failure.code, failure.errno)
+  async run(steps: readonly DiskStep[]): Promise<readonly string[]> {
+    const answer = await this.#thread.ask(steps)
+    if ('step' in answer) throw new StepError(answer.message, answer.step, answer.code, answer.errno)
+    return answer
   }
 }
 
@@ -200,31 +266,36 @@ export interface LogFile {
 
 /** All writes of the store and its journals go through here, so that tests can make them fail or wait. */
 export interface FileLayer {
-  /** Runs steps in order. Rejects with a StepError for the first failure; later steps are not run. */
-  runSteps(steps: readonly DiskStep[]): Promise<void>
+  /**
+   * Runs steps in order; resolves with the names under which edited files were kept. Rejects with a StepError
+   * for the first failure; later steps are not run. Steps `behind` the answers do not delay others.
+   */
+  runSteps(steps: readonly DiskStep[], lane?: 'behind'): Promise<readonly string[]>
   /** Like the step. A long text may come in pieces, produced one per turn of the event loop. */
   replace(file: string, text: string | Iterable<string>): Promise<void>
   rename(from: string, to: string): Promise<void>
   /** Like the step. */
   syncDirectory(directory: string): Promise<void>
-  /** Opens for appending (created 0600 if missing); `empty` truncates it. */
-  openLog(file: string, empty: boolean): Promise<LogFile>
+  /** Opens for appending (created 0600 if missing), or for `write` steps; `empty` truncates it. */
+  openLog(file: string, empty: boolean, writes?: 'at positions'): Promise<LogFile>
 }
 
 const thread = new DiskThread()
+const threadBehind = new DiskThread()
 
 /** The real file system. */
 export const realFiles: FileLayer = {
-  runSteps: steps => thread.run(steps),
+  runSteps: (steps, lane) => (lane ? threadBehind : thread).run(steps),
   replace: replaceFile,
   rename,
   syncDirectory,
 
-  async openLog(file, empty) {
-    const found = await unlessMissing(open(file, APPENDING), undefined).catch(error => {
+  async openLog(file, empty, writes) {
+    const flags = writes ? APPENDING & ~constants.O_APPEND : APPENDING
+    const found = await unlessMissing(open(file, flags), undefined).catch(error => {
       throw explainLink(file, error)
     })
-    const handle = found ?? (await open(file, APPENDING | constants.O_CREAT, 0o600))
+    const handle = found ?? (await open(file, flags | constants.O_CREAT, 0o600))
     if (empty) await handle.truncate(0)
     return handle
   }

@@ -99,7 +99,7 @@ export interface StoredState {
   readonly foreign: readonly Problem[]
 }
 
-/** Place of unfinished changes in a medium, beside the types: no type has this name. */
+/** The place of unfinished changes in etcd, and in files of releases before the log: no type has this name. */
 export const INTENTS = 'intents'
 
 /** Throws TypeError for a name that no file can have, or that loading would skip. */

@@ -77,6 +77,7 @@ type Operation =
   | 'syncDirectory'
   | 'openLog'
   | 'appendFile'
+  | 'write'
   | 'datasync'
   | 'truncate'
 
@@ -86,7 +87,8 @@ type Operation =
  */
 export class TestFiles implements FileLayer {
   readonly counts = new Map<Operation, number>()
-  readonly #logs = new Map<number, LogFile>()
+  /** Open files by descriptor. */
+  readonly #logs = new Map<number, string>()
   before: (operation: Operation, file: string) => void | Promise<void> = () => {}
 
   count(operation: Operation): number {
@@ -94,33 +96,32 @@ export class TestFiles implements FileLayer {
   }
 
   async runSteps(steps: readonly DiskStep[]) {
+    const kept: string[] = []
     for (const [i, step] of steps.entries()) {
       try {
-        await this.#one(step)
+        kept.push(...(await this.#one(step)))
       } catch (error) {
         throw StepError.of(error, i)
       }
     }
+    return kept
   }
 
-  async #one(step: DiskStep): Promise<void> {
-    if ('replace' in step) return this.replace(step.replace, step.text)
-    if ('remove' in step) return this.remove(step.remove)
-    if ('syncDirectory' in step) return this.syncDirectory(step.syncDirectory)
-    if (!('append' in step)) return realFiles.runSteps([step])
-    const log = this.#logs.get(step.append)
-    await log?.appendFile(step.text)
-    await log?.datasync()
+  async #one(step: DiskStep): Promise<readonly string[]> {
+    if ('replace' in step) await this.#enter('replace', step.replace)
+    if ('remove' in step) await this.#enter('remove', step.remove)
+    if ('syncDirectory' in step) await this.#enter('syncDirectory', step.syncDirectory)
+    if ('write' in step) {
+      await this.#enter('write', this.#logs.get(step.write) ?? '')
+      await realFiles.runSteps([{ ...step, sync: false }])
+      if (step.sync) await this.#enter('datasync', this.#logs.get(step.write) ?? '')
+    }
+    return realFiles.runSteps([step])
   }
 
   async replace(file: string, text: string | Iterable<string>) {
     await this.#enter('replace', file)
     await realFiles.replace(file, text)
-  }
-
-  async remove(file: string) {
-    await this.#enter('remove', file)
-    await realFiles.runSteps([{ remove: file }])
   }
 
   async rename(from: string, to: string) {
@@ -133,9 +134,9 @@ export class TestFiles implements FileLayer {
     await realFiles.syncDirectory(directory)
   }
 
-  async openLog(file: string, empty: boolean) {
+  async openLog(file: string, empty: boolean, writes?: 'at positions') {
     await this.#enter('openLog', file)
-    const log = await realFiles.openLog(file, empty)
+    const log = await realFiles.openLog(file, empty, writes)
     const tested: LogFile = {
       fd: log.fd,
       appendFile: async (text: string) => {
@@ -152,7 +153,7 @@ export class TestFiles implements FileLayer {
       },
       close: () => log.close()
     }
-    this.#logs.set(log.fd, tested)
+    this.#logs.set(log.fd, file)
     return tested
   }
 

@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { LockedError, StoreError } from '../../lib/store/errors.js'
-import { acquireLock } from '../../lib/store/files/medium.js'
+import { acquireLock } from '../../lib/store/files/lock.js'
 import { type Child, start } from '../support/child.js'
 import { until } from '../support/until.js'
 import { node, openStore } from './fixtures.js'

@@ -10,7 +10,7 @@ import { type Daemon, startDaemon } from '../../lib/daemon.js'
 import { unlessMissing } from '../../lib/disk/file.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
 import { kinds } from '../../lib/model/types.js'
-import { readIntents } from '../../lib/store/files/stored.js'
+import { StoredFiles } from '../../lib/store/files/stored.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
 import { scratch } from './scratch.js'
@@ -132,27 +132,20 @@ export class Controller {
   }
 
   /**
-   * Everything that is stored, path → text: what a refused request must leave alone. Files that a committed
-   * intent promises count as written.
+   * Everything that is stored, path → text: what a refused request must leave alone. Files that the log
+   * promises count as written.
    */
   state(): Record<string, string> {
-    const state = join(this.directory, 'state')
-    // That of a migration has a write of the layout too, which is no object.
-    const { intents } = readIntents(state)
+    const stored = new StoredFiles(join(this.directory, 'state'))
     const found: Record<string, string> = {}
     for (const type of Object.keys(kinds))
-      for (const file of readdirSync(join(state, type)).filter(name => name.endsWith('.json')))
+      for (const name of stored.names(type))
         try {
-          found[`${type}/${file}`] = readFileSync(join(state, type, file), 'utf8')
+          found[`${type}/${name}.json`] = stored.text(type, name) ?? ''
         } catch (error) {
-          // The daemon carries out its intents meanwhile: one that was read above said that the file goes.
+          // A removal was written behind the log meanwhile.
           if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
         }
-    for (const { type, name, text } of intents.flatMap(intent => intent.writes)) {
-      if (!(type in kinds)) continue
-      if (text === undefined) delete found[`${type}/${name}.json`]
-      else found[`${type}/${name}.json`] = text
-    }
     return found
   }
 

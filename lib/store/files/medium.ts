@@ -1,33 +1,70 @@
-import { type FileHandle, open, readFile, rm, stat } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { exists, makeDirectory, readRegularFile, replaceFile } from '../../disk/file.js'
-import { refuseForeignLinks } from '../../disk/open-directory.js'
-import { type DiskStep, type FileLayer, identityIn, realFiles } from '../../disk/steps.js'
-import { tryFlock } from '../../program/system.js'
-import { LockedError } from '../errors.js'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Background } from '../../base/background.js'
+import { crc32c } from '../../base/crc32c.js'
+import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.js'
+import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
+import { LoadError, reasonOf } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
+import { baseOf, recordKinds } from '../record-kinds.js'
+import { type RecordChange, type RecordedState, Records, type RecordStore } from '../records.js'
 import { soleLeader } from '../role.js'
-import { Committer, Flusher } from './flush.js'
-import { StoredFiles } from './stored.js'
+import { intentFile } from './intents.js'
+import { acquireLock, type Lock } from './lock.js'
+import type { Entry } from './log-record.js'
+import { objectFile, StoredFiles, WRITTEN } from './stored.js'
+import { Table, tableFile, tableText } from './tables.js'
+import { cutTorn, LOG, WriteAheadLog } from './wal.js'
+import { type FileWrite, WriteBehind } from './write-behind.js'
 
 export interface FileOptions {
   /** The state directory, created (0700) if missing. */
   readonly directory: string
   /** Bound of files to be written after the answers; the next change waits. Default 400,000. */
   readonly outstandingFiles?: number | undefined
+  /** The tables are written when the log is larger, and twice as large as they. Default 8 MiB. */
+  readonly checkpointBytes?: number | undefined
   /** Writes the files; tests pass failing ones. */
   readonly files?: FileLayer | undefined
-  readonly log?: ((level: 'warn' | 'info', message: string) => void) | undefined
+  readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
 }
 
-/** A store of one file per object, in a directory locked by one process. */
+const TABLES = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'table')
+const CHECKPOINT_BYTES = 8 * 1024 * 1024
+/** The log is cut this long after files were written: the next change then needs no new segment. */
+const CUT_MS = 1000
+const RETRY_MS = { first: 1000, longest: 30_000 }
+
+type Memory = Pick<RecordedState<never>, 'names' | 'recordsOf' | 'json'>
+
+/** What a medium that is open for changes has. */
+interface Writing {
+  readonly log: WriteAheadLog
+  readonly behind: WriteBehind
+  /** Writes tables and cuts the log. */
+  readonly tidying: Background
+}
+
+/**
+ * A store of one file per object, in a directory locked by one process. A change counts once it is in the
+ * write-ahead log; files are written behind it. Records of nodes are in the log, and in one table per kind.
+ */
 export class FileMedium implements Medium {
   readonly role = soleLeader
   readonly #layer: FileLayer
   #lock: Lock | undefined
   #stored: StoredFiles | undefined
-  #writing: { readonly flusher: Flusher; readonly committer: Committer } | undefined
+  #writing: Writing | undefined
+  #closed: Promise<void> | undefined
+  /** By kind, the state that its table describes, and the number of the last record of each name in the log. */
+  readonly #tables = new Map<string, { readonly memory: Memory; readonly numbers: Map<string, number> }>()
+  #tableBytes = 0
+  /** The number of the first record that no table has. */
+  #firstInTables = Number.POSITIVE_INFINITY
+  /** Files up to this record are written; and up to which one the log says so. */
+  #written = 0
+  #marked = 0
 
   constructor(private readonly options: FileOptions) {
     this.#layer = options.files ?? realFiles
@@ -47,24 +84,53 @@ export class FileMedium implements Medium {
 
   async start(types: Iterable<string>): Promise<void> {
     const { directory, outstandingFiles, log = () => {} } = this.options
-    const { intents = [], leftovers = [] } = this.#stored ?? {}
-    this.#stored = undefined
-    for (const leftover of leftovers) await rm(leftover, { force: true })
-    for (const type of [INTENTS, ...types]) await this.#make(join(directory, type))
+    const stored = this.#stored ?? (await this.read())
+    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
+    const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+    for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
+    if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
+    const [filled, empty] = [true, false].map(is => stored.log.segments.filter(({ bytes }) => bytes > 0 === is))
+    for (const { file } of empty ?? []) await rm(file, { force: true })
     const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
-    const flusher = new Flusher({ ...common, outstandingFiles, log })
-    const lastIntent = intents.at(-1)?.number ?? 0
-    this.#writing = { flusher, committer: new Committer({ ...common, flusher, lastIntent }) }
-    for (const intent of intents) await flusher.add(intent)
+    const lasts = TABLES.map(kind => Table.read(directory, kind).last)
+    const wal = new WriteAheadLog(common, { segments: filled ?? [], last: Math.max(stored.last, ...lasts) })
+    const behind = new WriteBehind({
+      ...common,
+      ...{ outstandingFiles, log, sinceMs: Date.now() },
+      onWritten: upTo => this.#onWritten(upTo)
+    })
+    const tidying = new Background({
+      work: () => this.#tidy(),
+      retryMs: RETRY_MS,
+      onFailure: reason => log('warn', `the log of the store cannot be cut: ${reason}`),
+      onRecovery: () => log('info', 'the log of the store is cut again')
+    })
+    this.#writing = { log: wal, behind, tidying }
+    if (stored.hasTableRecords) this.#firstInTables = 0
+    await this.#takeIntents(stored, wal)
+    await behind.add(stored.promised(), wal.last)
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
-    if (this.#writing === undefined) throw new Error('the directory is not open for changes')
-    await this.#writing.committer.commit(writes)
+    const { behind } = this.#open
+    await behind.waitForRoom()
+    const crcs: (number | undefined)[] = []
+    const entries = function* (): Generator<Entry> {
+      for (const { type, name, text, textBefore } of writes) {
+        const before = textBefore === undefined ? undefined : crc32c(Buffer.from(textBefore))
+        crcs.push(before)
+        yield { type, name, text, before }
+      }
+    }
+    const files = function* (): Generator<FileWrite> {
+      for (const [i, write] of writes.entries()) yield fileWrite(write, [crcs[i]])
+    }
+    // An empty commit writes too: it tests the disk.
+    await this.#append(writes.length === 0 ? [this.#marker] : entries(), files())
   }
 
   get problem(): string {
-    return this.#writing?.flusher.problem ?? ''
+    return this.#writing?.behind.problem ?? ''
   }
 
   /** Fails if the directory is no longer ours to write (rules 11.3); also for other writers in it. */
@@ -73,11 +139,169 @@ export class FileMedium implements Medium {
     return this.#lock.ownershipCheck
   }
 
-  /** Flushes the files, and unlocks. */
-  async close(): Promise<void> {
-    await this.#writing?.flusher.close()
-    this.#writing = undefined
+  /**
+   * Loads the records of a kind into memory, and keeps them. A file that is no record is reported and left
+   * alone. Throws LoadError for a damaged table.
+   */
+  async openRecords<R>(kind: string, memory: RecordedState<R>): Promise<Records<R>> {
+    const { directory, log } = this.options
+    const isTable = baseOf(kind) === 'table'
+    if (isTable) this.#tables.set(kind, { memory: memory as RecordedState<never>, numbers: new Map() })
+    return new Records<R>({
+      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind) },
+      text: name => this.#readRecord(kind, name),
+      damaged: (name, message) => {
+        if (isTable) throw new LoadError([{ file: tableFile(directory, kind), message: `${name}: ${message}` }])
+        log?.('error', `${objectFile(directory, kind, name)} is no record, and is left alone: ${message}`)
+      }
+    })
+  }
+
+  /** Returns the texts of a kind as of the start. Throws LoadError for a damaged table. */
+  storedRecords(kind: string): ReadonlyMap<string, string> {
+    const stored = (this.#stored ??= new StoredFiles(this.options.directory))
+    return stored.records(kind, (file, reason) =>
+      this.options.log?.('error', `${file} is no record, and is left alone: ${reason}`)
+    )
+  }
+
+  /** Writes files and tables, cuts the log, and unlocks. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close()
+    return this.#closed
+  }
+
+  async #close(): Promise<void> {
+    const writing = this.#writing
+    if (writing) {
+      await writing.tidying.close()
+      try {
+        if ((await writing.behind.close()) && this.#isDue(0)) await this.#checkpoint()
+        await this.#cut()
+      } catch (error) {
+        this.options.log?.('warn', `the log of the store is left to the next start: ${reasonOf(error)}`)
+      }
+      this.#writing = undefined
+      await writing.log.close()
+    }
     await this.#lock?.release()
+  }
+
+  readonly #records: RecordStore = {
+    isShared: false,
+    isReadOnly: false,
+    takesAdditions: true,
+    write: (kind, changes) => this.#writeRecords(kind, changes)
+  }
+
+  /** Returns the text of a record that has a file of its own; undefined if there is none. */
+  async #readRecord(kind: string, name: string): Promise<string | undefined> {
+    const pending = this.#writing?.behind.pending(kind, name)
+    if (pending) return pending.text
+    const file = objectFile(this.options.directory, kind, name)
+    return unlessMissing(readRegularFile(file).then(String), undefined)
+  }
+
+  get #open(): Writing {
+    if (this.#writing === undefined) throw new Error('the directory is not open for changes')
+    return this.#writing
+  }
+
+  get #marker(): Entry {
+    return { ...WRITTEN, text: String(this.#written) }
+  }
+
+  /** Logs entries, and has their files written. */
+  async #append(entries: Iterable<Entry>, files: Iterable<FileWrite>): Promise<number> {
+    const { log, behind } = this.#open
+    const number = await log.append(entries)
+    await behind.add(files, number)
+    return number
+  }
+
+  async #writeRecords(kind: string, changes: readonly RecordChange[]): Promise<void> {
+    const isTable = baseOf(kind) === 'table'
+    const writes = changes.map(({ name, text, adds }) => ({
+      ...{ type: kind, name },
+      text: text === '' && !adds ? undefined : text,
+      ...(adds ? { adds } : {})
+    }))
+    const first = this.#open.log.last + 1
+    const number = await this.#append(writes, isTable ? [] : writes.map(write => fileWrite(write, 'any')))
+    if (!isTable) return
+    this.#firstInTables = Math.min(this.#firstInTables, first)
+    const numbers = this.#tables.get(kind)?.numbers
+    for (const { name } of writes) numbers?.set(name, number)
+    this.#open.tidying.wake(CUT_MS)
+  }
+
+  /** Takes over the changes that a release before the log has left. */
+  async #takeIntents({ intents, log }: StoredFiles, wal: WriteAheadLog): Promise<void> {
+    const { directory } = this.options
+    if (intents.length === 0) return
+    // A start that was killed here has logged them already, and maybe later changes.
+    if (log.records.length === 0) await wal.append(intents.flatMap(({ writes }) => writes))
+    const removals = intents.map(({ number }): DiskStep => ({ remove: intentFile(directory, number) }))
+    await this.#layer.runSteps([this.ownershipCheck, ...removals, { syncDirectory: join(directory, INTENTS) }])
+  }
+
+  #onWritten(upTo: number): void {
+    this.#written = upTo
+    this.#writing?.tidying.wake(CUT_MS)
+  }
+
+  /** Removes what files and tables have from the log. */
+  async #tidy(): Promise<void> {
+    const { log } = this.#open
+    // All kinds are open, and have what they need of it.
+    this.#stored = undefined
+    const bytes = Math.max(this.options.checkpointBytes ?? CHECKPOINT_BYTES, 2 * this.#tableBytes)
+    if (this.#isDue(bytes)) await this.#checkpoint()
+    await this.#cut()
+    if (this.#written <= this.#marked || log.bytes === 0) return
+    // A start does not write these files again, over what an admin may have put there.
+    const written = this.#written
+    await this.#append([this.#marker], [])
+    this.#marked = written
+  }
+
+  /** Whether a log of more than so many bytes has records that no table has, and all kinds are open. */
+  #isDue(bytes: number): boolean {
+    const { log } = this.#open
+    return this.#firstInTables <= log.last && log.bytes > bytes && this.#tables.size === TABLES.length
+  }
+
+  async #cut(): Promise<void> {
+    await this.#writing?.log.cut(Math.min(this.#written, this.#firstInTables - 1))
+  }
+
+  /** Writes all tables anew. */
+  async #checkpoint(): Promise<void> {
+    const { directory } = this.options
+    // Keepers take a record into memory right after it is stored.
+    await nextTurn()
+    const upTo = this.#open.log.last
+    const first = this.#firstInTables
+    this.#firstInTables = Number.POSITIVE_INFINITY
+    for (const { numbers } of this.#tables.values()) numbers.clear()
+    let bytes = 0
+    try {
+      for (const [kind, { memory, numbers }] of this.#tables) {
+        await this.#layer.runSteps([this.ownershipCheck])
+        const counted = function* () {
+          for (const piece of tableText(memory, upTo, name => numbers.get(name) ?? 0)) {
+            bytes += piece.length
+            yield piece
+          }
+        }
+        await this.#layer.replace(tableFile(directory, kind), counted())
+      }
+      await this.#layer.syncDirectory(directory)
+    } catch (error) {
+      this.#firstInTables = Math.min(first, this.#firstInTables)
+      throw error
+    }
+    this.#tableBytes = bytes
   }
 
   #make(directory: string): Promise<void> {
@@ -85,108 +309,10 @@ export class FileMedium implements Medium {
   }
 }
 
-/** A start waits this long for a lock holder that has not written its name yet. */
-const PATIENCE_MS = 10_000
-const STEP_MS = 50
-
-/** The locked state directory. */
-interface Lock {
-  /** Fails if the path now leads to another directory, or cannot be examined; precedes every write. */
-  readonly ownershipCheck: DiskStep
-  release(): Promise<void>
-}
-
-interface LockHolder {
-  readonly pid: number
-  /** Clock ticks from boot to the start of the process: detects a reused pid. */
-  readonly startTime: string
-  readonly bootId: string
-  /** Device and inode of the locked directory, which a copy does not share. */
-  readonly directory: string
-}
-
-/**
- * Locks a state directory: one daemon at a time (rules 11.3). The kernel lock on the directory itself ends
- * with this process, however that ends, and no disk failure removes it. Throws LockedError with the holder,
- * and Error for a link in it owned by another user than root and this one.
- */
-export async function acquireLock(directory: string): Promise<Lock> {
-  const holderFile = join(directory, 'holder.json')
-  const handle = await open(directory, 'r')
-  try {
-    await takeLock(handle, directory, holderFile)
-    await refuseForeignLinks(directory)
-    const self = await thisProcess(directory)
-    // Replaced, not opened: opening a pipe would wait for its reader.
-    await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
-    return {
-      ownershipCheck: {
-        same: directory,
-        identity: self.directory,
-        otherwise: `${directory} is another directory than at the start: start svcd again`
-      },
-      release: () => handle.close()
-    }
-  } catch (error) {
-    await handle.close()
-    throw error
+/** The write of a file; its text is made on demand. */
+const fileWrite = (write: Pick<Revertible, 'type' | 'name' | 'text'>, known: FileWrite['known']): FileWrite => ({
+  ...{ type: write.type, name: write.name, known },
+  get text() {
+    return write.text
   }
-}
-
-/** Takes the lock on an open directory; throws the LockedError. */
-async function takeLock({ fd }: FileHandle, directory: string, holderFile: string): Promise<void> {
-  for (const giveUp = performance.now() + PATIENCE_MS; ; await sleep(STEP_MS)) {
-    const isTaken = await tryFlock(fd)
-    const earlier = join(directory, 'lock')
-    if (isTaken && !(await exists(earlier))) return
-    const holder = await readHolder(holderFile)
-    if (holder && (await isHeldBy(holder, directory))) throw new LockedError(directory, holder.pid)
-    // Earlier versions of svcd created this directory as their lock.
-    if (isTaken) return rm(earlier, { recursive: true, force: true })
-    // The holder has not written its name yet.
-    if (performance.now() > giveUp)
-      throw new Error(`${directory}: another process has locked it and does not say which it is`)
-  }
-}
-
-async function readHolder(file: string): Promise<LockHolder | undefined> {
-  try {
-    const { pid, startTime, bootId, directory = '' } = JSON.parse((await readRegularFile(file)).toString())
-    const texts = { startTime: String(startTime), bootId: String(bootId), directory: String(directory) }
-    return { pid: Number(pid), ...texts }
-  } catch {
-    return undefined // A partial text: its writer was killed before it got the lock.
-  }
-}
-
-/** Whether that process is alive and holds this very directory. */
-async function isHeldBy(holder: LockHolder, directory: string): Promise<boolean> {
-  if (holder.bootId !== (await bootId()) || holder.startTime !== (await startTimeOf(holder.pid))) return false
-  // Earlier versions did not record the directory.
-  return holder.directory === '' || holder.directory === (await identityOf(directory))
-}
-
-async function thisProcess(directory: string): Promise<LockHolder> {
-  return {
-    pid: process.pid,
-    startTime: await startTimeOf(process.pid),
-    bootId: await bootId(),
-    directory: await identityOf(directory)
-  }
-}
-
-async function identityOf(directory: string): Promise<string> {
-  return identityIn(await stat(directory, { bigint: true }))
-}
-
-async function bootId(): Promise<string> {
-  return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
-}
-
-/** Field 22 of /proc/<pid>/stat; '' if there is no such process, or only its zombie. */
-async function startTimeOf(pid: number): Promise<string> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
-  // The program's name in parentheses may itself contain spaces and parentheses.
-  const [state = '', ...rest] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-  return 'ZX'.includes(state) ? '' : (rest[18] ?? '')
-}
+})

@@ -1,19 +1,32 @@
-import { readdirSync } from 'node:fs'
-import { join } from 'node:path'
-import { isLeftover, readRegularFileSync } from '../../disk/file.js'
-import type { DiskStep } from '../../disk/steps.js'
+import { crc32c } from '../../base/crc32c.js'
+import { readRegularFileSync } from '../../disk/file.js'
+import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
-import { decodeUtf8, JsonError, parseJson } from '../json.js'
-import { assertStorable, INTENTS, type StoredState, type Write } from '../medium.js'
+import { decodeUtf8 } from '../json.js'
+import type { StoredState } from '../medium.js'
+import { baseOf } from '../record-kinds.js'
+import { type Intent, ofUnknownType, readIntents } from './intents.js'
+import { entryOf, listing } from './listing.js'
+import type { LogRecord } from './log-record.js'
+import { Table } from './tables.js'
+import { type ReadLog, readLog } from './wal.js'
+import type { FileWrite } from './write-behind.js'
+
+/** The type and name of the entry that says up to which record all files are written. */
+export const WRITTEN = { type: 'written', name: 'up-to' } as const
+
+/** The latest content of a file that may not have it yet. */
+type Logged = Pick<FileWrite, 'text' | 'known' | 'sinceMs'>
 
 /**
- * A state directory as read, with unfinished intents applied; nothing is written. Synchronous: several times
- * faster for 100,000 small files, and nothing is served before it ends.
+ * A state directory as read, with the log applied; nothing is written. Synchronous: several times faster for
+ * 100,000 small files, and nothing is served before it ends.
  */
 export class StoredFiles implements StoredState {
-  readonly #intents: Intents
-  /** Texts promised by intents, by type and name; undefined: no file. */
-  readonly #intended = new Map<string, Map<string, string | undefined>>()
+  readonly #intents: ReturnType<typeof readIntents>
+  readonly log: ReadLog
+  /** Writes that files may lack, by type and name. */
+  readonly #logged = new Map<string, Map<string, Logged>>()
   /** Names of objects with a file, by type. */
   readonly #files = new Map<string, Set<string>>()
   readonly #leftovers: string[]
@@ -22,11 +35,27 @@ export class StoredFiles implements StoredState {
   constructor(private readonly directory: string) {
     this.#intents = readIntents(directory)
     this.#leftovers = [...this.#intents.leftovers]
-    for (const write of this.#intents.intents.flatMap(({ writes }) => writes)) this.#applyIntent(write)
+    this.log = readLog(directory)
+    for (const { type, name, text } of this.#intents.intents.flatMap(({ writes }) => writes))
+      this.#take(type, name, { text, known: 'any' })
+    const written = writtenIn(this.log)
+    for (const record of this.log.records) if (record.number > written) this.#apply(record)
+    const { torn } = this.log
+    if (torn)
+      this.#foreign.push({
+        file: torn.file,
+        message: `the last write was interrupted: what follows byte ${torn.bytes} was never acknowledged`
+      })
+    for (const write of this.promised()) this.#findEdit(write)
   }
 
   get intents(): readonly Intent[] {
     return this.#intents.intents
+  }
+
+  /** The number of the last record. */
+  get last(): number {
+    return this.log.last
   }
 
   /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
@@ -38,22 +67,60 @@ export class StoredFiles implements StoredState {
     return this.#foreign
   }
 
+  /** The files that the log promises. */
+  *promised(): Generator<FileWrite> {
+    for (const [type, logged] of this.#logged)
+      for (const [name, write] of logged) yield { type, name, ...write }
+  }
+
+  /** Whether the log has records of tables. */
+  get hasTableRecords(): boolean {
+    return this.log.records.some(({ entries }) => entries.some(({ type }) => baseOf(type) === 'table'))
+  }
+
+  /**
+   * Returns the texts of a kind by name. `unread` is called with each file that cannot be read. Throws
+   * LoadError for a damaged table.
+   */
+  records(kind: string, unread: (file: string, reason: string) => void): ReadonlyMap<string, string> {
+    if (baseOf(kind) === 'table') {
+      const table = Table.read(this.directory, kind)
+      for (const { number, entries } of this.log.records)
+        for (const { type, name, text = '', adds } of entries)
+          if (type === kind) table.apply(number, name, text, adds)
+      return table.texts
+    }
+    const texts = new Map<string, string>()
+    for (const name of this.names(kind)) {
+      try {
+        texts.set(name, this.text(kind, name) ?? '')
+      } catch (error) {
+        unread(this.place(kind, name), reasonOf(error))
+      }
+    }
+    return texts
+  }
+
   problems(types?: ReadonlySet<string>): readonly Problem[] {
     const { intents, problems } = this.#intents
-    return types ? [...problems, ...ofUnknownType(this.directory, intents, types)] : problems
+    const all = [...problems, ...this.log.problems]
+    if (!types) return all
+    const unknown = [...this.#logged.keys()].filter(type => !types.has(type) && baseOf(type) === undefined)
+    const ofLog = unknown.map(type => ({ file: `${this.directory}/log`, message: `it has objects of an unknown type ${type}` }))
+    return [...all, ...ofUnknownType(this.directory, intents, types), ...ofLog]
   }
 
   names(type: string): Iterable<string> {
     const names = new Set(this.#filesOf(type))
-    for (const [name, text] of this.#intended.get(type) ?? [])
+    for (const [name, { text }] of this.#logged.get(type) ?? [])
       if (text === undefined) names.delete(name)
       else names.add(name)
     return names
   }
 
   text(type: string, name: string): string | undefined {
-    const promised = this.#intended.get(type)
-    if (promised?.has(name)) return promised.get(name)
+    const logged = this.#logged.get(type)?.get(name)
+    if (logged) return logged.text
     if (!this.#filesOf(type).has(name)) return undefined
     return decodeUtf8(readRegularFileSync(objectFile(this.directory, type, name)))
   }
@@ -63,9 +130,29 @@ export class StoredFiles implements StoredState {
     return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
   }
 
-  #applyIntent({ type, name, text }: Write): void {
-    const promised = this.#intended.get(type) ?? new Map<string, string | undefined>()
-    this.#intended.set(type, promised.set(name, text))
+  #apply({ entries, time }: LogRecord): void {
+    for (const { type, name, text, before } of entries) {
+      if (type === WRITTEN.type || baseOf(type) === 'table') continue
+      const earlier = this.#logged.get(type)?.get(name)
+      const { known = [before], sinceMs = time } = earlier ?? {}
+      const crc = text === undefined ? undefined : crc32c(Buffer.from(text))
+      this.#take(type, name, { text, known: known === 'any' || baseOf(type) ? 'any' : [...known, crc], sinceMs })
+    }
+  }
+
+  #take(type: string, name: string, write: Logged): void {
+    const logged = this.#logged.get(type) ?? new Map<string, Logged>()
+    this.#logged.set(type, logged.set(name, write))
+  }
+
+  /** Reports a file that was edited after the log had a change of it. */
+  #findEdit(write: FileWrite): void {
+    const file = objectFile(this.directory, write.type, write.name)
+    if (!isEdited(file, write)) return
+    const message =
+      'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
+      `edited file as ${file}.….edited~`
+    this.#foreign.push({ file, message })
   }
 
   #filesOf(type: string): ReadonlySet<string> {
@@ -84,140 +171,14 @@ export class StoredFiles implements StoredState {
   }
 }
 
-/** Size of a piece of an intent's text, which as a whole may exceed the length of a string. */
-const PIECE_CHARACTERS = 128 * 1024
-const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
-
-/** A committed change whose object files may not be written yet. */
-export interface Intent {
-  readonly number: number
-  readonly writes: readonly Write[]
-}
-
-/** The directory of intents, in the order of numbers. */
-interface Intents {
-  readonly intents: readonly Intent[]
-  /** Names of files left by interrupted atomic writes. */
-  readonly leftovers: readonly string[]
-  readonly problems: readonly Problem[]
-}
-
-/** Yields the text of an intent file in pieces, with one write per line. */
-export function* intentText(writes: Intent['writes']): Generator<string> {
-  let piece = HEAD
-  for (const [i, { type, name, text }] of writes.entries()) {
-    piece += `${i > 0 ? ',\n' : ''}${JSON.stringify({ type, name, text: text ?? null })}`
-    if (piece.length < PIECE_CHARACTERS) continue
-    yield piece
-    piece = ''
-  }
-  yield piece + TAIL
-}
-
-/** Parses an intent file line by line, as it may exceed the length of a string. */
-function jsonIn(bytes: Buffer): unknown {
-  const isOurs =
-    bytes.length >= HEAD.length + TAIL.length && bytes.subarray(0, HEAD.length).equals(Buffer.from(HEAD))
-  // Files edited by hand are parsed as a whole.
-  if (!isOurs || !bytes.subarray(-TAIL.length).equals(Buffer.from(TAIL))) return parseJson(decodeUtf8(bytes))
-  const writes: unknown[] = []
-  const last = bytes.length - TAIL.length
-  for (let [start, line] = [HEAD.length, 2]; start < last; line++) {
-    const end = Math.min(last, (bytes.indexOf(10, start) + 1 || last + 1) - 1)
-    const text = decodeUtf8(bytes.subarray(start, end))
-    try {
-      writes.push(parseJson(end < last && text.endsWith(',') ? text.slice(0, -1) : text))
-    } catch (error) {
-      throw new JsonError(reasonOf(error), line)
-    }
-    start = end + 1
-  }
-  return { writes }
-}
-
-/** Reads the intents of a state directory. A damaged one is a problem: its promises are unknown. */
-export function readIntents(directory: string): Intents {
-  const intents: Intent[] = []
-  const leftovers: string[] = []
-  const problems: Problem[] = []
-  for (const fileName of listing(join(directory, INTENTS))) {
-    const file = join(directory, INTENTS, fileName)
-    const entry = entryOf(fileName)
-    if (entry === 'leftover') leftovers.push(file)
-    if (typeof entry === 'string') continue
-    try {
-      if (!/^\d{12}$/.test(entry.object)) throw new Error('the name of an intent is 12 digits')
-      const writes = parseWrites(jsonIn(readRegularFileSync(file)))
-      intents.push({ number: Number(entry.object), writes })
-    } catch (error) {
-      const line = error instanceof JsonError ? { line: error.line } : {}
-      problems.push({ file, ...line, message: damaged(reasonOf(error)) })
-    }
-  }
-  intents.sort((a, b) => a.number - b.number)
-  return { intents, leftovers, problems }
-}
-
-/** Returns the intents with an unknown type as problems. */
-function ofUnknownType(directory: string, intents: readonly Intent[], types: ReadonlySet<string>): Problem[] {
-  return intents.flatMap(({ number, writes }) => {
-    const position = writes.findIndex(({ type }) => !types.has(type))
-    if (position < 0) return []
-    return [{ file: intentFile(directory, number), message: damaged(unknownType(position)) }]
-  })
-}
-
-const damaged = (reason: string) => `a damaged intent: ${reason}`
-const unknownType = (position: number) => `write ${position} has an unknown type`
-
-/** Lists a directory, sorted; empty if it is missing. */
-function listing(directory: string): string[] {
-  try {
-    return readdirSync(directory).sort()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
-    throw error
-  }
-}
-
-function parseWrites(json: unknown): Intent['writes'] {
-  const writes = isRecord(json) ? json.writes : undefined
-  if (!Array.isArray(writes)) throw new Error('"writes" is no list')
-  return writes.map((write: unknown, position) => {
-    if (!isRecord(write)) throw new Error(`write ${position} is no object`)
-    const { type, name, text } = write
-    if (typeof type !== 'string') throw new Error(unknownType(position))
-    if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
-    assertStorable(name)
-    if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)
-    return { type, name, text: text ?? undefined }
-  })
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
+/** Returns the number of the record up to which all files are written; 0 if the log does not say. */
+function writtenIn({ records }: ReadLog): number {
+  for (const { entries } of records.toReversed())
+    for (const { type, text } of entries) if (type === WRITTEN.type) return Number(text)
+  return 0
 }
 
 /** `<directory>/<type>/<name>.json`; without `join`, which would take 5 % of a large start. */
 export function objectFile(directory: string, type: string, name: string): string {
   return `${directory}/${type}/${name}.json`
-}
-
-/** `<directory>/intents/<number>.json`, zero-padded, so that a listing is in order. */
-export function intentFile(directory: string, number: number): string {
-  return join(directory, INTENTS, `${String(number).padStart(12, '0')}.json`)
-}
-
-/** The step that writes an object's file. */
-export const fileStep = (file: string, text: string | undefined): DiskStep =>
-  text === undefined ? { remove: file } : { replace: file, text }
-
-/** A directory entry: an object, a leftover of an interrupted atomic write, an editor's file, or foreign. */
-export type Entry = { object: string } | 'leftover' | 'ignored' | 'foreign'
-
-/** Classifies a file in a type's directory by its name. */
-function entryOf(fileName: string): Entry {
-  if (isLeftover(fileName)) return 'leftover'
-  if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
-  return fileName.endsWith('.json') ? { object: fileName.slice(0, -'.json'.length) } : 'foreign'
 }

@@ -1,0 +1,111 @@
+import { join } from 'node:path'
+import { isMissing, readRegularFileSync } from '../../disk/file.js'
+import { LoadError, reasonOf } from '../errors.js'
+import { decodeUtf8, parseJson } from '../json.js'
+import type { RecordedState } from '../records.js'
+
+/** The file of all texts of a kind: lines of JSON, one per record. */
+export const tableFile = (directory: string, kind: string) => join(directory, `${kind}.journal`)
+
+/** Bytes written at once. */
+const PIECE_CHARACTERS = 256 * 1024
+
+/**
+ * A line before the records of a table, or of a name: it has all records of the log up to this number. Tables
+ * of earlier releases, and of backups, have none.
+ */
+interface Position {
+  readonly upTo: number
+  readonly name?: string
+}
+
+/** The texts of a kind. */
+export class Table {
+  /** By name, lines of JSON. */
+  readonly texts = new Map<string, string>()
+  /** The table has all records up to this number, and of some names up to a higher one. */
+  #upTo = 0
+  readonly #upToOf = new Map<string, number>()
+
+  /** The highest number of a record that the table has. */
+  get last(): number {
+    return Math.max(this.#upTo, ...this.#upToOf.values())
+  }
+
+  /** Reads the table of a kind, or begins an empty one. Throws LoadError with the damaged line. */
+  static read(directory: string, kind: string): Table {
+    const table = new Table()
+    const file = tableFile(directory, kind)
+    let bytes: Buffer
+    try {
+      bytes = readRegularFileSync(file)
+    } catch (error) {
+      if (isMissing(error)) return table
+      throw new LoadError([{ file, message: reasonOf(error) }])
+    }
+    for (let [start, line] = [0, 1]; start < bytes.length; line++) {
+      const end = bytes.indexOf(10, start)
+      // An unfinished last line of an earlier release was never acknowledged.
+      if (end === -1) break
+      try {
+        table.#take(decodeUtf8(bytes.subarray(start, end)))
+      } catch (error) {
+        // An earlier release may have left zeros, or a part, in the place of its last line.
+        if (end === bytes.length - 1) break
+        throw new LoadError([{ file, line, message: `not a JSON record: ${reasonOf(error)}` }])
+      }
+      start = end + 1
+    }
+    return table
+  }
+
+  /** Applies a change of the log, unless the table has it already. */
+  apply(number: number, name: string, text: string, adds = false): void {
+    if (number <= (this.#upToOf.get(name) ?? this.#upTo)) return
+    if (text === '' && !adds) this.texts.delete(name)
+    else this.texts.set(name, adds ? (this.texts.get(name) ?? '') + text : text)
+  }
+
+  #take(line: string): void {
+    const record = parseJson(line) as Position & { node?: string; renamed?: string; dropped?: true }
+    if (typeof record !== 'object' || record === null) throw new Error('no object')
+    const { upTo, name, node, renamed, dropped } = record
+    if (typeof upTo === 'number') {
+      if (name === undefined) this.#upTo = upTo
+      else this.#upToOf.set(name, upTo)
+      return
+    }
+    if (node === undefined) return
+    // Earlier releases wrote moves and removals as lines of their own.
+    if (renamed === undefined && dropped === undefined) {
+      this.texts.set(node, `${this.texts.get(node) ?? ''}${line}\n`)
+      return
+    }
+    const moved = this.texts.get(node)
+    this.texts.delete(node)
+    if (renamed === undefined || moved === undefined) return
+    const [from, to] = [node, renamed].map(name => `{"node":${JSON.stringify(name)}`) as [string, string]
+    this.texts.set(renamed, moved.split('\n').map(one => one.replace(from, () => to)).join('\n'))
+  }
+}
+
+/**
+ * Yields the content of a table in pieces. `upTo`: the number of the last record that all names have;
+ * `numberOf`: that of the last record of a name, which may be higher.
+ */
+export function* tableText(
+  memory: Pick<RecordedState<unknown>, 'names' | 'recordsOf' | 'json'>,
+  upTo: number,
+  numberOf: (name: string) => number
+): Generator<string> {
+  let text = `${JSON.stringify({ upTo } satisfies Position)}\n`
+  for (const name of memory.names()) {
+    const number = numberOf(name)
+    if (number > upTo) text += `${JSON.stringify({ upTo: number, name } satisfies Position)}\n`
+    for (const record of memory.recordsOf(name)) text += `${memory.json?.(record) ?? JSON.stringify(record)}\n`
+    if (text.length < PIECE_CHARACTERS) continue
+    yield text
+    text = ''
+  }
+  yield text
+}

@@ -1,0 +1,20 @@
+/**
+ * A kind of records. `table`: all of its texts are one file, `<kind>.journal`, which is written anew at a
+ * checkpoint. `files`: each text is a file, `<kind>/<name>.json`, written behind the log.
+ */
+interface RecordKind {
+  readonly base: 'table' | 'files'
+}
+
+/** What nodes report and svcd observes, beside the objects: the only place that knows where it is stored. */
+export const recordKinds = {
+  'node-status': { base: 'table' },
+  'node-boots': { base: 'table' },
+  jobs: { base: 'files' }
+} as const satisfies Readonly<Record<string, RecordKind>>
+
+export type RecordKindName = keyof typeof recordKinds
+
+/** Returns where the texts of a type are stored; undefined for a type of objects. */
+export const baseOf = (type: string): RecordKind['base'] | undefined =>
+  (recordKinds as Readonly<Record<string, RecordKind | undefined>>)[type]?.base
