@@ -2,26 +2,24 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
-import { Journal } from '../../lib/store/journal.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
+import { Store } from '../../lib/store/store.js'
 import { start } from '../support/child.js'
 import { onDisk } from '../support/scratch.js'
-import { openStore } from './fixtures.js'
+import { optionsFor } from './fixtures.js'
+import { openValues } from './node-values.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 20))
 
 /** Values by name, as a start after the kill finds them. */
 async function valuesFound(directory: string): Promise<Map<string, number>> {
   const found = new Map<string, number>()
-  const store = await openStore(directory)
+  const medium = new FileMedium({ directory })
+  const store = await Store.open({ ...optionsFor(directory), medium })
   for (const name of store.current.names('counter'))
     found.set(name, store.current.get('counter', name)?.value ?? 0)
+  for (const [name, value] of (await openValues(medium)).values) found.set(name, Number(value))
   await store.close()
-  const journal = await Journal.open<{ name: string; value: number }>({
-    file: join(directory, 'journal'),
-    read: ({ name, value }) => found.set(name, value),
-    snapshot: () => []
-  })
-  await journal.close()
   return found
 }
 

@@ -1,5 +1,5 @@
 // What records promise, whatever medium stores their texts. A test file for each medium runs this suite.
-import t, { type Test } from 'tap'
+import type { Test } from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import type { KeptRecords, RecordedState } from '../../lib/store/records.js'
 
@@ -104,8 +104,8 @@ class Controller {
   }
 }
 
-/** Runs the suite on places that `begin` makes. */
-export function testRecords(begin: (t: Test) => Promise<RecordsPlace>): void {
+/** Runs the suite in `t`, on places that `begin` makes. */
+export function testRecords(t: Test, begin: (t: Test) => Promise<RecordsPlace>): void {
   /** Compares what a controller has in memory with what the next one reads. */
   async function againSame(t: Test, place: RecordsPlace, one: Controller, how: 'stop' | 'kill' = 'kill') {
     await place.end(how)

@@ -367,7 +367,7 @@ t.test('a stop finishes what waits, and takes no more', async t => {
   await t.rejects(add('n2', 'a'), /shutting down/)
 })
 
-testRecords(async () => {
+testRecords(t, async () => {
   const place = new Place()
   let starts = 0
   let end = () => Promise.resolve()
