@@ -10,6 +10,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
 /** Returns the CRC-32C of bytes. */
 export function crc32c(bytes: Uint8Array): number {
   let crc = 0xffffffff
-  for (let i = 0; i < bytes.length; i++) crc = (TABLE[(crc ^ (bytes[i] as number)) & 255] as number) ^ (crc >>> 8)
+  for (let i = 0; i < bytes.length; i++)
+    crc = (TABLE[(crc ^ (bytes[i] as number)) & 255] as number) ^ (crc >>> 8)
   return (crc ^ 0xffffffff) >>> 0
 }

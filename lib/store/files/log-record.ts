@@ -1,5 +1,5 @@
-import { decodeUtf8 } from '../json.js'
 import { crc32c } from '../../base/crc32c.js'
+import { decodeUtf8 } from '../json.js'
 
 /** A change of one object, or of the text of one record. */
 export interface Entry {

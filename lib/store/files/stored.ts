@@ -4,7 +4,7 @@ import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
-import { baseOf } from '../record-kinds.js'
+import { baseOf, TABLES } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing } from './listing.js'
 import type { LogRecord } from './log-record.js'
@@ -29,6 +29,7 @@ export class StoredFiles implements StoredState {
   readonly #logged = new Map<string, Map<string, Logged>>()
   /** Names of objects with a file, by type. */
   readonly #files = new Map<string, Set<string>>()
+  readonly #tables = new Map<string, Table>()
   readonly #leftovers: string[]
   readonly #foreign: Problem[] = []
 
@@ -53,9 +54,9 @@ export class StoredFiles implements StoredState {
     return this.#intents.intents
   }
 
-  /** The number of the last record. */
+  /** The highest number of a record, in the log or in a table. Throws LoadError for a damaged table. */
   get last(): number {
-    return this.log.last
+    return Math.max(this.log.last, ...TABLES.map(kind => this.#table(kind).last))
   }
 
   /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
@@ -83,13 +84,7 @@ export class StoredFiles implements StoredState {
    * LoadError for a damaged table.
    */
   records(kind: string, unread: (file: string, reason: string) => void): ReadonlyMap<string, string> {
-    if (baseOf(kind) === 'table') {
-      const table = Table.read(this.directory, kind)
-      for (const { number, entries } of this.log.records)
-        for (const { type, name, text = '', adds } of entries)
-          if (type === kind) table.apply(number, name, text, adds)
-      return table.texts
-    }
+    if (baseOf(kind) === 'table') return this.#table(kind).texts
     const texts = new Map<string, string>()
     for (const name of this.names(kind)) {
       try {
@@ -106,7 +101,10 @@ export class StoredFiles implements StoredState {
     const all = [...problems, ...this.log.problems]
     if (!types) return all
     const unknown = [...this.#logged.keys()].filter(type => !types.has(type) && baseOf(type) === undefined)
-    const ofLog = unknown.map(type => ({ file: `${this.directory}/log`, message: `it has objects of an unknown type ${type}` }))
+    const ofLog = unknown.map(type => ({
+      file: `${this.directory}/log`,
+      message: `it has objects of an unknown type ${type}`
+    }))
     return [...all, ...ofUnknownType(this.directory, intents, types), ...ofLog]
   }
 
@@ -130,13 +128,29 @@ export class StoredFiles implements StoredState {
     return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
   }
 
+  /** Returns the table of a kind with the log applied. */
+  #table(kind: string): Table {
+    const known = this.#tables.get(kind)
+    if (known) return known
+    const table = Table.read(this.directory, kind)
+    for (const { number, entries } of this.log.records)
+      for (const { type, name, text = '', adds } of entries)
+        if (type === kind) table.apply(number, name, text, adds)
+    this.#tables.set(kind, table)
+    return table
+  }
+
   #apply({ entries, time }: LogRecord): void {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
       const { known = [before], sinceMs = time } = earlier ?? {}
       const crc = text === undefined ? undefined : crc32c(Buffer.from(text))
-      this.#take(type, name, { text, known: known === 'any' || baseOf(type) ? 'any' : [...known, crc], sinceMs })
+      this.#take(type, name, {
+        text,
+        known: known === 'any' || baseOf(type) ? 'any' : [...known, crc],
+        sinceMs
+      })
     }
   }
 

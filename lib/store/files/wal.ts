@@ -246,7 +246,12 @@ export class WriteAheadLog {
     let last = this.#last
     try {
       for (const { entries, continues } of pieces(changes)) {
-        const record = encodeRecord({ number: ++last, time: (this.options.now ?? Date.now)(), continues, entries })
+        const record = encodeRecord({
+          number: ++last,
+          time: (this.options.now ?? Date.now)(),
+          continues,
+          entries
+        })
         steps.push(this.#writeStep(record, bytes, !continues))
         bytes += record.length
         await files.runSteps(steps)
