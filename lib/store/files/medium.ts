@@ -123,7 +123,7 @@ export class FileMedium implements Medium {
     const crcs: (number | undefined)[] = []
     const entries = function* (): Generator<Entry> {
       for (const { type, name, text, textBefore } of writes) {
-        const before = textBefore === undefined ? undefined : crc32c(Buffer.from(textBefore))
+        const before = textBefore === undefined ? undefined : crc32c(textBefore)
         crcs.push(before)
         yield { type, name, text, before }
       }

@@ -1,4 +1,3 @@
-import { crc32c } from '../../base/crc32c.js'
 import { readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
@@ -15,8 +14,11 @@ import type { FileWrite } from './write-behind.js'
 /** The type and name of the entry that says up to which record all files are written. */
 export const WRITTEN = { type: 'written', name: 'up-to' } as const
 
-/** The latest content of a file that may not have it yet. */
-type Logged = Pick<FileWrite, 'text' | 'known' | 'sinceMs'>
+/** The latest content of a file that may not have it yet, and those before. */
+type Logged = Pick<FileWrite, 'text' | 'sinceMs'> & {
+  known: FileWrite['known']
+  readonly texts: (string | undefined)[]
+}
 
 /**
  * A state directory as read, with the log applied; nothing is written. Synchronous: several times faster for
@@ -38,7 +40,7 @@ export class StoredFiles implements StoredState {
     this.#leftovers = [...this.#intents.leftovers]
     this.log = readLog(directory)
     for (const { type, name, text } of this.#intents.intents.flatMap(({ writes }) => writes))
-      this.#take(type, name, { text, known: 'any' })
+      this.#take(type, name, { text, known: 'any', texts: [] })
     const written = writtenIn(this.log)
     for (const record of this.log.records) if (record.number > written) this.#apply(record)
     const { torn } = this.log
@@ -47,7 +49,8 @@ export class StoredFiles implements StoredState {
         file: torn.file,
         message: `the last write was interrupted: what follows byte ${torn.bytes} was never acknowledged`
       })
-    for (const write of this.promised()) this.#findEdit(write)
+    for (const [type, logged] of this.#logged)
+      for (const [name, write] of logged) this.#findEdit(type, name, write)
   }
 
   get intents(): readonly Intent[] {
@@ -71,7 +74,7 @@ export class StoredFiles implements StoredState {
   /** The files that the log promises. */
   *promised(): Generator<FileWrite> {
     for (const [type, logged] of this.#logged)
-      for (const [name, write] of logged) yield { type, name, ...write }
+      for (const [name, { text, known, sinceMs }] of logged) yield { type, name, text, known, sinceMs }
   }
 
   /** Whether the log has records of tables. */
@@ -144,13 +147,10 @@ export class StoredFiles implements StoredState {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
-      const { known = [before], sinceMs = time } = earlier ?? {}
-      const crc = text === undefined ? undefined : crc32c(Buffer.from(text))
-      this.#take(type, name, {
-        text,
-        known: known === 'any' || baseOf(type) ? 'any' : [...known, crc],
-        sinceMs
-      })
+      const { sinceMs = time, texts = [] } = earlier ?? {}
+      texts.push(text)
+      const known = baseOf(type) ? 'any' : (earlier?.known ?? [before])
+      this.#take(type, name, { text, known, sinceMs, texts })
     }
   }
 
@@ -160,13 +160,14 @@ export class StoredFiles implements StoredState {
   }
 
   /** Reports a file that was edited after the log had a change of it. */
-  #findEdit(write: FileWrite): void {
-    const file = objectFile(this.directory, write.type, write.name)
-    if (!isEdited(file, write)) return
-    const message =
-      'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
-      `edited file as ${file}.….edited~`
-    this.#foreign.push({ file, message })
+  #findEdit(type: string, name: string, write: Logged): void {
+    const file = objectFile(this.directory, type, name)
+    if (isEdited(file, write, write.texts)) {
+      const message =
+        'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
+        `edited file as ${file}.….edited~`
+      this.#foreign.push({ file, message })
+    } else write.known = 'any'
   }
 
   #filesOf(type: string): ReadonlySet<string> {
