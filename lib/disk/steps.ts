@@ -37,8 +37,17 @@ export type DiskStep =
   | { readonly syncDirectory: string }
   /** Appends durably to an open file, by its descriptor. */
   | { readonly append: number; readonly text: string }
-  /** Writes at a position of an open file, by its descriptor; `sync`: durably, all written before too. */
-  | { readonly write: number; readonly position: number; readonly bytes: Uint8Array; readonly sync: boolean }
+  /**
+   * Writes at a position of an open file, by its descriptor, and so many zeros behind it if there is room;
+   * `sync`: durably, all written before too.
+   */
+  | {
+      readonly write: number
+      readonly position: number
+      readonly bytes: Uint8Array
+      readonly zeros: number
+      readonly sync: boolean
+    }
   /** Appends to a file, created 0600 if missing; not durable. */
   | { readonly appendTo: string; readonly text: string }
   /** Fails with the message `otherwise` if the path leads to another directory than this identity. */
@@ -141,6 +150,8 @@ function runStep(step: DiskStep, number: number): void {
       fdatasyncSync(step.append)
     } else if ('write' in step) {
       writeAt(step.write, step.bytes, step.position)
+      if (step.zeros > 0)
+        tryToWrite(step.write, new Uint8Array(step.zeros), step.position + step.bytes.length)
       if (step.sync) fdatasyncSync(step.write)
     } else if ('appendTo' in step)
       withDescriptor(openToAppend(step.appendTo), fd => writeFileSync(fd, step.text))
@@ -149,6 +160,13 @@ function runStep(step: DiskStep, number: number): void {
   } catch (error) {
     throw StepError.of(error, number)
   }
+}
+
+/** Writes as much as there is room for. */
+function tryToWrite(fd: number, bytes: Uint8Array, position: number): void {
+  try {
+    writeSync(fd, bytes, 0, bytes.length, position)
+  } catch {}
 }
 
 /** Writes all bytes: a disk that is nearly full takes a part of them first. */

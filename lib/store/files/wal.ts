@@ -292,10 +292,9 @@ export class WriteAheadLog {
   #writeStep(record: Buffer, position: number, sync: boolean): DiskStep {
     const open = this.#open as OpenSegment
     const end = position + record.length
-    if (end <= open.allocated) return { write: open.file.fd, position, bytes: record, sync }
-    open.allocated = Math.ceil(end / GROWTH_BYTES) * GROWTH_BYTES
-    const zeros = Buffer.alloc(open.allocated - end)
-    return { write: open.file.fd, position, bytes: Buffer.concat([record, zeros]), sync }
+    const zeros = end <= open.allocated ? 0 : Math.ceil(end / GROWTH_BYTES) * GROWTH_BYTES - end
+    open.allocated = Math.max(open.allocated, end + zeros)
+    return { write: open.file.fd, position, bytes: record, zeros, sync }
   }
 
   /** Cuts off what a failed append may have left. */
