@@ -14,6 +14,7 @@ import { open, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Thread } from '../base/thread.js'
 import {
+  linkError,
   refuseForeignLink,
   replaceFile,
   syncDirectory,
@@ -100,10 +101,7 @@ export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_N
 
 /** Explains the error of opening a link. */
 function explainLink(file: string, error: NodeJS.ErrnoException): Error {
-  const { code, errno } = error
-  if (code !== 'ELOOP') return error
-  const message = `${file} is a link, and svcd follows none here: put the file itself in its place`
-  return Object.assign(new Error(message), { code, errno })
+  return error.code === 'ELOOP' ? linkError(file) : error
 }
 
 function openToAppend(file: string): number {
