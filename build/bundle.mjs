@@ -22,7 +22,7 @@ buildSync({
     platform: 'node',
     format: 'esm',
     target: 'es2022',
-    // What packages in CommonJS need; __filename makes temporary names differ between programs.
+    // Packages in CommonJS need both; __filename makes temporary names differ between programs.
     banner: {
       js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url)`
     },

@@ -8,10 +8,10 @@ const WAIT_MS = STALE_MS + 2000
 const RETRY_MS = 100
 
 /**
- * Runs `work` while this process holds a lock, a directory `lock` that proper-lockfile makes and removes. Waits
- * for another holder at most as long as the lock of a killed one lasts (7 s), then throws Error(`busy`). The
- * work must do no harm if the lock is lost, as after a pause of the whole process. Other errors are the
- * system's, and name `file`.
+ * Runs `work` while this process holds a lock, a directory `lock` that proper-lockfile makes and removes.
+ * Waits for another holder at most as long as the lock of a killed one lasts (7 s), then throws
+ * Error(`busy`). The work must do no harm if the lock is lost, as after a pause of the whole process. Other
+ * errors are the system's, and name `file`.
  */
 export async function withLock<R>(
   { lock, file, busy }: { readonly lock: string; readonly file: string; readonly busy: string },
