@@ -1,5 +1,5 @@
-// Replaces the files of a directory without end, or one file once: WHAT is `loop DIRECTORY`, `once FILE`, or
-// `hold LOCK`, which takes a lock and keeps it. It prints what came of it.
+// Its words are `loop DIRECTORY`, which replaces files without end, `once FILE`, `killed FILE`, which ends by
+// SIGKILL in the middle of the file, or `hold LOCK`, which takes a lock and keeps it. It prints what came of it.
 import { existsSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { replaceFile } from '../../lib/disk/file.js'
@@ -8,6 +8,12 @@ import { withLock } from '../../lib/disk/lock-file.js'
 const [what = '', path = ''] = process.argv.slice(2)
 const say = (line: string) => writeSync(1, `${line}\n`)
 const forever = () => new Promise<never>(() => setInterval(() => {}, 1000))
+
+function* halfOf(text: string) {
+  yield text
+  process.kill(process.pid, 'SIGKILL')
+  yield text
+}
 
 if (what === 'hold')
   await withLock({ lock: path, file: path, busy: 'busy' }, async () => {
@@ -24,7 +30,8 @@ else if (what === 'once') {
       )
     )
   say(existsSync(path) ? readFileSync(path, 'utf8') : 'none')
-} else
+} else if (what === 'killed') await replaceFile(path, halfOf('new '.repeat(10_000)))
+else
   for (let i = 0; ; i++) {
     const names = ['holder.json', 'node-status.journal']
     await Promise.all(names.map(name => replaceFile(join(path, name), `${i % 10}`.repeat(20_000))))
