@@ -22,6 +22,11 @@ buildSync({
     platform: 'node',
     format: 'esm',
     target: 'es2022',
+    // Packages in CommonJS need both; __filename makes temporary names differ between programs.
+    banner: {
+      js: `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url)`
+    },
+    define: { __filename: '"svcctl"' },
     logLevel: 'warning'
   }
 })

@@ -122,6 +122,7 @@ async function bundledProgram(name) {
     target: 'es2022',
     // Its CommonJS loads parts of itself in a way that a bundle does not have.
     external: ['jsonc-parser'],
+    define: { __filename: '"svcd"' },
     plugins: [places(program)],
     banner,
     write: false

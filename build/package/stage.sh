@@ -40,8 +40,8 @@ find "$modules" -name package.json -printf '%h\n' | while read -r package; do
 done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
 rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" \
-  "$modules/net-snmp/ref" "$modules/smart-buffer/docs" "$modules/mime/bin" \
-  "$modules/mime/dist/src/mime_cli.js"
+  "$modules/net-snmp/ref" "$modules/retry/example" "$modules/retry/test" "$modules/smart-buffer/docs" \
+  "$modules/mime/bin" "$modules/mime/dist/src/mime_cli.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete
 # Checks that all packages that the daemon loads are still there.

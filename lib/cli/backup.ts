@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
@@ -14,7 +13,15 @@ import {
   treeOptions
 } from '../backup/stored-files.js'
 import type { Config } from '../config/types.js'
-import { syncDirectory, unlessMissing, withOpen } from '../disk/file.js'
+import {
+  hasDirectory,
+  removeLeftovers,
+  syncDirectory,
+  temporaryOf,
+  unlessMissing,
+  withOpen
+} from '../disk/file.js'
+import { withLock } from '../disk/lock-file.js'
 import { typeNames } from '../model/types.js'
 import { startAttached } from '../program/held-program.js'
 import { tryLockDirectory } from '../program/system.js'
@@ -68,12 +75,20 @@ async function backupSummary({ paths }: Config, [held, problems]: Filled, to: st
 
 async function toFile<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
   await refuseDirectory(file)
-  const part = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`)
-  const handle = await open(part, 'wx', 0o600).catch((error: NodeJS.ErrnoException) => {
-    // The system's message would name the temporary file.
-    if (error.code !== 'ENOENT' && error.code !== 'ENOTDIR') throw error
-    throw new Error(`there is no directory ${dirname(resolve(file))}`)
+  const directory = dirname(resolve(file))
+  // The system's message would name the lock.
+  if (!hasDirectory(directory)) throw new Error(`there is no directory ${directory}`)
+  const lock = join(directory, `.${basename(file)}.lock`)
+  return withLock({ lock, file, busy: `another svcd backup is writing ${file}` }, async () => {
+    // A killed backup may have left most of an archive. Dates and numbers after the name are the admin's.
+    await removeLeftovers(join(directory, `.${basename(file)}`), /\.[0-9a-f]{12}$/)
+    return toLocked(file, write)
   })
+}
+
+async function toLocked<R>(file: string, write: (archive: Archive) => Promise<R>): Promise<R> {
+  const part = temporaryOf(file)
+  const handle = await open(part, 'wx', 0o600)
   try {
     const told = await write(new Archive(bytes => handle.writeFile(bytes)))
     await handle.sync()

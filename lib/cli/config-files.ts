@@ -2,8 +2,8 @@ import { lchown, open, readdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Config } from '../config/types.js'
-import { exists, replaceDurably, unlessMissing } from '../disk/file.js'
-import { FILE, inTrusted, makeTrusted, trustedPath } from '../disk/open-directory.js'
+import { exists, replaceAmongOthers, syncDirectory, unlessMissing } from '../disk/file.js'
+import { FILE, inTrusted, makeTrusted, type OpenDirectory, trustedPath } from '../disk/open-directory.js'
 
 export interface Owner {
   readonly uid: number
@@ -58,21 +58,25 @@ async function placeFile(place: string, { bytes, mode }: Entry, owner?: Owner): 
   // A link, such as certbot creates, is followed.
   const target = await unlessMissing(trustedPath(place), place)
   const name = basename(target)
-  return inTrusted(dirname(target), async ({ at }) => {
+  return inTrusted(dirname(target), async directory => {
+    const { at } = directory
     const held = await unlessMissing(open(at(name), FILE), undefined)
     const was = await held?.stat()
     const before = await held?.readFile().finally(() => held.close())
     if (before?.equals(bytes)) return []
     const aside = `${place}.before-restore~`
     if (before)
-      await inTrusted(dirname(aside), beside =>
-        replaceDurably(beside.at(basename(aside)), before, was && was.mode & 0o777)
-      )
-    await replaceDurably(at(name), bytes, (was?.mode ?? mode) & 0o777)
+      await inTrusted(dirname(aside), beside => replaceIn(beside, basename(aside), before, was?.mode ?? mode))
+    await replaceIn(directory, name, bytes, was?.mode ?? mode)
     const whose = was && process.getuid?.() === 0 ? was : was ? undefined : owner
     if (whose) await lchown(at(name), whose.uid, whose.gid)
     return before ? [aside] : []
   })
+}
+
+async function replaceIn({ at }: OpenDirectory, name: string, bytes: Buffer, mode: number): Promise<void> {
+  await replaceAmongOthers(at(name), bytes, mode & 0o777)
+  await syncDirectory(at())
 }
 
 /** The directory of the shipped templates. */

@@ -5,7 +5,8 @@ import { isAbsolute, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../base/did-you-mean.js'
 import { strictUtf8 } from '../base/json.js'
-import { replaceFile, unlessMissing } from '../disk/file.js'
+import { removeLeftovers, replaceFile, unlessMissing } from '../disk/file.js'
+import { withLock } from '../disk/lock-file.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
@@ -245,6 +246,12 @@ async function importTable(session: Session, file: string): Promise<void> {
 /** Bytes of the largest token file. */
 const longest = 8192
 
+/**
+ * The end of a name that write-file-atomic gave to a token. It may have fewer digits, but so may the path of
+ * another controller.
+ */
+const written = /\.\d{9,10}$/
+
 /** The tokens of one user: a file for each controller, readable by that user alone (rules 14.1). */
 class TokenCache {
   readonly #directory: string
@@ -288,14 +295,36 @@ class TokenCache {
       if (!found.isDirectory() || found.uid !== process.getuid?.())
         throw new Error(`${directory} is no directory of yours; remove it, or set XDG_CACHE_HOME`)
       if ((found.mode & 0o077) !== 0) await chmod(directory, 0o700)
-      await replaceFile(this.#file(controller), `${token}\n`)
+      await this.#alone(controller, async file => {
+        await removeLeftovers(file, written)
+        // svcctl has made no link here, and reads none.
+        if ((await unlessMissing(lstat(file), undefined))?.isSymbolicLink()) await rm(file)
+        await replaceFile(file, `${token}\n`)
+      })
     } catch (error) {
       throw refused(`the token cannot be kept: ${(error as Error).message}`)
     }
   }
 
+  /** Removes a token, and what a killed login left. Throws Failure 1. */
   async remove(controller: string): Promise<void> {
-    await rm(this.#file(controller), { force: true })
+    try {
+      await rm(this.#file(controller), { force: true })
+      await unlessMissing(
+        this.#alone(controller, file => removeLeftovers(file, written)),
+        undefined
+      )
+    } catch (error) {
+      throw refused(`the token cannot be removed: ${(error as Error).message}`)
+    }
+  }
+
+  /** Runs work on the file of a controller while no other svcctl writes it. */
+  #alone(controller: string, work: (file: string) => Promise<void>): Promise<void> {
+    const file = this.#file(controller)
+    return withLock({ lock: `${file}.lock`, file, busy: `another svcctl is writing ${file}` }, () =>
+      work(file)
+    )
   }
 
   #file(controller: string): string {

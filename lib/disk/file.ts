@@ -1,7 +1,24 @@
 import { randomBytes } from 'node:crypto'
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
-import { type FileHandle, link, lstat, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises'
+import {
+  type FileHandle,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rm,
+  stat,
+  unlink,
+  writeFile
+} from 'node:fs/promises'
+import { constants as os } from 'node:os'
 import { basename, dirname, join, resolve } from 'node:path'
+
+// Node ignores the signal, so that a file at its limit of size (EFBIG) is an error. write-file-atomic and
+// proper-lockfile would end the process, by signal-exit, unless somebody listens.
+process.on('SIGXFSZ', () => {})
 
 const MISSING = ['ENOENT', 'ENOTDIR']
 
@@ -211,13 +228,36 @@ export async function refuseLooseMode(
 type Content = string | Buffer | Iterable<string>
 
 /**
- * Replaces a file atomically. The content is durable when this resolves; the name is not yet (see
- * replaceDurably). Writes a hidden temporary file beside it. Replaces a link instead of following it, as some
- * directories belong to others. Throws the system's error, and Error if the directory is a link of another
- * user than root and this one; the message names the file, not the temporary one, so that repeated failures
- * have equal messages.
+ * Replaces a file atomically, by write-file-atomic; writes of one file take turns. The content is durable
+ * when this resolves; the name is not yet (see replaceDurably). Throws the system's error, and Error for a
+ * link in the place of the file, or for a directory that is a link of another user than root and this one.
+ * The message names the file, not the temporary one, so that repeated failures have equal messages.
  */
 export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
+  await refuseForeignLinkTo(dirname(file))
+  // The package would replace what the link leads to.
+  if ((await unlessMissing(lstat(file), undefined))?.isSymbolicLink()) throw linkError(file)
+  // svcctl, which starts at each Tab, seldom needs it.
+  const { default: writeFileAtomic } = await import('write-file-atomic')
+  try {
+    await writeFileAtomic(file, '', {
+      mode,
+      // Documented, but not in its types: the file belongs to this user.
+      chown: false as unknown as undefined,
+      // The package's own write(2) may take a part on a full disk, and the package does not notice.
+      tmpfileCreated: temporary => writeFile(temporary, content, { flag: 'r+' })
+    })
+  } catch (error) {
+    throw withFileName(file, (error as NodeJS.ErrnoException).path ?? file, error as Error)
+  }
+}
+
+/**
+ * `replaceFile` in a directory where another user can make names; a link in the place of the file is
+ * replaced. The package would follow a link of that user: its temporary names can be guessed, it opens them
+ * without O_EXCL, and it resolves the path once more.
+ */
+export async function replaceAmongOthers(file: string, content: Content, mode: number): Promise<void> {
   const temporary = temporaryOf(file)
   await refuseForeignLinkTo(dirname(file))
   try {
@@ -248,8 +288,15 @@ export const writeNew = (file: string, content: Content, mode: number): Promise<
     await handle.sync()
   })
 
-/** Whether a killed replaceFile, or the library used before it, left a file of this name. */
-export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.json\.\d+$/.test(name)
+/** Whether a killed write left a file of this name in a state directory. */
+export const isLeftover = (name: string) => /^\..+\.[0-9a-f]{12}$|\.(json|journal)\.\d+$/.test(name)
+
+/** Removes the names beside a file that `rest` turns into its name: killed writes left them. */
+export async function removeLeftovers(file: string, rest: RegExp): Promise<void> {
+  const [directory, base] = [dirname(file), basename(file)]
+  for (const name of await readdir(directory))
+    if (name !== base && name.replace(rest, '') === base) await rm(join(directory, name), { force: true })
+}
 
 /** `replaceFile`, with a durable name. */
 export async function replaceDurably(file: string, content: Content, mode = 0o600): Promise<void> {
@@ -294,6 +341,16 @@ export async function createOnce(file: string, bytes: string | Uint8Array): Prom
   await syncDirectory(dirname(file))
   return true
 }
+
+/** The error of a link in the place of a file, with the code ELOOP. */
+export const linkError = (file: string) =>
+  Object.assign(
+    new Error(`${file} is a link, and svcd follows none here: put the file itself in its place`),
+    {
+      code: 'ELOOP',
+      errno: -os.errno.ELOOP
+    }
+  )
 
 /** Throws Error for a link of another user than root and this one, who could lead us to any directory. */
 export function refuseForeign(path: string, stat: Stats | undefined): void {

@@ -17,6 +17,7 @@ import { dirname } from 'node:path'
 import { crc32c } from '../base/crc32c.js'
 import { Thread } from '../base/thread.js'
 import {
+  linkError,
   readRegularFileSync,
   refuseForeignLink,
   replaceFile,
@@ -184,10 +185,7 @@ export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_N
 
 /** Explains the error of opening a link. */
 function explainLink(file: string, error: NodeJS.ErrnoException): Error {
-  const { code, errno } = error
-  if (code !== 'ELOOP') return error
-  const message = `${file} is a link, and svcd follows none here: put the file itself in its place`
-  return Object.assign(new Error(message), { code, errno })
+  return error.code === 'ELOOP' ? linkError(file) : error
 }
 
 function openToAppend(file: string): number {

@@ -243,10 +243,11 @@ const recordOf = (context: ImageContext, image: string): Promise<string | undefi
 async function keepRecord(context: ImageContext, image: string, record?: string): Promise<void> {
   const directory = directoryOf(context)
   await mkdir(directory, { recursive: true, mode: 0o700 })
-  const view = context.model.view
+  const isThere = (name: string) => context.model.view.get('osimage', name) !== undefined
   for (const name of await readdir(directory)) {
-    // A hidden file is being written for another image.
-    const isOld = name === image ? record === undefined : !name.startsWith('.') && !view.get('osimage', name)
+    // The file that is being written for another image has a number after the name.
+    const of = name.replace(/\.\d+$/, '')
+    const isOld = name === image ? record === undefined : !isThere(name) && (of === image || !isThere(of))
     if (isOld) await rm(join(directory, name), { force: true })
   }
   if (record !== undefined) await replaceDurably(join(directory, image), record)

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
+import { isLeftover, readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
 
 /** A pack: hidden files in the files directory, and their names once they get them. */
 export interface PackNote {
@@ -101,7 +101,7 @@ export class Notes {
     for (const name of await readdir(this.directory)) {
       const file = join(this.directory, name)
       // An interrupted write.
-      if (name.startsWith('.')) await rm(file, { force: true })
+      if (isLeftover(name)) await rm(file, { force: true })
       else {
         const note = parse(await readRegularFile(file).then(String, () => ''))
         if (note && name === `${note.id}.json`) found.push(note)

@@ -11,6 +11,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
@@ -575,6 +576,31 @@ t.test('a copy of the state that a full disk cuts off leaves nothing', async t =
   writeFileSync(join(state, 'backups/older.tar.part'), '')
   await t.rejects(backUpState(state, 1, '0.1.0'), { code: 'ENOSPC' })
   t.strictSame(readdirSync(join(state, 'backups')), [])
+})
+
+// rules 11.12
+t.test('backups to one file take turns, and what a killed one left goes', async t => {
+  const c = await Controller.start(t)
+  const directory = scratch(t)
+  const file = join(directory, 'x.tar')
+  const lock = join(directory, '.x.tar.lock')
+  // Others of an admin, and one that is being made.
+  const others = ['.x.tar.gz.0123456789ab', 'x.tar.0123456789ab', 'x.tar.1764170000', 'x.tar.20261126']
+  for (const name of ['.x.tar.0123456789ab', ...others]) writeFileSync(join(directory, name), '')
+  // As if killed 6 s ago.
+  mkdirSync(lock)
+  const then = Date.now() / 1000 - 6
+  utimesSync(lock, then, then)
+  const took = () => backup(configOf(c), file, false)
+  for (const line of await Promise.all([took(), took()])) t.match(line, /^backed up: /)
+  t.strictSame(readdirSync(directory).sort(), [...others, 'x.tar'].sort())
+  const whole = readFileSync(file)
+  mkdirSync(lock)
+  const ahead = Date.now() / 1000 + 60
+  utimesSync(lock, ahead, ahead)
+  await t.rejects(took(), { message: `another svcd backup is writing ${file}` })
+  t.ok(readFileSync(file).equals(whole))
+  t.strictSame(readdirSync(directory).sort(), ['.x.tar.lock', ...others, 'x.tar'].sort())
 })
 
 t.test('a directory that becomes a link while a backup is made is not followed', async t => {

@@ -8,12 +8,13 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync
 } from 'node:fs'
 import { createServer, request, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
 import { outcomeLines } from '../../lib/ctl/render.js'
@@ -107,6 +108,32 @@ t.test('login: the token is kept for this user alone', async t => {
   t.equal(statSync(join(cache, 'svcd')).mode & 0o777, 0o700)
   t.equal(statSync(tokenFile).mode & 0o777, 0o600)
   t.same(readdirSync(join(cache, 'svcd')).length, 1, 'no temporary file is left')
+})
+
+// rules 14.1
+t.test('logins at once, and what a killed one left', async t => {
+  const directory = join(cache, 'svcd')
+  const lock = `${tokenFile}.lock`
+  const login = () => here(['login', '--stdin'], { input: password })
+  // As if killed 6 s ago.
+  mkdirSync(lock)
+  utimesSync(lock, Date.now() / 1000 - 6, Date.now() / 1000 - 6)
+  const other = `${tokenFile}%2Fsite.20261126`
+  for (const file of [`${tokenFile}.4294967295`, other]) writeFileSync(file, 'secret', { mode: 0o600 })
+  for (const { code, stderr } of await Promise.all([login(), login(), login()])) t.equal(code, 0, stderr)
+  t.same(readdirSync(directory).sort(), [basename(tokenFile), basename(other)])
+  await ok(t, ['node', 'list'])
+  // A login makes good what no other command reads.
+  rmSync(tokenFile)
+  symlinkSync(other, tokenFile)
+  t.match(await login(), { code: 0 })
+  t.equal(readFileSync(other, 'utf8'), 'secret')
+  writeFileSync(`${tokenFile}.4294967295`, 'secret', { mode: 0o600 })
+  await ok(t, ['logout'])
+  t.same(readdirSync(directory), [basename(other)])
+  await ok(t, ['logout'])
+  rmSync(other)
+  t.match(await login(), { code: 0 })
 })
 
 // rules 14.2

@@ -221,6 +221,8 @@ t.test('what could not be removed with its pack is removed by the next start', a
   const others = ['pack', 'tree'].map((kind, i) => ({ kind, id: `${i}`.repeat(16) }))
   for (const other of others)
     writeFileSync(bench.path('state', 'work', `${other.id}.json`), JSON.stringify({ ...other, target: 'x' }))
+  for (const left of ['.2.json.0123456789ab', '2.json.4294967295'])
+    writeFileSync(bench.path('state', 'work', left), '{"kind"')
   const notes = await Notes.open(bench.path('state', 'work'))
   await (await recover({ ...bench.context, notes }))()
   t.strictSame(left(), files('2').sort())

@@ -104,10 +104,14 @@ t.test('a pack uses the initramfs of the last one, over a restart too', { timeou
   execFileSync('cp', ['-a', tree, daemon.path('images', 'other')])
   await daemon.admin.post('/config/osimage/other', {})
   t.match(await daemon.admin.get('/config/osimage/compute/_delete'), { status: 204 })
+  await daemon.admin.post('/config/osimage/third', {})
+  // A killed write left the first, and the last is being written.
+  for (const name of ['other.4294967295', 'compute.1', 'third.1'])
+    writeFileSync(daemon.path('state', 'initramfs', name), '')
   t.match(await daemon.admin.get('/config/osimage/other/_pack'), { status: 204 })
   t.strictSame(
-    readdirSync(daemon.path('state', 'initramfs')),
-    ['other'],
+    readdirSync(daemon.path('state', 'initramfs')).sort(),
+    ['other', 'third.1'],
     'no record of an image that is gone'
   )
   await daemon.stop()

@@ -2,7 +2,7 @@ import { chmod, mkdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Background } from '../../base/background.js'
 import type { Log } from '../../base/log.js'
-import { replaceFile } from '../../disk/file.js'
+import { replaceAmongOthers } from '../../disk/file.js'
 import { run } from '../../program/program.js'
 import { scrape } from './scrape.js'
 import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
@@ -276,7 +276,7 @@ class Tracker {
         // The tracker runs as another user, and our umask may be strict.
         const directory = dirname(whitelist)
         if (await mkdir(directory, { recursive: true })) await chmod(directory, 0o755)
-        await replaceFile(whitelist, text, 0o644)
+        await replaceAmongOthers(whitelist, text, 0o644)
       }
     } catch (error) {
       throw new Error(`[torrent] whitelist: ${(error as Error).message}`)

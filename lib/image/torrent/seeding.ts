@@ -2,7 +2,7 @@ import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { jsonObject } from '../../base/json.js'
 import { requestWhole } from '../../client/request.js'
-import { readRegularFile, replaceFile, unlessMissing } from '../../disk/file.js'
+import { readRegularFile, replaceAmongOthers, replaceFile, unlessMissing } from '../../disk/file.js'
 import {
   HTTP_LIMITS,
   readInfoHash,
@@ -153,7 +153,7 @@ class WatchDirectory implements Seeder {
     if ((await this.#found()).some(found => found.infoHash === infoHash)) return false
     const torrent = await readFile(join(this.files, name))
     // The seeder need not run as root.
-    await this.#do(() => replaceFile(join(this.directory, name), torrent, 0o644))
+    await this.#do(() => replaceAmongOthers(join(this.directory, name), torrent, 0o644))
     return true
   }
 

@@ -2,7 +2,7 @@ import { truncateSync } from 'node:fs'
 import { readdir, readFile, stat, symlink, truncate, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { replaceFile } from '../../../lib/disk/file.js'
+import { replaceAmongOthers } from '../../../lib/disk/file.js'
 import {
   createTorrent,
   decode,
@@ -145,7 +145,7 @@ t.test('a file is replaced, a link of its name is not followed', async t => {
   const root = scratch(t)
   await writeFile(join(root, 'precious'), 'precious')
   await symlink(join(root, 'precious'), join(root, 'link'))
-  await replaceFile(join(root, 'link'), 'new', 0o644)
+  await replaceAmongOthers(join(root, 'link'), 'new', 0o644)
   t.equal(await readFile(join(root, 'precious'), 'utf8'), 'precious')
   t.equal(await readFile(join(root, 'link'), 'utf8'), 'new')
   t.equal((await stat(join(root, 'link'))).mode & 0o777, 0o644)
