@@ -21,6 +21,8 @@ export interface LogRecord {
   readonly time: number
   /** The change goes on in the next record: it counts when its last piece is there. */
   readonly continues: boolean
+  /** It goes on with the change of the record before. */
+  readonly isContinued: boolean
   readonly entries: readonly Entry[]
 }
 
@@ -30,12 +32,12 @@ export interface LogRecord {
  */
 export const HEAD_BYTES = 28
 const MAGIC = Buffer.from('svc')
-const CONTINUES = 1
+const [CONTINUES, CONTINUED] = [1, 2]
 /** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512
 
 /** Returns the bytes of a record. */
-export function encodeRecord({ number, time, continues, entries }: LogRecord): Buffer {
+export function encodeRecord({ number, time, continues, isContinued, entries }: LogRecord): Buffer {
   let text = ''
   for (const { type, name, text: content, adds, before } of entries) {
     const length = content === undefined ? null : Buffer.byteLength(content)
@@ -48,7 +50,7 @@ export function encodeRecord({ number, time, continues, entries }: LogRecord): B
   bytes.writeUInt32LE(payloadBytes, 8)
   bytes.writeUIntLE(number, 12, 6)
   bytes.writeUIntLE(time, 18, 6)
-  bytes.writeUInt8(continues ? CONTINUES : 0, 24)
+  bytes.writeUInt8((continues ? CONTINUES : 0) | (isContinued ? CONTINUED : 0), 24)
   MAGIC.copy(bytes, 25)
   bytes.writeUInt32LE(crc32c(bytes.subarray(4, HEAD_BYTES)), 0)
   return bytes
@@ -73,16 +75,23 @@ export function decodeRecord(bytes: Buffer, offset: number): Decoded {
   if (payload.length < length) return 'torn'
   if (crc32c(payload) !== head.readUInt32LE(4))
     return hasLostSector(bytes, offset, HEAD_BYTES + length) ? 'torn' : 'damaged'
-  const entries = entriesIn(payload)
-  const continues = head.readUInt8(24) === CONTINUES
-  return { record: { number: head.readUIntLE(12, 6), time: head.readUIntLE(18, 6), continues, entries }, end }
+  const flags = head.readUInt8(24)
+  const record = {
+    ...{ number: head.readUIntLE(12, 6), time: head.readUIntLE(18, 6), entries: entriesIn(payload) },
+    ...{ continues: (flags & CONTINUES) > 0, isContinued: (flags & CONTINUED) > 0 }
+  }
+  return { record, end }
 }
 
-/** Whether a whole record begins at some later offset: then an earlier one that is not whole is damage. */
+/**
+ * Whether a later change begins after this offset: then an earlier record that is not whole is damage. Pieces
+ * of one change share a sync, so a power cut may keep a later one and lose an earlier one.
+ */
 export function isFollowed(bytes: Buffer, offset: number): boolean {
   for (let at = bytes.indexOf(MAGIC, offset + HEAD_BYTES); at !== -1; at = bytes.indexOf(MAGIC, at + 1)) {
     const begin = at - 25
-    if (begin > offset && isWholeHead(bytes.subarray(begin, begin + HEAD_BYTES))) return true
+    const head = bytes.subarray(begin, begin + HEAD_BYTES)
+    if (begin > offset && isWholeHead(head) && (head.readUInt8(24) & CONTINUED) === 0) return true
   }
   return false
 }
