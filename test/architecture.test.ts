@@ -135,6 +135,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
+  jobs: ['store/records'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/passwords'],
   auth: ['model', 'http'],
@@ -147,7 +148,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   store: [],
   'node-set': [],
   template: [],
-  jobs: [],
   http: [],
   version: [],
   program: ['base'],

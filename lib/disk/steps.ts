@@ -37,8 +37,17 @@ export type DiskStep =
   | { readonly syncDirectory: string }
   /** Appends durably to an open file, by its descriptor. */
   | { readonly append: number; readonly text: string }
-  /** Writes at a position of an open file, by its descriptor; `sync`: durably, all written before too. */
-  | { readonly write: number; readonly position: number; readonly bytes: Uint8Array; readonly sync: boolean }
+  /**
+   * Writes at a position of an open file, by its descriptor, and so many zeros behind it if there is room;
+   * `sync`: durably, all written before too.
+   */
+  | {
+      readonly write: number
+      readonly position: number
+      readonly bytes: Uint8Array
+      readonly zeros: number
+      readonly sync: boolean
+    }
   /** Appends to a file, created 0600 if missing; not durable. */
   | { readonly appendTo: string; readonly text: string }
   /** Fails with the message `otherwise` if the path leads to another directory than this identity. */
@@ -116,7 +125,7 @@ function keepEdited(step: DiskStep, number: number): string[] {
   if (!('unedited' in step) || step.unedited === undefined) return []
   const [file, text] = 'replace' in step ? [step.replace, step.text] : [step.remove, undefined]
   try {
-    if (!isEdited(file, { text, ...step.unedited })) return []
+    if (!isEdited(file, step.unedited, [text])) return []
     const kept = `${file}.${Date.now()}.edited~`
     renameSync(file, kept)
     return [kept]
@@ -126,18 +135,20 @@ function keepEdited(step: DiskStep, number: number): string[] {
 }
 
 /**
- * Whether a file was changed since a time, and has neither one of the known contents nor the new `text`.
+ * Whether a file was changed since a time, and has neither one of the known contents nor one of `texts`.
  * Throws the system's error.
  */
 export function isEdited(
   file: string,
-  { known, sinceMs = 0, text }: Partial<Unedited> & { readonly text?: string | undefined }
+  { known, sinceMs = 0 }: Unedited,
+  texts: readonly (string | undefined)[]
 ): boolean {
+  if (known === 'any') return false
   const stat = lstatSync(file, { throwIfNoEntry: false })
   // The time of a copy or a moved file may be older than its change here.
-  if (known === undefined || known === 'any' || !stat?.isFile() || stat.ctimeMs < sinceMs) return false
+  if (!stat?.isFile() || stat.ctimeMs < sinceMs) return false
   const content = readRegularFileSync(file)
-  return !known.includes(crc32c(content)) && !content.equals(Buffer.from(text ?? ''))
+  return !known.includes(crc32c(content)) && !texts.some(text => content.equals(Buffer.from(text ?? '')))
 }
 
 function runStep(step: DiskStep, number: number): void {
@@ -151,6 +162,8 @@ function runStep(step: DiskStep, number: number): void {
       fdatasyncSync(step.append)
     } else if ('write' in step) {
       writeAt(step.write, step.bytes, step.position)
+      if (step.zeros > 0)
+        tryToWrite(step.write, new Uint8Array(step.zeros), step.position + step.bytes.length)
       if (step.sync) fdatasyncSync(step.write)
     } else if ('appendTo' in step)
       withDescriptor(openToAppend(step.appendTo), fd => writeFileSync(fd, step.text))
@@ -159,6 +172,13 @@ function runStep(step: DiskStep, number: number): void {
   } catch (error) {
     throw StepError.of(error, number)
   }
+}
+
+/** Writes as much as there is room for. */
+function tryToWrite(fd: number, bytes: Uint8Array, position: number): void {
+  try {
+    writeSync(fd, bytes, 0, bytes.length, position)
+  } catch {}
 }
 
 /** Writes all bytes: a disk that is nearly full takes a part of them first. */

@@ -73,12 +73,13 @@ export class Entry {
   #changes = 0
   #encoded = 0
   #written = 0
-  #isRemoved = false
+  /** Whether its removal has begun. */
+  isRemoved = false
 
   constructor(
     stored: Decoded,
     private readonly options: EntryOptions,
-    /** Those of its last text. */
+    /** Bytes of its last text. */
     public bytes = 0
   ) {
     this.#summary = stored.summary
@@ -88,19 +89,13 @@ export class Entry {
     this.#writing = new Background({
       work: () => this.#write(),
       retryMs: RETRY_MS,
-      onFailure: reason =>
-        options.log.warn(`${name} cannot be written, and is tried again: ${oneLine(reason)}`),
+      onFailure: reason => options.log.warn(`${name} cannot be written, and is tried again: ${reason}`),
       onRecovery: () => options.log.info(`${name} is written again`)
     })
   }
 
   get id(): string {
     return this.#summary.id
-  }
-
-  /** Whether its removal has begun. */
-  get isRemoved(): boolean {
-    return this.#isRemoved
   }
 
   /** Returns the text to store. */
@@ -120,7 +115,7 @@ export class Entry {
   /** Removes what is stored, and writes no more. Rejects when it cannot be removed. */
   async remove(): Promise<void> {
     await this.#writing.close()
-    this.#isRemoved = true
+    this.isRemoved = true
     await this.options.store({ id: this.id })
   }
 

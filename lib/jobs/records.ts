@@ -74,7 +74,6 @@ export class JobRecords {
   static async open(options: RecordsOptions): Promise<JobRecords> {
     const records = new JobRecords(options)
     records.#stored = await options.open(records.#memory)
-    records.sweep()
     return records
   }
 

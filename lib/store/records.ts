@@ -162,7 +162,9 @@ export class Records<R> {
   }
 
   *#load(texts: Iterable<readonly [name: string, text: string]>): Generator<void> {
-    for (const [name, text] of texts) yield this.applyRemote(name, text)
+    for (const [name, text] of texts)
+      if (text === '') this.o.damaged(name, 'it is empty')
+      else yield this.applyRemote(name, text)
   }
 
   #start(): void {

@@ -116,7 +116,7 @@ export class TestFiles implements FileLayer {
     if ('write' in step) {
       await this.#enter('write', this.#logs.get(step.write) ?? '').catch(async error => {
         const bytes = step.bytes.subarray(0, step.bytes.length / 2)
-        if (this.isShort) await realFiles.runSteps([{ ...step, bytes, sync: false }])
+        if (this.isShort) await realFiles.runSteps([{ ...step, bytes, zeros: 0, sync: false }])
         throw error
       })
       await realFiles.runSteps([{ ...step, sync: false }])

@@ -51,8 +51,8 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 
       const [name = '', value] = line.split(' ')
       if (value !== undefined) acknowledged.set(name, Number(value))
     }
-    const intents = join(directory, 'intents')
-    if (existsSync(intents) && readdirSync(intents).length > 0) unfinished++
+    const log = join(directory, 'log')
+    if (existsSync(log) && readdirSync(log).length > 0) unfinished++
     // Every third round the next program itself finds the state as the kill left it.
     if (round % 3 === 0 && round < rounds) continue
     const found = await valuesFound(directory)
@@ -63,7 +63,7 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 
     }
     t.same(halfChanges(found), [], `round ${round}: no half change`)
   }
-  t.comment(`acknowledged: ${[...acknowledged].join(' ')}; ${unfinished} rounds left an intent`)
+  t.comment(`acknowledged: ${[...acknowledged].join(' ')}; ${unfinished} rounds left a log`)
   t.equal(acknowledged.size, 6, 'all six kinds of change were acknowledged')
-  t.ok(unfinished > 0, 'some kills came between an intent and its files')
+  t.ok(unfinished > 0, 'some kills came between a commit and its files')
 })

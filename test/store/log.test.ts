@@ -78,7 +78,7 @@ t.test('every byte of a log of 200 records flipped: never a wrong state, always 
   const descriptor = openSync(file, 'r+')
   const [silent, wrong, cut] = [[], [], []] as [number[], number[], number[]]
   for (const [at, byte] of bytes.entries()) {
-    writeSync(descriptor, Buffer.from([byte ^ (at % 3 === 0 ? 0xff : 1 << at % 8)]), 0, 1, at)
+    writeSync(descriptor, Buffer.from([byte ^ (at % 3 === 0 ? 0xff : 1 << (at % 8))]), 0, 1, at)
     const read = readLog(directory)
     if (read.torn) cut.push(at)
     else if (read.problems.length === 0) silent.push(at)
@@ -156,7 +156,8 @@ t.test('a log that ends anywhere has the changes before that', async t => {
     if (read.problems.length > 0) t.fail(`${length}: ${problemText(read.problems[0] as never)}`)
     const count = all.filter(end => end <= length).length
     if (read.records.length !== count) t.fail(`${length}: ${read.records.length} records, not ${count}`)
-    if ((length > (all[count - 1] ?? 0) && count < 60) !== (read.torn !== undefined)) t.fail(`${length}: torn`)
+    if ((length > (all[count - 1] ?? 0) && count < 60) !== (read.torn !== undefined))
+      t.fail(`${length}: torn`)
   }
 })
 
@@ -203,7 +204,7 @@ const setMac = (store: TestStore, name: string, mac: string) =>
   store.change(tx => tx.put('node', name, node(name, mac)))
 
 /** Opens a store, with what it logs, and how it is killed. */
-async function opened(directory: string, more: Partial<FileOptions> = {}) {
+async function opened(directory: string, more: Pick<FileOptions, 'segmentBytes'> = {}) {
   const files = new TestFiles()
   const logged: string[] = []
   const log = (level: string, message: string) => logged.push(`${level} ${message}`)
@@ -240,7 +241,7 @@ t.test('the torn end of a log is told and cut off; the next start has no trace o
   const [segment = ''] = segments(directory)
   const { records } = readLog(directory)
   const end = ends(records).at(-1) ?? 0
-  const next = { number: 2, time: 1, continues: false, isContinued: false, entries: [entry('b', '{}')] }
+  const next = { number: 2, first: 2, time: 1, continues: false, entries: [entry('b', '{}')] }
   const half = Buffer.alloc(statSync(segment).size)
   readFileSync(segment).copy(half, 0, 0, end)
   encodeRecord(next).copy(half, end, 0, 40)
@@ -271,7 +272,7 @@ t.test('a broken record with good ones after it stops the start: file, offset, a
   const [segment = ''] = segments(directory)
   const bytes = readFileSync(segment)
   const [offset = 0] = ends(readLog(directory).records)
-  bytes[offset + 60] ^= 4
+  bytes.writeUInt8(bytes.readUInt8(offset + 60) ^ 4, offset + 60)
   writeFileSync(segment, bytes)
   const told = new RegExp(
     `${segment}: damaged log, byte ${offset}: a record is damaged; .svcd log show. prints .*` +
@@ -366,7 +367,9 @@ t.test('whatever fails, and how: the acknowledged is there, the refused never co
     for (let round = 0; round < 4; round++) {
       await Promise.all([
         tried(`a${round}`, () => put(store, `a${round}`)),
-        tried(`b${round}`, () => put(store, `b${round}`, ...Array.from({ length: 20 }, (_, i) => `b${round}-${i}`))),
+        tried(`b${round}`, () =>
+          put(store, `b${round}`, ...Array.from({ length: 20 }, (_, i) => `b${round}-${i}`))
+        ),
         tried(`r${round}`, () => report(`r${round}`, round))
       ])
       if (round === 1) await sleep(110)
@@ -380,7 +383,10 @@ t.test('whatever fails, and how: the acknowledged is there, the refused never co
       const isThere = what.startsWith('r')
         ? again.values.has(what)
         : again.store.current.get('node', what) !== undefined
-      if (isDone !== isThere) t.fail(`${moment}: ${what} is ${isThere ? '' : 'not '}there, and was ${isDone ? 'acknowledged' : 'refused'}`)
+      if (isDone !== isThere)
+        t.fail(
+          `${moment}: ${what} is ${isThere ? '' : 'not '}there, and was ${isDone ? 'acknowledged' : 'refused'}`
+        )
       if (!what.startsWith('b')) continue
       const members = again.store.current.names('node').filter(name => name.startsWith(`${what}-`))
       if (members.length !== (isThere ? 20 : 0)) t.fail(`${moment}: half of ${what}`)
@@ -416,7 +422,10 @@ t.test('a file that is edited while svcd runs: told by name, kept beside it', as
     for (const name of ['a', 'b', 'c']) tx.put('node', name, node(name, 'by svcd'))
   })
   await until(() => logged.length === 2)
-  t.match(logged, ['a', 'b'].map(name => new RegExp(`^warn ${file(name)}\\..*edited~: this file was edited while`)))
+  t.match(
+    logged,
+    ['a', 'b'].map(name => new RegExp(`^warn ${file(name)}\\..*edited~: this file was edited while`))
+  )
   t.same(keptIn(directory), [edited('a'), edited('b')])
   for (const name of ['a', 'b']) t.match(readFileSync(file(name), 'utf8'), 'by svcd')
   writeFileSync(file('c'), edited('c'))
@@ -531,7 +540,10 @@ t.test('more contents than a file can have had: a disk that fails for long is no
   }
   files.before = () => {}
   await store.close()
-  t.same(logged.filter(line => line.includes('edited')), [])
+  t.same(
+    logged.filter(line => line.includes('edited')),
+    []
+  )
 })
 
 t.test('a check while svcd writes is no alarm', async t => {

@@ -64,7 +64,11 @@ export async function openLines(medium: FileMedium, kind = 'node-status') {
     recordsOf: node => (lines.get(node) ?? []).map(line => ({ node, line })),
     replaceRecords: (node, all) => {
       if (all.length === 0) lines.delete(node)
-      else lines.set(node, all.map(({ line = '' }) => line))
+      else
+        lines.set(
+          node,
+          all.map(({ line = '' }) => line)
+        )
     },
     reset: () => lines.clear()
   })

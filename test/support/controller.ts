@@ -14,6 +14,7 @@ import { StoredFiles } from '../../lib/store/files/stored.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
 import { scratch } from './scratch.js'
+import { isWritten } from './state.js'
 import { until } from './until.js'
 
 export interface Reply {
@@ -170,9 +171,8 @@ export class Controller {
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon
-    const [intents, trees, work] = ['intents', 'tree', 'work'].map(name =>
-      join(this.directory, 'state', name)
-    ) as [string, string, string]
+    const state = join(this.directory, 'state')
+    const [trees, work] = [join(state, 'tree'), join(state, 'work')]
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
     // One that goes while it is looked at was to be removed.
@@ -180,13 +180,10 @@ export class Controller {
       unlessMissing(readFile(join(trees, file), 'utf8'), 'abandoned').then(
         text => !text.includes('abandoned')
       )
-    // While an intent is there, the files behind it may be older than what was answered.
+    // Files are written behind the answers.
     const isAtRest = async () => {
       if (!this.elsewhere)
-        return (
-          readdirSync(intents).length === 0 &&
-          (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean)
-        )
+        return isWritten(state) && (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean)
       await this.asked?.caughtUp()
       const found = Object.entries(await this.elsewhere())
       return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))

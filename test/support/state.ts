@@ -1,14 +1,14 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
+import { StoredFiles } from '../../lib/store/files/stored.js'
 import type { Controller } from './controller.js'
-import { until } from './until.js'
 
 /**
  * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are
- * written behind the answers: path → bytes, when nothing is on its way to the disk.
+ * written behind the answers: path → bytes, as the log says that they will be.
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
@@ -16,11 +16,12 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   if (c.elsewhere)
     for (const [path, text] of Object.entries(await c.elsewhere()))
       if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
-  if (!c.elsewhere) await until(() => readdirSync(join(state, 'intents')).length === 0)
+  const logged = c.elsewhere ? undefined : new StoredFiles(state)
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
     if (
       entry.isFile() &&
       entry.name !== 'holder.json' &&
+      !entry.parentPath.startsWith(join(state, 'log')) &&
       !/^(audit(-machines)?\.log|node-boots\.journal|\.?logins\.json)/.test(entry.name)
     ) {
       const file = join(entry.parentPath, entry.name)
@@ -31,7 +32,22 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !isLeftover(entry.name)) throw error
       }
     }
-  return found
+  if (!logged) return found
+  for (const { type, name, text } of logged.promised()) {
+    const path = `${type}/${name}.json`
+    if (text === undefined) delete found[path]
+    else found[path] = Buffer.from(text).toString('latin1')
+  }
+  const states = [...logged.records('node-status', () => {}).values()].join('')
+  return { ...found, 'node-status.journal': Buffer.from(states).toString('latin1') }
+}
+
+/** Whether the files of a state directory are what its log promises. */
+export function isWritten(state: string): boolean {
+  return [...new StoredFiles(state).promised()].every(({ type, name, text }) => {
+    const file = join(state, type, `${name}.json`)
+    return (existsSync(file) ? readFileSync(file, 'utf8') : undefined) === text
+  })
 }
 
 /** Returns a function that makes a value of each file of a controller, once for each content. */

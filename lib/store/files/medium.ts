@@ -99,8 +99,10 @@ export class FileMedium implements Medium {
   async start(types: Iterable<string>): Promise<void> {
     const { directory, outstandingFiles, segmentBytes, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
-    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
     const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+    // Their leftovers are listed too.
+    for (const kind of kinds) stored.names(kind)
+    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
     for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
     const [filled, empty] = [true, false].map(is =>
@@ -133,7 +135,7 @@ export class FileMedium implements Medium {
     const crcs: (number | undefined)[] = []
     const entries = function* (): Generator<Entry> {
       for (const { type, name, text, textBefore } of writes) {
-        const before = textBefore === undefined ? undefined : crc32c(Buffer.from(textBefore))
+        const before = textBefore === undefined ? undefined : crc32c(textBefore)
         crcs.push(before)
         yield { type, name, text, before }
       }

@@ -1,4 +1,3 @@
-import { crc32c } from '../../base/crc32c.js'
 import { readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
@@ -17,8 +16,10 @@ export const WRITTEN = { type: 'written', name: 'up-to' } as const
 
 const NOT_OURS = 'not a file of the store'
 
-/** The latest content of a file that may not have it yet. */
-interface Logged extends Pick<FileWrite, 'text' | 'known' | 'sinceMs'> {
+/** The latest content of a file that may not have it yet, and those before. */
+type Logged = Pick<FileWrite, 'text' | 'known'> & {
+  sinceMs?: FileWrite['sinceMs']
+  readonly texts: (string | undefined)[]
   /** The number of the last record that changes it; 0 for an intent. */
   readonly number: number
 }
@@ -43,7 +44,7 @@ export class StoredFiles implements StoredState {
     this.#leftovers = [...this.#intents.leftovers]
     this.log = readLog(directory)
     for (const { type, name, text } of this.#intents.intents.flatMap(({ writes }) => writes))
-      this.#take(type, name, { text, known: 'any', number: 0 })
+      this.#take(type, name, { text, known: 'any', texts: [], number: 0 })
     const written = writtenIn(this.log)
     for (const record of this.log.records) if (record.number > written) this.#apply(record)
     const { torn } = this.log
@@ -79,7 +80,7 @@ export class StoredFiles implements StoredState {
   /** The files that the log promises. */
   *promised(): Generator<FileWrite> {
     for (const [type, logged] of this.#logged)
-      for (const [name, write] of logged) yield { type, name, ...write }
+      for (const [name, { text, known, sinceMs }] of logged) yield { type, name, text, known, sinceMs }
   }
 
   /** Whether the log has records of tables. */
@@ -152,13 +153,10 @@ export class StoredFiles implements StoredState {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
-      const { known = [before], sinceMs = time } = earlier ?? {}
-      const crc = text === undefined ? undefined : crc32c(Buffer.from(text))
-      this.#take(type, name, {
-        text,
-        known: known === 'any' || baseOf(type) ? 'any' : [...known, crc],
-        ...{ sinceMs, number }
-      })
+      const { sinceMs = time, texts = [] } = earlier ?? {}
+      texts.push(text)
+      const known = baseOf(type) ? 'any' : (earlier?.known ?? [before])
+      this.#take(type, name, { text, known, sinceMs, texts, number })
     }
   }
 
@@ -169,21 +167,26 @@ export class StoredFiles implements StoredState {
 
   /** Returns the files that were edited after the log had a change of them. */
   #edits(): Problem[] {
-    const placed = ({ type, name }: Pick<FileWrite, 'type' | 'name'>) => objectFile(this.directory, type, name)
-    const edited = [...this.promised()].filter(write => isEdited(placed(write), write))
+    const edited: [string, Logged][] = []
+    const now = Date.now()
+    for (const [type, logged] of this.#logged)
+      for (const [name, write] of logged) {
+        const file = objectFile(this.directory, type, name)
+        if (isEdited(file, write, write.texts)) edited.push([file, write])
+        else write.sinceMs = now
+      }
     if (edited.length === 0) return []
     // The daemon that runs may have logged and written other changes of these files meanwhile.
     const numbers = new Map<string, number>()
     for (const { number, entries } of readLog(this.directory).records)
-      for (const entry of entries) numbers.set(placed(entry), number)
-    const isStill = ({ type, name }: FileWrite) =>
-      numbers.get(placed({ type, name })) === this.#logged.get(type)?.get(name)?.number
-    return edited.filter(isStill).map(write => ({
-      file: placed(write),
-      message:
+      for (const { type, name } of entries) numbers.set(objectFile(this.directory, type, name), number)
+    return edited.flatMap(([file, { number }]) => {
+      if (numbers.get(file) !== number) return []
+      const message =
         'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
-        `edited file as ${placed(write)}.….edited~`
-    }))
+        `edited file as ${file}.….edited~`
+      return [{ file, message }]
+    })
   }
 
   #filesOf(type: string): ReadonlySet<string> {

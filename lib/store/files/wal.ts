@@ -130,11 +130,11 @@ function readSegment(
   for (let offset = 0; ; ) {
     const found = decoded(file, content, offset)
     const isWhole = typeof found === 'object'
-    if (found === 'damaged' || (!isWhole && isFollowed(content, offset)))
+    const expected = segment.last + pieces.length + 1
+    if (found === 'damaged' || (!isWhole && isFollowed(content, offset, expected)))
       throw new Damage(file, offset, 'a record is damaged')
     if (!isWhole) return { segment, records, isTorn: found === 'torn' || pieces.length > 0 }
     const { record, end } = found
-    const expected = segment.last + pieces.length + 1
     if (record.number !== expected)
       throw new Damage(file, offset, `record ${record.number} is in the place of ${expected}`)
     pieces.push(record)
@@ -280,13 +280,15 @@ export class WriteAheadLog {
     let steps: DiskStep[] = [ownershipCheck]
     let { bytes } = await this.#segment()
     let last = this.#last
+    const first = last + 1
     try {
       for (const { entries, continues } of pieces(changes)) {
-        const isContinued = last > this.#last
         const record = encodeRecord({
           number: ++last,
+          first,
           time: (this.options.now ?? Date.now)(),
-          ...{ continues, isContinued, entries }
+          continues,
+          entries
         })
         steps.push(this.#writeStep(record, bytes, !continues))
         bytes += record.length
@@ -326,10 +328,9 @@ export class WriteAheadLog {
   #writeStep(record: Buffer, position: number, sync: boolean): DiskStep {
     const open = this.#open as OpenSegment
     const end = position + record.length
-    if (end <= open.allocated) return { write: open.file.fd, position, bytes: record, sync }
-    open.allocated = Math.ceil(end / GROWTH_BYTES) * GROWTH_BYTES
-    const zeros = Buffer.alloc(open.allocated - end)
-    return { write: open.file.fd, position, bytes: Buffer.concat([record, zeros]), sync }
+    const zeros = end <= open.allocated ? 0 : Math.ceil(end / GROWTH_BYTES) * GROWTH_BYTES - end
+    open.allocated = Math.max(open.allocated, end + zeros)
+    return { write: open.file.fd, position, bytes: record, zeros, sync }
   }
 
   /** Cuts off what a failed append may have left. */

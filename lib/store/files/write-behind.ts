@@ -189,7 +189,7 @@ function knownOf(next: FileWrite, earlier: Pending | undefined): Unedited['known
   if (!earlier) return next.known
   const { write, known, isTried } = earlier
   if (!isTried || known === 'any') return known
-  const crc = write.text === undefined ? undefined : crc32c(Buffer.from(write.text))
+  const crc = write.text === undefined ? undefined : crc32c(write.text)
   if (known.includes(crc)) return known
   return known.length < MOST_KNOWN ? [...known, crc] : 'any'
 }
