@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Background } from '../../base/background.js'
+import { Background, type Clock } from '../../base/background.js'
 import { crc32c } from '../../base/crc32c.js'
 import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.js'
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
@@ -27,6 +27,7 @@ export interface FileOptions {
   readonly checkpointBytes?: number | undefined
   /** A segment of the log of this size takes no further change. Default 8 MiB. */
   readonly segmentBytes?: number | undefined
+  readonly clock?: Clock | undefined
   /** Writes the files; tests pass failing ones. */
   readonly files?: FileLayer | undefined
   readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
@@ -97,7 +98,7 @@ export class FileMedium implements Medium {
   }
 
   async start(types: Iterable<string>): Promise<void> {
-    const { directory, outstandingFiles, segmentBytes, log = () => {} } = this.options
+    const { directory, outstandingFiles, segmentBytes, clock, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
     const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
     // Their leftovers are listed too.
@@ -113,12 +114,13 @@ export class FileMedium implements Medium {
     const wal = new WriteAheadLog({ ...common, segmentBytes }, { segments: filled ?? [], last: stored.last })
     const behind = new WriteBehind({
       ...common,
-      ...{ outstandingFiles, log, sinceMs: Date.now() },
+      ...{ outstandingFiles, clock, log, sinceMs: Date.now() },
       onWritten: upTo => this.#onWritten(upTo)
     })
     const tidying = new Background({
       work: () => this.#tidy(),
       retryMs: RETRY_MS,
+      ...(clock ? { clock } : {}),
       onFailure: reason => log('warn', `the log of the store cannot be cut: ${reason}`),
       onRecovery: () => log('info', 'the log of the store is cut again')
     })

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { Background } from '../../base/background.js'
+import { Background, type Clock } from '../../base/background.js'
 import { runSliced } from '../../base/concurrency.js'
 import { crc32c } from '../../base/crc32c.js'
 import { type DiskStep, type FileLayer, StepError, type Unedited } from '../../disk/steps.js'
@@ -36,6 +36,7 @@ const MOST_KNOWN = 1000
 
 interface WriteBehindOptions {
   readonly outstandingFiles?: number | undefined
+  readonly clock?: Clock | undefined
   readonly directory: string
   readonly files: FileLayer
   /** Fails if the directory is no longer ours to write. */
@@ -66,6 +67,7 @@ export class WriteBehind {
     this.#flushing = new Background({
       work: () => this.#flush(),
       retryMs: RETRY_MS,
+      ...(options.clock ? { clock: options.clock } : {}),
       onFailure: reason => options.log('warn', `the store's files are behind: ${reason}`),
       onRecovery: () => options.log('info', "the store's files are written again")
     })
