@@ -7,7 +7,7 @@ answerQuestions((steps: readonly DiskStep[]): Failure | readonly string[] => {
     return runSteps(steps)
   } catch (error) {
     if (!(error instanceof StepError)) throw error
-    const { message, step, code, errno } = error
-    return { message, step, code, errno }
+    const { message, step, code, errno, kept } = error
+    return { message, step, code, errno, kept }
   }
 })

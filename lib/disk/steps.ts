@@ -73,14 +73,16 @@ export class StepError extends Error {
     /** Index of the failed step. Earlier steps are done, but replacements directly before it may not be. */
     readonly step: number,
     readonly code?: string,
-    readonly errno?: number
+    readonly errno?: number,
+    /** The names under which edited files were kept before it. */
+    readonly kept: readonly string[] = []
   ) {
     super(message)
   }
 
-  static of(error: unknown, step: number): StepError {
+  static of(error: unknown, step: number, kept?: readonly string[]): StepError {
     const { message, code, errno } = error as NodeJS.ErrnoException
-    return new StepError(message, step, code, errno)
+    return new StepError(message, step, code, errno, kept)
   }
 }
 
@@ -93,6 +95,16 @@ export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev
  */
 export function runSteps(steps: readonly DiskStep[]): string[] {
   const kept: string[] = []
+  try {
+    runAll(steps, kept)
+  } catch (error) {
+    throw error instanceof StepError ? StepError.of(error, error.step, kept) : error
+  }
+  return kept
+}
+
+/** `runSteps`, which adds the names of edited files to `kept`. */
+function runAll(steps: readonly DiskStep[], kept: string[]): void {
   for (let i = 0; i < steps.length; ) {
     const files: Replacement[] = []
     for (let step = steps[i]; step && 'replace' in step; step = steps[i + files.length]) {
@@ -107,7 +119,6 @@ export function runSteps(steps: readonly DiskStep[]): string[] {
     }
     i += files.length || 1
   }
-  return kept
 }
 
 /** Gives a file that was edited by hand another name; returns it, or nothing. Throws StepError. */
@@ -135,7 +146,8 @@ export function isEdited(
 ): boolean {
   if (known === 'any') return false
   const stat = lstatSync(file, { throwIfNoEntry: false })
-  if (!stat?.isFile() || stat.mtimeMs < sinceMs) return false
+  // The time of a copy or a moved file may be older than its change here.
+  if (!stat?.isFile() || stat.ctimeMs < sinceMs) return false
   const content = readRegularFileSync(file)
   return !known.includes(crc32c(content)) && !texts.some(text => content.equals(Buffer.from(text ?? '')))
 }
@@ -264,13 +276,14 @@ export class DiskThread {
    */
   async run(steps: readonly DiskStep[]): Promise<readonly string[]> {
     const answer = await this.#thread.ask(steps)
-    if ('step' in answer) throw new StepError(answer.message, answer.step, answer.code, answer.errno)
+    if ('step' in answer)
+      throw new StepError(answer.message, answer.step, answer.code, answer.errno, answer.kept)
     return answer
   }
 }
 
 /** A StepError as an object, because an error loses its fields between threads. */
-export type Failure = Pick<StepError, 'message' | 'step' | 'code' | 'errno'>
+export type Failure = Pick<StepError, 'message' | 'step' | 'code' | 'errno' | 'kept'>
 
 /** A file open for appending. */
 export interface LogFile {

@@ -8,8 +8,8 @@ export interface RecordStore {
   readonly isShared: boolean
   /** Whether nothing can be written here, because another controller leads. */
   readonly isReadOnly: boolean
-  /** Whether `adds` is understood: lines are added to what is stored. Etcd replaces texts as a whole. */
-  readonly takesAdditions: boolean
+  /** Whether lines can be added to the stored text of a name; otherwise it is replaced as a whole. */
+  takesAddition(kind: string, name: string): boolean
   /**
    * Resolves when all survive a power cut; rejects with Error when none of them may be counted on.
    * Calls of one kind never overlap.
@@ -211,7 +211,7 @@ export class Records<R> {
    * followed by one of its name that is: the text of the latter would lack the former.
    */
   #next(): { batch: Waiting<R>[]; changes: Map<string, RecordChange> } {
-    const { memory, store, most } = this.o
+    const { kind, memory, store, most } = this.o
     const batch: Waiting<R>[] = []
     const changes = new Map<string, RecordChange>()
     /** Lines that memory does not have yet, by name. */
@@ -240,12 +240,12 @@ export class Records<R> {
       const names = memory.namesIn(record)
       const waits = memory.appliesOnceStored(record)
       if (!waits && names.some(name => ahead.has(name))) break
-      const adds = store.takesAdditions && memory.isAddition?.(record) === true
-      const line = waits || adds ? lineOf(record) : ''
+      const isAddition = memory.isAddition?.(record) === true
+      const line = waits || isAddition ? lineOf(record) : ''
       const next = names.map(name => {
         const before = changes.get(name)
-        if (!adds || before?.adds === false || this.#uncertain.has(name))
-          return whole(name, waits ? line : '')
+        const adds = isAddition && (before?.adds ?? store.takesAddition(kind, name))
+        if (!adds || this.#uncertain.has(name)) return whole(name, waits ? line : '')
         return { name, text: (before?.text ?? '') + line, adds }
       })
       if (!takes(next)) break

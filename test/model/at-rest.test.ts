@@ -195,7 +195,7 @@ t.test('a start that is killed while it encrypts is completed by the next one', 
     const store = await Store.open(options(copy))
     for (const name of names) t.same(store.current.get('switch', name), { name, ...fields })
     await store.close()
-    const kept = [...readdirSync(join(copy, 'switch')), ...readdirSync(join(copy, 'intents'))].sort()
+    const kept = [...readdirSync(join(copy, 'switch')), ...readdirSync(join(copy, 'log'))].sort()
     t.same(kept, ['leaf1.json', 'leaf2.json', 'leaf3.json'])
     for (const name of names)
       t.notMatch(readFileSync(join(copy, 'switch', `${name}.json`), 'utf8'), /(read|writ)able-1/, copy)
@@ -212,7 +212,7 @@ t.test('a disk that does not take the encrypted files is no reason not to serve'
   writeFileSync(file, clear('switch/leaf1', { read: 'readable-1' }))
   const files = new TestFiles()
   files.before = operation => {
-    if (operation === 'replace') throw systemError('ENOSPC')
+    if (operation === 'write') throw systemError('ENOSPC')
   }
   const log: string[] = []
   const full = await Store.open({

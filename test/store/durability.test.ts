@@ -12,6 +12,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { LoadError, StoreError } from '../../lib/store/errors.js'
+import { readLog } from '../../lib/store/files/wal.js'
 import { onDisk } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import type { Store } from './file-store.js'
@@ -37,59 +38,78 @@ const put = (store: TestStore, ...names: string[]) =>
 const nodesOnDisk = (directory: string) =>
   readdirSync(join(directory, 'node')).map(file => file.replace('.json', ''))
 const intentsOnDisk = (directory: string) => readdirSync(join(directory, 'intents'))
+/** The objects that the log changes, as a start would find it. */
+const inLog = (directory: string) =>
+  readLog(directory).records.flatMap(({ entries }) =>
+    entries.flatMap(({ type, name }) => (type === 'written' ? [] : [name]))
+  )
+const isCut = (directory: string) => readdirSync(join(directory, 'log')).length === 0
 
-t.test('one object: its file alone; more than one: an intent first, the files behind it', async t => {
+t.test('a change is in the log first, the files are written behind it', async t => {
   const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
-  const replaced: string[] = []
   const objects = gate()
-  files.before = async (operation, file) => {
-    if (operation !== 'replace') return
-    replaced.push(file.slice(directory.length + 1).replace(/\d{5,}/, 'N'))
-    if (file.includes('/node/') && file.includes('pair')) await objects.wait()
-  }
+  files.before = (operation, file) =>
+    operation === 'replace' && file.includes('/node/') ? objects.wait() : undefined
   await put(store, 'single')
-  t.same(replaced, ['node/single.json'])
   await put(store, 'pair1', 'pair2')
-  t.ok(store.current.get('node', 'pair2'), 'committed by the intent')
-  t.same(nodesOnDisk(directory), ['single'])
-  t.equal(intentsOnDisk(directory).length, 1)
+  t.ok(store.current.get('node', 'pair2'), 'committed by the log')
+  t.same(nodesOnDisk(directory), [])
+  t.same(inLog(directory), ['single', 'pair1', 'pair2'])
   await objects.arrived
-  replaced.length = 0
   await put(store, 'later')
-  t.match(
-    replaced,
-    [/^intents.N/],
-    'an older intent is outstanding: it must not overwrite this one at a restart'
-  )
+  t.same(nodesOnDisk(directory), [], 'no change waits for files')
+  t.equal(inLog(directory).at(-1), 'later')
   objects.open()
-  await store.close()
+  await until(() => isCut(directory))
   t.same(nodesOnDisk(directory), ['later', 'pair1', 'pair2', 'single'])
-  t.same(intentsOnDisk(directory), [])
+  await put(store, 'last')
+  await store.close()
+  t.same(nodesOnDisk(directory), ['last', 'later', 'pair1', 'pair2', 'single'])
+  t.ok(isCut(directory), 'a clean stop leaves nothing in the log')
   t.equal(statSync(join(directory, 'node/pair1.json')).mode & 0o777, 0o600)
-  t.equal(statSync(join(directory, 'node')).mode & 0o777, 0o700)
+  for (const type of ['node', 'log']) t.equal(statSync(join(directory, type)).mode & 0o777, 0o700)
 })
 
-t.test('the directory is synced before the answer', async t => {
+t.test('the log, and the name of a new segment, are synced before the answer', async t => {
   const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const done: string[] = []
   files.before = (operation, file) => {
-    done.push(`${operation} ${file.slice(directory.length + 1).replace(/\d{5,}/, 'N')}`)
+    const name = file.slice(directory.length + 1).replace(/\d{5,}/, 'N')
+    if (name.startsWith('log')) done.push(`${operation} ${name}`)
   }
   const steps = async (change: Promise<unknown>) => {
     done.length = 0
     await change
     return [...done]
   }
-  t.same(await steps(put(store, 'a')), ['replace node/a.json', 'syncDirectory node'])
-  t.same(await steps(store.change(tx => tx.remove('node', 'a'))), [
-    'remove node/a.json',
-    'syncDirectory node'
-  ])
-  t.same((await steps(put(store, 'a', 'b'))).slice(0, 2), ['replace intents/N.json', 'syncDirectory intents'])
+  const append = ['write log/N.wal', 'datasync log/N.wal']
+  t.same(await steps(put(store, 'a')), ['openLog log/N.wal', 'syncDirectory log', ...append])
+  t.same(await steps(store.change(tx => tx.remove('node', 'a'))), append)
+  t.same(await steps(put(store, 'a', 'b')), append)
+  await store.close()
+})
+
+t.test('changes that wait together share one sync, and none is answered before it', async t => {
+  const files = new TestFiles()
+  const store = await openStore(onDisk(t), { files })
+  await put(store, 'first')
+  const disk = gate()
+  files.before = operation => (operation === 'datasync' ? disk.wait() : undefined)
+  const syncs = files.count('datasync')
+  let answered = 0
+  const changes = [put(store, 'n').then(() => answered++)]
+  await disk.arrived
+  for (let i = 0; i < 1000; i++) changes.push(put(store, `n${i}`).then(() => answered++))
+  await new Promise(setImmediate)
+  t.equal(answered, 0)
+  disk.open()
+  await Promise.all(changes)
+  t.equal(answered, 1001)
+  t.equal(files.count('datasync') - syncs, 2, 'one for the first, one for the thousand that came meanwhile')
   await store.close()
 })
 
@@ -116,8 +136,8 @@ t.test('a start finishes the intents that it finds, in their order', async t => 
   const store = await openStore(directory)
   t.same(store.current.get('node', 'a')?.tags, ['tenth'])
   t.same(store.current.names('node'), ['a'])
-  await until(() => intentsOnDisk(directory).length === 1)
   t.same(intentsOnDisk(directory), ['.hidden'])
+  await until(() => nodesOnDisk(directory).length === 1)
   t.same(nodesOnDisk(directory), ['a'])
   t.match(readFileSync(join(directory, 'node/a.json'), 'utf8'), 'tenth')
   await store.close()
@@ -140,7 +160,7 @@ t.test('a damaged intent stops the start: what it promised is unknown', async t 
   }
 })
 
-t.test('files that cannot be written behind the intents: kept, tried again, nothing lost', async t => {
+t.test('files that cannot be written behind the log: kept, tried again, nothing lost', async t => {
   const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
@@ -156,13 +176,13 @@ t.test('files that cannot be written behind the intents: kept, tried again, noth
   t.same(nodesOnDisk(directory), [])
   broken = false
   await until(() => store.health.ok)
-  await until(() => intentsOnDisk(directory).length === 0)
+  await until(() => isCut(directory))
   t.same(nodesOnDisk(directory), ['a', 'b', 'c'])
   t.match(readFileSync(join(directory, 'node/a.json'), 'utf8'), '"aa"', 'the latest content')
   await store.close()
 })
 
-t.test('closing while the files fail leaves the intents to the next start', async t => {
+t.test('closing while the files fail leaves the log to the next start', async t => {
   const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
@@ -173,13 +193,13 @@ t.test('closing while the files fail leaves the intents to the next start', asyn
   await put(store, 'c')
   await store.close()
   t.same(nodesOnDisk(directory), [])
-  t.equal(intentsOnDisk(directory).length, 2)
+  t.same(inLog(directory), ['a', 'b', 'c'])
   const again = await openStore(directory)
   t.same(again.current.names('node'), ['a', 'b', 'c'])
   await put(again, 'd', 'e')
   await again.close()
   t.same(nodesOnDisk(directory), ['a', 'b', 'c', 'd', 'e'])
-  t.same(intentsOnDisk(directory), [])
+  t.ok(isCut(directory))
 })
 
 t.test('closing leaves a large change to the next start', async t => {
@@ -202,13 +222,13 @@ t.test('closing leaves a large change to the next start', async t => {
   disk.open()
   await closed
   t.ok(nodesOnDisk(directory).length < 40)
-  t.equal(intentsOnDisk(directory).length, 1)
+  t.equal(inLog(directory).length, 40)
   const again = await openStore(directory)
   t.same(again.current.names('node'), names)
   performance.now = now
   await again.close()
   t.equal(nodesOnDisk(directory).length, 40)
-  t.same(intentsOnDisk(directory), [])
+  t.ok(isCut(directory))
 })
 
 t.test('what a newer change replaces is not written first', async t => {
@@ -228,9 +248,9 @@ t.test('what a newer change replaces is not written first', async t => {
   await store.change(tx => {
     for (const name of many.slice(1)) tx.put('node', name, node(name, 'aa'))
   })
-  t.equal(intentsOnDisk(directory).length, 2)
+  t.equal(inLog(directory).length, 999)
   disk.open()
-  await until(() => intentsOnDisk(directory).length === 0)
+  await until(() => isCut(directory))
   t.ok(written.length < 600, `${written.length} files written for 500`)
   await store.close()
   t.notMatch(readFileSync(join(directory, 'node/n0.json'), 'utf8'), '"aa"')
@@ -263,7 +283,7 @@ t.test('the files of large changes are made a few in each turn of the event loop
   await disk.arrived
   await change('bb')
   let most = 0
-  for (disk.open(); intentsOnDisk(directory).length > 0; ) {
+  for (disk.open(); !isCut(directory); ) {
     const before = made
     await new Promise(setImmediate)
     most = Math.max(most, made - before)
@@ -273,18 +293,18 @@ t.test('the files of large changes are made a few in each turn of the event loop
   await store.close()
 })
 
-t.test('names that a failed flush did not make durable are synced before the intent goes', async t => {
+t.test('names that a failed flush did not make durable are synced before the log is cut', async t => {
   const directory = onDisk(t)
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   const synced: boolean[] = []
   files.before = (operation, file) => {
     if (operation !== 'syncDirectory' || !file.endsWith('/node')) return
-    synced.push(existsSync(join(directory, 'node/a.json')) && intentsOnDisk(directory).length === 1)
+    synced.push(existsSync(join(directory, 'node/a.json')) && inLog(directory).length === 2)
     if (synced.length < 3) throw systemError('EIO')
   }
   await put(store, 'a', 'b')
-  await until(() => intentsOnDisk(directory).length === 0)
+  await until(() => isCut(directory))
   t.same(synced, [true, true, true])
   await store.close()
 })
@@ -327,7 +347,7 @@ t.test('a commit that failed after it reached the disk is taken off it again', a
   await put(store, 'kept')
   let failing = 0
   files.before = operation => {
-    if (operation === 'syncDirectory' && failing-- > 0) throw systemError('EIO')
+    if (operation === 'datasync' && failing-- > 0) throw systemError('EIO')
   }
   for (const change of [
     () => put(store, 'new'),
@@ -344,12 +364,13 @@ t.test('a commit that failed after it reached the disk is taken off it again', a
       else await put(store, 'kept')
       failing = 0
       await store.change(tx => tx.put('counter', 'c', { name: 'c', value: Math.random() }))
-      t.same(nodesOnDisk(directory), ['kept'])
-      t.same(intentsOnDisk(directory), [])
-      t.notMatch(readFileSync(join(directory, 'node/kept.json'), 'utf8'), 'aa')
+      t.strictSame(new Set([...inLog(directory), 'kept', 'c']), new Set(['kept', 'c']))
+      t.notMatch(JSON.stringify(readLog(directory).records), 'aa')
     }
   }
   await store.close()
+  t.same(nodesOnDisk(directory), ['kept'])
+  t.notMatch(readFileSync(join(directory, 'node/kept.json'), 'utf8'), 'aa')
 })
 
 t.test('health tells when the disk is well again, though nobody writes', async t => {
@@ -364,7 +385,7 @@ t.test('health tells when the disk is well again, though nobody writes', async t
   files.before = () => {}
   await until(() => store.health.ok)
   await store.close()
-  t.same(intentsOnDisk(directory), [])
+  t.ok(isCut(directory))
   t.notOk(existsSync(join(directory, 'node/a.json')))
 })
 
@@ -427,7 +448,7 @@ t.test('what is committed while failed files are tried again is written too', as
   await until(() => isTried)
   await put(store, 'b1', 'b2')
   retry.open()
-  await until(() => intentsOnDisk(directory).length === 0)
+  await until(() => isCut(directory))
   t.same(nodesOnDisk(directory), ['a1', 'a2', 'b1', 'b2'])
   t.same(logged, [
     "warn the store's files are behind: no space left on device (ENOSPC)",
@@ -436,35 +457,45 @@ t.test('what is committed while failed files are tried again is written too', as
   await store.close()
 })
 
-t.test('a large change that is refused after its intent was written does not come back', async t => {
-  const parent = t.testdir({ state: {} })
-  const directory = join(parent, 'state')
+// rules 11.3
+t.test('another directory that takes the place of ours gets nothing; what is refused stays away', async t => {
+  const directory = join(t.testdir({ state: {} }), 'state')
   const files = new TestFiles()
   const store = await openStore(directory, { files })
   await put(store, 'n0')
-  const { replace } = files
-  // The intent has its name; then another directory is in the place of this one.
-  files.replace = async (file, text) => {
-    await replace.call(files, file, text)
-    if (!file.includes('/intents/')) return
+  const exchange = () => {
     renameSync(directory, `${directory}-away`)
     mkdirSync(directory)
   }
+  const putBack = () => {
+    t.same(readdirSync(directory), [])
+    rmSync(directory, { recursive: true })
+    renameSync(`${directory}-away`, directory)
+  }
   const many = Array.from({ length: 65 }, (_, i) => `n${i}`)
+  exchange()
   await t.rejects(put(store, ...many, 'mark'), StoreError)
-  files.replace = replace
-  rmSync(directory, { recursive: true })
-  renameSync(`${directory}-away`, directory)
+  putBack()
+  await until(() => store.health.ok)
+  // The check of the directory has passed; its log is open.
+  files.before = operation => {
+    if (operation !== 'datasync') return
+    files.before = () => {}
+    exchange()
+  }
+  await put(store, 'during')
+  await t.rejects(put(store, 'refused'), /is another directory than at the start/)
+  putBack()
   await until(() => store.health.ok)
   await put(store, 'later')
   await store.close()
   const again = await openStore(directory)
-  t.same(again.current.names('node'), ['later', 'n0'])
+  t.same(again.current.names('node'), ['during', 'later', 'n0'])
   await again.close()
 })
 
 // rules 11.3
-t.test('an intent of another directory that took the place of ours stays', async t => {
+t.test('the log of another directory that took the place of ours stays', async t => {
   const directory = join(t.testdir({ state: {} }), 'state')
   const files = new TestFiles()
   const store = await openStore(directory, { files })
@@ -480,10 +511,10 @@ t.test('an intent of another directory that took the place of ours stays', async
   await put(store, 'a', 'b')
   await until(() => !store.health.ok)
   t.match(store.health.reason, /is another directory than at the start/)
-  t.equal(intentsOnDisk(directory).length, 1, 'the copy still has what its next start will finish')
+  t.same(inLog(directory), ['a', 'b'], 'the copy still has what its next start will finish')
   rmSync(directory, { recursive: true })
   renameSync(`${directory}-away`, directory)
-  await until(() => intentsOnDisk(directory).length === 0)
+  await until(() => isCut(directory))
   t.same(nodesOnDisk(directory), ['a', 'b'])
   await store.close()
 })

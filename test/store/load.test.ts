@@ -184,7 +184,7 @@ t.test('a copy of the files is a backup', async t => {
     for (let i = 0; i < 30; i++) tx.put('node', `n${i}`, node(`n${i}`))
   })
   // While files are written, a copy may miss one.
-  await until(() => readdirSync(join(root, 'one', 'intents')).length === 0)
+  await until(() => readdirSync(join(root, 'one', 'log')).length === 0)
   cpSync(join(root, 'one'), join(root, 'two'), {
     recursive: true,
     filter: source => !source.endsWith('/lock')

@@ -4,6 +4,7 @@ import {
   existsSync,
   lchownSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -211,6 +212,8 @@ t.test('a state directory that is put aside while running: changes are refused u
   const store = await openStore(directory, { log: (level, message) => logged.push(`${level} ${message}`) })
   const put = (name: string) => store.change(tx => tx.put('node', name, node(name)))
   await put('a')
+  // No file is behind the log.
+  await until(() => readdirSync(join(directory, 'log')).length === 0)
   renameSync(directory, `${directory}-away`)
   await t.rejects(put('b'), StoreError)
   mkdirSync(directory)

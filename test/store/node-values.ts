@@ -40,3 +40,56 @@ export async function openValues(medium: FileMedium) {
   }
   return { values, records, put }
 }
+
+interface Line {
+  readonly node: string
+  readonly line?: string
+  readonly kept?: 'memory first' | 'stored first'
+  readonly to?: string
+}
+
+/** Opens records that are lines of each node: each is added, moved, or removed with its node. */
+export async function openLines(medium: FileMedium, kind = 'node-status') {
+  const lines = new Map<string, string[]>()
+  const of = (node: string) => {
+    const known = lines.get(node) ?? []
+    lines.set(node, known)
+    return known
+  }
+  const records = await medium.openRecords<Line>(kind, {
+    namesIn: ({ node, to }) => (to === undefined ? [node] : [node, to]),
+    appliesOnceStored: ({ kept }) => kept === 'stored first',
+    isAddition: ({ line }) => line !== undefined,
+    names: () => lines.keys(),
+    recordsOf: node => (lines.get(node) ?? []).map(line => ({ node, line })),
+    replaceRecords: (node, all) => {
+      if (all.length === 0) lines.delete(node)
+      else
+        lines.set(
+          node,
+          all.map(({ line = '' }) => line)
+        )
+    },
+    reset: () => lines.clear()
+  })
+  if (kind === 'node-status') await medium.openRecords('node-boots', nothing)
+  return {
+    lines,
+    records,
+    async add(node: string, line: string, kept: Line['kept'] = 'memory first') {
+      if (kept === 'memory first') of(node).push(line)
+      await records.append({ node, line, kept })
+      if (kept === 'stored first') of(node).push(line)
+    },
+    move(node: string, to: string) {
+      const known = lines.get(node)
+      lines.delete(node)
+      if (known) lines.set(to, known)
+      return records.append({ node, to })
+    },
+    remove(node: string) {
+      lines.delete(node)
+      return records.append({ node })
+    }
+  }
+}

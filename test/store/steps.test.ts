@@ -96,7 +96,7 @@ t.test('a throw and a failing disk take all of it back', async t => {
   await t.rejects(refused, { message: 'no' })
   t.equal(await after, 1)
   files.before = operation => {
-    if (operation === 'replace') throw systemError('ENOSPC')
+    if (operation === 'write') throw systemError('ENOSPC')
   }
   await t.rejects(
     long(() => {}),

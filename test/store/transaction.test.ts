@@ -99,7 +99,7 @@ t.test('transactions see changes on their way to disk, readers do not', async t 
   const files = new TestFiles()
   const store = await openStore(t.testdir(), { files })
   const disk = gate()
-  files.before = operation => (operation === 'replace' ? disk.wait() : undefined)
+  files.before = operation => (operation === 'write' ? disk.wait() : undefined)
   const first = store.change(tx => tx.put('node', 'n1', node('n1', 'aa')))
   await disk.arrived
   const seen = store.change(tx => tx.index.owner.get('aa'))
@@ -128,7 +128,7 @@ t.test('what a failed write takes with it, and what comes after', async t => {
   store.subscribe(changes => told.push(...changes))
   const disk = gate()
   files.before = async operation => {
-    if (operation !== 'replace') return
+    if (operation !== 'write') return
     await disk.wait()
     throw systemError('ENOSPC')
   }
@@ -185,7 +185,7 @@ t.test('500 changes of one counter at once', async t => {
   )
   t.equal(new Set(values).size, 500)
   t.equal(store.current.get('counter', 'c')?.value, 500)
-  t.ok(files.count('replace') < 50, `written together: ${files.count('replace')} writes`)
+  t.ok(files.count('write') < 50, `written together: ${files.count('write')} writes`)
   await store.close()
   t.equal(JSON.parse(readFileSync(join(directory, 'counter/c.json'), 'utf8')).value, 500)
 })
@@ -195,7 +195,7 @@ t.test('no change, no write', async t => {
   const store = await openStore(t.testdir(), { files })
   await store.change(tx => tx.put('node', 'a', node('a', 'aa')))
   const before = store.current.get('node', 'a')
-  const writes = files.count('replace')
+  const writes = files.count('write')
   let told = 0
   const unsubscribe = store.subscribe(() => told++)
   await store.change(tx => {
@@ -209,7 +209,7 @@ t.test('no change, no write', async t => {
     t.same(tx.changes(), [])
     tx.remove('node', 'absent')
   })
-  t.equal(files.count('replace'), writes)
+  t.equal(files.count('write'), writes)
   t.equal(told, 0)
   t.equal(store.current.get('node', 'a'), before)
   unsubscribe()

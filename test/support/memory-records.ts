@@ -6,7 +6,7 @@ import { type OpenRecords, type RecordChange, type RecordStore, Records } from '
 export class MemoryRecords implements RecordStore {
   isShared = false
   isReadOnly = false
-  takesAdditions = true
+  takesAddition = () => true
   /** Changes of each write, in order. */
   readonly writes: (readonly RecordChange[])[] = []
   /** Waited for before a write; its throw is a failure that stores nothing. */

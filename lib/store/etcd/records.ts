@@ -64,7 +64,7 @@ const endOf = (head: string | undefined) => (head?.endsWith(UNFINISHED) ? UNFINI
  */
 export class EtcdRecords implements RecordStore {
   readonly isShared = true
-  readonly takesAdditions = false
+  takesAddition = () => false
   readonly #kinds = new Map<string, Kind>()
   #count = 0
 

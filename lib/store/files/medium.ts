@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Background } from '../../base/background.js'
+import { Background, type Clock } from '../../base/background.js'
 import { crc32c } from '../../base/crc32c.js'
 import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.js'
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
@@ -25,6 +25,9 @@ export interface FileOptions {
   readonly outstandingFiles?: number | undefined
   /** The tables are written when the log is larger, and twice as large as they. Default 8 MiB. */
   readonly checkpointBytes?: number | undefined
+  /** A segment of the log of this size takes no further change. Default 8 MiB. */
+  readonly segmentBytes?: number | undefined
+  readonly clock?: Clock | undefined
   /** Writes the files; tests pass failing ones. */
   readonly files?: FileLayer | undefined
   readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
@@ -36,6 +39,17 @@ const CUT_MS = 1000
 const RETRY_MS = { first: 1000, longest: 30_000 }
 
 type Memory = Pick<RecordedState<never>, 'names' | 'recordsOf' | 'json'>
+
+/** A kind whose texts are one file, which is written from memory. */
+interface OpenTable {
+  readonly memory: Memory
+  /** Names with a record in the log that replaces what the table has of them. */
+  readonly logged: Set<string>
+  /** The number of the first record that the table may lack. */
+  first: number
+  /** Resolves when the records that are being logged are. */
+  logging?: Promise<unknown>
+}
 
 /** What a medium that is open for changes has. */
 interface Writing {
@@ -56,11 +70,10 @@ export class FileMedium implements Medium {
   #stored: StoredFiles | undefined
   #writing: Writing | undefined
   #closed: Promise<void> | undefined
-  /** By kind, the state that its table describes, and the number of the last record of each name in the log. */
-  readonly #tables = new Map<string, { readonly memory: Memory; readonly numbers: Map<string, number> }>()
+  readonly #tables = new Map<string, OpenTable>()
   #tableBytes = 0
-  /** The number of the first record that no table has. */
-  #firstInTables = Number.POSITIVE_INFINITY
+  /** The start found records of tables in the log, and no checkpoint has written them yet. */
+  #hasOldRecords = false
   /** The last record with files. */
   #lastFiles = 0
   /** Files up to this record are written. */
@@ -85,7 +98,7 @@ export class FileMedium implements Medium {
   }
 
   async start(types: Iterable<string>): Promise<void> {
-    const { directory, outstandingFiles, log = () => {} } = this.options
+    const { directory, outstandingFiles, segmentBytes, clock, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
     const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
     // Their leftovers are listed too.
@@ -98,20 +111,21 @@ export class FileMedium implements Medium {
     )
     for (const { file } of empty ?? []) await rm(file, { force: true })
     const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
-    const wal = new WriteAheadLog(common, { segments: filled ?? [], last: stored.last })
+    const wal = new WriteAheadLog({ ...common, segmentBytes }, { segments: filled ?? [], last: stored.last })
     const behind = new WriteBehind({
       ...common,
-      ...{ outstandingFiles, log, sinceMs: Date.now() },
+      ...{ outstandingFiles, clock, log, sinceMs: Date.now() },
       onWritten: upTo => this.#onWritten(upTo)
     })
     const tidying = new Background({
       work: () => this.#tidy(),
       retryMs: RETRY_MS,
+      ...(clock ? { clock } : {}),
       onFailure: reason => log('warn', `the log of the store cannot be cut: ${reason}`),
       onRecovery: () => log('info', 'the log of the store is cut again')
     })
     this.#writing = { log: wal, behind, tidying }
-    if (stored.hasTableRecords) this.#firstInTables = 0
+    this.#hasOldRecords = stored.hasTableRecords
     await this.#takeIntents(stored, wal)
     this.#lastFiles = wal.last
     await behind.add(stored.promised(), wal.last)
@@ -153,7 +167,11 @@ export class FileMedium implements Medium {
   async openRecords<R>(kind: string, memory: RecordedState<R>): Promise<Records<R>> {
     const { directory, log } = this.options
     const isTable = baseOf(kind) === 'table'
-    if (isTable) this.#tables.set(kind, { memory: memory as RecordedState<never>, numbers: new Map() })
+    if (isTable)
+      this.#tables.set(kind, {
+        ...{ memory: memory as RecordedState<never>, logged: new Set() },
+        first: Number.POSITIVE_INFINITY
+      })
     return new Records<R>({
       ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind) },
       text: name => this.#readRecord(kind, name),
@@ -198,7 +216,7 @@ export class FileMedium implements Medium {
   readonly #records: RecordStore = {
     isShared: false,
     isReadOnly: false,
-    takesAdditions: true,
+    takesAddition: (kind, name) => this.#tables.get(kind)?.logged.has(name) ?? false,
     write: (kind, changes) => this.#writeRecords(kind, changes)
   }
 
@@ -238,12 +256,13 @@ export class FileMedium implements Medium {
     }))
     const { log, tidying } = this.#open
     const table = this.#tables.get(kind)
-    const first = log.last + 1
     const files = table ? undefined : writes.map(write => fileWrite(write, 'any'))
-    const number = await this.#append(writes.length > 0 ? writes : [this.#marker], files)
+    if (table && writes.length > 0) table.first = Math.min(table.first, log.last + 1)
+    const logging = this.#append(writes.length > 0 ? writes : [this.#marker], files)
+    if (table) table.logging = logging.catch(() => undefined)
+    await logging
     if (!table || writes.length === 0) return
-    this.#firstInTables = Math.min(this.#firstInTables, first)
-    for (const { name } of writes) table.numbers.set(name, number)
+    for (const { name } of writes) table.logged.add(name)
     tidying.wake(CUT_MS)
   }
 
@@ -281,6 +300,12 @@ export class FileMedium implements Medium {
     this.#marked = files
   }
 
+  /** The number of the first record that a table may lack. */
+  get #firstInTables(): number {
+    if (this.#hasOldRecords) return 0
+    return Math.min(...Array.from(this.#tables.values(), ({ first }) => first))
+  }
+
   /** Whether a log of more than so many bytes has records that no table has, and all kinds are open. */
   #isDue(bytes: number): boolean {
     const { log } = this.#open
@@ -293,31 +318,42 @@ export class FileMedium implements Medium {
 
   /** Writes all tables anew. */
   async #checkpoint(): Promise<void> {
-    const { directory } = this.options
-    // Keepers take a record into memory right after it is stored.
-    await nextTurn()
-    const upTo = this.#open.log.last
-    const first = this.#firstInTables
-    this.#firstInTables = Number.POSITIVE_INFINITY
-    for (const { numbers } of this.#tables.values()) numbers.clear()
     let bytes = 0
-    try {
-      for (const [kind, { memory, numbers }] of this.#tables) {
-        await this.#layer.runSteps([this.ownershipCheck])
-        const counted = function* () {
-          for (const piece of tableText(memory, upTo, name => numbers.get(name) ?? 0)) {
-            bytes += piece.length
-            yield piece
-          }
-        }
-        await this.#layer.replace(tableFile(directory, kind), counted())
+    for (const [kind, table] of this.#tables) bytes += await this.#writeTable(kind, table)
+    this.#tableBytes = bytes
+    this.#hasOldRecords = false
+  }
+
+  /** Writes a table from memory, which may change meanwhile; returns its size. */
+  async #writeTable(kind: string, table: OpenTable): Promise<number> {
+    const { directory } = this.options
+    for (let seen: unknown; seen !== table.logging; ) {
+      seen = table.logging
+      await seen
+    }
+    // No record of the kind is between memory and the log: the position is exact.
+    const upTo = this.#open.log.last
+    const { first } = table
+    table.first = Number.POSITIVE_INFINITY
+    table.logged.clear()
+    let bytes = 0
+    const counted = function* () {
+      for (const piece of tableText(table.memory, upTo)) {
+        bytes += piece.length
+        yield piece
       }
+    }
+    try {
+      // Keepers take a record into memory right after it is stored.
+      await nextTurn()
+      await this.#layer.runSteps([this.ownershipCheck])
+      await this.#layer.replace(tableFile(directory, kind), counted())
       await this.#layer.syncDirectory(directory)
     } catch (error) {
-      this.#firstInTables = Math.min(first, this.#firstInTables)
+      table.first = Math.min(first, table.first)
       throw error
     }
-    this.#tableBytes = bytes
+    return bytes
   }
 
   #make(directory: string): Promise<void> {

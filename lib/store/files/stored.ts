@@ -8,16 +8,20 @@ import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing } from './listing.js'
 import type { LogRecord } from './log-record.js'
 import { Table } from './tables.js'
-import { type ReadLog, readLog } from './wal.js'
+import { LOG, type ReadLog, readLog, SEGMENT } from './wal.js'
 import type { FileWrite } from './write-behind.js'
 
 /** The type and name of the entry that says up to which record all files are written. */
 export const WRITTEN = { type: 'written', name: 'up-to' } as const
 
+const NOT_OURS = 'not a file of the store'
+
 /** The latest content of a file that may not have it yet, and those before. */
-type Logged = Pick<FileWrite, 'text' | 'sinceMs'> & {
-  known: FileWrite['known']
+type Logged = Pick<FileWrite, 'text' | 'known'> & {
+  sinceMs?: FileWrite['sinceMs']
   readonly texts: (string | undefined)[]
+  /** The number of the last record that changes it; 0 for an intent. */
+  readonly number: number
 }
 
 /**
@@ -40,17 +44,19 @@ export class StoredFiles implements StoredState {
     this.#leftovers = [...this.#intents.leftovers]
     this.log = readLog(directory)
     for (const { type, name, text } of this.#intents.intents.flatMap(({ writes }) => writes))
-      this.#take(type, name, { text, known: 'any', texts: [] })
+      this.#take(type, name, { text, known: 'any', texts: [], number: 0 })
     const written = writtenIn(this.log)
     for (const record of this.log.records) if (record.number > written) this.#apply(record)
     const { torn } = this.log
     if (torn)
       this.#foreign.push({
         file: torn.file,
-        message: `the last write was interrupted: what follows byte ${torn.bytes} was never acknowledged`
+        message: `the last write was interrupted: what follows byte ${torn.bytes} is not acknowledged`
       })
-    for (const [type, logged] of this.#logged)
-      for (const [name, write] of logged) this.#findEdit(type, name, write)
+    this.#foreign.push(...this.#edits())
+    for (const fileName of listing(this.place(LOG)))
+      if (!SEGMENT.test(fileName) && entryOf(fileName) !== 'ignored')
+        this.#foreign.push({ file: `${this.place(LOG)}/${fileName}`, message: NOT_OURS })
   }
 
   get intents(): readonly Intent[] {
@@ -59,7 +65,7 @@ export class StoredFiles implements StoredState {
 
   /** The highest number of a record, in the log or in a table. Throws LoadError for a damaged table. */
   get last(): number {
-    return Math.max(this.log.last, ...TABLES.map(kind => this.#table(kind).last))
+    return Math.max(this.log.last, ...TABLES.map(kind => this.#table(kind).upTo))
   }
 
   /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
@@ -105,7 +111,7 @@ export class StoredFiles implements StoredState {
     if (!types) return all
     const unknown = [...this.#logged.keys()].filter(type => !types.has(type) && baseOf(type) === undefined)
     const ofLog = unknown.map(type => ({
-      file: `${this.directory}/log`,
+      file: `${this.directory}/${LOG}`,
       message: `it has objects of an unknown type ${type}`
     }))
     return [...all, ...ofUnknownType(this.directory, intents, types), ...ofLog]
@@ -143,14 +149,14 @@ export class StoredFiles implements StoredState {
     return table
   }
 
-  #apply({ entries, time }: LogRecord): void {
+  #apply({ entries, time, number }: LogRecord): void {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
       const { sinceMs = time, texts = [] } = earlier ?? {}
       texts.push(text)
       const known = baseOf(type) ? 'any' : (earlier?.known ?? [before])
-      this.#take(type, name, { text, known, sinceMs, texts })
+      this.#take(type, name, { text, known, sinceMs, texts, number })
     }
   }
 
@@ -159,15 +165,28 @@ export class StoredFiles implements StoredState {
     this.#logged.set(type, logged.set(name, write))
   }
 
-  /** Reports a file that was edited after the log had a change of it. */
-  #findEdit(type: string, name: string, write: Logged): void {
-    const file = objectFile(this.directory, type, name)
-    if (isEdited(file, write, write.texts)) {
+  /** Returns the files that were edited after the log had a change of them. */
+  #edits(): Problem[] {
+    const edited: [string, Logged][] = []
+    const now = Date.now()
+    for (const [type, logged] of this.#logged)
+      for (const [name, write] of logged) {
+        const file = objectFile(this.directory, type, name)
+        if (isEdited(file, write, write.texts)) edited.push([file, write])
+        else write.sinceMs = now
+      }
+    if (edited.length === 0) return []
+    // The daemon that runs may have logged and written other changes of these files meanwhile.
+    const numbers = new Map<string, number>()
+    for (const { number, entries } of readLog(this.directory).records)
+      for (const { type, name } of entries) numbers.set(objectFile(this.directory, type, name), number)
+    return edited.flatMap(([file, { number }]) => {
+      if (numbers.get(file) !== number) return []
       const message =
         'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
         `edited file as ${file}.….edited~`
-      this.#foreign.push({ file, message })
-    } else write.known = 'any'
+      return [{ file, message }]
+    })
   }
 
   #filesOf(type: string): ReadonlySet<string> {
@@ -179,7 +198,7 @@ export class StoredFiles implements StoredState {
       const file = `${this.place(type)}/${fileName}`
       if (typeof entry !== 'string') names.add(entry.object)
       else if (entry === 'leftover') this.#leftovers.push(file)
-      else if (entry === 'foreign') this.#foreign.push({ file, message: 'not a file of the store' })
+      else if (entry === 'foreign') this.#foreign.push({ file, message: NOT_OURS })
     }
     this.#files.set(type, names)
     return names
@@ -188,9 +207,10 @@ export class StoredFiles implements StoredState {
 
 /** Returns the number of the record up to which all files are written; 0 if the log does not say. */
 function writtenIn({ records }: ReadLog): number {
-  for (const { entries } of records.toReversed())
-    for (const { type, text } of entries) if (type === WRITTEN.type) return Number(text)
-  return 0
+  let written = 0
+  for (const { entries } of records)
+    for (const { type, text } of entries) if (type === WRITTEN.type) written = Math.max(written, Number(text))
+  return written
 }
 
 /** `<directory>/<type>/<name>.json`; without `join`, which would take 5 % of a large start. */

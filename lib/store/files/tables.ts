@@ -11,25 +11,22 @@ export const tableFile = (directory: string, kind: string) => join(directory, `$
 const PIECE_CHARACTERS = 256 * 1024
 
 /**
- * A line before the records of a table, or of a name: it has all records of the log up to this number. Tables
- * of earlier releases, and of backups, have none.
+ * The first line of a table: it has all records of the log up to this number. It may have some later ones: the
+ * first of each name after it replaces the text. Tables of earlier releases have none.
  */
 interface Position {
   readonly upTo: number
-  readonly name?: string
 }
 
 /** The texts of a kind. */
 export class Table {
   /** By name, lines of JSON. */
   readonly texts = new Map<string, string>()
-  /** The table has all records up to this number, and of some names up to a higher one. */
   #upTo = 0
-  readonly #upToOf = new Map<string, number>()
 
-  /** The highest number of a record that the table has. */
-  get last(): number {
-    return Math.max(this.#upTo, ...this.#upToOf.values())
+  /** The table has all records of the log up to this number. */
+  get upTo(): number {
+    return this.#upTo
   }
 
   /** Reads the table of a kind, or begins an empty one. Throws LoadError with the damaged line. */
@@ -61,7 +58,7 @@ export class Table {
 
   /** Applies a change of the log, unless the table has it already. */
   apply(number: number, name: string, text: string, adds = false): void {
-    if (number <= (this.#upToOf.get(name) ?? this.#upTo)) return
+    if (number <= this.#upTo) return
     if (text === '' && !adds) this.texts.delete(name)
     else this.texts.set(name, adds ? (this.texts.get(name) ?? '') + text : text)
   }
@@ -69,12 +66,8 @@ export class Table {
   #take(line: string): void {
     const record = parseJson(line) as Position & { node?: string; renamed?: string; dropped?: true }
     if (typeof record !== 'object' || record === null) throw new Error('no object')
-    const { upTo, name, node, renamed, dropped } = record
-    if (typeof upTo === 'number') {
-      if (name === undefined) this.#upTo = upTo
-      else this.#upToOf.set(name, upTo)
-      return
-    }
+    const { upTo, node, renamed, dropped } = record
+    if (typeof upTo === 'number') this.#upTo = upTo
     if (node === undefined) return
     // Earlier releases wrote moves and removals as lines of their own.
     if (renamed === undefined && dropped === undefined) {
@@ -95,19 +88,13 @@ export class Table {
   }
 }
 
-/**
- * Yields the content of a table in pieces. `upTo`: the number of the last record that all names have;
- * `numberOf`: that of the last record of a name, which may be higher.
- */
+/** Yields the content of a table in pieces. `upTo`: the number of the last record that all names have. */
 export function* tableText(
   memory: Pick<RecordedState<unknown>, 'names' | 'recordsOf' | 'json'>,
-  upTo: number,
-  numberOf: (name: string) => number
+  upTo: number
 ): Generator<string> {
   let text = `${JSON.stringify({ upTo } satisfies Position)}\n`
   for (const name of memory.names()) {
-    const number = numberOf(name)
-    if (number > upTo) text += `${JSON.stringify({ upTo: number, name } satisfies Position)}\n`
     for (const record of memory.recordsOf(name))
       text += `${memory.json?.(record) ?? JSON.stringify(record)}\n`
     if (text.length < PIECE_CHARACTERS) continue

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs'
+import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
@@ -14,6 +14,8 @@ const SEGMENT_BYTES = 8 * 1024 * 1024
 const GROWTH_BYTES = 256 * 1024
 /** Characters of the entries of a record: a longer change is several records. */
 const RECORD_CHARACTERS = 512 * 1024
+/** Tries to read a log that is being written. */
+const MOST_READS = 5
 
 /** A segment of the log: a file named by the number of its first record. */
 interface Segment {
@@ -36,6 +38,9 @@ export interface ReadLog {
   readonly last: number
 }
 
+/** The name of a segment. */
+export const SEGMENT = /^(\d{12,15})\.wal$/
+
 const segmentFile = (directory: string, first: number) =>
   join(directory, LOG, `${String(first).padStart(12, '0')}.wal`)
 
@@ -44,17 +49,36 @@ const segmentFile = (directory: string, first: number) =>
  * ones follow it, or if no power cut explains it: what it held is unknown.
  */
 export function readLog(directory: string): ReadLog {
-  const records: LogRecord[] = []
-  const segments: Segment[] = []
+  const isWhole = ({ torn, problems }: ReadLog) => !torn && problems.length === 0
+  const ended = ({ last, problems }: ReadLog) => JSON.stringify([last, problems])
+  let read = readOnce(directory)
+  for (let tries = 0; tries < MOST_READS && !isWhole(read); tries++) {
+    // The daemon that runs may be writing it.
+    const before = ended(read)
+    read = readOnce(directory)
+    if (ended(read) === before) break
+  }
+  return read
+}
+
+function readOnce(directory: string): ReadLog {
+  let records: LogRecord[] = []
+  let segments: Segment[] = []
   let torn: Segment | undefined
   let last: number | undefined
   try {
     for (const { file, first } of segmentsIn(directory)) {
+      const content = bytesOf(file)
+      if (content === undefined) {
+        // The daemon that runs has cut it meanwhile, and all before it: their changes are in the files.
+        ;[records, segments, last] = [[], [], undefined]
+        continue
+      }
       if (torn) throw new Damage(torn.file, torn.bytes, 'the end of a change is missing, and others follow')
       if (last !== undefined && first !== last + 1)
         throw new Damage(file, 0, `records ${last + 1} to ${first - 1} are missing`)
-      const read = readSegment(file, first)
-      records.push(...read.records)
+      const read = readSegment(file, first, content)
+      for (const record of read.records) records.push(record)
       last = read.segment.last
       segments.push(read.segment)
       if (read.isTorn) torn = read.segment
@@ -88,7 +112,7 @@ function segmentsIn(directory: string): { readonly file: string; readonly first:
     if (!isMissing(error)) throw error
   }
   return names
-    .flatMap(name => /^(\d{12,15})\.wal$/.exec(name)?.[1] ?? [])
+    .flatMap(name => SEGMENT.exec(name)?.[1] ?? [])
     .map(digits => ({ file: join(directory, LOG, `${digits}.wal`), first: Number(digits) }))
     .sort((a, b) => a.first - b.first)
 }
@@ -96,15 +120,15 @@ function segmentsIn(directory: string): { readonly file: string; readonly first:
 /** Reads a segment up to its last whole change. Throws Damage. */
 function readSegment(
   file: string,
-  first: number
+  first: number,
+  content: Buffer
 ): { readonly segment: Segment; readonly records: readonly LogRecord[]; readonly isTorn: boolean } {
   const records: LogRecord[] = []
   const segment: Segment = { file, last: first - 1, bytes: 0 }
-  const content = bytesOf(file)
   /** Records of a change whose last piece was not seen yet. */
   let pieces: LogRecord[] = []
   for (let offset = 0; ; ) {
-    const found = decodeRecord(content, offset)
+    const found = decoded(file, content, offset)
     const isWhole = typeof found === 'object'
     const expected = segment.last + pieces.length + 1
     if (found === 'damaged' || (!isWhole && isFollowed(content, offset, expected)))
@@ -123,12 +147,22 @@ function readSegment(
   }
 }
 
-function bytesOf(file: string): Buffer {
+/** `decodeRecord`; a record that svcd did not write is damage. */
+function decoded(file: string, content: Buffer, offset: number): ReturnType<typeof decodeRecord> {
   try {
+    return decodeRecord(content, offset)
+  } catch (error) {
+    throw new Damage(file, offset, reasonOf(error))
+  }
+}
+
+/** Returns the content of a segment; undefined if it is missing. */
+function bytesOf(file: string): Buffer | undefined {
+  try {
+    if (lstatSync(file).isSymbolicLink()) throw new Error('it is a link: put the file itself in its place')
     return readRegularFileSync(file)
   } catch (error) {
-    // The daemon that runs has removed it meanwhile: its changes are in the files.
-    if (isMissing(error)) return Buffer.alloc(0)
+    if (isMissing(error)) return undefined
     throw new Damage(file, 0, reasonOf(error))
   }
 }
@@ -155,6 +189,8 @@ interface LogOptions {
   readonly ownershipCheck: DiskStep
   /** Milliseconds since 1970. */
   readonly now?: () => number
+  /** Default 8 MiB. */
+  readonly segmentBytes?: number | undefined
 }
 
 /**
@@ -272,8 +308,8 @@ export class WriteAheadLog {
 
   /** Returns the open segment, or a new one when that is full. */
   async #segment(): Promise<Segment> {
-    if (this.#open && this.#open.segment.bytes < SEGMENT_BYTES) return this.#open.segment
-    const { directory, files, ownershipCheck } = this.options
+    const { directory, files, ownershipCheck, segmentBytes = SEGMENT_BYTES } = this.options
+    if (this.#open && this.#open.segment.bytes < segmentBytes) return this.#open.segment
     await this.#closeSegment()
     await files.runSteps([ownershipCheck])
     const segment: Segment = { file: segmentFile(directory, this.#last + 1), last: this.#last, bytes: 0 }

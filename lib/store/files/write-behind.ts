@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import { Background } from '../../base/background.js'
+import { Background, type Clock } from '../../base/background.js'
 import { runSliced } from '../../base/concurrency.js'
 import { crc32c } from '../../base/crc32c.js'
-import type { DiskStep, FileLayer, Unedited } from '../../disk/steps.js'
+import { type DiskStep, type FileLayer, StepError, type Unedited } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import type { Write } from '../medium.js'
 import { objectFile } from './stored.js'
@@ -31,11 +31,12 @@ interface Pending {
   isTried: boolean
 }
 
-/** Contents that a file may have while the disk fails. */
-const MOST_KNOWN = 8
+/** Contents that a file may have while the disk fails; with more, no edit of it is found. */
+const MOST_KNOWN = 1000
 
 interface WriteBehindOptions {
   readonly outstandingFiles?: number | undefined
+  readonly clock?: Clock | undefined
   readonly directory: string
   readonly files: FileLayer
   /** Fails if the directory is no longer ours to write. */
@@ -66,6 +67,7 @@ export class WriteBehind {
     this.#flushing = new Background({
       work: () => this.#flush(),
       retryMs: RETRY_MS,
+      ...(options.clock ? { clock: options.clock } : {}),
       onFailure: reason => options.log('warn', `the store's files are behind: ${reason}`),
       onRecovery: () => options.log('info', "the store's files are written again")
     })
@@ -168,10 +170,17 @@ export class WriteBehind {
     if (performance.now() > this.#closeBy)
       throw new StoreError('shutting down; the next start goes on with them')
     const { files, ownershipCheck, log } = this.options
-    // Checked again at the end: the log of another directory must stay.
-    const kept = await files.runSteps([ownershipCheck, ...steps, ownershipCheck], 'behind')
-    for (const file of kept)
-      log('warn', `${file}: this file was edited while svcd ran; svcd's change of the object counts`)
+    const report = (kept: readonly string[]) => {
+      for (const file of kept)
+        log('warn', `${file}: this file was edited while svcd ran; svcd's change of the object counts`)
+    }
+    try {
+      // Checked again at the end: the log of another directory must stay.
+      report(await files.runSteps([ownershipCheck, ...steps, ownershipCheck], 'behind'))
+    } catch (error) {
+      if (error instanceof StepError) report(error.kept)
+      throw error
+    }
     for (const [file, pending] of batch)
       if (this.#pendingWrites.get(file) === pending) this.#pendingWrites.delete(file)
   }
@@ -182,5 +191,7 @@ function knownOf(next: FileWrite, earlier: Pending | undefined): Unedited['known
   if (!earlier) return next.known
   const { write, known, isTried } = earlier
   if (!isTried || known === 'any') return known
-  return [...known, write.text === undefined ? undefined : crc32c(write.text)].slice(-MOST_KNOWN)
+  const crc = write.text === undefined ? undefined : crc32c(write.text)
+  if (known.includes(crc)) return known
+  return known.length < MOST_KNOWN ? [...known, crc] : 'any'
 }
