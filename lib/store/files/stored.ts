@@ -1,14 +1,14 @@
 import { crc32c } from '../../base/crc32c.js'
-import { readRegularFileSync } from '../../disk/file.js'
+import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
-import { baseOf } from '../record-kinds.js'
+import { baseOf, recordKinds } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing } from './listing.js'
 import type { LogRecord } from './log-record.js'
-import { Table } from './tables.js'
+import { Table, tablePath } from './tables.js'
 import { type ReadLog, readLog } from './wal.js'
 import type { FileWrite } from './write-behind.js'
 
@@ -46,7 +46,10 @@ export class StoredFiles implements StoredState {
         file: torn.file,
         message: `the last write was interrupted: what follows byte ${torn.bytes} was never acknowledged`
       })
-    for (const write of this.promised()) this.#findEdit(write)
+    const edited = [...this.promised()].filter(write => isEdited(this.place(write.type, write.name), write))
+    // A daemon that runs may have written later changes to these files meanwhile.
+    if (edited.length > 0 && readLog(directory).last === this.log.last)
+      for (const { type, name } of edited) this.#foreign.push(editedProblem(this.place(type, name)))
   }
 
   get intents(): readonly Intent[] {
@@ -95,10 +98,25 @@ export class StoredFiles implements StoredState {
       try {
         texts.set(name, this.text(kind, name) ?? '')
       } catch (error) {
-        unread(this.place(kind, name), reasonOf(error))
+        // A daemon that runs has removed it meanwhile.
+        if (!isMissing(error)) unread(this.place(kind, name), reasonOf(error))
       }
     }
     return texts
+  }
+
+  /**
+   * Yields the records as the files of a state without a log, with their paths in it. `unread` and the
+   * LoadError are those of `records`.
+   */
+  *recordFiles(
+    unread: (file: string, reason: string) => void
+  ): Generator<readonly [path: string, text: string]> {
+    for (const kind of Object.keys(recordKinds)) {
+      const texts = this.records(kind, unread)
+      if (baseOf(kind) === 'table') yield [tablePath(kind), [...texts.values()].join('')]
+      else for (const [name, text] of texts) yield [`${kind}/${name}.json`, text]
+    }
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
@@ -145,16 +163,6 @@ export class StoredFiles implements StoredState {
     this.#logged.set(type, logged.set(name, write))
   }
 
-  /** Reports a file that was edited after the log had a change of it. */
-  #findEdit(write: FileWrite): void {
-    const file = objectFile(this.directory, write.type, write.name)
-    if (!isEdited(file, write)) return
-    const message =
-      'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
-      `edited file as ${file}.….edited~`
-    this.#foreign.push({ file, message })
-  }
-
   #filesOf(type: string): ReadonlySet<string> {
     const known = this.#files.get(type)
     if (known) return known
@@ -170,6 +178,14 @@ export class StoredFiles implements StoredState {
     return names
   }
 }
+
+/** The problem of a file that was edited after the log had a change of it. */
+const editedProblem = (file: string): Problem => ({
+  file,
+  message:
+    'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
+    `edited file as ${file}.….edited~`
+})
 
 /** Returns the number of the record up to which all files are written; 0 if the log does not say. */
 function writtenIn({ records }: ReadLog): number {

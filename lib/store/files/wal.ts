@@ -44,6 +44,17 @@ const segmentFile = (directory: string, first: number) =>
  * ones follow it, or if no power cut explains it: what it held is unknown.
  */
 export function readLog(directory: string): ReadLog {
+  // A daemon that runs may cut the log, or write to it, while this reads: only what stays so is true.
+  for (let before = ''; ; ) {
+    const read = readOnce(directory)
+    const { torn, problems } = read
+    const found = torn || problems.length > 0 ? JSON.stringify([torn, problems]) : ''
+    if (found === before) return read
+    before = found
+  }
+}
+
+function readOnce(directory: string): ReadLog {
   const records: LogRecord[] = []
   const segments: Segment[] = []
   let torn: Segment | undefined
@@ -127,8 +138,6 @@ function bytesOf(file: string): Buffer {
   try {
     return readRegularFileSync(file)
   } catch (error) {
-    // The daemon that runs has removed it meanwhile: its changes are in the files.
-    if (isMissing(error)) return Buffer.alloc(0)
     throw new Damage(file, 0, reasonOf(error))
   }
 }
