@@ -105,7 +105,7 @@ function keepEdited(step: DiskStep, number: number): string[] {
   if (!('unedited' in step) || step.unedited === undefined) return []
   const [file, text] = 'replace' in step ? [step.replace, step.text] : [step.remove, undefined]
   try {
-    if (!isEdited(file, { text, ...step.unedited })) return []
+    if (!isEdited(file, step.unedited, [text])) return []
     const kept = `${file}.${Date.now()}.edited~`
     renameSync(file, kept)
     return [kept]
@@ -115,17 +115,19 @@ function keepEdited(step: DiskStep, number: number): string[] {
 }
 
 /**
- * Whether a file was changed since a time, and has neither one of the known contents nor the new `text`.
+ * Whether a file was changed since a time, and has neither one of the known contents nor one of `texts`.
  * Throws the system's error.
  */
 export function isEdited(
   file: string,
-  { known, sinceMs = 0, text }: Partial<Unedited> & { readonly text?: string | undefined }
+  { known, sinceMs = 0 }: Unedited,
+  texts: readonly (string | undefined)[]
 ): boolean {
+  if (known === 'any') return false
   const stat = lstatSync(file, { throwIfNoEntry: false })
-  if (known === undefined || known === 'any' || !stat?.isFile() || stat.mtimeMs < sinceMs) return false
+  if (!stat?.isFile() || stat.mtimeMs < sinceMs) return false
   const content = readRegularFileSync(file)
-  return !known.includes(crc32c(content)) && !content.equals(Buffer.from(text ?? ''))
+  return !known.includes(crc32c(content)) && !texts.some(text => content.equals(Buffer.from(text ?? '')))
 }
 
 function runStep(step: DiskStep, number: number): void {

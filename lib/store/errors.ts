@@ -27,9 +27,6 @@ export class NotLeaderError extends StoreError {
   }
 }
 
-/** A write exceeds the medium's limit, and stored nothing. */
-export class TooLargeError extends Error {}
-
 /** One problem of the state directory. `file` is a path, `line` counts from 1. */
 export interface Problem {
   readonly file: string

@@ -13,8 +13,9 @@ export const recordKinds = {
   jobs: { base: 'files' }
 } as const satisfies Readonly<Record<string, RecordKind>>
 
-export type RecordKindName = keyof typeof recordKinds
-
 /** Returns where the texts of a type are stored; undefined for a type of objects. */
 export const baseOf = (type: string): RecordKind['base'] | undefined =>
   (recordKinds as Readonly<Record<string, RecordKind | undefined>>)[type]?.base
+
+/** The kinds with a table. */
+export const TABLES = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'table')

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { runSync } from '../base/concurrency.js'
-import { reasonOf, StoreError, TooLargeError } from './errors.js'
+import { reasonOf, StoreError } from './errors.js'
 
 /** Stores the texts of records in a medium. A text is lines of JSON, one per record of the name. */
 export interface RecordStore {
@@ -68,6 +68,8 @@ interface RecordsOptions<R> {
   readonly text: (name: string) => Promise<string | undefined>
   /** Bounds of a write; a record above them is written alone. Absent: none. */
   readonly most?: { readonly names: number; readonly bytes: number }
+  /** Whether a write was too large for the medium: it stored nothing, and says nothing about others. */
+  readonly isTooLarge?: (error: unknown) => boolean
 }
 
 interface Waiting<R> {
@@ -160,7 +162,9 @@ export class Records<R> {
   }
 
   *#load(texts: Iterable<readonly [name: string, text: string]>): Generator<void> {
-    for (const [name, text] of texts) yield this.applyRemote(name, text)
+    for (const [name, text] of texts)
+      if (text === '') this.o.damaged(name, 'it is empty')
+      else yield this.applyRemote(name, text)
   }
 
   #start(): void {
@@ -178,17 +182,23 @@ export class Records<R> {
         await this.#write(changes)
       } catch (error) {
         isTried = true
-        // A record over the size limit stores nothing, and says nothing about the others.
-        const isTooLarge = error instanceof TooLargeError
-        if (!isTooLarge) for (const name of changes.keys()) this.#uncertain.add(name)
-        // Each try takes as long as the medium is waited for, so no record waits for more than one.
-        const others = isTooLarge ? [] : this.#queue.splice(0)
-        for (const { reject } of [...batch, ...others]) reject(new StoreError(reasonOf(error)))
+        this.#failed(batch, changes.keys(), error)
         continue
       }
       for (const { resolve } of batch) resolve()
     } while (this.#queue.length > 0 || (this.#uncertain.size > 0 && !isTried && !this.#isClosed))
     this.#running = undefined
+  }
+
+  #failed(batch: readonly Waiting<R>[], names: Iterable<string>, error: unknown): void {
+    const { memory, isTooLarge = () => false } = this.o
+    // Each try takes as long as the medium is waited for, so no record waits for more than one.
+    const others = isTooLarge(error) ? [] : this.#queue.splice(0)
+    if (!isTooLarge(error)) for (const name of names) this.#uncertain.add(name)
+    for (const { record } of others)
+      if (!memory.appliesOnceStored(record))
+        for (const name of memory.namesIn(record)) this.#uncertain.add(name)
+    for (const { reject } of [...batch, ...others]) reject(new StoreError(reasonOf(error)))
   }
 
   async #write(changes: ReadonlyMap<string, RecordChange>): Promise<void> {

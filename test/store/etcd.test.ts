@@ -5,8 +5,14 @@ import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { problemText, TooLargeError } from '../../lib/store/errors.js'
-import { Client, type ClientOptions, RefusedError, UnclearError } from '../../lib/store/etcd/client.js'
+import { problemText } from '../../lib/store/errors.js'
+import {
+  Client,
+  type ClientOptions,
+  RefusedError,
+  TooLargeError,
+  UnclearError
+} from '../../lib/store/etcd/client.js'
 import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
 import { Keys } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'

@@ -4,10 +4,11 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
-import { Journal } from '../../lib/store/journal.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
 import { fillDisk, smallDisk } from '../support/small-disk.js'
 import { until } from '../support/until.js'
 import { node, openStore } from './fixtures.js'
+import { openValues } from './node-values.js'
 
 const long = (name: string, character: string) => ({ ...node(name), tags: [character.repeat(30_000)] })
 
@@ -83,35 +84,34 @@ t.test(
   }
 )
 
-t.test('a journal on a full disk: whole lines only, and it goes on when there is room', async t => {
-  const directory = smallDisk(t)
-  const file = join(directory, 'journal')
+t.test('records on a full disk: whole ones only, and it goes on when there is room', async t => {
+  const directory = smallDisk(t, '2m')
   const open = async () => {
-    const records: string[] = []
-    const journal = await Journal.open<string>({
-      file,
-      read: record => records.push(record),
-      snapshot: () => []
-    })
-    return { records, journal }
+    const medium = new FileMedium({ directory: join(directory, 'state') })
+    await medium.lock()
+    await medium.start([])
+    const { values, put, records } = await openValues(medium)
+    const close = async () => {
+      await records.close()
+      await medium.close()
+    }
+    return { values, put, close }
   }
-  const { journal } = await open()
-  await journal.append('first')
+  const { put, close } = await open()
+  await put('a', 'first')
   writeFileSync(join(directory, 'spare'), Buffer.alloc(10_000))
   const free = fillDisk(directory)
   rmSync(join(directory, 'spare'))
-  for (let i = 0; i < 3; i++) {
-    await t.rejects(journal.append('z'.repeat(30_000)), new StoreError('no space left on device (ENOSPC)'))
-    t.equal(readFileSync(file, 'utf8'), '"first"\n', 'no half line')
-  }
-  await journal.append('small')
+  // More than the log has preallocated.
+  const large = 'z'.repeat(3_000_000)
+  for (let i = 0; i < 3; i++)
+    await t.rejects(put('b', large), new StoreError('no space left on device (ENOSPC)'))
+  await put('c', 'small')
   free()
-  await journal.append('z'.repeat(30_000))
-  await journal.close()
+  await put('d', 'z'.repeat(30_000))
+  await close()
   const again = await open()
-  t.same(
-    again.records.map(record => record.slice(0, 5)),
-    ['first', 'small', 'zzzzz']
-  )
-  await again.journal.close()
+  t.same([...again.values.keys()].sort(), ['a', 'c', 'd'])
+  t.equal(again.values.get('a'), 'first')
+  await again.close()
 })

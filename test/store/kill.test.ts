@@ -2,26 +2,24 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
-import { Journal } from '../../lib/store/journal.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
+import { Store } from '../../lib/store/store.js'
 import { start } from '../support/child.js'
 import { onDisk } from '../support/scratch.js'
-import { openStore } from './fixtures.js'
+import { optionsFor } from './fixtures.js'
+import { openValues } from './node-values.js'
 
 const rounds = Number(process.env.SVCD_KILL_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 20))
 
 /** Values by name, as a start after the kill finds them. */
 async function valuesFound(directory: string): Promise<Map<string, number>> {
   const found = new Map<string, number>()
-  const store = await openStore(directory)
+  const medium = new FileMedium({ directory })
+  const store = await Store.open({ ...optionsFor(directory), medium })
   for (const name of store.current.names('counter'))
     found.set(name, store.current.get('counter', name)?.value ?? 0)
+  for (const [name, value] of (await openValues(medium)).values) found.set(name, Number(value))
   await store.close()
-  const journal = await Journal.open<{ name: string; value: number }>({
-    file: join(directory, 'journal'),
-    read: ({ name, value }) => found.set(name, value),
-    snapshot: () => []
-  })
-  await journal.close()
   return found
 }
 
@@ -53,8 +51,8 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 
       const [name = '', value] = line.split(' ')
       if (value !== undefined) acknowledged.set(name, Number(value))
     }
-    const intents = join(directory, 'intents')
-    if (existsSync(intents) && readdirSync(intents).length > 0) unfinished++
+    const log = join(directory, 'log')
+    if (existsSync(log) && readdirSync(log).length > 0) unfinished++
     // Every third round the next program itself finds the state as the kill left it.
     if (round % 3 === 0 && round < rounds) continue
     const found = await valuesFound(directory)
@@ -65,7 +63,7 @@ t.test(`kill -9 at ${rounds} random moments`, { timeout: 60_000 + rounds * 5000 
     }
     t.same(halfChanges(found), [], `round ${round}: no half change`)
   }
-  t.comment(`acknowledged: ${[...acknowledged].join(' ')}; ${unfinished} rounds left an intent`)
+  t.comment(`acknowledged: ${[...acknowledged].join(' ')}; ${unfinished} rounds left a log`)
   t.equal(acknowledged.size, 6, 'all six kinds of change were acknowledged')
-  t.ok(unfinished > 0, 'some kills came between an intent and its files')
+  t.ok(unfinished > 0, 'some kills came between a commit and its files')
 })

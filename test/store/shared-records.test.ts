@@ -1,13 +1,16 @@
 // Records that controllers share, over a map in the place of etcd.
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { runSync } from '../../lib/base/concurrency.js'
 import type { JsonObject } from '../../lib/base/json.js'
-import { StoreError, TooLargeError } from '../../lib/store/errors.js'
+import { StoreError } from '../../lib/store/errors.js'
+import { TooLargeError } from '../../lib/store/etcd/client.js'
 import { Keys } from '../../lib/store/etcd/keys.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
 import { EtcdRecords, type RecordsMedium } from '../../lib/store/etcd/records.js'
 import type { FirstRecords, Records } from '../../lib/store/records.js'
 import { until } from '../support/until.js'
+import { testRecords } from './records-suite.js'
 
 type Event =
   | { readonly name: string; readonly value: string }
@@ -47,9 +50,8 @@ class Place {
     return { succeeded: true, found: [] }
   }
 
-  /** A controller; its last transaction can be sent again, as a network does that was slow. */
-  controller(who: string) {
-    const late: (() => Omit<Outcome, 'revision'>)[] = []
+  /** The records of a controller, with what is stored. Its transactions can be sent again, by `late`. */
+  store(who: string, late: (() => Omit<Outcome, 'revision'>)[] = []): EtcdRecords {
     const place = this
     const keeper: RecordsMedium = {
       get isReadOnly() {
@@ -74,13 +76,17 @@ class Place {
         throw new Error('the right to write was lost')
       }
     }
+    const log = (level: string, message: string) => this.warnings.push(`${level} ${message}`)
+    const store = new EtcdRecords({ keys: new Keys('/r/'), keeper, log })
+    runSync(store.loading(this.stored()))
+    return store
+  }
+
+  /** A controller; its last transactions can be sent again, as a network does that was slow. */
+  controller(who: string) {
+    const late: (() => Omit<Outcome, 'revision'>)[] = []
     const values = new Map<string, string[]>()
-    const store = new EtcdRecords({
-      keys: new Keys('/r/'),
-      keeper,
-      log: (level, message) => this.warnings.push(`${level} ${message}`)
-    })
-    for (const _ of store.loading(this.stored()));
+    const store = this.store(who, late)
     let records: Records<Event>
     const apply = (event: Event) => {
       const { name } = event
@@ -359,4 +365,22 @@ t.test('a stop finishes what waits, and takes no more', async t => {
   await close()
   await waits
   await t.rejects(add('n2', 'a'), /shutting down/)
+})
+
+testRecords(t, async () => {
+  const place = new Place()
+  let starts = 0
+  let end = () => Promise.resolve()
+  return {
+    open: async memory => {
+      place.writer = `start${++starts}`
+      const records = await place.store(place.writer).open('kind', memory)
+      end = () => records.close()
+      return records
+    },
+    end: how => (how === 'stop' ? end() : Promise.resolve()),
+    set answer(what: 'stored' | 'failed' | 'lost') {
+      place.before = () => (what === 'stored' ? 'made' : what)
+    }
+  }
 })

@@ -1,11 +1,13 @@
-// Changes a store and a journal without end, and prints each change after it was acknowledged.
+// Changes objects and records of a store without end, and prints each change after it was acknowledged.
 import { writeSync } from 'node:fs'
-import { join } from 'node:path'
-import { Journal } from '../../lib/store/journal.js'
-import { openStore } from './fixtures.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
+import { Store } from '../../lib/store/store.js'
+import { optionsFor } from './fixtures.js'
+import { openValues } from './node-values.js'
 
 const [directory = ''] = process.argv.slice(2)
-const store = await openStore(directory)
+const medium = new FileMedium({ directory, checkpointBytes: 2000 })
+const store = await Store.open({ ...optionsFor(directory), medium })
 const say = (line: string) => writeSync(1, `${line}\n`)
 say('open')
 
@@ -38,23 +40,17 @@ async function several(name: string): Promise<never> {
   }
 }
 
-async function journal(): Promise<never> {
-  const values = new Map<string, number>()
-  const log = await Journal.open<{ name: string; value: number }>({
-    file: join(directory, 'journal'),
-    compactBytes: 2000,
-    read: ({ name, value }) => values.set(name, value),
-    snapshot: () => [...values].map(([name, value]) => ({ name, value }))
-  })
-  const append = async (name: string): Promise<never> => {
+/** What nodes report. */
+async function reports(): Promise<never> {
+  const { values, put } = await openValues(medium)
+  const report = async (name: string): Promise<never> => {
     for (;;) {
-      const record = { name, value: (values.get(name) ?? 0) + 1 }
-      await log.append(record)
-      values.set(name, record.value)
-      say(`${name} ${record.value}`)
+      const value = Number(values.get(name) ?? 0) + 1
+      await put(name, value)
+      say(`${name} ${value}`)
     }
   }
-  return Promise.race([append('j1'), append('j2')])
+  return Promise.race([report('j1'), report('j2')])
 }
 
-await Promise.all([single('s1'), single('s2'), several('m1'), several('m2'), journal()])
+await Promise.all([single('s1'), single('s2'), several('m1'), several('m2'), reports()])

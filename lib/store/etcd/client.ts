@@ -12,7 +12,7 @@ import {
   request,
   TimeLimitError
 } from '../../client/request.js'
-import { reasonOf, TooLargeError } from '../errors.js'
+import { reasonOf } from '../errors.js'
 import { type Etcdctl, etcdctlFor } from './etcdctl.js'
 
 /** Upper bound of an answer in bytes. Lists that exceed it are asked for again with fewer keys. */
@@ -72,6 +72,9 @@ export class RefusedError extends Error {
 
 /** The answer exceeds `ANSWER_BYTES`. */
 export class TooLongError extends RefusedError {}
+
+/** The request exceeds etcd's size limit. */
+export class TooLargeError extends RefusedError {}
 
 /** etcd's space quota is used up (NOSPACE). */
 export class NoRoomError extends RefusedError {}

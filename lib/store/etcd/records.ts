@@ -8,6 +8,7 @@ import {
   type RecordStore,
   Records
 } from '../records.js'
+import { TooLargeError } from './client.js'
 import type { Keys } from './keys.js'
 import { get, hasValue, type Outcome, put, remove } from './kv.js'
 
@@ -80,6 +81,7 @@ export class EtcdRecords implements RecordStore {
     const first = before && !isBegun && !this.isReadOnly ? await before() : undefined
     const records = new Records<R>({
       ...{ kind, store: this, memory, most: MOST },
+      isTooLarge: error => error instanceof TooLargeError,
       texts: [...(first ?? []), ...of.texts],
       damaged: (name, reason) => {
         const key = oneLine(this.#key(kind, name), 300)

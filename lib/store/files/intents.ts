@@ -68,7 +68,11 @@ export function readIntents(directory: string): Intents {
 }
 
 /** Returns the intents with an unknown type as problems. */
-export function ofUnknownType(directory: string, intents: readonly Intent[], types: ReadonlySet<string>): Problem[] {
+export function ofUnknownType(
+  directory: string,
+  intents: readonly Intent[],
+  types: ReadonlySet<string>
+): Problem[] {
   return intents.flatMap(({ number, writes }) => {
     const position = writes.findIndex(({ type }) => !types.has(type))
     if (position < 0) return []
@@ -96,7 +100,6 @@ function parseWrites(json: unknown): Intent['writes'] {
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null
 }
-
 
 /** `<directory>/intents/<number>.json`, zero-padded, so that a listing is in order. */
 export function intentFile(directory: string, number: number): string {

@@ -1,5 +1,5 @@
-import { decodeUtf8 } from '../json.js'
 import { crc32c } from '../../base/crc32c.js'
+import { decodeUtf8 } from '../json.js'
 
 /** A change of one object, or of the text of one record. */
 export interface Entry {
@@ -17,6 +17,8 @@ export interface Entry {
 export interface LogRecord {
   /** Counts the records; a gap is damage. */
   readonly number: number
+  /** The number of the first record that counts together with this one. */
+  readonly first: number
   /** Milliseconds since 1970. */
   readonly time: number
   /** The change goes on in the next record: it counts when its last piece is there. */
@@ -25,17 +27,18 @@ export interface LogRecord {
 }
 
 /**
- * The head: its CRC-32C (4 bytes), the CRC-32C of the entries (4), their length (4), the number (6), the time
- * (6), flags (1), and `MAGIC` (3).
+ * The head: its CRC-32C (4 bytes), the CRC-32C of the entries (4), their length (4), the number (6), the first
+ * number (6), the time (6), flags (1), and `MAGIC` (3).
  */
-export const HEAD_BYTES = 28
+export const HEAD_BYTES = 34
+const MAGIC_AT = 31
 const MAGIC = Buffer.from('svc')
 const CONTINUES = 1
 /** The unit that a disk writes whole or not at all. */
 const SECTOR_BYTES = 512
 
 /** Returns the bytes of a record. */
-export function encodeRecord({ number, time, continues, entries }: LogRecord): Buffer {
+export function encodeRecord({ number, first, time, continues, entries }: LogRecord): Buffer {
   let text = ''
   for (const { type, name, text: content, adds, before } of entries) {
     const length = content === undefined ? null : Buffer.byteLength(content)
@@ -47,9 +50,10 @@ export function encodeRecord({ number, time, continues, entries }: LogRecord): B
   bytes.writeUInt32LE(crc32c(bytes.subarray(HEAD_BYTES)), 4)
   bytes.writeUInt32LE(payloadBytes, 8)
   bytes.writeUIntLE(number, 12, 6)
-  bytes.writeUIntLE(time, 18, 6)
-  bytes.writeUInt8(continues ? CONTINUES : 0, 24)
-  MAGIC.copy(bytes, 25)
+  bytes.writeUIntLE(first, 18, 6)
+  bytes.writeUIntLE(time, 24, 6)
+  bytes.writeUInt8(continues ? CONTINUES : 0, 30)
+  MAGIC.copy(bytes, MAGIC_AT)
   bytes.writeUInt32LE(crc32c(bytes.subarray(4, HEAD_BYTES)), 0)
   return bytes
 }
@@ -73,26 +77,44 @@ export function decodeRecord(bytes: Buffer, offset: number): Decoded {
   if (payload.length < length) return 'torn'
   if (crc32c(payload) !== head.readUInt32LE(4))
     return hasLostSector(bytes, offset, HEAD_BYTES + length) ? 'torn' : 'damaged'
-  const entries = entriesIn(payload)
-  const continues = head.readUInt8(24) === CONTINUES
-  return { record: { number: head.readUIntLE(12, 6), time: head.readUIntLE(18, 6), continues, entries }, end }
+  const record: LogRecord = {
+    number: head.readUIntLE(12, 6),
+    first: firstIn(head),
+    time: head.readUIntLE(24, 6),
+    continues: head.readUInt8(30) === CONTINUES,
+    entries: entriesIn(payload)
+  }
+  return { record, end }
 }
 
-/** Whether a whole record begins at some later offset: then an earlier one that is not whole is damage. */
-export function isFollowed(bytes: Buffer, offset: number): boolean {
-  for (let at = bytes.indexOf(MAGIC, offset + HEAD_BYTES); at !== -1; at = bytes.indexOf(MAGIC, at + 1)) {
-    const begin = at - 25
-    if (begin > offset && isWholeHead(bytes.subarray(begin, begin + HEAD_BYTES))) return true
+const firstIn = (head: Buffer) => head.readUIntLE(18, 6)
+
+/**
+ * Whether a record of a later change than that of `number` begins after an offset. It was written when that
+ * change was durable, so no power cut explains that the record there is not whole.
+ */
+export function isFollowed(bytes: Buffer, offset: number, number: number): boolean {
+  for (let at = bytes.indexOf(MAGIC, offset + MAGIC_AT); at !== -1; at = bytes.indexOf(MAGIC, at + 1)) {
+    const head = bytes.subarray(at - MAGIC_AT, at - MAGIC_AT + HEAD_BYTES)
+    if (at - MAGIC_AT > offset && isWholeHead(head) && firstIn(head) > number) return true
   }
   return false
 }
 
 const isWholeHead = (head: Buffer) =>
   head.length === HEAD_BYTES &&
-  head.subarray(25).equals(MAGIC) &&
+  head.subarray(MAGIC_AT).equals(MAGIC) &&
   head.readUInt32LE(0) === crc32c(head.subarray(4))
 
-const isZero = (bytes: Buffer) => bytes.every(byte => byte === 0)
+const ZEROS = Buffer.alloc(64 * 1024)
+
+function isZero(bytes: Buffer): boolean {
+  for (let from = 0; from < bytes.length; from += ZEROS.length) {
+    const part = bytes.subarray(from, from + ZEROS.length)
+    if (!part.equals(ZEROS.subarray(0, part.length))) return false
+  }
+  return true
+}
 
 /** Whether a sector of a record, or its last byte, is still zero: an entry never ends with zero. */
 function hasLostSector(bytes: Buffer, offset: number, length: number): boolean {

@@ -7,15 +7,15 @@ import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.j
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
 import { LoadError, reasonOf } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
-import { baseOf, recordKinds } from '../record-kinds.js'
-import { type RecordChange, type RecordedState, Records, type RecordStore } from '../records.js'
+import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
+import { type RecordChange, type RecordedState, type RecordStore, Records } from '../records.js'
 import { soleLeader } from '../role.js'
 import { LAYOUT } from '../start.js'
 import { intentFile } from './intents.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
 import { objectFile, StoredFiles, WRITTEN } from './stored.js'
-import { Table, tableFile, tableText } from './tables.js'
+import { tableFile, tableText } from './tables.js'
 import { cutTorn, LOG, WriteAheadLog } from './wal.js'
 import { type FileWrite, WriteBehind } from './write-behind.js'
 
@@ -31,7 +31,6 @@ export interface FileOptions {
   readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
 }
 
-const TABLES = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'table')
 const CHECKPOINT_BYTES = 8 * 1024 * 1024
 /** The log is cut this long after files were written: the next change then needs no new segment. */
 const CUT_MS = 1000
@@ -63,8 +62,11 @@ export class FileMedium implements Medium {
   #tableBytes = 0
   /** The number of the first record that no table has. */
   #firstInTables = Number.POSITIVE_INFINITY
-  /** Files up to this record are written; and up to which one the log says so. */
+  /** The last record with files. */
+  #lastFiles = 0
+  /** Files up to this record are written. */
   #written = 0
+  /** The log says of files up to this record that they are written. */
   #marked = 0
 
   constructor(private readonly options: FileOptions) {
@@ -86,15 +88,18 @@ export class FileMedium implements Medium {
   async start(types: Iterable<string>): Promise<void> {
     const { directory, outstandingFiles, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
-    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
     const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+    // Their leftovers are listed too.
+    for (const kind of kinds) stored.names(kind)
+    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
     for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
-    const [filled, empty] = [true, false].map(is => stored.log.segments.filter(({ bytes }) => bytes > 0 === is))
+    const [filled, empty] = [true, false].map(is =>
+      stored.log.segments.filter(({ bytes }) => bytes > 0 === is)
+    )
     for (const { file } of empty ?? []) await rm(file, { force: true })
     const common = { directory, files: this.#layer, ownershipCheck: this.ownershipCheck }
-    const lasts = TABLES.map(kind => Table.read(directory, kind).last)
-    const wal = new WriteAheadLog(common, { segments: filled ?? [], last: Math.max(stored.last, ...lasts) })
+    const wal = new WriteAheadLog(common, { segments: filled ?? [], last: stored.last })
     const behind = new WriteBehind({
       ...common,
       ...{ outstandingFiles, log, sinceMs: Date.now() },
@@ -108,6 +113,7 @@ export class FileMedium implements Medium {
     })
     this.#writing = { log: wal, behind, tidying }
     if (stored.hasTableRecords) this.#firstInTables = 0
+    this.#lastFiles = wal.last
     await behind.add(stored.promised(), wal.last)
     await this.#takeIntents(stored)
   }
@@ -118,7 +124,7 @@ export class FileMedium implements Medium {
     const crcs: (number | undefined)[] = []
     const entries = function* (): Generator<Entry> {
       for (const { type, name, text, textBefore } of writes) {
-        const before = textBefore === undefined ? undefined : crc32c(Buffer.from(textBefore))
+        const before = textBefore === undefined ? undefined : crc32c(textBefore)
         crcs.push(before)
         yield { type, name, text, before }
       }
@@ -127,7 +133,8 @@ export class FileMedium implements Medium {
       for (const [i, write] of writes.entries()) yield fileWrite(write, [crcs[i]])
     }
     // An empty commit writes too: it tests the disk.
-    await this.#append(writes.length === 0 ? [this.#marker] : entries(), files())
+    if (writes.length === 0) await this.#append([this.#marker])
+    else await this.#append(entries(), files())
     // A release before the log has to see the new version before it could miss a change.
     if (writes.some(({ type }) => type === LAYOUT)) await behind.flush()
   }
@@ -154,7 +161,8 @@ export class FileMedium implements Medium {
       ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind) },
       text: name => this.#readRecord(kind, name),
       damaged: (name, message) => {
-        if (isTable) throw new LoadError([{ file: tableFile(directory, kind), message: `${name}: ${message}` }])
+        if (isTable)
+          throw new LoadError([{ file: tableFile(directory, kind), message: `${name}: ${message}` }])
         log?.('error', `${objectFile(directory, kind, name)} is no record, and is left alone: ${message}`)
       }
     })
@@ -162,8 +170,8 @@ export class FileMedium implements Medium {
 
   /** Returns the texts of a kind as of the start. Throws LoadError for a damaged table. */
   storedRecords(kind: string): ReadonlyMap<string, string> {
-    const stored = (this.#stored ??= new StoredFiles(this.options.directory))
-    return stored.records(kind, (file, reason) =>
+    this.#stored ??= new StoredFiles(this.options.directory)
+    return this.#stored.records(kind, (file, reason) =>
       this.options.log?.('error', `${file} is no record, and is left alone: ${reason}`)
     )
   }
@@ -214,28 +222,32 @@ export class FileMedium implements Medium {
     return { ...WRITTEN, text: String(this.#written) }
   }
 
-  /** Logs entries, and has their files written. */
-  async #append(entries: Iterable<Entry>, files: Iterable<FileWrite>): Promise<number> {
+  /** Logs entries, and has their files written. Without entries it tests the disk. */
+  async #append(entries: Iterable<Entry>, files?: Iterable<FileWrite>): Promise<number> {
     const { log, behind } = this.#open
     const number = await log.append(entries)
-    await behind.add(files, number)
+    if (files) this.#lastFiles = number
+    const added = behind.add(files ?? [], number)
+    // Records of tables are in memory with the next microtask: a checkpoint counts on it.
+    if (files) await added
     return number
   }
 
   async #writeRecords(kind: string, changes: readonly RecordChange[]): Promise<void> {
-    const isTable = baseOf(kind) === 'table'
     const writes = changes.map(({ name, text, adds }) => ({
       ...{ type: kind, name },
       text: text === '' && !adds ? undefined : text,
       ...(adds ? { adds } : {})
     }))
-    const first = this.#open.log.last + 1
-    const number = await this.#append(writes, isTable ? [] : writes.map(write => fileWrite(write, 'any')))
-    if (!isTable) return
+    const { log, tidying } = this.#open
+    const table = this.#tables.get(kind)
+    const first = log.last + 1
+    const files = table ? undefined : writes.map(write => fileWrite(write, 'any'))
+    const number = await this.#append(writes.length > 0 ? writes : [this.#marker], files)
+    if (!table || writes.length === 0) return
     this.#firstInTables = Math.min(this.#firstInTables, first)
-    const numbers = this.#tables.get(kind)?.numbers
-    for (const { name } of writes) numbers?.set(name, number)
-    this.#open.tidying.wake(CUT_MS)
+    for (const { name } of writes) table.numbers.set(name, number)
+    tidying.wake(CUT_MS)
   }
 
   /** Finishes the changes of a release before the log: until their files are written, it may start again. */
@@ -244,7 +256,11 @@ export class FileMedium implements Medium {
     if (intents.length === 0) return
     await this.#open.behind.flush()
     const removals = intents.map(({ number }): DiskStep => ({ remove: intentFile(directory, number) }))
-    await this.#layer.runSteps([this.ownershipCheck, ...removals, { syncDirectory: join(directory, INTENTS) }])
+    await this.#layer.runSteps([
+      this.ownershipCheck,
+      ...removals,
+      { syncDirectory: join(directory, INTENTS) }
+    ])
   }
 
   #onWritten(upTo: number): void {
@@ -260,11 +276,11 @@ export class FileMedium implements Medium {
     const bytes = Math.max(this.options.checkpointBytes ?? CHECKPOINT_BYTES, 2 * this.#tableBytes)
     if (this.#isDue(bytes)) await this.#checkpoint()
     await this.#cut()
-    if (this.#written <= this.#marked || log.bytes === 0) return
+    const files = this.#lastFiles
+    if (files <= this.#marked || this.#written < files || log.bytes === 0) return
     // A start does not write these files again, over what an admin may have put there.
-    const written = this.#written
-    await this.#append([this.#marker], [])
-    this.#marked = written
+    await this.#append([this.#marker])
+    this.#marked = files
   }
 
   /** Whether a log of more than so many bytes has records that no table has, and all kinds are open. */
@@ -312,7 +328,10 @@ export class FileMedium implements Medium {
 }
 
 /** The write of a file; its text is made on demand. */
-const fileWrite = (write: Pick<Revertible, 'type' | 'name' | 'text'>, known: FileWrite['known']): FileWrite => ({
+const fileWrite = (
+  write: Pick<Revertible, 'type' | 'name' | 'text'>,
+  known: FileWrite['known']
+): FileWrite => ({
   ...{ type: write.type, name: write.name, known },
   get text() {
     return write.text

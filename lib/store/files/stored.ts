@@ -1,10 +1,9 @@
-import { crc32c } from '../../base/crc32c.js'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
-import { baseOf, recordKinds } from '../record-kinds.js'
+import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing } from './listing.js'
 import type { LogRecord } from './log-record.js'
@@ -15,8 +14,11 @@ import type { FileWrite } from './write-behind.js'
 /** The type and name of the entry that says up to which record all files are written. */
 export const WRITTEN = { type: 'written', name: 'up-to' } as const
 
-/** The latest content of a file that may not have it yet. */
-type Logged = Pick<FileWrite, 'text' | 'known' | 'sinceMs'>
+/** The latest content of a file that may not have it yet, and those before. */
+type Logged = Pick<FileWrite, 'text' | 'sinceMs'> & {
+  known: FileWrite['known']
+  readonly texts: (string | undefined)[]
+}
 
 /**
  * A state directory as read, with the log applied; nothing is written. Synchronous: several times faster for
@@ -29,6 +31,7 @@ export class StoredFiles implements StoredState {
   readonly #logged = new Map<string, Map<string, Logged>>()
   /** Names of objects with a file, by type. */
   readonly #files = new Map<string, Set<string>>()
+  readonly #tables = new Map<string, Table>()
   readonly #leftovers: string[]
   readonly #foreign: Problem[] = []
 
@@ -37,7 +40,7 @@ export class StoredFiles implements StoredState {
     this.#leftovers = [...this.#intents.leftovers]
     this.log = readLog(directory)
     for (const { type, name, text } of this.#intents.intents.flatMap(({ writes }) => writes))
-      this.#take(type, name, { text, known: 'any' })
+      this.#take(type, name, { text, known: 'any', texts: [] })
     const written = writtenIn(this.log)
     for (const record of this.log.records) if (record.number > written) this.#apply(record)
     const { torn } = this.log
@@ -46,19 +49,25 @@ export class StoredFiles implements StoredState {
         file: torn.file,
         message: `the last write was interrupted: what follows byte ${torn.bytes} was never acknowledged`
       })
-    const edited = [...this.promised()].filter(write => isEdited(this.place(write.type, write.name), write))
+    const edited: string[] = []
+    for (const [type, logged] of this.#logged)
+      for (const [name, write] of logged) {
+        const file = this.place(type, name)
+        if (isEdited(file, write, write.texts)) edited.push(file)
+        else write.known = 'any'
+      }
     // A daemon that runs may have written later changes to these files meanwhile.
     if (edited.length > 0 && readLog(directory).last === this.log.last)
-      for (const { type, name } of edited) this.#foreign.push(editedProblem(this.place(type, name)))
+      this.#foreign.push(...edited.map(editedProblem))
   }
 
   get intents(): readonly Intent[] {
     return this.#intents.intents
   }
 
-  /** The number of the last record. */
+  /** The highest number of a record, in the log or in a table. Throws LoadError for a damaged table. */
   get last(): number {
-    return this.log.last
+    return Math.max(this.log.last, ...TABLES.map(kind => this.#table(kind).last))
   }
 
   /** Files left by interrupted atomic writes, of the listed types; safe to remove while no daemon runs. */
@@ -73,7 +82,7 @@ export class StoredFiles implements StoredState {
   /** The files that the log promises. */
   *promised(): Generator<FileWrite> {
     for (const [type, logged] of this.#logged)
-      for (const [name, write] of logged) yield { type, name, ...write }
+      for (const [name, { text, known, sinceMs }] of logged) yield { type, name, text, known, sinceMs }
   }
 
   /** Whether the log has records of tables. */
@@ -86,13 +95,7 @@ export class StoredFiles implements StoredState {
    * LoadError for a damaged table.
    */
   records(kind: string, unread: (file: string, reason: string) => void): ReadonlyMap<string, string> {
-    if (baseOf(kind) === 'table') {
-      const table = Table.read(this.directory, kind)
-      for (const { number, entries } of this.log.records)
-        for (const { type, name, text = '', adds } of entries)
-          if (type === kind) table.apply(number, name, text, adds)
-      return table.texts
-    }
+    if (baseOf(kind) === 'table') return this.#table(kind).texts
     const texts = new Map<string, string>()
     for (const name of this.names(kind)) {
       try {
@@ -124,7 +127,10 @@ export class StoredFiles implements StoredState {
     const all = [...problems, ...this.log.problems]
     if (!types) return all
     const unknown = [...this.#logged.keys()].filter(type => !types.has(type) && baseOf(type) === undefined)
-    const ofLog = unknown.map(type => ({ file: `${this.directory}/log`, message: `it has objects of an unknown type ${type}` }))
+    const ofLog = unknown.map(type => ({
+      file: `${this.directory}/log`,
+      message: `it has objects of an unknown type ${type}`
+    }))
     return [...all, ...ofUnknownType(this.directory, intents, types), ...ofLog]
   }
 
@@ -148,13 +154,26 @@ export class StoredFiles implements StoredState {
     return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
   }
 
+  /** Returns the table of a kind with the log applied. */
+  #table(kind: string): Table {
+    const known = this.#tables.get(kind)
+    if (known) return known
+    const table = Table.read(this.directory, kind)
+    for (const { number, entries } of this.log.records)
+      for (const { type, name, text = '', adds } of entries)
+        if (type === kind) table.apply(number, name, text, adds)
+    this.#tables.set(kind, table)
+    return table
+  }
+
   #apply({ entries, time }: LogRecord): void {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
-      const { known = [before], sinceMs = time } = earlier ?? {}
-      const crc = text === undefined ? undefined : crc32c(Buffer.from(text))
-      this.#take(type, name, { text, known: known === 'any' || baseOf(type) ? 'any' : [...known, crc], sinceMs })
+      const { sinceMs = time, texts = [] } = earlier ?? {}
+      texts.push(text)
+      const known = baseOf(type) ? 'any' : (earlier?.known ?? [before])
+      this.#take(type, name, { text, known, sinceMs, texts })
     }
   }
 

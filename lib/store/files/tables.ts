@@ -86,7 +86,13 @@ export class Table {
     this.texts.delete(node)
     if (renamed === undefined || moved === undefined) return
     const [from, to] = [node, renamed].map(name => `{"node":${JSON.stringify(name)}`) as [string, string]
-    this.texts.set(renamed, moved.split('\n').map(one => one.replace(from, () => to)).join('\n'))
+    this.texts.set(
+      renamed,
+      moved
+        .split('\n')
+        .map(one => one.replace(from, () => to))
+        .join('\n')
+    )
   }
 }
 
@@ -103,7 +109,8 @@ export function* tableText(
   for (const name of memory.names()) {
     const number = numberOf(name)
     if (number > upTo) text += `${JSON.stringify({ upTo: number, name } satisfies Position)}\n`
-    for (const record of memory.recordsOf(name)) text += `${memory.json?.(record) ?? JSON.stringify(record)}\n`
+    for (const record of memory.recordsOf(name))
+      text += `${memory.json?.(record) ?? JSON.stringify(record)}\n`
     if (text.length < PIECE_CHARACTERS) continue
     yield text
     text = ''

@@ -117,11 +117,11 @@ function readSegment(
   for (let offset = 0; ; ) {
     const found = decodeRecord(content, offset)
     const isWhole = typeof found === 'object'
-    if (found === 'damaged' || (!isWhole && isFollowed(content, offset)))
+    const expected = segment.last + pieces.length + 1
+    if (found === 'damaged' || (!isWhole && isFollowed(content, offset, expected)))
       throw new Damage(file, offset, 'a record is damaged')
     if (!isWhole) return { segment, records, isTorn: found === 'torn' || pieces.length > 0 }
     const { record, end } = found
-    const expected = segment.last + pieces.length + 1
     if (record.number !== expected)
       throw new Damage(file, offset, `record ${record.number} is in the place of ${expected}`)
     pieces.push(record)
@@ -253,9 +253,16 @@ export class WriteAheadLog {
     let steps: DiskStep[] = [ownershipCheck]
     let { bytes } = await this.#segment()
     let last = this.#last
+    const first = last + 1
     try {
       for (const { entries, continues } of pieces(changes)) {
-        const record = encodeRecord({ number: ++last, time: (this.options.now ?? Date.now)(), continues, entries })
+        const record = encodeRecord({
+          number: ++last,
+          first,
+          time: (this.options.now ?? Date.now)(),
+          continues,
+          entries
+        })
         steps.push(this.#writeStep(record, bytes, !continues))
         bytes += record.length
         await files.runSteps(steps)

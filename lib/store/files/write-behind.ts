@@ -188,5 +188,5 @@ function knownOf(next: FileWrite, earlier: Pending | undefined): Unedited['known
   if (!earlier) return next.known
   const { write, known, isTried } = earlier
   if (!isTried || known === 'any') return known
-  return [...known, write.text === undefined ? undefined : crc32c(Buffer.from(write.text))].slice(-MOST_KNOWN)
+  return [...known, write.text === undefined ? undefined : crc32c(write.text)].slice(-MOST_KNOWN)
 }
