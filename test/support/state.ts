@@ -1,38 +1,34 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isShared } from '../../lib/backup/state-names.js'
 import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
 import type { Controller } from './controller.js'
-import { until } from './until.js'
+import { storedTexts } from './stored-texts.js'
 
 /**
  * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are
- * written behind the answers: path → bytes, when nothing is on its way to the disk.
+ * written behind the answers: path → bytes. What the log promises counts as written.
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
   const found: Record<string, string> = {}
-  if (c.elsewhere)
-    for (const [path, text] of Object.entries(await c.elsewhere()))
-      if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
-  if (!c.elsewhere) await until(() => readdirSync(join(state, 'intents')).length === 0)
-  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
-    if (
-      entry.isFile() &&
-      entry.name !== 'holder.json' &&
-      !/^(audit(-machines)?\.log|node-boots\.journal|\.?logins\.json)/.test(entry.name)
-    ) {
-      const file = join(entry.parentPath, entry.name)
-      try {
-        found[file.slice(state.length + 1)] ??= readFileSync(file, 'latin1')
-      } catch (error) {
-        // Records of requests are written behind the answers: this one has its name by now.
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !isLeftover(entry.name)) throw error
-      }
-    }
+  const texts = c.elsewhere ? await c.elsewhere() : storedTexts(state)
+  for (const [path, text] of Object.entries(texts))
+    if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
+  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true })) {
+    const file = join(entry.parentPath, entry.name)
+    const path = file.slice(state.length + 1)
+    if (!entry.isFile() || isOfMedium(path) || isLeftover(entry.name)) continue
+    if (!/^(holder\.json|audit(-machines)?\.log|\.?logins\.json)/.test(entry.name))
+      found[path] = readFileSync(file, 'latin1')
+  }
   return found
 }
+
+/** Whether a file is one of the medium, whose contents `storedTexts` gives. */
+const isOfMedium = (path: string) => isShared(path.split('/', 1)[0] as string)
 
 /** Returns a function that makes a value of each file of a controller, once for each content. */
 function remembered<T>(make: (c: Controller, path: string, bytes: string) => T) {
@@ -70,16 +66,15 @@ function keyed(c: Controller) {
   return { box, json }
 }
 
-/** JSON as it is, of a journal its records without their times, of all else the text. */
+/** JSON as it is, of a journal its records without their times, a report each, of all else the text. */
 function parsed(path: string, bytes: string) {
   const text = Buffer.from(bytes, 'latin1').toString('utf8')
   if (path.endsWith('.json')) return JSON.parse(text)
   if (!path.endsWith('.journal')) return text
   const records = text.split('\n').filter(line => line !== '')
   return records.flatMap(record => {
-    const { time: _, ...rest } = JSON.parse(record)
-    // A probe tells that the disk can be written again, and nothing else.
-    return 'probe' in rest ? [] : [rest]
+    const { time: _, history, ...rest } = JSON.parse(record)
+    return history?.map(({ state }: { state: string }) => ({ ...rest, state })) ?? [rest]
   })
 }
 
