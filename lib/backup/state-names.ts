@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import { exists, isLeftover } from '../disk/file.js'
 
-/** Directories of objects, and of the intents that change them. */
+/** Directories of objects, of the log that changes them, and of the intents of releases before the log. */
 const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
-  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'intents']
+  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'log', 'intents']
 ]
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
@@ -28,15 +28,12 @@ export const isOwnEntry = (name: string): boolean =>
 /** Whether an entry of the state directory belongs in a backup (rules 11.12). */
 export const isBackedUp = (name: string): boolean => directories.includes(name) || files.test(name)
 
-/** Whether a directory of this name belongs to the store's medium: objects, intents, the layout. */
-export const isStored = (name: string): boolean => isOfObjects(name) || name === 'layout'
+/** Whether a directory of this name belongs to the store's medium: objects, the log, the layout. */
+export const isStored = (name: string): boolean => ofObjects.includes(name) || name === 'layout'
 
-/** Whether controllers share an entry of this name: the store, node reports, and records of requests. */
+/** Whether an entry of this name belongs to the medium, or holds its records: controllers share it. */
 export const isShared = (name: string): boolean =>
   isStored(name) || name === 'jobs' || /^node-(boots|status)\.journal$/.test(name)
-
-/** Whether a directory of this name has objects or intents. */
-export const isOfObjects = (name: string): boolean => ofObjects.includes(name)
 
 /**
  * Directories of a restore in the state directory. `part`: being filled, the state is untouched. `ready`:

@@ -68,10 +68,9 @@ export class OpenFiles {
     return opened
   }
 
-  /** Adds them as `<as>/<name>`, except for `without`. */
-  async addTo(archive: Archive, as: string, without: ReadonlySet<string>): Promise<void> {
-    for (const { name, handle, bytes } of this.#files)
-      if (!without.has(name)) await archive.addOpen(`${as}/${name}`, handle, bytes)
+  /** Adds them as `<as>/<name>`. */
+  async addTo(archive: Archive, as: string): Promise<void> {
+    for (const { name, handle, bytes } of this.#files) await archive.addOpen(`${as}/${name}`, handle, bytes)
   }
 
   async close(): Promise<void> {

@@ -2,7 +2,7 @@ import { open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { Archive, INFO, infoText, refuseDirectory } from '../backup/archive.js'
-import { isBackedUp, isOfObjects, isShared, isStored, refuseHalfRestored } from '../backup/state-names.js'
+import { isBackedUp, isShared, isStored, refuseHalfRestored } from '../backup/state-names.js'
 import {
   addFiles,
   addNamedFile,
@@ -22,11 +22,12 @@ import {
   withOpen
 } from '../disk/file.js'
 import { withLock } from '../disk/lock-file.js'
-import { typeNames } from '../model/types.js'
+import { kinds, typeNames } from '../model/types.js'
 import { startAttached } from '../program/held-program.js'
 import { tryLockDirectory } from '../program/system.js'
 import { LoadError, type Problem, summaryOf } from '../store/errors.js'
-import { objectFile } from '../store/files/stored.js'
+import { StoredFiles } from '../store/files/stored.js'
+import { LOG } from '../store/files/wal.js'
 import { INTENTS } from '../store/medium.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { version } from '../version.js'
@@ -36,7 +37,7 @@ import { askDaemon, notStarted } from './transfer.js'
 import { UsageError } from './usage.js'
 
 /** Append-only files. Their content is fixed before the objects are read (rules 11.12). */
-const appendOnly = /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?)$/
+const appendOnly = /^audit(-machines)?\.log(\.\d+)?$/
 
 /**
  * Writes a whole backup, or none, to a file (0600) or to standard output (`-`); returns a summary line. The
@@ -109,18 +110,16 @@ type Filled = readonly [held: string, problems: readonly Problem[]]
 async function writeContent(archive: Archive, config: Config, images: boolean): Promise<Filled> {
   const { state, templates, files } = config.paths
   await refuseNoState(config)
-  // These files already hold the records of finished changes. Opened before the objects are read, they are
+  // These files already have the lines of finished changes. Opened before the objects are read, they are
   // never ahead of them, just as after a crash.
   const open = await OpenFiles.open(state, appendOnly)
   let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
     problems = etcd ? await brokenObjects(etcd, config) : []
-    const layout = etcd
-      ? etcd.text(LAYOUT, VERSION)
-      : await unlessMissing(readFile(objectFile(state, LAYOUT, VERSION), 'utf8'), undefined)
+    const layout = (etcd ?? new StoredFiles(state)).text(LAYOUT, VERSION) ?? '{"version":0}'
     const info = {
-      version: Number(JSON.parse(layout ?? '{"version":0}').version),
+      version: Number(JSON.parse(layout).version),
       release: version.service,
       images
     }
@@ -130,8 +129,7 @@ async function writeContent(archive: Archive, config: Config, images: boolean): 
     for (const [name, place] of configDirectories(config))
       await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
     await addState(archive, config, etcd)
-    // Journals stay in the state directory until the first start with etcd moves them.
-    await open.addTo(archive, 'state', new Set(etcd?.journals.keys()))
+    await open.addTo(archive, 'state')
   } finally {
     await open.close()
   }
@@ -159,8 +157,8 @@ function heldIn({ entries }: Archive): string {
   const count = (type: string) => entries.get(`state/${type}`) ?? 0
   const nodes = count('node')
   const others = typeNames.reduce((sum, type) => sum + count(type), 0) - nodes
-  // After a crash the state may hold an intent that the next start completes.
-  const more = count(INTENTS) > 0 ? ', and a change that the next start completes' : ''
+  // After a crash, files may lack changes.
+  const more = count(LOG) + count(INTENTS) > 0 ? ', and changes that the next start completes' : ''
   return `${nodes} node${nodes === 1 ? '' : 's'} and ${others} other object${others === 1 ? '' : 's'}${more}`
 }
 
@@ -174,19 +172,33 @@ const changedIn =
     return !(mine && shipped?.equals(mine))
   }
 
-/** Adds the state without append-only files; objects come from etcd, the daemon or the locked files. */
+/**
+ * Adds the state without append-only files. Of a stopped svcd it takes the files as they are, with the log;
+ * of a running one the records as the log has them, then the objects of the daemon.
+ */
 async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await tryLockDirectory(state)
   try {
-    const isElsewhere = etcd ? isShared : release ? () => false : isOfObjects
+    const isElsewhere = etcd || !release ? isShared : () => false
     const belongs = (name: string) => isBackedUp(name) && !appendOnly.test(name) && !isElsewhere(name)
     await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (etcd) await addTexts(archive, etcd.files())
-    else if (!release) await addObjects(archive, config)
+    if (etcd || !release) await addTexts(archive, records(state, etcd))
+    if (!etcd && !release) await addObjects(archive, config)
   } finally {
     await release?.()
   }
+}
+
+/** Yields the records in the state directory, with path and text as files; with etcd, those not moved there. */
+function* records(state: string, etcd?: InEtcd): Generator<readonly [path: string, text: string]> {
+  const stored = new StoredFiles(state)
+  const unread = (file: string, reason: string) => process.stderr.write(`left out: ${file}: ${reason}\n`)
+  for (const entry of stored.recordFiles(unread))
+    if (!etcd || !(entry[0].includes('/') || etcd.journals.has(entry[0]))) yield entry
+  const layout = etcd ? undefined : stored.text(LAYOUT, VERSION)
+  if (layout !== undefined) yield [`${LAYOUT}/${VERSION}.json`, layout]
 }
 
 type InEtcd = Awaited<ReturnType<typeof inEtcd>>
@@ -213,7 +225,7 @@ async function addObjects(archive: Archive, config: Config): Promise<void> {
   const { snapshot } = JSON.parse(answer.toString('utf8')) as { snapshot: Record<string, string> }
   for (const [path, text] of Object.entries(snapshot)) {
     // A restore would refuse such a name.
-    if (!isStored(topOf(path)) || /(^|\/)\.{0,2}(\/|$)/.test(path))
+    if (!Object.hasOwn(kinds, topOf(path)) || /(^|\/)\.{0,2}(\/|$)/.test(path))
       throw new Error(`the daemon names ${JSON.stringify(path)}, which is no object: look who listens there`)
     await archive.add(`state/${path}`, text)
   }

@@ -12,7 +12,9 @@ export const migrations = (imageDirectory: string): Layout['steps'] => [
   state => {
     plainPaths(state, imageDirectory)
     treeOwners(state, imageDirectory)
-  }
+  },
+  // Changes are in a log, which earlier releases do not read: they would go on without the last ones.
+  () => {}
 ]
 
 /** Removes the final slash by which a rename marked a `path`, and adds the record of the directory. */

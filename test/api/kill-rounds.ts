@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import type { Client } from '../support/client.js'
 import type { Daemon } from '../support/daemon.js'
 import { proof } from '../support/proof.js'
-import { isWritten } from '../support/state.js'
+import { isWritten } from '../support/stored-texts.js'
 import { until } from '../support/until.js'
 import { damage, Known, prepare, WRITERS } from './writers.js'
 

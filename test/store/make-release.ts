@@ -1,8 +1,8 @@
 /**
  * Makes the state directory of a release for test/store/releases/: `node test/compile.mjs && node
- * .cache/js/test/store/make-release.js DIRECTORY`, run as root with the code of that release. Every type is
- * in it, and what is no object. Commit DIRECTORY/state without holder.json, with /var/lib/svcd in the place
- * of DIRECTORY.
+ * .cache/js/test/store/make-release.js DIRECTORY [killed]`, run as root with the code of that release. Every
+ * type is in it, and what is no object; `killed`: the files of the last change are not written yet. Commit
+ * DIRECTORY/state without holder.json, with /var/lib/svcd in the place of DIRECTORY.
  */
 import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync } from 'node:fs'
@@ -11,11 +11,12 @@ import { promisify } from 'node:util'
 import { createLog } from '../../lib/base/log.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { startDaemon } from '../../lib/daemon.js'
+import { realFiles } from '../../lib/disk/steps.js'
 import { makeTree } from '../image/small-tree.js'
 
 const directory = resolve(process.argv[2] ?? '')
 const at = (name: string) => join(directory, name)
-mkdirSync(at('files'), { recursive: true })
+for (const name of ['files', 'zones']) mkdirSync(at(name), { recursive: true })
 makeTree(at('images/compute'))
 const config = loadConfig('etc/svcd.ini', [
   `paths.state=${at('state')}`,
@@ -23,6 +24,8 @@ const config = loadConfig('etc/svcd.ini', [
   `image.directory=${at('images')}`,
   'image.initramfs=no',
   'image.packer=builtin',
+  ...['dns.server=bind', `dns.config=${at('named.conf')}`, `dns.directory=${at('zones')}`],
+  ...['dns.control=/bin/true', 'dns.gather=0s'],
   'http.listen=127.0.0.1:0',
   'http.trusted_proxies=127.0.0.0/8',
   'http.url=http://10.141.255.254:7050',
@@ -110,5 +113,17 @@ await ask('POST', '/monitor/node/node001', {
 })
 await daemon.images.recovered
 await new Promise(resolve => setTimeout(resolve, 2000))
+if (process.argv[3] === 'killed') {
+  const { runSteps } = realFiles
+  const isOfObject = (file: string) => /\/state\/(node|group)\//.test(file)
+  Object.assign(realFiles, {
+    runSteps: (...[steps, ...more]: Parameters<typeof runSteps>) =>
+      steps.some(step => 'replace' in step && isOfObject(step.replace))
+        ? new Promise(() => {})
+        : runSteps(steps, ...more)
+  })
+  await make('group/compute', { newgroupname: 'workers' })
+  process.kill(process.pid, 'SIGKILL')
+}
 await daemon.close(1000)
 process.exit(0)

@@ -1,5 +1,4 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -7,14 +6,11 @@ import type { Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { type Daemon, startDaemon } from '../../lib/daemon.js'
-import { unlessMissing } from '../../lib/disk/file.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
-import { kinds } from '../../lib/model/types.js'
-import { StoredFiles } from '../../lib/store/files/stored.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
 import { scratch } from './scratch.js'
-import { isWritten } from './state.js'
+import { isWritten, objectTexts } from './stored-texts.js'
 import { until } from './until.js'
 
 export interface Reply {
@@ -137,17 +133,12 @@ export class Controller {
    * promises count as written.
    */
   state(): Record<string, string> {
-    const stored = new StoredFiles(join(this.directory, 'state'))
-    const found: Record<string, string> = {}
-    for (const type of Object.keys(kinds))
-      for (const name of stored.names(type))
-        try {
-          found[`${type}/${name}.json`] = stored.text(type, name) ?? ''
-        } catch (error) {
-          // A removal was written behind the log meanwhile.
-          if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-        }
-    return found
+    return objectTexts(join(this.directory, 'state'))
+  }
+
+  /** Resolves when all files of objects and requests are written. */
+  written(): Promise<void> {
+    return until(() => isWritten(join(this.directory, 'state')))
   }
 
   /** A network, an image whose files are there, and a group: what a node needs to boot. */
@@ -171,21 +162,12 @@ export class Controller {
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon
-    const state = join(this.directory, 'state')
-    const [trees, work] = [join(state, 'tree'), join(state, 'work')]
+    const work = join(this.directory, 'state', 'work')
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
-    // One that goes while it is looked at was to be removed.
-    const isKept = (file: string) =>
-      unlessMissing(readFile(join(trees, file), 'utf8'), 'abandoned').then(
-        text => !text.includes('abandoned')
-      )
-    // Files are written behind the answers.
     const isAtRest = async () => {
-      if (!this.elsewhere)
-        return isWritten(state) && (await Promise.all(readdirSync(trees).map(isKept))).every(Boolean)
       await this.asked?.caughtUp()
-      const found = Object.entries(await this.elsewhere())
+      const found = Object.entries(this.elsewhere ? await this.elsewhere() : this.state())
       return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
     }
     const isIdle = async () =>

@@ -5,7 +5,7 @@ import { type Child, start } from './child.js'
 import { Client, type Read } from './client.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { output, requirePrograms } from './programs.js'
-import { isWritten } from './state.js'
+import { isWritten } from './stored-texts.js'
 import { until } from './until.js'
 
 /** An answer of the service: the status code and the body, parsed when there is one. */
@@ -157,7 +157,8 @@ export class Daemon {
    * changes.
    */
   settled(): Promise<void> {
-    return until(() => readdirSync(this.path('state', 'work')).length === 0 && isWritten(this.path('state')))
+    const state = this.path('state')
+    return until(() => readdirSync(join(state, 'work')).length === 0 && isWritten(state))
   }
 
   /** What it has logged. */

@@ -2,6 +2,7 @@ import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Controller } from './controller.js'
 import { neverTheSame } from './routes.js'
+import { storedTexts } from './stored-texts.js'
 
 /** The export of a controller: stored values, section → name → fields. */
 export type Exported = Readonly<Record<string, Readonly<Record<string, Fields>>>>
@@ -19,15 +20,16 @@ export interface Nic {
 }
 
 /**
- * Every file of the state: path → content, of a log or a key its size. What an intent promises counts as
- * written.
+ * Every file of the state: path → content, of an audit log or a key its size. What the log promises counts
+ * as written.
  */
 export function snapshot(c: Controller): Record<string, string | number> {
   const state = join(c.directory, 'state')
   const sizes = readdirSync(state, { withFileTypes: true })
     .filter(entry => entry.isFile() && entry.name !== 'holder.json')
     .map(({ name }) => [name, statSync(join(state, name)).size] as const)
-  return { ...Object.fromEntries(sizes), ...c.state() }
+  const texts = Object.entries(storedTexts(state)).filter(([path]) => !path.startsWith('jobs/'))
+  return { ...Object.fromEntries(sizes), ...Object.fromEntries(texts) }
 }
 
 /**

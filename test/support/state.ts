@@ -1,54 +1,34 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isShared } from '../../lib/backup/state-names.js'
 import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
-import { StoredFiles } from '../../lib/store/files/stored.js'
 import type { Controller } from './controller.js'
+import { storedTexts } from './stored-texts.js'
 
 /**
  * Every file in the state directory but the audit log, the boots of nodes and who logged in, which are
- * written behind the answers: path → bytes, as the log says that they will be.
+ * written behind the answers: path → bytes. What the log promises counts as written.
  */
 export async function stored(c: Controller): Promise<Record<string, string>> {
   const state = join(c.directory, 'state')
   const found: Record<string, string> = {}
-  if (c.elsewhere)
-    for (const [path, text] of Object.entries(await c.elsewhere()))
-      if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
-  const logged = c.elsewhere ? undefined : new StoredFiles(state)
-  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true }))
-    if (
-      entry.isFile() &&
-      entry.name !== 'holder.json' &&
-      !entry.parentPath.startsWith(join(state, 'log')) &&
-      !/^(audit(-machines)?\.log|node-boots\.journal|\.?logins\.json)/.test(entry.name)
-    ) {
-      const file = join(entry.parentPath, entry.name)
-      try {
-        found[file.slice(state.length + 1)] ??= readFileSync(file, 'latin1')
-      } catch (error) {
-        // Records of requests are written behind the answers: this one has its name by now.
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !isLeftover(entry.name)) throw error
-      }
-    }
-  if (!logged) return found
-  for (const { type, name, text } of logged.promised()) {
-    const path = `${type}/${name}.json`
-    if (text === undefined) delete found[path]
-    else found[path] = Buffer.from(text).toString('latin1')
+  const texts = c.elsewhere ? await c.elsewhere() : storedTexts(state)
+  for (const [path, text] of Object.entries(texts))
+    if (!path.startsWith('node-boots.')) found[path] = Buffer.from(text).toString('latin1')
+  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true })) {
+    const file = join(entry.parentPath, entry.name)
+    const path = file.slice(state.length + 1)
+    if (!entry.isFile() || isOfMedium(path) || isLeftover(entry.name)) continue
+    if (!/^(holder\.json|audit(-machines)?\.log|\.?logins\.json)/.test(entry.name))
+      found[path] = readFileSync(file, 'latin1')
   }
-  const states = [...logged.records('node-status', () => {}).values()].join('')
-  return { ...found, 'node-status.journal': Buffer.from(states).toString('latin1') }
+  return found
 }
 
-/** Whether the files of a state directory are what its log promises. */
-export function isWritten(state: string): boolean {
-  return [...new StoredFiles(state).promised()].every(({ type, name, text }) => {
-    const file = join(state, type, `${name}.json`)
-    return (existsSync(file) ? readFileSync(file, 'utf8') : undefined) === text
-  })
-}
+/** Whether a file is one of the medium, whose contents `storedTexts` gives. */
+const isOfMedium = (path: string) => isShared(path.split('/', 1)[0] as string)
 
 /** Returns a function that makes a value of each file of a controller, once for each content. */
 function remembered<T>(make: (c: Controller, path: string, bytes: string) => T) {
@@ -86,16 +66,15 @@ function keyed(c: Controller) {
   return { box, json }
 }
 
-/** JSON as it is, of a journal its records without their times, of all else the text. */
+/** JSON as it is, of a journal its records without their times, a report each, of all else the text. */
 function parsed(path: string, bytes: string) {
   const text = Buffer.from(bytes, 'latin1').toString('utf8')
   if (path.endsWith('.json')) return JSON.parse(text)
   if (!path.endsWith('.journal')) return text
   const records = text.split('\n').filter(line => line !== '')
   return records.flatMap(record => {
-    const { time: _, ...rest } = JSON.parse(record)
-    // A probe tells that the disk can be written again, and nothing else.
-    return 'probe' in rest ? [] : [rest]
+    const { time: _, history, ...rest } = JSON.parse(record)
+    return history?.map(({ state }: { state: string }) => ({ ...rest, state })) ?? [rest]
   })
 }
 

@@ -10,6 +10,7 @@ import { INTENTS, type Medium, type Revertible } from '../medium.js'
 import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
 import { type RecordChange, type RecordedState, type RecordStore, Records } from '../records.js'
 import { soleLeader } from '../role.js'
+import { LAYOUT } from '../start.js'
 import { intentFile } from './intents.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
@@ -126,9 +127,9 @@ export class FileMedium implements Medium {
     })
     this.#writing = { log: wal, behind, tidying }
     this.#hasOldRecords = stored.hasTableRecords
-    await this.#takeIntents(stored, wal)
     this.#lastFiles = wal.last
     await behind.add(stored.promised(), wal.last)
+    await this.#takeIntents(stored)
   }
 
   async commit(writes: readonly Revertible[]): Promise<void> {
@@ -148,6 +149,8 @@ export class FileMedium implements Medium {
     // An empty commit writes too: it tests the disk.
     if (writes.length === 0) await this.#append([this.#marker])
     else await this.#append(entries(), files())
+    // A release before the log has to see the new version before it could miss a change.
+    if (writes.some(({ type }) => type === LAYOUT)) await behind.flush()
   }
 
   get problem(): string {
@@ -266,12 +269,11 @@ export class FileMedium implements Medium {
     tidying.wake(CUT_MS)
   }
 
-  /** Takes over the changes that a release before the log has left. */
-  async #takeIntents({ intents, log }: StoredFiles, wal: WriteAheadLog): Promise<void> {
+  /** Finishes the changes of a release before the log: until their files are written, it may start again. */
+  async #takeIntents({ intents }: StoredFiles): Promise<void> {
     const { directory } = this.options
     if (intents.length === 0) return
-    // A start that was killed here has logged them already, and maybe later changes.
-    if (log.records.length === 0) await wal.append(intents.flatMap(({ writes }) => writes))
+    await this.#open.behind.flush()
     const removals = intents.map(({ number }): DiskStep => ({ remove: intentFile(directory, number) }))
     await this.#layer.runSteps([
       this.ownershipCheck,

@@ -1,13 +1,13 @@
-import { readRegularFileSync } from '../../disk/file.js'
+import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
-import { baseOf, TABLES } from '../record-kinds.js'
+import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing } from './listing.js'
 import type { LogRecord } from './log-record.js'
-import { Table } from './tables.js'
+import { Table, tablePath } from './tables.js'
 import { LOG, type ReadLog, readLog, SEGMENT } from './wal.js'
 import type { FileWrite } from './write-behind.js'
 
@@ -99,10 +99,25 @@ export class StoredFiles implements StoredState {
       try {
         texts.set(name, this.text(kind, name) ?? '')
       } catch (error) {
-        unread(this.place(kind, name), reasonOf(error))
+        // A daemon that runs has removed it meanwhile.
+        if (!isMissing(error)) unread(this.place(kind, name), reasonOf(error))
       }
     }
     return texts
+  }
+
+  /**
+   * Yields the records as the files of a state without a log, with their paths in it. `unread` and the
+   * LoadError are those of `records`.
+   */
+  *recordFiles(
+    unread: (file: string, reason: string) => void
+  ): Generator<readonly [path: string, text: string]> {
+    for (const kind of Object.keys(recordKinds)) {
+      const texts = this.records(kind, unread)
+      if (baseOf(kind) === 'table') yield [tablePath(kind), [...texts.values()].join('')]
+      else for (const [name, text] of texts) yield [`${kind}/${name}.json`, text]
+    }
   }
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {

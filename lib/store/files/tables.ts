@@ -4,8 +4,9 @@ import { LoadError, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { RecordedState } from '../records.js'
 
-/** The file of all texts of a kind: lines of JSON, one per record. */
-export const tableFile = (directory: string, kind: string) => join(directory, `${kind}.journal`)
+/** The path in the state directory of all texts of a kind: lines of JSON, one per record. */
+export const tablePath = (kind: string) => `${kind}.journal`
+export const tableFile = (directory: string, kind: string) => join(directory, tablePath(kind))
 
 /** Bytes written at once. */
 const PIECE_CHARACTERS = 256 * 1024

@@ -105,6 +105,12 @@ export class WriteBehind {
     }
   }
 
+  /** Writes all files that wait now. Throws Error with the reason if that fails; it is tried again. */
+  async flush(): Promise<void> {
+    await this.#added
+    await this.#flushing.run()
+  }
+
   /** Flushes. Returns false on failure, or after 5 s: the next start goes on. */
   async close(): Promise<boolean> {
     this.#closeBy = performance.now() + CLOSE_MS

@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { isMissing } from '../../lib/disk/file.js'
+import { kinds } from '../../lib/model/types.js'
+import { StoredFiles } from '../../lib/store/files/stored.js'
+import { LAYOUT } from '../../lib/store/start.js'
+
+/** Returns what `read` returns; undefined if the file was removed, or written under its name, meanwhile. */
+function unlessGone<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if (!isMissing(error)) throw error
+    return undefined
+  }
+}
+
+/** What a state directory stores of objects: path → text. What the log promises counts as written. */
+export function objectTexts(state: string, stored = new StoredFiles(state)): Record<string, string> {
+  const found: Record<string, string> = {}
+  for (const type of [...Object.keys(kinds), LAYOUT])
+    for (const name of stored.names(type)) {
+      const text = unlessGone(() => stored.text(type, name))
+      if (text !== undefined) found[`${type}/${name}.json`] = text
+    }
+  return found
+}
+
+/** `objectTexts` with the records of nodes and requests, as the files of a state without a log. */
+export function storedTexts(state: string): Record<string, string> {
+  const stored = new StoredFiles(state)
+  const unread = (file: string, reason: string) => {
+    throw new Error(`${file}: ${reason}`)
+  }
+  return { ...objectTexts(state, stored), ...Object.fromEntries(stored.recordFiles(unread)) }
+}
+
+/** Whether all files of a state are written that its log promises. */
+export const isWritten = (state: string): boolean =>
+  [...new StoredFiles(state).promised()].every(
+    ({ type, name, text }) => unlessGone(() => readFileSync(`${state}/${type}/${name}.json`, 'utf8')) === text
+  )
