@@ -1,3 +1,4 @@
+import { executionAsyncResource } from 'node:async_hooks'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { adminPasswordFile } from '../auth/logins.js'
@@ -26,6 +27,7 @@ export async function serve(
   { program, helper }: { readonly program: string; readonly helper: readonly string[] }
 ): Promise<void> {
   boundHeap()
+  keepTicksFast()
   const log = createLog(config.log.level)
   const foreign = await checkOwner(config)
   if (foreign) {
@@ -71,6 +73,17 @@ const GROWTH_PERCENT = 50
  */
 function boundHeap(): void {
   setFlagsFromString(`--heap-growing-percent=${GROWTH_PERCENT}`)
+}
+
+const keptTicks: object[] = []
+
+/**
+ * Keeps one of node's tick objects, and so their hidden class, for as long as svcd runs. A full collection that
+ * finds none alive drops the class, and V8 then makes each of them by its slow path for good: `process.nextTick`
+ * takes five times as long, and a request, which has nine of them, 3 to 5 microseconds more.
+ */
+function keepTicksFast(): void {
+  process.nextTick(() => keptTicks.push(executionAsyncResource()))
 }
 
 /** Returns how to type svcctl here: by name if the shell finds it, else the path beside `program`. */

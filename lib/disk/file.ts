@@ -228,10 +228,10 @@ export async function refuseLooseMode(
 type Content = string | Buffer | Iterable<string>
 
 /**
- * Replaces a file atomically, by write-file-atomic; writes of one file take turns. The content is durable
- * when this resolves; the name is not yet (see replaceDurably). Throws the system's error, and Error for a
- * link in the place of the file, or for a directory that is a link of another user than root and this one.
- * The message names the file, not the temporary one, so that repeated failures have equal messages.
+ * Replaces a file atomically, by write-file-atomic; writes of one file take turns, in no order. The content
+ * is durable when this resolves; the name is not yet (see replaceDurably). Throws the system's error, and
+ * Error for a link in the place of the file, or for a directory that is a link of another user than root and
+ * this one. The message names the file, not the temporary one, so that repeated failures have equal messages.
  */
 export async function replaceFile(file: string, content: Content, mode = 0o600): Promise<void> {
   await refuseForeignLinkTo(dirname(file))

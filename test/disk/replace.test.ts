@@ -86,12 +86,12 @@ t.test('a file gets the mode that is asked for, whatever it had, and belongs to 
   t.strictSame([...readFileSync(file)], [0xff])
 })
 
-t.test('writes of one file at once: each is whole, the last counts', async t => {
+t.test('writes of one file at once: the file is that of one of them, and whole', async t => {
   const root = scratch(t)
   const file = join(root, 'x.json')
   const contents = Array.from({ length: 30 }, (_, i) => `${i} `.repeat(10_000))
   await Promise.all(contents.map(content => replaceFile(file, content)))
-  t.equal(readFileSync(file, 'utf8'), contents.at(-1))
+  t.ok(contents.includes(readFileSync(file, 'utf8')))
   t.strictSame(readdirSync(root), ['x.json'])
 })
 
