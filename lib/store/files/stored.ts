@@ -1,3 +1,4 @@
+import { lstatSync } from 'node:fs'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { type Problem, reasonOf } from '../errors.js'
@@ -99,8 +100,9 @@ export class StoredFiles implements StoredState {
       try {
         texts.set(name, this.text(kind, name) ?? '')
       } catch (error) {
-        // A daemon that runs has removed it meanwhile.
-        if (!isMissing(error)) unread(this.place(kind, name), reasonOf(error))
+        const file = this.place(kind, name)
+        // A daemon that runs may have removed it meanwhile.
+        if (!isMissing(error) || lstatSync(file, { throwIfNoEntry: false })) unread(file, reasonOf(error))
       }
     }
     return texts
