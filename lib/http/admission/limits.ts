@@ -85,11 +85,22 @@ export const LIMITS = {
   /** Larger files are downloads. */
   smallFileBytes: 64 * KIB,
   smallFileCacheBytes: 4 * MIB,
-  /** Pieces between disk and socket at once: limits their share of a turn, and of the pool's four threads. */
-  piecesAtOnce: 3,
-  /** Cached pieces, and those on their way: the more downloads, the smaller their pieces. */
-  pieceCacheBytes: 16 * MIB,
-  largestPiece: 256 * KIB,
+  /** Pieces between disk and socket at once: limits their share of a turn of the event loop. */
+  piecesRead: 4,
+  /** Those that are read from the disk: the pool has four threads for all. */
+  diskReads: 3,
+  /** Those and the ones that clients are taking, each of which counts for so long at most. */
+  piecesUnderWay: 16,
+  pieceMs: 10,
+  /** One in this many pieces goes to the address that has waited longest, the others in order of arrival. */
+  pieceRotation: 4,
+  /** After this much an address goes to the end of the order. */
+  arrivalBytes: 64 * MIB,
+  /** Pieces become smaller as clients leave more unsent: of all, and the part of one address. */
+  unsentBytes: 32 * MIB,
+  unsentPart: 1 / 8,
+  pieceCacheBytes: 64 * MIB,
+  largestPiece: 512 * KIB,
   smallestPiece: 16 * KIB,
   /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
   listPieceCharacters: 256 * KIB,
