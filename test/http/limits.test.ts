@@ -50,6 +50,7 @@ const sentences: Record<string, string[]> = {
     `An address that got ${mib(l.arrivalBytes)} MiB goes to the end`,
     `the last ${mib(l.pieceCacheBytes)} MiB of whole pieces`,
     `longer than ${kib(l.listPieceCharacters)} Ki characters: svcd sends ${d.lists} at once`,
+    `It keeps ${mib(l.listKeptCharacters)} Mi characters of their parts`,
     `or waits ${seconds(d.listWaitMs)} s for a place`,
     `over ${l.retryMinS} to ${l.retryMaxS} s, so that they need not be refused again: ${l.retryGrowth} times`,
     `${l.retriesPerSecond} at least; lists and exports ${l.listRetriesPerSecond} a second. ` +

@@ -87,9 +87,9 @@ export const LIMITS = {
   smallFileCacheBytes: 4 * MIB,
   /** Pieces between disk and socket at once: limits their share of a turn of the event loop. */
   piecesRead: 4,
-  /** Those that are read from the disk: the pool has four threads for all. */
+  /** Pieces read from the disk at once: the pool has four threads for all work. */
   diskReads: 3,
-  /** Those and the ones that clients are taking, each of which counts for so long at most. */
+  /** Pieces between disk and client at once; a client that takes its piece counts for `pieceMs` at most. */
   piecesUnderWay: 16,
   pieceMs: 10,
   /** One in this many pieces goes to the address that has waited longest, the others in order of arrival. */
@@ -104,6 +104,8 @@ export const LIMITS = {
   smallestPiece: 16 * KIB,
   /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
   listPieceCharacters: 256 * KIB,
+  /** Of all lists together: their parts are kept from measuring to sending. Those of others are made twice. */
+  listKeptCharacters: 32 * MIB,
   /** With this many queued requests, or bytes of them, a connection is no longer read. */
   pipelinedRequests: 16,
   pipelinedBytes: 32 * KIB,
