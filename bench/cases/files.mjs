@@ -91,11 +91,11 @@ const stormOfFiles = {
     })
     const work = [daemon, nginx].map(server => async () => {
       const stop = probe(server.port)
-      await (server === daemon && daemon.stall())
+      await (server === daemon && daemon.stalls())
       const options = { machines: MACHINES, within: 1, one: true, limit: 300, untilLoaded: true }
       const found = await storm([server], options)
       const scripts = await stop()
-      return { ...found, scripts, stall: server === daemon ? await daemon.stall() : Number.NaN }
+      return { ...found, scripts, ...(server === daemon && (await daemon.stalls())) }
     })
     const [ours, theirs] = await inTurn(rounds, work)
     const row = (what, unit, value, { target, less = true, apart = false } = {}) => {
