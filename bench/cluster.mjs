@@ -34,11 +34,14 @@ export const nodeOf = i => ({
   interfaces: [{ ...nic, ipaddress: addressOf(i), macaddress: macOf(i) }]
 })
 
-/** The files that an image names, each of `bytes`, in <directory>/files. */
+/** The files that an image names, in <directory>/files; `bytes`: of each, or by name (16 KiB where none is given). */
 export function writeFiles(directory, bytes = 16_384) {
   mkdirSync(join(directory, 'files'), { recursive: true })
   for (const name of Object.values(files))
-    writeFileSync(join(directory, 'files', name), Buffer.alloc(bytes, name))
+    writeFileSync(
+      join(directory, 'files', name),
+      Buffer.alloc(bytes[name] ?? (Number(bytes) || 16_384), name)
+    )
 }
 
 /** Writes state and files of `count` nodes below `directory`, as the daemon does. */

@@ -66,9 +66,12 @@ class Daemon {
     return this.#child.pid
   }
 
-  /** Milliseconds of the longest stall of the event loop since this was asked last; it must be `watched`. */
-  async stall() {
-    return (await ask(this.#child, 'stall')).stall
+  /**
+   * Milliseconds of the longest `stall` of the event loop since this was asked last, of the longest without the
+   * garbage collector (`own`), and of the collector's longest `pause`; it must be `watched`.
+   */
+  stalls() {
+    return ask(this.#child, 'stall')
   }
 
   async stop() {

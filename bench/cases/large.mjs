@@ -18,13 +18,13 @@ async function watched(daemon, client, nodes, work) {
     { length: 100 },
     (_, i) => `GET /boot/search/mac/${macOf(Math.floor((i * nodes) / 100))} HTTP/1.1\r\nHost: bench\r\n\r\n`
   )
-  await daemon.stall()
+  await daemon.stalls()
   client.send({ port: daemon.port, requests, sources: ['127.0.0.1'], pause: 2 })
   const seen = answerOf(client)
   const ms = await timed(work)
   client.send('stop')
   const { longest } = await seen
-  return { ms, longest, stall: await daemon.stall() }
+  return { ms, longest, ...(await daemon.stalls()) }
 }
 
 const rows = (what, results, { beside, ms } = {}) => [
@@ -44,6 +44,18 @@ const rows = (what, results, { beside, ms } = {}) => [
     `${what}: longest stall of the loop`,
     'ms',
     results.map(({ stall }) => stall),
+    { less: true }
+  ),
+  figure(
+    `${what}: longest stall without the collector`,
+    'ms',
+    results.map(({ own }) => own),
+    { less: true, target: STALL }
+  ),
+  figure(
+    `${what}: longest pause of the collector`,
+    'ms',
+    results.map(({ pause }) => pause),
     { less: true }
   )
 ]

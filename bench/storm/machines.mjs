@@ -51,14 +51,16 @@ class Machine {
   #port
   #source
   #one
+  #untilLoaded
   #found
   #connection
   #token = ''
 
-  constructor(i, { ports, one }, found) {
+  constructor(i, { ports, one, untilLoaded }, found) {
     this.#i = i
     this.#port = ports[i % ports.length]
     this.#one = one
+    this.#untilLoaded = untilLoaded
     this.#source = addressOf(i)
     this.#found = found
   }
@@ -67,9 +69,7 @@ class Machine {
     const begun = performance.now()
     try {
       await this.#ipxe(begun)
-      this.#leave()
-      await this.#script()
-      for (const state of STATES.slice(1)) await this.#report(state)
+      if (!this.#untilLoaded) await this.#install()
       this.#found.booted++
     } catch (error) {
       if (!(error instanceof Failed)) throw error
@@ -77,6 +77,12 @@ class Machine {
     } finally {
       this.#connection?.close()
     }
+  }
+
+  async #install() {
+    this.#leave()
+    await this.#script()
+    for (const state of STATES.slice(1)) await this.#report(state)
   }
 
   /** With a connection for each program the next request opens a new one. */

@@ -8,9 +8,10 @@ const MOST = 15_000
 /**
  * `machines` boot from `servers` (each `{ pid, port }`), an equal part from each, all begun within so many
  * seconds. With `one` a machine asks all over one connection, else iPXE has one and each curl has its own.
- * Work that is not done after `limit` seconds is lost. `members`: of an etcd that the servers use.
+ * Work that is not done after `limit` seconds is lost. With `untilLoaded` a machine ends once it has its initramfs.
+ * `members`: of an etcd that the servers use.
  */
-export async function storm(servers, { machines, within, one, limit, members = [] }) {
+export async function storm(servers, { machines, within, one, limit, untilLoaded, members = [] }) {
   const step = Math.ceil(machines / MOST)
   const clients = Array.from({ length: step }, () => start('storm/machines.mjs'))
   const cpus = () => [servers, members].map(list => list.reduce((total, { pid }) => total + cpuOf(pid), 0))
@@ -18,7 +19,7 @@ export async function storm(servers, { machines, within, one, limit, members = [
   const before = cpus()
   const begun = performance.now()
   for (const [from, client] of clients.entries())
-    client.send({ ports, machines, from, step, within: within * 1000, one, limit: limit * 1000 })
+    client.send({ ports, machines, from, step, within: within * 1000, one, untilLoaded, limit: limit * 1000 })
   const parts = await Promise.all(clients.map(answerOf))
   const seconds = (performance.now() - begun) / 1000
   for (const client of clients) client.kill('SIGKILL')

@@ -163,7 +163,7 @@ refusal() {
   printf '%s' "${refusal_message:+: $refusal_message}"
 }
 
-# ask_controllers COMMAND PATH …: runs a command that asks $SVC_URL, and again with the next controller
+# ask_controllers COMMAND PATH ...: runs a command that asks $SVC_URL, and again with the next controller
 # while it ends with 1. The one that answers is asked first from then on. $http_causes names all failures.
 ask_controllers() {
   asked_first=$SVC_URL
@@ -186,7 +186,7 @@ ask_controllers() {
   done
 }
 
-# Repeats a command that ends with 1, after pauses of 1, 2, 4 … $1 s: a restarting controller is back soon.
+# Repeats a command that ends with 1, after pauses of 1, 2, 4 ... $1 s: a restarting controller is back soon.
 persist() {
   persist_longest=$1
   persist_pause=1

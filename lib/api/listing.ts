@@ -299,6 +299,9 @@ function oneText(steps: readonly string[], name: string, text: string): string {
   return whole
 }
 
+/** Returns a name as JSON. */
+const jsonName = (name: string) => (/^[\w.:-]*$/.test(name) ? `"${name}"` : JSON.stringify(name))
+
 /** `steps` is the path of the entries; its last step is a parameter if they stand by name. */
 function* jsonText(steps: readonly string[], wishes: ListOptions, entries: EntryFinder): Generator<string> {
   const { pretty, columns } = wishes
@@ -306,7 +309,7 @@ function* jsonText(steps: readonly string[], wishes: ListOptions, entries: Entry
   const [open, close] = isNamed ? '{}' : '[]'
   const outer = isNamed ? steps.slice(0, -1) : steps
   const line = (depth: number) => (pretty ? `\n${'  '.repeat(depth)}` : '')
-  const key = (name: string) => `${JSON.stringify(name)}:${pretty ? ' ' : ''}`
+  const key = (name: string) => `${jsonName(name)}:${pretty ? ' ' : ''}`
   const depth = outer.length + 1
   yield `${outer.map((step, i) => `{${line(i + 1)}${key(step)}`).join('')}${open}`
   let count = 0
@@ -318,7 +321,9 @@ function* jsonText(steps: readonly string[], wishes: ListOptions, entries: Entry
     const text = pretty
       ? JSON.stringify(chosen(), null, 2).replaceAll('\n', line(depth))
       : ((columns ? undefined : entry.json?.()) ?? JSON.stringify(chosen()))
-    yield `${count++ > 0 ? ',' : ''}${line(depth)}${isNamed ? key(entry.name) : ''}${text}`
+    yield `${count++ > 0 ? ',' : ''}${line(depth)}${isNamed ? key(entry.name) : ''}`
+    // Apart: to join them would copy a text that is cached.
+    yield text
   }
   yield `${count > 0 ? line(outer.length) : ''}${close}` +
     `${outer.map((_, i) => `${line(outer.length - 1 - i)}}`).join('')}`

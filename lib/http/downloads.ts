@@ -1,20 +1,15 @@
-import { Semaphore } from '../base/concurrency.js'
 import { clientNetworkOf } from '../base/request-source.js'
 import type { ConcurrencyLimit, Slot } from './admission/concurrency-limit.js'
 import { LIMITS } from './admission/limits.js'
+import { type DownloadParty, PieceTurns } from './admission/piece-turns.js'
 import type { Exchange } from './exchange.js'
 import { type FileAnswer, FileShrunk } from './files.js'
-import { PieceCache } from './piece-cache.js'
+import { type FilePiece, PieceCache } from './piece-cache.js'
 
-const { piecesAtOnce, pieceCacheBytes, largestPiece, smallestPiece } = LIMITS
-
-/**
- * All files being sent. Pieces are taken from client addresses in turn (rules 2.13): whatever is downloaded,
- * a boot script waits for a few pieces at most.
- */
+/** All files being sent. Whatever is downloaded, pieces take a short part of each turn (rules 2.13). */
 export class Downloads {
-  readonly #turns = new Semaphore(piecesAtOnce)
-  readonly #pieces = new PieceCache(pieceCacheBytes)
+  readonly #turns = new PieceTurns()
+  readonly #pieces = new PieceCache(LIMITS.pieceCacheBytes)
 
   constructor(private readonly limit: ConcurrencyLimit) {}
 
@@ -32,44 +27,69 @@ export class Downloads {
 
   /** Sends the bytes of a file after its head. Rejects with FileShrunk or an error of the disk. */
   async #stream<C>(exchange: Exchange<C>, file: FileAnswer, slot: Slot): Promise<void> {
-    const { outgoing } = exchange
-    const party = clientNetworkOf(exchange.address)
-    let sent: () => void = () => undefined
-    outgoing.once('close', () => sent())
-    let left = file.length
-    while (left > 0 && !exchange.gone) {
-      const position = file.start + file.length - left
-      let flushed = Promise.resolve()
-      const bytes = await this.#turns.run(party, async () => {
-        const piece = await this.#pieces.read(file.file, position, this.#pieceBytes, left)
-        if (piece.bytes.length === 0)
-          throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
-        if (exchange.gone) {
-          piece.release()
-          return 0
-        }
-        flushed = new Promise(resolve => {
-          sent = resolve
-          const written = (error?: Error | null) => {
-            if (!error) piece.release()
-            resolve()
-          }
-          outgoing.write(piece.bytes, written)
-        })
-        return piece.bytes.length
-      })
-      left -= bytes
-      exchange.bytes += bytes
-      slot.stalledSinceMs = performance.now()
-      await flushed
-      slot.stalledSinceMs = undefined
+    const name = clientNetworkOf(exchange.address)
+    const party = this.#turns.join(name)
+    const socket = new PieceSocket(exchange)
+    try {
+      for (let left = file.length; left > 0 && !exchange.gone; )
+        left -= await this.#sendPiece(socket, file, left, slot, party)
+    } finally {
+      this.#turns.leave(name, party)
     }
     if (!exchange.gone) slot.isServed = true
   }
 
-  /** A power of two, so that clients often share pieces. */
-  get #pieceBytes(): number {
-    const share = 2 ** Math.floor(Math.log2(pieceCacheBytes / this.limit.size))
-    return Math.max(smallestPiece, Math.min(share, largestPiece))
+  /**
+   * Sends one piece of the last `left` bytes. Resolves with its length once the system has taken it, or the
+   * client has left.
+   */
+  async #sendPiece<C>(
+    socket: PieceSocket<C>,
+    file: FileAnswer,
+    left: number,
+    slot: Slot,
+    party: DownloadParty
+  ): Promise<number> {
+    const turn = await this.#turns.take(party)
+    try {
+      const position = file.start + file.length - left
+      const piece = await this.#pieces.read(file.file, position, this.#turns.pieceBytes(party), left)
+      const { length } = piece.bytes
+      if (length === 0)
+        throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)
+      slot.stalledSinceMs = performance.now()
+      turn.written(length)
+      await socket.write(piece)
+      slot.stalledSinceMs = undefined
+      return length
+    } finally {
+      turn.end()
+    }
+  }
+}
+
+/** Writes pieces to a client. */
+class PieceSocket<C> {
+  #settle: () => void = () => undefined
+
+  constructor(private readonly exchange: Exchange<C>) {
+    exchange.outgoing.once('close', () => this.#settle())
+  }
+
+  /** Resolves when the system has taken the piece, or the client has left. */
+  write(piece: FilePiece): Promise<void> {
+    const { exchange } = this
+    if (exchange.gone) {
+      piece.release()
+      return Promise.resolve()
+    }
+    exchange.bytes += piece.bytes.length
+    return new Promise(resolve => {
+      this.#settle = resolve
+      exchange.outgoing.write(piece.bytes, error => {
+        if (!error) piece.release()
+        resolve()
+      })
+    })
   }
 }

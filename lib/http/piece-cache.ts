@@ -1,4 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Semaphore } from '../base/concurrency.js'
+import { LIMITS } from './admission/limits.js'
 import type { OpenFile } from './open-files.js'
 
 /** Bytes read from a file, shared by the clients they are written to. */
@@ -27,7 +29,7 @@ class Piece {
 }
 
 /** A piece for one client, who must not write into it. */
-interface FilePiece {
+export interface FilePiece {
   readonly bytes: Buffer
   /** Allows the memory to be reused; never call it while the system may still send it. */
   release(): void
@@ -42,6 +44,7 @@ export class PieceCache {
   #bytes = 0
   /** Unused buffers of one size. */
   #spare: Buffer[] = []
+  readonly #reads = new Semaphore(LIMITS.diskReads)
 
   /** `mostBytes`: for cached pieces and spare buffers together. */
   constructor(private readonly mostBytes: number) {}
@@ -100,7 +103,7 @@ export class PieceCache {
   #readPiece(file: OpenFile, position: number, length: number, size: number): Piece {
     const found = this.#spare.at(-1)?.length === size ? this.#spare.pop() : undefined
     const buffer = found ?? Buffer.allocUnsafeSlow(size)
-    const read = file.read(buffer, position, length)
+    const read = this.#reads.run('', () => file.read(buffer, position, length))
     return new Piece(buffer, read, freed => {
       if (this.#spare[0]?.length !== freed.length) this.#spare = []
       if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.mostBytes) this.#spare.push(freed)

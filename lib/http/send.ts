@@ -6,19 +6,16 @@ import { promisify } from 'node:util'
 import { createGzip, type Gzip, gzip } from 'node:zlib'
 import type { PerTurn } from '../base/concurrency.js'
 import { addressBlockOf } from '../base/request-source.js'
-import type { ConcurrencyLimit } from './admission/concurrency-limit.js'
-import { LIMITS } from './admission/limits.js'
+import type { ConcurrencyLimit, Slot } from './admission/concurrency-limit.js'
 import type { SendBufferBudget } from './admission/send-buffer-budget.js'
 import type { Downloads } from './downloads.js'
 import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './files.js'
 import type { Forwards } from './forwards.js'
+import { LongText, reuse } from './long-text.js'
 import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
-
-/** A piece that took this long to make is sent, or skipped if it is empty. */
-const PIECE_MS = 10
 
 /** Shorter texts are not compressed. */
 const LEAST_COMPRESSED = 8192
@@ -132,55 +129,73 @@ function sendText<C>(
   exchange.outgoing.once('close', () => context.sendBufferBudget.remove(exchange))
 }
 
-/** Makes the parts twice, for the length and for sending, so that the whole is never in memory. */
+/** Sends a text that may be long, a piece in each turn of the event loop. */
 async function sendParts<C>(
   exchange: Exchange<C>,
   answer: Answer,
   parts: Iterable<string>,
   context: SendContext<C>
 ): Promise<void> {
-  const type = answer.type ?? 'application/json'
-  const { lists, listPieces, sendBufferBudget } = context
-  // Client addresses take turns.
-  const inTurn = <R>(make: () => R) => listPieces.run(addressBlockOf(exchange.address), make)
-  await lists.run(exchange, async slot => {
-    const measured = pieces(parts)
-    const first = (await inTurn(() => measured.next())).value ?? ''
-    const second = await inTurn(() => measured.next())
-    if (second.done) return sendWhole(exchange, answer, first, type, context)
-    let length = Buffer.byteLength(first) + Buffer.byteLength(second.value)
-    // On a busy machine a short text comes in pieces too.
-    const compress = answer.compress && !exchange.headOnly && length >= LEAST_COMPRESSED
-    // A compressed answer has no length in its head.
-    for (
-      let next = await inTurn(() => measured.next());
-      !next.done && !compress && !exchange.gone;
-      next = await inTurn(() => measured.next())
-    )
-      length += Buffer.byteLength(next.value)
-    if (exchange.gone) return
-    const headers = compress ? gzipped(answer) : answer.headers
-    writeHead(exchange, answer.status, type, headers, compress ? undefined : length, context)
-    if (exchange.headOnly) return void exchange.outgoing.end()
-    cutWhenStalled(exchange, context)
-    const { outgoing } = exchange
-    const compressing = compress ? compressInto(exchange) : undefined
-    const sink = compressing?.zip ?? outgoing
-    const sent = pieces(parts)
-    for (let next = await inTurn(() => sent.next()); !next.done; next = await inTurn(() => sent.next())) {
-      if (exchange.gone) return
-      const bytes = Buffer.byteLength(next.value)
-      if (!compress) exchange.bytes += bytes
-      if (bytes === 0 || sink.write(next.value)) continue
-      slot.stalledSinceMs = performance.now()
-      sendBufferBudget.add(exchange, bytes)
-      await drained(exchange, sink)
-      sendBufferBudget.remove(exchange)
-      slot.stalledSinceMs = undefined
+  await context.lists.run(exchange, async slot => {
+    const text = new LongText(parts)
+    try {
+      await sendLongText(exchange, answer, text, context, slot)
+    } finally {
+      text.forget()
     }
-    sink.end()
-    await compressing?.done
   })
+}
+
+async function sendLongText<C>(
+  exchange: Exchange<C>,
+  answer: Answer,
+  text: LongText,
+  context: SendContext<C>,
+  slot: Slot
+): Promise<void> {
+  const type = answer.type ?? 'application/json'
+  // Client addresses take turns.
+  const inTurn = <R>(make: () => R) => context.listPieces.run(addressBlockOf(exchange.address), make)
+  const measured = text.measuring()
+  const first = (await inTurn(() => measured.next())).value
+  if ((await inTurn(() => measured.next())).done)
+    return sendWhole(exchange, answer, first?.parts.join('') ?? '', type, context)
+  // On a busy machine a short text comes in pieces too.
+  const compress = answer.compress && !exchange.headOnly && text.bytes >= LEAST_COMPRESSED
+  // A compressed answer has no length in its head.
+  while (!compress && !exchange.gone && !(await inTurn(() => measured.next())).done);
+  if (exchange.gone) return
+  const headers = compress ? gzipped(answer) : answer.headers
+  writeHead(exchange, answer.status, type, headers, compress ? undefined : text.bytes, context)
+  if (exchange.headOnly) return void exchange.outgoing.end()
+  cutWhenStalled(exchange, context)
+  const compressing = compress ? compressInto(exchange) : undefined
+  const sink = compressing?.zip ?? exchange.outgoing
+  const sent = text.sending()
+  for (let next = await inTurn(() => sent.next()); !next.done; next = await inTurn(() => sent.next())) {
+    if (exchange.gone) return
+    const { length } = next.value
+    if (!compress) exchange.bytes += length
+    await sendPiece(exchange, sink, next.value, context, slot)
+  }
+  sink.end()
+  await compressing?.done
+}
+
+/** Resolves when more may be written. */
+async function sendPiece<C>(
+  exchange: Exchange<C>,
+  sink: Writable,
+  bytes: Buffer,
+  { sendBufferBudget }: SendContext<C>,
+  slot: Slot
+): Promise<void> {
+  if (bytes.length === 0 || sink.write(bytes, error => !error && reuse(bytes))) return
+  slot.stalledSinceMs = performance.now()
+  sendBufferBudget.add(exchange, bytes.length)
+  await drained(exchange, sink)
+  sendBufferBudget.remove(exchange)
+  slot.stalledSinceMs = undefined
 }
 
 /** A stream that compresses into the answer; `done` resolves when all of it was written. */
@@ -193,20 +208,6 @@ function compressInto<C>(exchange: Exchange<C>): { zip: Gzip; done: Promise<void
   // The writer awaits `done` at the end.
   done.catch(() => undefined)
   return { zip, done }
-}
-
-/** Joins parts, and a final newline, to pieces that are worth a write or took long to make. */
-function* pieces(parts: Iterable<string>): Generator<string> {
-  let piece = ''
-  let begunMs = performance.now()
-  for (const part of parts) {
-    piece += part
-    if (piece.length < LIMITS.listPieceCharacters && performance.now() - begunMs < PIECE_MS) continue
-    yield piece
-    piece = ''
-    begunMs = performance.now()
-  }
-  yield `${piece}\n`
 }
 
 async function sendFeed<C>(

@@ -99,26 +99,35 @@ export function showInterfaces(
 interface Text extends Omit<AnswerSource, 'doc'>, AnswerOptions {
   readonly text: string
 }
-const texts = new WeakMap<object, Text>()
+let texts = new WeakMap<object, Text>()
+let kept = 0
+/** Characters of a text, and of all since they were last forgotten. */
 const longestKept = 8192
+const mostKept = 32 * 1024 * 1024
 
-/** Returns `show` as JSON text, cached until the object or its other sources are replaced. */
+/** Returns `show` as JSON text, cached until its sources are replaced, or too many others are cached. */
 export function showText<K extends TypeName>(type: K, seen: AnswerSource<K>, reader: AnswerOptions): string {
   const { doc, group, image, status, runs } = seen
   const { cluster, masked } = reader
-  const kept = texts.get(doc)
+  const found = texts.get(doc)
   if (
-    kept !== undefined &&
-    kept.group === group &&
-    kept.image === image &&
-    kept.status === status &&
-    kept.runs === runs &&
-    kept.cluster === cluster &&
-    kept.masked === masked
+    found !== undefined &&
+    found.group === group &&
+    found.image === image &&
+    found.status === status &&
+    found.runs === runs &&
+    found.cluster === cluster &&
+    found.masked === masked
   )
-    return kept.text
+    return found.text
   const text = JSON.stringify(show(type, seen, reader))
   // Long texts hold scripts, of which each member of a group would cache a copy.
-  if (text.length <= longestKept) texts.set(doc, { group, image, status, runs, cluster, masked, text })
+  if (text.length > longestKept) return text
+  kept += text.length
+  if (kept > mostKept) {
+    texts = new WeakMap()
+    kept = text.length
+  }
+  texts.set(doc, { group, image, status, runs, cluster, masked, text })
   return text
 }

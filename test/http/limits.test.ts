@@ -12,11 +12,14 @@ const mib = (bytes: number) => bytes / 1024 / 1024
 const parts = new Map([
   [3, 'three'],
   [4, 'quarter'],
+  [8, 'eighth'],
   [16, 'sixteenth'],
   [32, 'thirty-second'],
   [120, 'two minutes']
 ])
 const word = (value: number) => parts.get(value) ?? String(value)
+
+const number = (value: number) => ['three', 'four'][value - 3] ?? String(value)
 
 const d = defaultLimits
 const l = LIMITS
@@ -40,9 +43,14 @@ const sentences: Record<string, string[]> = {
     `at most a ${word(1 / l.perAddress)} of the places (${l.downloadsPerAddressMin} in any case)`,
     `A file of up to ${kib(l.smallFileBytes)} KiB is no download`,
     `the last ${mib(l.smallFileCacheBytes)} MiB of such files`,
-    `at most ${word(l.piecesAtOnce)} pieces of all downloads`,
+    `at most ${number(l.piecesRead)} pieces of all downloads at a time, ${number(l.diskReads)} of them from the ` +
+      `disk, and goes on while fewer than ${l.piecesUnderWay} clients have not taken theirs; a client counts ` +
+      `for ${l.pieceMs} ms`,
+    `pieces of ${number(l.pieceRotation)} go to the address that came first`,
+    `An address that got ${mib(l.arrivalBytes)} MiB goes to the end`,
     `the last ${mib(l.pieceCacheBytes)} MiB of whole pieces`,
     `longer than ${kib(l.listPieceCharacters)} Ki characters: svcd sends ${d.lists} at once`,
+    `It keeps ${mib(l.listKeptCharacters)} Mi characters of their parts`,
     `or waits ${seconds(d.listWaitMs)} s for a place`,
     `over ${l.retryMinS} to ${l.retryMaxS} s, so that they need not be refused again: ${l.retryGrowth} times`,
     `${l.retriesPerSecond} at least; lists and exports ${l.listRetriesPerSecond} a second. ` +
@@ -74,7 +82,8 @@ const sentences: Record<string, string[]> = {
     `clients may leave ${mib(l.unreadBytes)} MiB unread in all`,
     `have read nothing for ${seconds(l.unreadMs)} s`,
     `Above ${mib(l.unreadBytesHard)} MiB it cuts`,
-    `from ${kib(l.largestPiece)} KiB to ${kib(l.smallestPiece)} KiB`
+    `from ${kib(l.largestPiece)} KiB to ${kib(l.smallestPiece)} KiB. Above ${mib(l.unsentBytes)} MiB of all ` +
+      `clients, or an ${word(1 / l.unsentPart)} of it of one address`
   ],
   '2.18': [
     `Its handshake has ${seconds(d.headersMs)} s. ${d.handshakes} handshakes are under way at once, and ` +

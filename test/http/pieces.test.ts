@@ -112,3 +112,19 @@ t.test('a piece that is kept comes in a later turn', async t => {
   await text(pieces, file, 0)
   t.equal(turns, 1)
 })
+
+// rules 2.13
+t.test('three pieces are read from the disk at once', async t => {
+  const pieces = new PieceCache(100)
+  let [reading, most] = [0, 0]
+  const file = Object.assign(fileOf(1, 'abcdefgh'.repeat(10)), {
+    async read(_: Buffer, __: number, length: number) {
+      most = Math.max(most, ++reading)
+      await new Promise(setImmediate)
+      reading--
+      return length
+    }
+  })
+  await Promise.all(Array.from({ length: 20 }, (_, i) => text(pieces, file, i * SIZE)))
+  t.equal(most, 3)
+})

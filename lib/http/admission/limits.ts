@@ -85,14 +85,27 @@ export const LIMITS = {
   /** Larger files are downloads. */
   smallFileBytes: 64 * KIB,
   smallFileCacheBytes: 4 * MIB,
-  /** Pieces between disk and socket at once: limits their share of a turn, and of the pool's four threads. */
-  piecesAtOnce: 3,
-  /** Cached pieces, and those on their way: the more downloads, the smaller their pieces. */
-  pieceCacheBytes: 16 * MIB,
-  largestPiece: 256 * KIB,
+  /** Pieces between disk and socket at once: limits their share of a turn of the event loop. */
+  piecesRead: 4,
+  /** Pieces read from the disk at once: the pool has four threads for all work. */
+  diskReads: 3,
+  /** Pieces between disk and client at once; a client that takes its piece counts for `pieceMs` at most. */
+  piecesUnderWay: 16,
+  pieceMs: 10,
+  /** One in this many pieces goes to the address that has waited longest, the others in order of arrival. */
+  pieceRotation: 4,
+  /** After this much an address goes to the end of the order. */
+  arrivalBytes: 64 * MIB,
+  /** Pieces become smaller as clients leave more unsent: of all, and the part of one address. */
+  unsentBytes: 32 * MIB,
+  unsentPart: 1 / 8,
+  pieceCacheBytes: 64 * MIB,
+  largestPiece: 512 * KIB,
   smallestPiece: 16 * KIB,
   /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
   listPieceCharacters: 256 * KIB,
+  /** Of all lists together: their parts are kept from measuring to sending. Those of others are made twice. */
+  listKeptCharacters: 32 * MIB,
   /** With this many queued requests, or bytes of them, a connection is no longer read. */
   pipelinedRequests: 16,
   pipelinedBytes: 32 * KIB,

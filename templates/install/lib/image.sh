@@ -274,7 +274,7 @@ unpack() {
   [ -z "$unpack_room" ] || memory_root 75%
 }
 
-# Copies the files of impossible hard links, from lines: tar: NAME: Cannot hard link to 'TARGET': ….
+# Copies the files of impossible hard links, from lines: tar: NAME: Cannot hard link to 'TARGET': ....
 copy_links() {
   links_count=0
   while IFS= read -r links_line; do
