@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { transformSync } from 'esbuild'
@@ -25,7 +24,6 @@ export function builtTree(directory: string): string {
   for (const name of copied)
     cpSync(join(checkout, name), join(directory, name), { recursive: true, verbatimSymlinks: true })
   symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))
-  execFileSync(process.execPath, [join(directory, 'build', 'bundle.mjs')])
   return directory
 }
 
