@@ -43,7 +43,7 @@ export function svcd(tree: string, args: readonly string[], input?: string | Uin
 /** Starts a program on a terminal of its own; both its streams are the terminal. */
 export function onTerminal(command: string, ...args: readonly string[]) {
   const spawnHere = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
-  const running = start('python3', ['-c', spawnHere, command, ...args])
+  const running = start('/usr/bin/python3', ['-c', spawnHere, command, ...args])
   const type = (keys: string | Uint8Array) => running.process.stdin?.write(keys)
   return { ...running, type }
 }

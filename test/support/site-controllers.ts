@@ -68,15 +68,15 @@ export const allWell = (controllers: readonly Controller[]) =>
       await sleep(LOOK_MS)
       const standings = await Promise.all(controllers.map(standingOf))
       const roles = standings.map(standing => standing?.role).sort()
+      const areStanding =
+        roles.join() === ['primary', ...controllers.slice(1).map(() => 'standby')].join() &&
+        standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
+      if (!areStanding) return false
       // Two are a majority: one that is gone would be noticed with the next fault only.
       const members = await Promise.all(
         controllers.map(({ site }) => site.ask('kv/range', { key: Buffer.from('x').toString('base64') }))
       )
-      return (
-        members.every(answer => answer?.header !== undefined) &&
-        roles.join() === ['primary', ...controllers.slice(1).map(() => 'standby')].join() &&
-        standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
-      )
+      return members.every(answer => answer?.header !== undefined)
     },
     () => said(controllers)
   )
