@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { transformSync } from 'esbuild'
 import { type Ended, start } from './child.js'
@@ -33,6 +33,12 @@ export function replaceModule(tree: string, name: string, code: string): void {
   const file = join(tree, 'dist', name)
   mkdirSync(dirname(file), { recursive: true })
   writeFileSync(file, code)
+}
+
+/** Puts the programs back that load fast, where no module of the tree is another one any more. */
+export function restorePrograms(tree: string): void {
+  for (const name of readdirSync(join(compiled, 'plain', 'lib'), { recursive: true, encoding: 'utf8' }))
+    if (name.endsWith('.js')) copyFileSync(join(compiled, 'lib', name), join(tree, 'dist', name))
 }
 
 /** Runs `svcd` of a tree to its end. */
