@@ -154,11 +154,7 @@ function listing(directory: string): string {
     .replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, 'http://controller')
 }
 
-/** The step of the network alone, with an image of these files. */
-const networkOf = (t: Test, plan: Plan, files: Record<string, string> = {}) =>
-  install(t, inPlace(plan, packImage(files), 'mount -t tmpfs image /sysroot', 'download', 'unpack'))
-
-/** Every day one for each kind of files, as a whole installation. */
+/** Every day one for each kind of files. */
 const byBash = new Set([
   ...['redhat-stacked', 'opensuse', 'ubuntu-further', 'debian-networkd-dhcp', 'debian-ifupdown-stacked'],
   'unknown'
@@ -169,10 +165,7 @@ for (const shell of shells) {
     if (!everyCase(shell) && !byBash.has(name)) continue
     t.test(`network files: ${name}, ${shell}`, async t => {
       const answers = { '/files/rocky9.tar.gz': packImage(files) }
-      const isWhole = byBash.has(name) || process.env.SVCD_LONG
-      const done = isWhole
-        ? await install(t, { shell, data, answers })
-        : await networkOf(t, { shell, data }, files)
+      const done = await install(t, { shell, data, answers })
       completed(t, done)
       const found = listing(done.machine.image(''))
       const file = `${golden}/${name}.txt`
@@ -187,6 +180,10 @@ for (const shell of shells) {
     })
   }
 }
+
+/** The step of the network alone, with an image of these files. */
+const networkOf = (t: Test, plan: Plan, files: Record<string, string> = {}) =>
+  install(t, inPlace(plan, packImage(files), 'mount -t tmpfs image /sysroot', 'download', 'unpack'))
 
 t.test(
   'BOOTIF as a member of the bond that the node is installed over is the card that it was booted over',

@@ -7,7 +7,8 @@ import { output } from './programs.js'
 import { scratch } from './scratch.js'
 import { until } from './until.js'
 
-const LOOK_MS = 200
+/** A look starts several programs. */
+const LOOK_MS = 400
 
 /** A controller on a machine with a member of etcd. */
 export interface Controller {
