@@ -15,6 +15,7 @@ import {
 } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { build, buildSync } from 'esbuild'
+import { clientBundle } from '../build/bundle.mjs'
 
 const checkout = resolve(process.argv[2] ?? join(import.meta.dirname, '..'))
 const directory = join(checkout, '.cache', 'js')
@@ -156,7 +157,10 @@ const compiled = new Map(
 const links = there.filter(name => linked.includes(name))
 const copies = files.filter(name => !isSource(name))
 
-const kept = new Set([...links, ...copies, ...compiled.keys()])
+/** The client as `make build` makes it, so that a built tree is a copy alone. */
+const client = join('lib', 'svcctl.js')
+
+const kept = new Set([...links, ...copies, ...compiled.keys(), client])
 mkdirSync(directory, { recursive: true })
 // Not `recursive`, which follows links from Node 22 on: the packages themselves would be removed.
 const madeBelow = path =>
@@ -170,3 +174,5 @@ for (const name of links) link(name)
 for (const name of copies) copy(name)
 for (const [name, contents] of compiled)
   put(name, readFileSync, made => writeFileSync(made, contents), contents)
+const bundledClient = Buffer.from(clientBundle(join(directory, 'lib')))
+put(client, readFileSync, made => writeFileSync(made, bundledClient), bundledClient)

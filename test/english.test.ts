@@ -18,10 +18,31 @@ const textOf = (name: string) => readFileSync(join(checkout, name), 'utf8')
 const code = filesBelow('lib', /\.ts$/)
 const all = [...code, ...['bench', 'build', 'page'].flatMap(name => filesBelow(name, /\.(ts|mjs|js)$/))]
 
-/** The comments of a source text: where each begins, and its text without stars and slashes. */
-function commentsOf(name: string, text: string): { line: number; text: string }[] {
-  const file = ts.createSourceFile(name, text, ts.ScriptTarget.ES2022, true)
-  const found = new Map<number, { line: number; text: string }>()
+/** A comment: where it begins, and its text without stars and slashes. */
+interface Comment {
+  readonly line: number
+  text: string
+}
+
+const parsed = new Map<string, ts.SourceFile>()
+/** A file of the checkout, parsed once. */
+function sourceOf(name: string): ts.SourceFile {
+  const file = parsed.get(name) ?? ts.createSourceFile(name, textOf(name), ts.ScriptTarget.ES2022)
+  parsed.set(name, file)
+  return file
+}
+
+const commentsIn = new Map<string, readonly Comment[]>()
+/** The comments of a file of the checkout. */
+function commentsOf(name: string): readonly Comment[] {
+  const comments = commentsIn.get(name) ?? allComments(sourceOf(name))
+  commentsIn.set(name, comments)
+  return comments
+}
+
+function allComments(file: ts.SourceFile): readonly Comment[] {
+  const { text } = file
+  const found = new Map<number, Comment>()
   const take = (ranges: readonly ts.CommentRange[] | undefined) => {
     for (const { pos, end } of ranges ?? [])
       found.set(pos, {
@@ -40,7 +61,7 @@ function commentsOf(name: string, text: string): { line: number; text: string }[
   }
   visit(file)
   // Consecutive line comments are one comment.
-  const comments: { line: number; text: string }[] = []
+  const comments: Comment[] = []
   for (const [, one] of [...found].sort(([a], [b]) => a - b)) {
     const last = comments.at(-1)
     if (last && last.line + last.text.split('\n').length === one.line) last.text += `\n${one.text}`
@@ -62,7 +83,10 @@ const b = 2
 // that one is seen
 `
   t.same(
-    commentsOf('x.ts', text).map(({ line, text }) => [line, text]),
+    allComments(ts.createSourceFile('x.ts', text, ts.ScriptTarget.ES2022)).map(({ line, text }) => [
+      line,
+      text
+    ]),
     [
       [1, 'Who keeps this.'],
       [3, 'A sentence.\nWhat is told, comes later.'],
@@ -77,7 +101,7 @@ const b = 2
 t.test('comments have a subject', t => {
   const wrong: string[] = []
   for (const name of all)
-    for (const { line, text } of commentsOf(name, textOf(name))) {
+    for (const { line, text } of commentsOf(name)) {
       if (headless.test(text)) wrong.push(`${name}:${line} begins with a clause: ${text.slice(0, 60)}`)
       if (/\bthat one\b(?! \w+s\b)/i.test(text))
         wrong.push(`${name}:${line} "that one": ${text.slice(0, 60)}`)
@@ -96,7 +120,7 @@ t.test('names in comments are names of the code', t => {
   // A member, a private member, or a name in camel case: other words in back-ticks may be anything.
   const isName = /^(?:[A-Z]\w+\.)?(#\w+|[a-z]+[A-Z]\w*)$/
   const wrong = code.flatMap(name =>
-    commentsOf(name, textOf(name)).flatMap(({ line, text }) =>
+    commentsOf(name).flatMap(({ line, text }) =>
       [...text.matchAll(/`([^`\n]+)`/g)].flatMap(([, word = '']) => {
         const member = isName.exec(word)?.[1]
         return member && !names.has(member) ? [`${name}:${line} \`${word}\` is not in the code`] : []
@@ -135,7 +159,7 @@ const wordsOf = (name: string) =>
   name.split(/(?<=[a-z0-9])(?=[A-Z])|_|(?<=[A-Z])(?=[A-Z][a-z])/).map(word => word.toLowerCase())
 
 function exportedNames(name: string): string[] {
-  const file = ts.createSourceFile(name, textOf(name), ts.ScriptTarget.ES2022, true)
+  const file = sourceOf(name)
   const isExported = (node: ts.Node) =>
     ts.canHaveModifiers(node) &&
     (ts.getModifiers(node) ?? []).some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)

@@ -70,10 +70,12 @@ async function withLogTo(t: Test, redirection: string): Promise<Daemon> {
   return daemon
 }
 
-/** More requests than a pipe or a page of a disk has room for the lines of, and a change. */
-async function use(t: Test, daemon: Daemon, name: string): Promise<void> {
+/** Requests whose lines have more bytes than a page of a disk, or than a pipe, and a change. */
+const overPage = 200
+const overPipe = 1500
+async function use(t: Test, daemon: Daemon, name: string, requests: number): Promise<void> {
   const client = daemon.client()
-  for (let i = 0; i < 2000; i++) await client.read('/config/group')
+  for (let i = 0; i < requests; i++) await client.read('/config/group')
   t.equal((await client.post(`/config/group/${name}`, {})).status, 201)
 }
 
@@ -83,10 +85,10 @@ t.test('a full disk under the log ends nothing, and the log says so once', async
   writeFileSync(file, '')
   const daemon = await withLogTo(t, `2>>${file}`)
   const free = fillDisk(join(file, '..'))
-  await use(t, daemon, 'full')
+  await use(t, daemon, 'full', overPage)
   free()
   await until(() => readFileSync(file, 'utf8').includes('the log could not be written'))
-  await use(t, daemon, 'again')
+  await use(t, daemon, 'again', overPage)
   await daemon.stop()
   const told = readFileSync(file, 'utf8').match(/ warn the log could not be written.*/g)
   proof('log on a full disk', { tried: 1, crashes: 0, note: `the log says so ${told?.length ?? 0} times` })
@@ -94,8 +96,8 @@ t.test('a full disk under the log ends nothing, and the log says so once', async
 })
 
 t.test('a reader of the log that has gone, or that does not read, ends and delays nothing', async t => {
-  await use(t, await withLogTo(t, '2> >(exec true)'), 'gone')
+  await use(t, await withLogTo(t, '2> >(exec true)'), 'gone', overPage)
   const daemon = await withLogTo(t, '2> >(exec sleep 600 >/dev/null 2>&1)')
-  await use(t, daemon, 'asleep')
+  await use(t, daemon, 'asleep', overPipe)
   proof('log whose pipe is closed', { tried: 2, crashes: 0, note: 'its reader has gone, or does not read' })
 })

@@ -48,7 +48,7 @@ export function keepTimes(times, path = record) {
 }
 
 /** A file that takes longer has a process of its own, and files share one until they take this long. */
-const sharedMs = 12_000
+const sharedMs = 20_000
 /** The time that is assumed for a file without one. */
 const usualMs = 2000
 

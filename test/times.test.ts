@@ -23,8 +23,8 @@ t.test('neighbours share a process', async t => {
   const short = { a: 1, b: 1, c: 1, d: 1, e: 1 }
   t.strictSame(share(short), [['b'], ['a', 'c', 'd', 'e']], 'but for those that are to be alone')
   t.strictSame(share({}), share(short), 'files without a time too')
-  t.strictSame(share({ ...short, c: 9000, d: 3000 }), [['b'], ['a', 'c'], ['d', 'e']], 'for some seconds')
-  t.strictSame(share({ ...short, d: 12_001 }), [['b'], ['d'], ['a', 'c', 'e']], 'and none that is long')
+  t.strictSame(share({ ...short, c: 17_000, d: 3000 }), [['b'], ['a', 'c'], ['d', 'e']], 'for some seconds')
+  t.strictSame(share({ ...short, d: 20_001 }), [['b'], ['d'], ['a', 'c', 'e']], 'and none that is long')
 })
 
 t.test('the ten slowest files and the sum', async t => {

@@ -77,7 +77,7 @@ function filesIn(state: string): Record<string, string> {
   return Object.fromEntries(ours.map(path => [path, readFileSync(join(state, path), 'latin1')]))
 }
 
-const rounds = process.env.SVCD_LONG === undefined ? 3 : 10
+const rounds = process.env.SVCD_LONG === undefined ? 2 : 10
 
 t.test('backups while objects are made and renamed: each is whole and has all that was told', async t => {
   const c = await Controller.start(t)

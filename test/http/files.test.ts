@@ -231,7 +231,9 @@ t.test('a file that gets shorter while it is sent ends the connection', async t 
 t.test('a file is open once, however many clients it is sent to', async t => {
   writeFileSync(join(dir, 'large'), Buffer.alloc(50 * MEGABYTE, 'a'))
   const { port } = await start(t, files)
-  const stalled = Array.from({ length: 20 }, () => new RawClient(port).send(get('/large')))
+  const stalled = Array.from({ length: process.env.SVCD_LONG ? 20 : 4 }, () =>
+    new RawClient(port).send(get('/large'))
+  )
   for (const client of stalled) {
     await new Promise(resolve => client.socket.once('data', resolve))
     client.socket.pause()

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { compile, replaceModule } from '../support/built-tree.js'
+import { compile, replaceModule, restorePrograms } from '../support/built-tree.js'
 import type { Client } from '../support/client.js'
 import { Daemon } from '../support/daemon.js'
 import { checkout } from '../support/programs.js'
@@ -20,6 +20,7 @@ export interface Crash {
 export class CrashingDaemon extends Daemon {
   /** A connection of the admin's to the daemon that runs. */
   admin!: Client
+  #isReplaced = false
 
   constructor(test: Test) {
     super({ directory: test.testdir() })
@@ -28,6 +29,7 @@ export class CrashingDaemon extends Daemon {
 
   /** Puts other code in the place of a module. */
   replace(module: string, code: string): void {
+    this.#isReplaced = true
     replaceModule(this.tree, `${module}.js`, code)
   }
 
@@ -57,6 +59,9 @@ export class CrashingDaemon extends Daemon {
     lines.splice(at, 0, after > 0 ? `setTimeout(() => ${die}, ${after});` : `${die};`)
     const put = (text: string) => replaceModule(this.tree, `${module}.js`, compile(text))
     put(lines.join('\n'))
-    return () => put(source)
+    return () => {
+      put(source)
+      if (!this.#isReplaced) restorePrograms(this.tree)
+    }
   }
 }

@@ -18,7 +18,7 @@ requireRoot()
 requirePrograms('ip', 'tc', 'unshare', 'setpriv', 'opentracker', 'aria2c', 'transmission-cli', 'curl')
 
 const isLong = process.env.SVCD_LONG === '1'
-const NODES = 8
+const NODES = isLong ? 8 : 6
 const RATE = '200mbit'
 
 interface Round {
@@ -39,7 +39,7 @@ const rounds: readonly Round[] = isLong
       { seeder: 'transmission', megabytes: 200, withKill: false, withHttp: false },
       { seeder: 'aria2', megabytes: 1000, withKill: true, withHttp: false }
     ]
-  : [{ seeder: 'aria2', megabytes: 24, withKill: true, withHttp: true }]
+  : [{ seeder: 'aria2', megabytes: 24, withKill: true, withHttp: false }]
 const image = 'image.tar'
 const port = 7050
 

@@ -62,8 +62,8 @@ for (const shell of shells)
     ([name]) => everyCase(shell) || byBash.has(name)
   ))
     t.test(`a failed script that prints ${name}, ${shell}`, async t => {
-      const done = await install(t, { shell, data: { postscript: base64(script) } })
-      failed(t, done, 'postscript', /ended with status 4/)
+      const done = await install(t, { shell, data: { prescript: base64(script) } })
+      failed(t, done, 'prescript', /ended with status 4/)
       const state = done.controller.states.at(-1) ?? ''
       t.ok([...state].length <= 1024, 'as long as a state may be')
       t.notMatch(state, /[\0-\x1f\x7f]/)
@@ -81,12 +81,13 @@ for (const shell of shells) {
     failed(t, leaving, 'prescript', /; it printed: held$/)
   })
 
-  t.test(`without the programs for it, output goes to the console as before, ${shell}`, async t => {
-    const data = { prescript: base64('echo words; exit 4') }
-    const done = await install(t, { shell, without: ['mkfifo'], programs: { mkfifo: 'exit 1' }, data })
-    failed(t, done, 'prescript', /ended with status 4/)
-    t.match(done.run.output, /^words$/m)
-  })
+  if (everyCase(shell))
+    t.test(`without the programs for it, output goes to the console as before, ${shell}`, async t => {
+      const data = { prescript: base64('echo words; exit 4') }
+      const done = await install(t, { shell, without: ['mkfifo'], programs: { mkfifo: 'exit 1' }, data })
+      failed(t, done, 'prescript', /ended with status 4/)
+      t.match(done.run.output, /^words$/m)
+    })
 
   t.test(`the log of the installation is in the image, ${shell}`, async t => {
     const much = 'yes y | head -n 3000000'

@@ -13,12 +13,15 @@ import { scratch } from '../support/scratch.js'
 import { allWell, type Controller, startControllers, writerOf } from '../support/site-controllers.js'
 import type { Line, Task } from './load.js'
 
-const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (process.env.SVCD_LONG ? 200 : 7))
+const isLong = process.env.SVCD_LONG !== undefined
+const rounds = Number(process.env.SVCD_SITE_ROUNDS ?? (isLong ? 200 : 7))
 // The load would take the processors from all other tests.
-const scripts = Number(process.env.SVCD_SITE_SCRIPTS ?? (process.env.SVCD_LONG ? 2000 : 200))
+const scripts = Number(process.env.SVCD_SITE_SCRIPTS ?? (isLong ? 2000 : 60))
+/** How many times as long each client of the load pauses between its changes and reports. */
+const slower = isLong ? 1 : 3
 const NODES = 200
 /** How long a fault lasts, of a writer once another one writes. */
-const HOLD_MS = process.env.SVCD_LONG ? 3000 : 1500
+const HOLD_MS = isLong ? 3000 : 1000
 /** A connection that was cut, or a process that was stopped, may fail for so long after it is well again. */
 const AFTER_MS = 4000
 
@@ -199,7 +202,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   await fill(first)
   const file = join(scratch(t), 'load')
   const task: Task = {
-    ...{ controllers: controllers.map(({ site }) => `${site.address}:7050`), file, scripts },
+    ...{ controllers: controllers.map(({ site }) => `${site.address}:7050`), file, scripts, slower },
     token: first.daemon.client().token,
     macs: Array.from({ length: NODES }, (_, i) => macOf(i + 1))
   }
@@ -217,7 +220,7 @@ t.test(`${rounds} faults under load`, { timeout: 300_000 + rounds * 60_000 }, as
   for (let i = 0; i < rounds; i++) {
     const [target, how] = faults[i % faults.length] as (typeof faults)[number]
     done.push(await (how === 'restored' ? restored(controllers) : fault(controllers, target, how)))
-    await sleep(1000)
+    await sleep(isLong ? 1000 : 500)
   }
   const over = Date.now()
   load.process.stdin?.end()

@@ -13,6 +13,8 @@ export interface Task {
   readonly file: string
   /** Boot scripts a second, of all controllers together. */
   readonly scripts: number
+  /** How many times as long as usual a client pauses between two changes or reports. */
+  readonly slower: number
   /** The MACs of the nodes r1, r2, …, which report and boot. */
   readonly macs: readonly string[]
 }
@@ -36,7 +38,7 @@ const LIMIT_MS = 2000
 
 type Told<L = Line> = L extends Line ? Omit<L, 'ms'> : never
 
-async function main({ controllers, token, file, scripts, macs }: Task): Promise<void> {
+async function main({ controllers, token, file, scripts, slower, macs }: Task): Promise<void> {
   const descriptor = openSync(file, 'a')
   const tell = (line: Told) => writeSync(descriptor, `${JSON.stringify({ ms: Date.now(), ...line })}\n`)
   let isOver = false
@@ -89,7 +91,7 @@ async function main({ controllers, token, file, scripts, macs }: Task): Promise<
     while (!isOver) {
       const isDone = await work(at).catch(() => false)
       if (!isDone && !stay) at = (at + 1) % controllers.length
-      await sleep(isDone ? pauseMs : 50)
+      await sleep(isDone ? pauseMs * slower : 50)
     }
   }
 

@@ -1,5 +1,4 @@
-import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { transformSync } from 'esbuild'
 import { type Ended, start } from './child.js'
@@ -25,7 +24,6 @@ export function builtTree(directory: string): string {
   for (const name of copied)
     cpSync(join(checkout, name), join(directory, name), { recursive: true, verbatimSymlinks: true })
   symlinkSync(join(checkout, 'node_modules'), join(directory, 'node_modules'))
-  execFileSync(process.execPath, [join(directory, 'build', 'bundle.mjs')])
   return directory
 }
 
@@ -37,6 +35,12 @@ export function replaceModule(tree: string, name: string, code: string): void {
   writeFileSync(file, code)
 }
 
+/** Puts the programs back that load fast, where no module of the tree is another one any more. */
+export function restorePrograms(tree: string): void {
+  for (const name of readdirSync(join(compiled, 'plain', 'lib'), { recursive: true, encoding: 'utf8' }))
+    if (name.endsWith('.js')) copyFileSync(join(compiled, 'lib', name), join(tree, 'dist', name))
+}
+
 /** Runs `svcd` of a tree to its end. */
 export function svcd(tree: string, args: readonly string[], input?: string | Uint8Array): Promise<Ended> {
   return start(join(tree, 'bin', 'svcd'), args, { input: input ?? '' }).ended
@@ -45,7 +49,7 @@ export function svcd(tree: string, args: readonly string[], input?: string | Uin
 /** Starts a program on a terminal of its own; both its streams are the terminal. */
 export function onTerminal(command: string, ...args: readonly string[]) {
   const spawnHere = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
-  const running = start('python3', ['-c', spawnHere, command, ...args])
+  const running = start('/usr/bin/python3', ['-c', spawnHere, command, ...args])
   const type = (keys: string | Uint8Array) => running.process.stdin?.write(keys)
   return { ...running, type }
 }

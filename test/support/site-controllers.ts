@@ -7,7 +7,8 @@ import { output } from './programs.js'
 import { scratch } from './scratch.js'
 import { until } from './until.js'
 
-const LOOK_MS = 200
+/** A look starts several programs. */
+const LOOK_MS = 400
 
 /** A controller on a machine with a member of etcd. */
 export interface Controller {
@@ -68,15 +69,15 @@ export const allWell = (controllers: readonly Controller[]) =>
       await sleep(LOOK_MS)
       const standings = await Promise.all(controllers.map(standingOf))
       const roles = standings.map(standing => standing?.role).sort()
+      const areStanding =
+        roles.join() === ['primary', ...controllers.slice(1).map(() => 'standby')].join() &&
+        standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
+      if (!areStanding) return false
       // Two are a majority: one that is gone would be noticed with the next fault only.
       const members = await Promise.all(
         controllers.map(({ site }) => site.ask('kv/range', { key: Buffer.from('x').toString('base64') }))
       )
-      return (
-        members.every(answer => answer?.header !== undefined) &&
-        roles.join() === ['primary', ...controllers.slice(1).map(() => 'standby')].join() &&
-        standings.every(standing => (standing?.lag_ms ?? 9999) < 2500)
-      )
+      return members.every(answer => answer?.header !== undefined)
     },
     () => said(controllers)
   )

@@ -43,12 +43,13 @@ def environment_of(files):
     return environment
 
 
-# Requests with the same files follow each other: an environment compiles each of them once.
+# Requests with the same files follow each other, the first one with their texts: an environment compiles each
+# of them once.
 last = {"files": None, "environment": None}
 
 
 def render(request):
-    if request["files"] != last["files"]:
+    if request.get("files", last["files"]) != last["files"]:
         last.update(files=request["files"], environment=environment_of(request["files"]))
     return last["environment"].get_template(request["name"]).render(request["data"])
 

@@ -22,6 +22,7 @@ export class Reference {
   readonly #python: Python
   readonly #lines: AsyncIterator<string>
   #last: Promise<unknown> = Promise.resolve()
+  #files: Readonly<Record<string, string>> | undefined
 
   private constructor(version: string, python: Python, lines: AsyncIterator<string>) {
     this.version = version
@@ -47,7 +48,10 @@ export class Reference {
 
   /** Renders `name` of `files`, which are also what it includes. Requests may overlap. */
   render(files: Readonly<Record<string, string>>, name: string, data: object): Promise<Answer> {
-    this.#python.stdin.write(`${JSON.stringify({ files, name, data })}\n`)
+    // The texts of all files take longer to send than the rendering.
+    const request = files === this.#files ? { name, data } : { files, name, data }
+    this.#files = files
+    this.#python.stdin.write(`${JSON.stringify(request)}\n`)
     const answer = this.#last.then(async () => {
       const line = await this.#lines.next()
       if (line.done) throw new Error('the python3 process has ended')

@@ -63,8 +63,10 @@ t.test('versions are ordered as rpm orders them', async t => {
 
 t.test('versions are ordered as dpkg orders them', async t => {
   const script = join(scratch(t), 'pairs.sh')
-  const all = pairs(1500, '0199aZbz..+~-').filter(both => both.every(text => /^[0-9].*[^-]$/.test(text)))
-  t.ok(all.length > 1000)
+  // Each takes two programs.
+  const count = process.env.SVCD_LONG ? 1500 : 400
+  const all = pairs(count, '0199aZbz..+~-').filter(both => both.every(text => /^[0-9].*[^-]$/.test(text)))
+  t.ok(all.length > count / 2)
   const lines = all.map(
     ([a, b]) => `case $(c '${a}' '${b}') in lt) echo -1 ;; gt) echo 1 ;; *) echo 0 ;; esac`
   )
