@@ -17,7 +17,7 @@ export const nothing: RecordedState<never> = {
 }
 
 /** Opens the records of nodes: the last value of each, which is in memory once it is stored. */
-export async function openValues(medium: FileMedium) {
+export async function openValues(medium: FileMedium, withBoots = true) {
   const values = new Map<string, number | string>()
   const records = await medium.openRecords<Value>('node-status', {
     namesIn: ({ node }) => [node],
@@ -33,7 +33,7 @@ export async function openValues(medium: FileMedium) {
     reset: () => values.clear()
   })
   // Tables are written once all kinds are open.
-  await medium.openRecords('node-boots', nothing)
+  if (withBoots) await medium.openRecords('node-boots', nothing)
   const put = async (node: string, value: number | string) => {
     await records.append({ node, value })
     values.set(node, value)
@@ -92,4 +92,29 @@ export async function openLines(medium: FileMedium, kind = 'node-status') {
       return records.append({ node })
     }
   }
+}
+
+interface Job {
+  readonly id: string
+  readonly value: number
+}
+
+/** Opens records that are a file each: the last value of a job, in memory first. */
+export async function openJobs(medium: FileMedium) {
+  const values = new Map<string, number>()
+  const records = await medium.openRecords<Job>('jobs', {
+    namesIn: ({ id }) => [id],
+    appliesOnceStored: () => false,
+    names: () => values.keys(),
+    recordsOf: id => [{ id, value: values.get(id) ?? 0 }],
+    replaceRecords: (id, all) => {
+      for (const { value } of all) values.set(id, value)
+    },
+    reset: () => values.clear()
+  })
+  const put = (id: string, value: number) => {
+    values.set(id, value)
+    return records.append({ id, value })
+  }
+  return { values, put }
 }

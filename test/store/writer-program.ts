@@ -3,10 +3,18 @@ import { writeSync } from 'node:fs'
 import { FileMedium } from '../../lib/store/files/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { optionsFor } from './fixtures.js'
-import { openValues } from './node-values.js'
+import { openJobs, openLines, openValues } from './node-values.js'
 
 const [directory = ''] = process.argv.slice(2)
-const medium = new FileMedium({ directory, checkpointBytes: 2000 })
+// Files, tables and cuts come soon, so that kills hit them.
+const clock = {
+  now: () => performance.now() * 30,
+  after(ms: number, work: () => void) {
+    const timer = setTimeout(work, ms / 30)
+    return () => clearTimeout(timer)
+  }
+}
+const medium = new FileMedium({ directory, clock, checkpointBytes: 2000, segmentBytes: 20_000 })
 const store = await Store.open({ ...optionsFor(directory), medium })
 const say = (line: string) => writeSync(1, `${line}\n`)
 say('open')
@@ -40,9 +48,25 @@ async function several(name: string): Promise<never> {
   }
 }
 
-/** What nodes report. */
-async function reports(): Promise<never> {
-  const { values, put } = await openValues(medium)
+/** Two hundred objects at once. */
+async function many(name: string): Promise<never> {
+  for (;;) {
+    const value = await store.change(tx => {
+      const next = (tx.get('counter', name)?.value ?? 0) + 1
+      for (let i = 0; i < 200; i++) tx.put('counter', `${name}-${i}`, { name: `${name}-${i}`, value: next })
+      tx.put('counter', name, { name, value: next })
+      return next
+    })
+    say(`${name} ${value}`)
+    await new Promise(resolve => setTimeout(resolve, 10))
+  }
+}
+
+/** What nodes report, how they boot, and jobs. */
+async function records(): Promise<never> {
+  const { values, put } = await openValues(medium, false)
+  const { lines, add } = await openLines(medium, 'node-boots')
+  const jobs = await openJobs(medium)
   const report = async (name: string): Promise<never> => {
     for (;;) {
       const value = Number(values.get(name) ?? 0) + 1
@@ -50,7 +74,23 @@ async function reports(): Promise<never> {
       say(`${name} ${value}`)
     }
   }
-  return Promise.race([report('j1'), report('j2')])
+  const boot = async (name: string): Promise<never> => {
+    for (;;) {
+      const value = Number(lines.get(name)?.at(-1) ?? 0) + 1
+      await add(name, `${value}`)
+      say(`${name} ${value}`)
+      const known = lines.get(name) ?? []
+      known.splice(0, known.length - 20)
+    }
+  }
+  const work = async (name: string): Promise<never> => {
+    for (;;) {
+      const value = (jobs.values.get(name) ?? 0) + 1
+      await jobs.put(name, value)
+      say(`${name} ${value}`)
+    }
+  }
+  return Promise.race([report('r1'), report('r2'), boot('b1'), boot('b2'), work('w1')])
 }
 
-await Promise.all([single('s1'), single('s2'), several('m1'), several('m2'), reports()])
+await Promise.all([single('s1'), single('s2'), several('m1'), several('m2'), many('many'), records()])
