@@ -79,6 +79,12 @@ const commands = new Map(
       process.stdout.write(await copyStore(config, words))
       return 0
     },
+    async log(options, [word = '']) {
+      if (word !== 'show') throw new UsageError('log takes one show')
+      const config = await configOf(options)
+      const { showLog } = await import('./cli/log-show.js')
+      return showLog(config, line => process.stdout.write(`${line}\n`)) ? 0 : 1
+    },
     async join(options, [source = '']) {
       const config = await configOf(options)
       const { joinControllers } = await import('./cli/join.js')
@@ -110,6 +116,7 @@ const operands: Readonly<Record<string, string>> = {
   backup: 'FILE',
   restore: 'FILE',
   store: 'copy FROM TO',
+  log: 'show',
   join: '[USER@]HOST[:/STATE-DIRECTORY]|/DIRECTORY'
 }
 

@@ -20,6 +20,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
                              which is kept aside
   store copy FROM TO         copy all objects from files to etcd, or from etcd to files, while svcd is
                              stopped, and compare them; refused where there are objects already
+  log show                   print the changes in the log of the state, which may not be in its files yet, and
+                             where the log is damaged; while svcd runs or not
   join HOST|/DIRECTORY       copy the keys of a controller whose objects are in etcd to this one, which is a
                              new one beside it, by ssh: [USER@]HOST[:/STATE-DIRECTORY], or from a directory
                              here with the files (svcd join /media/keys); refuses what does not fit

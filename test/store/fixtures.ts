@@ -1,3 +1,4 @@
+import type { Clock } from '../../lib/base/background.js'
 import { type DiskStep, type FileLayer, type LogFile, realFiles, StepError } from '../../lib/disk/steps.js'
 import { SortedNames } from '../../lib/store/order.js'
 import type { Doc, Index, Kind } from '../../lib/store/types.js'
@@ -168,6 +169,15 @@ export class TestFiles implements FileLayer {
     await this.before(operation, file)
   }
 }
+
+/** A clock on which all delays are so many times shorter. */
+export const fastClock = (times: number): Clock => ({
+  now: () => performance.now() * times,
+  after(ms, work) {
+    const timer = setTimeout(work, ms / times)
+    return () => clearTimeout(timer)
+  }
+})
 
 /** A gate that files wait at: `arrived` resolves when the first one does. */
 export function gate(): { wait: () => Promise<void>; open: () => void; arrived: Promise<void> } {

@@ -29,6 +29,7 @@ import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { Store } from './file-store.js'
 import {
+  fastClock,
   gate,
   type MacIndex,
   node,
@@ -117,7 +118,7 @@ t.test('a power cut keeps any of the sectors of the last write: the change is th
     const file = await logOf(directory, [...small(20), last])
     const { records } = readLog(directory)
     const [start = 0, end = 0] = ends(records).slice(-2)
-    const bytes = readFileSync(file)
+    const bytes = readFileSync(file).subarray(0, end + 2 * SECTOR)
     const before = Math.floor(start / SECTOR)
     const sectors = Math.ceil(end / SECTOR) - before
     let tried = 0
@@ -139,7 +140,7 @@ t.test('a power cut keeps any of the sectors of the last write: the change is th
       // The file had its new length only where the inode was written.
       look(image.subarray(0, Math.ceil(start / SECTOR) * SECTOR), `sectors ${lost} lost, and the rest`)
     }
-    for (let length = start; length <= end; length++)
+    for (let length = end; length >= start; length -= length % SECTOR < 2 ? 1 : 11)
       look(bytes.subarray(0, length), `cut at ${length}`, length === end)
     t.comment(`${what}: ${tried} images`)
   }
@@ -335,7 +336,13 @@ t.test('a pipe, a link or a directory in the place of a segment stops the start 
 
 /** Opens objects and records of nodes in one directory. */
 async function openBoth(directory: string, files: TestFiles) {
-  const medium = new FileMedium({ directory, files, checkpointBytes: 300, segmentBytes: 600 })
+  const medium = new FileMedium({
+    directory,
+    files,
+    clock: fastClock(50),
+    checkpointBytes: 300,
+    segmentBytes: 600
+  })
   const store = await AnyStore.open<TestTypes, MacIndex>({ ...optionsFor(directory), medium })
   return { store, ...(await openValues(medium)) }
 }
@@ -365,15 +372,16 @@ t.test('whatever fails, and how: the acknowledged is there, the refused never co
     const both = await openBoth(directory, files).catch(() => undefined)
     if (!both) return
     const { store, put: report, records } = both
-    for (let round = 0; round < 4; round++) {
+    for (let round = 0; round < 3; round++) {
       await Promise.all([
         tried(`a${round}`, () => put(store, `a${round}`)),
         tried(`b${round}`, () =>
-          put(store, `b${round}`, ...Array.from({ length: 20 }, (_, i) => `b${round}-${i}`))
+          put(store, `b${round}`, ...Array.from({ length: 3 }, (_, i) => `b${round}-${i}`))
         ),
         tried(`r${round}`, () => report(`r${round}`, round))
       ])
-      if (round === 1) await sleep(110)
+      // Files and tables are written, and the log is cut.
+      if (round === 1) await sleep(60)
     }
     await records.close()
     await store.close()
@@ -390,17 +398,24 @@ t.test('whatever fails, and how: the acknowledged is there, the refused never co
         )
       if (!what.startsWith('b')) continue
       const members = again.store.current.names('node').filter(name => name.startsWith(`${what}-`))
-      if (members.length !== (isThere ? 20 : 0)) t.fail(`${moment}: half of ${what}`)
+      if (members.length !== (isThere ? 3 : 0)) t.fail(`${moment}: half of ${what}`)
     }
     await again.records.close()
     await again.store.close()
   }
   await run(Number.POSITIVE_INFINITY, 'EIO', 0)
   const all = operations
+  const failures = [
+    ['EIO', 1],
+    ['ENOSPC', 2],
+    ['short', 1],
+    ['short', 3]
+  ] as const
   for (let at = 0; at < all; at++)
-    await Promise.all([run(at, 'EIO', 1), run(at, 'ENOSPC', 2), run(at, 'short', 1), run(at, 'short', 3)])
-  t.comment(`${all} operations, 4 failures of each`)
-  t.ok(all > 60)
+    for (const [how, lasts] of process.env.SVCD_LONG ? failures : [failures[at % 4] ?? failures[0]])
+      await run(at, how, lasts)
+  t.comment(`${all} operations failed`)
+  t.ok(all > 30)
 })
 
 const edited = (name: string) => `{"name":"${name}","mac":"by hand","tags":[]}\n`
@@ -659,7 +674,7 @@ t.test('tables: moves and removals around a checkpoint; a second crash during th
 })
 
 t.test('a change in pieces that is killed at any of them: all or none', async t => {
-  const count = 4000
+  const count = 2500
   let writes = 0
   for (let ends = 1; ; ends++) {
     const directory = scratch(t)
@@ -687,5 +702,5 @@ t.test('a change in pieces that is killed at any of them: all or none', async t 
       break
     }
   }
-  t.ok(writes >= 6, `${writes} pieces`)
+  t.ok(writes >= 4, `${writes} pieces`)
 })

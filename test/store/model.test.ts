@@ -6,7 +6,15 @@ import t from 'tap'
 import { FileMedium } from '../../lib/store/files/medium.js'
 import { Store } from '../../lib/store/store.js'
 import { scratch } from '../support/scratch.js'
-import { type MacIndex, node, optionsFor, systemError, TestFiles, type TestTypes } from './fixtures.js'
+import {
+  fastClock,
+  type MacIndex,
+  node,
+  optionsFor,
+  systemError,
+  TestFiles,
+  type TestTypes
+} from './fixtures.js'
 import { openLines } from './node-values.js'
 
 const steps = Number(process.env.SVCD_MODEL_STEPS ?? (process.env.SVCD_LONG ? 100_000 : 2000))
@@ -19,14 +27,8 @@ function random(below: number): number {
 }
 const oneOf = <T>(items: readonly T[]): T => items[random(items.length)] as T
 
-/** All delays are a hundredth, so that files, tables and cuts come between any two steps. */
-const clock = {
-  now: () => performance.now() * 100,
-  after(ms: number, work: () => void) {
-    const timer = setTimeout(work, ms / 100)
-    return () => clearTimeout(timer)
-  }
-}
+/** Files, tables and cuts come between any two steps. */
+const clock = fastClock(100)
 
 type Objects = Map<string, string>
 type Change = ReadonlyMap<string, string | undefined>

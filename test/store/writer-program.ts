@@ -2,19 +2,17 @@
 import { writeSync } from 'node:fs'
 import { FileMedium } from '../../lib/store/files/medium.js'
 import { Store } from '../../lib/store/store.js'
-import { optionsFor } from './fixtures.js'
+import { fastClock, optionsFor } from './fixtures.js'
 import { openJobs, openLines, openValues } from './node-values.js'
 
 const [directory = ''] = process.argv.slice(2)
 // Files, tables and cuts come soon, so that kills hit them.
-const clock = {
-  now: () => performance.now() * 30,
-  after(ms: number, work: () => void) {
-    const timer = setTimeout(work, ms / 30)
-    return () => clearTimeout(timer)
-  }
-}
-const medium = new FileMedium({ directory, clock, checkpointBytes: 2000, segmentBytes: 20_000 })
+const medium = new FileMedium({
+  directory,
+  clock: fastClock(30),
+  checkpointBytes: 2000,
+  segmentBytes: 20_000
+})
 const store = await Store.open({ ...optionsFor(directory), medium })
 const say = (line: string) => writeSync(1, `${line}\n`)
 say('open')

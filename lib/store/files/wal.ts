@@ -28,7 +28,7 @@ interface Segment {
 
 /** The log as read. */
 export interface ReadLog {
-  /** The records of whole changes, in order. */
+  /** The records of whole changes, in order; with a problem, those before it. */
   readonly records: readonly LogRecord[]
   readonly segments: readonly Segment[]
   /** The segment with bytes after its last whole change: an interrupted write left them. */
@@ -77,8 +77,7 @@ function readOnce(directory: string): ReadLog {
       if (torn) throw new Damage(torn.file, torn.bytes, 'the end of a change is missing, and others follow')
       if (last !== undefined && first !== last + 1)
         throw new Damage(file, 0, `records ${last + 1} to ${first - 1} are missing`)
-      const read = readSegment(file, first, content)
-      for (const record of read.records) records.push(record)
+      const read = readSegment(file, first, content, records)
       last = read.segment.last
       segments.push(read.segment)
       if (read.isTorn) torn = read.segment
@@ -86,7 +85,7 @@ function readOnce(directory: string): ReadLog {
     return { records, segments, torn, last: last ?? 0, problems: [] }
   } catch (error) {
     if (!(error instanceof Damage)) throw error
-    return { records: [], segments, torn: undefined, last: last ?? 0, problems: [error.problem] }
+    return { records, segments, torn: undefined, last: last ?? 0, problems: [error.problem] }
   }
 }
 
@@ -117,13 +116,13 @@ function segmentsIn(directory: string): { readonly file: string; readonly first:
     .sort((a, b) => a.first - b.first)
 }
 
-/** Reads a segment up to its last whole change. Throws Damage. */
+/** Reads a segment up to its last whole change; adds its records to `records`. Throws Damage. */
 function readSegment(
   file: string,
   first: number,
-  content: Buffer
-): { readonly segment: Segment; readonly records: readonly LogRecord[]; readonly isTorn: boolean } {
-  const records: LogRecord[] = []
+  content: Buffer,
+  records: LogRecord[]
+): { readonly segment: Segment; readonly isTorn: boolean } {
   const segment: Segment = { file, last: first - 1, bytes: 0 }
   /** Records of a change whose last piece was not seen yet. */
   let pieces: LogRecord[] = []
@@ -133,7 +132,7 @@ function readSegment(
     const expected = segment.last + pieces.length + 1
     if (found === 'damaged' || (!isWhole && isFollowed(content, offset, expected)))
       throw new Damage(file, offset, 'a record is damaged')
-    if (!isWhole) return { segment, records, isTorn: found === 'torn' || pieces.length > 0 }
+    if (!isWhole) return { segment, isTorn: found === 'torn' || pieces.length > 0 }
     const { record, end } = found
     if (record.number !== expected)
       throw new Damage(file, offset, `record ${record.number} is in the place of ${expected}`)
