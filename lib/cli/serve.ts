@@ -78,9 +78,10 @@ function boundHeap(): void {
 const keptTicks: object[] = []
 
 /**
- * Keeps one of node's tick objects, and so their hidden class, for as long as svcd runs. A full collection that
- * finds none alive drops the class, and V8 then makes each of them by its slow path for good: `process.nextTick`
- * takes five times as long, and a request, which has nine of them, 3 to 5 microseconds more.
+ * Keeps one of node's tick objects, and so their hidden class, for as long as svcd runs. A full collection
+ * that finds none alive drops the class, and V8 then makes each of them by its slow path for good:
+ * `process.nextTick` takes five times as long, and a request, which has nine of them, 3 to 5 microseconds
+ * more.
  */
 function keepTicksFast(): void {
   process.nextTick(() => keptTicks.push(executionAsyncResource()))

@@ -6,7 +6,7 @@ interface RecordKind {
   readonly base: 'table' | 'files'
 }
 
-/** What nodes report and svcd observes, beside the objects: the only place that knows where it is stored. */
+/** The kinds of records, which nodes report and svcd observes. Only this table knows where they are. */
 export const recordKinds = {
   'node-status': { base: 'table' },
   'node-boots': { base: 'table' },

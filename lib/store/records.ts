@@ -54,7 +54,7 @@ export type KeptRecords<R> = Pick<Records<R>, 'isShared' | 'isReadOnly' | 'appen
 export type OpenRecords = <R>(memory: RecordedState<R>) => Promise<KeptRecords<R>>
 
 /** Returns the first records of a kind, a text per name. */
-export type FirstRecords = () => Promise<ReadonlyMap<string, string>>
+export type FirstRecords = () => Promise<Iterable<readonly [name: string, text: string]>>
 
 interface RecordsOptions<R> {
   readonly kind: string

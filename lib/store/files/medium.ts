@@ -52,7 +52,7 @@ interface OpenTable {
   logging?: Promise<unknown>
 }
 
-/** What a medium that is open for changes has. */
+/** The parts of a medium that is open for changes. */
 interface Writing {
   readonly log: WriteAheadLog
   readonly behind: WriteBehind
@@ -186,8 +186,8 @@ export class FileMedium implements Medium {
     })
   }
 
-  /** Returns the texts of a kind as of the start. Throws LoadError for a damaged table. */
-  storedRecords(kind: string): ReadonlyMap<string, string> {
+  /** Yields the texts of a kind as of the start, with their names. Throws LoadError for a damaged table. */
+  storedRecords(kind: string): Iterable<readonly [name: string, text: string]> {
     this.#stored ??= new StoredFiles(this.options.directory)
     return this.#stored.records(kind, (file, reason) =>
       this.options.log?.('error', `${file} is no record, and is left alone: ${reason}`)

@@ -90,22 +90,26 @@ export class StoredFiles implements StoredState {
   }
 
   /**
-   * Returns the texts of a kind by name. `unread` is called with each file that cannot be read. Throws
+   * Yields the texts of a kind with their names. `unread` is called with each file that cannot be read. Throws
    * LoadError for a damaged table.
    */
-  records(kind: string, unread: (file: string, reason: string) => void): ReadonlyMap<string, string> {
-    if (baseOf(kind) === 'table') return this.#table(kind).texts
-    const texts = new Map<string, string>()
+  *records(
+    kind: string,
+    unread: (file: string, reason: string) => void
+  ): Generator<readonly [name: string, text: string]> {
+    if (baseOf(kind) === 'table') {
+      yield* this.#table(kind).texts
+      return
+    }
     for (const name of this.names(kind)) {
       try {
-        texts.set(name, this.text(kind, name) ?? '')
+        yield [name, this.text(kind, name) ?? '']
       } catch (error) {
         const file = this.place(kind, name)
         // A daemon that runs may have removed it meanwhile.
         if (!isMissing(error) || lstatSync(file, { throwIfNoEntry: false })) unread(file, reasonOf(error))
       }
     }
-    return texts
   }
 
   /**
@@ -117,7 +121,7 @@ export class StoredFiles implements StoredState {
   ): Generator<readonly [path: string, text: string]> {
     for (const kind of Object.keys(recordKinds)) {
       const texts = this.records(kind, unread)
-      if (baseOf(kind) === 'table') yield [tablePath(kind), [...texts.values()].join('')]
+      if (baseOf(kind) === 'table') yield [tablePath(kind), Array.from(texts, ([, text]) => text).join('')]
       else for (const [name, text] of texts) yield [`${kind}/${name}.json`, text]
     }
   }
@@ -200,8 +204,8 @@ export class StoredFiles implements StoredState {
     return edited.flatMap(([file, { number }]) => {
       if (numbers.get(file) !== number) return []
       const message =
-        'it was edited after svcd had logged a change of the object: the change counts; the start keeps the ' +
-        `edited file as ${file}.….edited~`
+        'it was edited after svcd had logged a change of the object: the change counts; the start keeps ' +
+        `the edited file as ${file}.….edited~`
       return [{ file, message }]
     })
   }

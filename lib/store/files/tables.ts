@@ -6,14 +6,15 @@ import type { RecordedState } from '../records.js'
 
 /** The path in the state directory of all texts of a kind: lines of JSON, one per record. */
 export const tablePath = (kind: string) => `${kind}.journal`
+/** The path of the table of a kind. */
 export const tableFile = (directory: string, kind: string) => join(directory, tablePath(kind))
 
 /** Bytes written at once. */
 const PIECE_CHARACTERS = 256 * 1024
 
 /**
- * The first line of a table: it has all records of the log up to this number. It may have some later ones: the
- * first of each name after it replaces the text. Tables of earlier releases have none.
+ * The first line of a table: it has all records of the log up to this number. It may have some later ones:
+ * the first of each name after it replaces the text. Tables of earlier releases have none.
  */
 interface Position {
   readonly upTo: number
@@ -78,14 +79,8 @@ export class Table {
     const moved = this.texts.get(node)
     this.texts.delete(node)
     if (renamed === undefined || moved === undefined) return
-    const [from, to] = [node, renamed].map(name => `{"node":${JSON.stringify(name)}`) as [string, string]
-    this.texts.set(
-      renamed,
-      moved
-        .split('\n')
-        .map(one => one.replace(from, () => to))
-        .join('\n')
-    )
+    // The keeper knows the moved records by the earlier name in them.
+    this.texts.set(renamed, (this.texts.get(renamed) ?? '') + moved)
   }
 }
 

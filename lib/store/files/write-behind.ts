@@ -49,8 +49,8 @@ interface WriteBehindOptions {
 }
 
 /**
- * Writes the files that the log promises, after the answers: the latest content of each, then the directories'
- * syncs. Retries failures with backoff.
+ * Writes the files that the log promises, after the answers: the latest content of each, then the syncs of
+ * the directories. Retries failures with backoff.
  */
 export class WriteBehind {
   /** By path, the latest content. Only a flush removes what it has written. */
@@ -139,7 +139,7 @@ export class WriteBehind {
       let steps: DiskStep[] = []
       let batch: [string, Pending][] = []
       let characters = 0
-      // Those added meanwhile come after these or replace one of them.
+      // Files that are added meanwhile come after these or replace one of them.
       let left = this.#pendingWrites.size
       for (const [file, pending] of this.#pendingWrites) {
         if (left-- === 0) break
