@@ -96,7 +96,9 @@ const firstIn = (head: Buffer) => head.readUIntLE(18, 6)
 export function hasLaterChange(bytes: Buffer, offset: number, number: number): boolean {
   for (let at = bytes.indexOf(MAGIC, offset + MAGIC_AT); at !== -1; at = bytes.indexOf(MAGIC, at + 1)) {
     const head = bytes.subarray(at - MAGIC_AT, at - MAGIC_AT + HEAD_BYTES)
-    if (at - MAGIC_AT > offset && isWholeHead(head) && firstIn(head) > number) return true
+    if (at - MAGIC_AT <= offset || !isWholeHead(head)) continue
+    // A head in the text of a record, which anybody may have written, has no number near this one.
+    if (firstIn(head) > number && firstIn(head) <= number + bytes.length) return true
   }
   return false
 }

@@ -3,9 +3,9 @@ import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Background, type Clock } from '../../base/background.js'
 import { crc32c } from '../../base/crc32c.js'
-import { makeDirectory, readRegularFile, unlessMissing } from '../../disk/file.js'
+import { makeDirectory, readRegularFile, removeLeftovers, unlessMissing } from '../../disk/file.js'
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
-import { LoadError, reasonOf } from '../errors.js'
+import { LoadError, reasonOf, StoreError } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
 import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
 import { type RecordChange, type RecordedState, type RecordStore, Records } from '../records.js'
@@ -14,7 +14,8 @@ import { LAYOUT } from '../start.js'
 import { intentFile } from './intents.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
-import { objectFile, StoredFiles, WRITTEN } from './stored.js'
+import { objectFile } from './listing.js'
+import { StoredFiles, WRITTEN } from './stored.js'
 import { tableFile, tableText } from './tables.js'
 import { cutTorn, LOG, WriteAheadLog } from './wal.js'
 import { type FileWrite, WriteBehind } from './write-behind.js'
@@ -34,6 +35,10 @@ export interface FileOptions {
   readonly log?: ((level: 'warn' | 'info' | 'error', message: string) => void) | undefined
 }
 
+/** Names and bytes of records that are encoded in one turn. */
+const MOST = { names: 500, bytes: 1024 * 1024 }
+/** A log of this size takes nothing more while files cannot be written. */
+const MOST_BYTES = 512 * 1024 * 1024
 const CHECKPOINT_BYTES = 8 * 1024 * 1024
 /** The log is cut this long after files were written: the next change then needs no new segment. */
 const CUT_MS = 1000
@@ -71,6 +76,8 @@ export class FileMedium implements Medium {
   #stored: StoredFiles | undefined
   #writing: Writing | undefined
   #closed: Promise<void> | undefined
+  /** When the state was read, in milliseconds since 1970. */
+  #readMs = 0
   readonly #tables = new Map<string, OpenTable>()
   #tableBytes = 0
   /** The start found records of tables in the log, and no checkpoint has written them yet. */
@@ -94,6 +101,7 @@ export class FileMedium implements Medium {
   }
 
   async read(): Promise<StoredFiles> {
+    this.#readMs = Date.now()
     this.#stored = new StoredFiles(this.options.directory)
     return this.#stored
   }
@@ -105,6 +113,7 @@ export class FileMedium implements Medium {
     // Their leftovers are listed too.
     for (const kind of kinds) stored.names(kind)
     for (const leftover of stored.leftovers) await rm(leftover, { force: true })
+    for (const kind of TABLES) await removeLeftovers(tableFile(directory, kind), /\.\d+$/)
     for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
     const [filled, empty] = [true, false].map(is =>
@@ -115,7 +124,7 @@ export class FileMedium implements Medium {
     const wal = new WriteAheadLog({ ...common, segmentBytes }, { segments: filled ?? [], last: stored.last })
     const behind = new WriteBehind({
       ...common,
-      ...{ outstandingFiles, clock, log, sinceMs: Date.now() },
+      ...{ outstandingFiles, clock, log, sinceMs: this.#readMs },
       onWritten: upTo => this.#onWritten(upTo)
     })
     const tidying = new Background({
@@ -128,7 +137,7 @@ export class FileMedium implements Medium {
     this.#writing = { log: wal, behind, tidying }
     this.#hasOldRecords = stored.hasTableRecords
     this.#lastFiles = wal.last
-    await behind.add(stored.promised(), wal.last)
+    await behind.add(stored.promised(), { first: 1, last: wal.last })
     await this.#takeIntents(stored)
   }
 
@@ -176,7 +185,7 @@ export class FileMedium implements Medium {
         first: Number.POSITIVE_INFINITY
       })
     return new Records<R>({
-      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind) },
+      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind), most: MOST },
       text: name => this.#readRecord(kind, name),
       damaged: (name, message) => {
         if (isTable)
@@ -241,14 +250,14 @@ export class FileMedium implements Medium {
   }
 
   /** Logs entries, and has their files written. Without entries it tests the disk. */
-  async #append(entries: Iterable<Entry>, files?: Iterable<FileWrite>): Promise<number> {
+  async #append(entries: Iterable<Entry>, files?: Iterable<FileWrite>): Promise<void> {
     const { log, behind } = this.#open
-    const number = await log.append(entries)
-    if (files) this.#lastFiles = number
-    const added = behind.add(files ?? [], number)
+    if (log.bytes > MOST_BYTES && this.problem !== '') throw new StoreError(this.problem)
+    const numbers = await log.append(entries)
+    if (files) this.#lastFiles = numbers.last
+    const added = behind.add(files ?? [], numbers)
     // Records of tables are in memory with the next microtask: a checkpoint counts on it.
     if (files) await added
-    return number
   }
 
   async #writeRecords(kind: string, changes: readonly RecordChange[]): Promise<void> {

@@ -1,12 +1,12 @@
 import { lstatSync } from 'node:fs'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
-import { type Problem, reasonOf } from '../errors.js'
+import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
 import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
-import { entryOf, listing } from './listing.js'
+import { entryOf, listing, objectFile } from './listing.js'
 import type { LogRecord } from './log-record.js'
 import { Table, tablePath } from './tables.js'
 import { LOG, type ReadLog, readLog, SEGMENT } from './wal.js'
@@ -97,6 +97,7 @@ export class StoredFiles implements StoredState {
     kind: string,
     unread: (file: string, reason: string) => void
   ): Generator<readonly [name: string, text: string]> {
+    if (this.log.problems.length > 0) throw new LoadError(this.log.problems)
     if (baseOf(kind) === 'table') {
       yield* this.#table(kind).texts
       return
@@ -174,7 +175,8 @@ export class StoredFiles implements StoredState {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
       const earlier = this.#logged.get(type)?.get(name)
-      const { sinceMs = time, texts = [] } = earlier ?? {}
+      // After a clock that was ahead, times say nothing.
+      const { sinceMs = time > Date.now() ? 0 : time, texts = [] } = earlier ?? {}
       texts.push(text)
       const known = baseOf(type) ? 'any' : (earlier?.known ?? [before])
       this.#take(type, name, { text, known, sinceMs, texts, number })
@@ -232,9 +234,4 @@ function writtenIn({ records }: ReadLog): number {
   for (const { entries } of records)
     for (const { type, text } of entries) if (type === WRITTEN.type) written = Math.max(written, Number(text))
   return written
-}
-
-/** `<directory>/<type>/<name>.json`; without `join`, which would take 5 % of a large start. */
-export function objectFile(directory: string, type: string, name: string): string {
-  return `${directory}/${type}/${name}.json`
 }

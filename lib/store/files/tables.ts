@@ -24,11 +24,12 @@ interface Position {
 export class Table {
   /** By name, lines of JSON. */
   readonly texts = new Map<string, string>()
-  #upTo = 0
+  /** Absent in a table of an earlier release. */
+  #upTo: number | undefined
 
   /** The table has all records of the log up to this number. */
   get upTo(): number {
-    return this.#upTo
+    return this.#upTo ?? 0
   }
 
   /** Reads the table of a kind, or begins an empty one. Throws LoadError with the damaged line. */
@@ -44,13 +45,14 @@ export class Table {
     }
     for (let [start, line] = [0, 1]; start < bytes.length; line++) {
       const end = bytes.indexOf(10, start)
-      // An unfinished last line of an earlier release was never acknowledged.
-      if (end === -1) break
       try {
+        if (end === -1 && table.#upTo !== undefined) throw new Error('its end is missing')
+        // An unfinished last line of an earlier release was never acknowledged.
+        if (end === -1) break
         table.#take(decodeUtf8(bytes.subarray(start, end)))
       } catch (error) {
         // An earlier release may have left zeros, or a part, in the place of its last line.
-        if (end === bytes.length - 1) break
+        if (end === bytes.length - 1 && table.#upTo === undefined) break
         throw new LoadError([{ file, line, message: `not a JSON record: ${reasonOf(error)}` }])
       }
       start = end + 1
@@ -60,7 +62,7 @@ export class Table {
 
   /** Applies a change of the log, unless the table has it already. */
   apply(number: number, name: string, text: string, adds = false): void {
-    if (number <= this.#upTo) return
+    if (number <= this.upTo) return
     if (text === '' && !adds) this.texts.delete(name)
     else this.texts.set(name, adds ? (this.texts.get(name) ?? '') + text : text)
   }

@@ -89,16 +89,17 @@ function readOnce(directory: string): ReadLog {
   }
 }
 
-/** The log is not what svcd wrote. */
+/** The log is not what svcd wrote; without `offset`, it cannot be read. */
 class Damage extends Error {
   readonly problem: Problem
 
-  constructor(file: string, offset: number, what: string) {
+  constructor(file: string, offset: number | undefined, what: string) {
     super(what)
     const message =
       `damaged log, byte ${offset}: ${what}; \`svcd log show\` prints what can be read. Restore a backup ` +
-      `(svcd restore); or, to start without the changes from there on, move ${LOG}/ away`
-    this.problem = { file, message }
+      `(svcd restore); or, to start without the changes from there on: truncate -s ${offset} ${file}, and ` +
+      'move the later files beside it away'
+    this.problem = { file, message: offset === undefined ? what : message }
   }
 }
 
@@ -162,15 +163,21 @@ function bytesOf(file: string): Buffer | undefined {
     return readRegularFileSync(file)
   } catch (error) {
     if (isMissing(error)) return undefined
-    throw new Damage(file, 0, reasonOf(error))
+    throw new Damage(file, undefined, reasonOf(error))
   }
+}
+
+/** The numbers of the records that were logged together. */
+export interface Numbers {
+  readonly first: number
+  readonly last: number
 }
 
 /** Work on the log, in the order in which it was asked for. */
 interface Task {
   /** Appended; or, for a number, the segments up to it are removed. */
   readonly work: Iterable<Entry> | number
-  resolve(number: number): void
+  resolve(numbers: Numbers): void
   reject(error: StoreError): void
 }
 
@@ -226,10 +233,11 @@ export class WriteAheadLog {
   }
 
   /**
-   * Resolves with the number of its last record when all entries survive a power cut. After a throw none
-   * does, and none ever will. Without entries it tests whether the next append would succeed.
+   * Resolves when all entries survive a power cut, with the numbers of their records, which may have other
+   * changes too. After a throw none does, and none will, unless the disk refuses the repair too and svcd is
+   * killed before that succeeds.
    */
-  append(entries: Iterable<Entry>): Promise<number> {
+  append(entries: Iterable<Entry>): Promise<Numbers> {
     return this.#ask(entries)
   }
 
@@ -242,11 +250,11 @@ export class WriteAheadLog {
   async close(): Promise<void> {
     this.#isClosed = true
     await this.#running
-    await this.#repair().catch(() => {}) // The next start cuts it off too.
+    await this.#repair().catch(() => {}) // A part of a change is cut off by the next start too.
     await this.#closeSegment()
   }
 
-  #ask(work: Task['work']): Promise<number> {
+  #ask(work: Task['work']): Promise<Numbers> {
     return new Promise((resolve, reject) => {
       if (this.#isClosed) throw new StoreError('shutting down')
       this.#queue.push({ work, resolve, reject })
@@ -261,6 +269,7 @@ export class WriteAheadLog {
       const isCut = typeof first.work === 'number'
       const cuts = this.#queue.findIndex(({ work }) => typeof work === 'number')
       const batch = this.#queue.splice(0, isCut ? 1 : cuts < 0 ? this.#queue.length : cuts)
+      const before = this.#last
       try {
         if (isCut) await this.#cut(first.work as number)
         else await this.#append(batch.map(({ work }) => work as Iterable<Entry>))
@@ -268,7 +277,7 @@ export class WriteAheadLog {
         for (const { reject } of batch) reject(new StoreError(reasonOf(error)))
         continue
       }
-      for (const { resolve } of batch) resolve(this.#last)
+      for (const { resolve } of batch) resolve({ first: before + 1, last: this.#last })
     }
     this.#running = undefined
   }
@@ -320,6 +329,8 @@ export class WriteAheadLog {
       throw error
     }
     this.#open = { segment, file, allocated: 0 }
+    // A cut that failed may have left its entry.
+    if (this.#segments.at(-1)?.file === segment.file) this.#segments.pop()
     this.#segments.push(segment)
     return segment
   }
@@ -347,6 +358,7 @@ export class WriteAheadLog {
 
   async #cut(upTo: number): Promise<void> {
     const { directory, files, ownershipCheck } = this.options
+    await this.#repair()
     const gone = this.#segments.filter(({ last }) => last <= upTo)
     if (this.#open && gone.includes(this.#open.segment)) await this.#closeSegment()
     // Oldest first: what stays is then a log without a gap.

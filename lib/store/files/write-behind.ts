@@ -5,7 +5,8 @@ import { crc32c } from '../../base/crc32c.js'
 import { type DiskStep, type FileLayer, StepError, type Unedited } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import type { Write } from '../medium.js'
-import { objectFile } from './stored.js'
+import { objectFile } from './listing.js'
+import type { Numbers } from './wal.js'
 
 /**
  * Bound of files whose content is only in the log; further changes wait. Enough for two changes of every node
@@ -60,10 +61,14 @@ export class WriteBehind {
   /** The number of the last record whose files are all in `#pendingWrites`. */
   #last = 0
   #added: Promise<void> = Promise.resolve()
+  /** Calls of `add` that wait. */
+  #waiting = 0
+  #sinceMs: number
   #closeBy = Number.POSITIVE_INFINITY
   readonly #flushing: Background
 
   constructor(private readonly options: WriteBehindOptions) {
+    this.#sinceMs = options.sinceMs
     this.#flushing = new Background({
       work: () => this.#flush(),
       retryMs: RETRY_MS,
@@ -83,17 +88,19 @@ export class WriteBehind {
     return this.#pendingWrites.get(objectFile(this.options.directory, type, name))?.write
   }
 
-  /** Takes the writes of the log up to a number, in slices; in the order of the calls. */
-  add(writes: Iterable<FileWrite>, number: number): Promise<void> {
-    this.#added = this.#added.then(() => this.#add(writes, number))
+  /** Takes the writes of records of the log, in slices; in the order of the calls. */
+  add(writes: Iterable<FileWrite>, numbers: Numbers): Promise<void> {
+    this.#waiting++
+    this.#added = this.#added.then(() => this.#add(writes, numbers))
     return this.#added
   }
 
-  async #add(writes: Iterable<FileWrite>, number: number): Promise<void> {
+  async #add(writes: Iterable<FileWrite>, { first, last }: Numbers): Promise<void> {
     await runSliced(this.#adding(writes))
-    this.#last = number
+    // Other changes in the same records may still wait.
+    this.#last = --this.#waiting > 0 ? first - 1 : last
     // After a failure, the backoff decides.
-    if (this.#pendingWrites.size === 0 && this.#unsynced.size === 0) this.options.onWritten(number)
+    if (this.#pendingWrites.size === 0 && this.#unsynced.size === 0) this.options.onWritten(this.#last)
     else if (this.problem === '') this.#flushing.wake(DELAY_MS)
   }
 
@@ -164,11 +171,13 @@ export class WriteBehind {
   }
 
   #step(file: string, pending: Pending): DiskStep {
-    const { directory, sinceMs } = this.options
+    const { directory } = this.options
+    // With a clock that was set back, times say nothing.
+    if (Date.now() < this.#sinceMs) this.#sinceMs = 0
     const { type, text } = pending.write
     this.#unsynced.add(join(directory, type))
     pending.isTried = true
-    const unedited = { known: pending.known, sinceMs: pending.write.sinceMs ?? sinceMs }
+    const unedited = { known: pending.known, sinceMs: pending.write.sinceMs ?? this.#sinceMs }
     return text === undefined ? { remove: file, unedited } : { replace: file, text, unedited }
   }
 
