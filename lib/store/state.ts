@@ -109,6 +109,7 @@ export interface Loaded {
 export interface Outdated extends Problem {
   readonly type: string
   readonly name: string
+  readonly text: string
 }
 
 interface Loading {
@@ -147,7 +148,7 @@ function loadType(stored: StoredState, type: string, kind: Kind<Doc>, loading: L
       if (`${JSON.stringify(json, null, 2)}\n` !== text) refuseDuplicateKeys(text)
       const why = kind.outdated?.(json)
       if (why !== undefined)
-        loading.outdated.push({ type, name, file: stored.place(type, name), message: why })
+        loading.outdated.push({ type, name, text, file: stored.place(type, name), message: why })
     } catch (error) {
       const others = error instanceof FieldError ? error.others : []
       for (const one of [error, ...others])

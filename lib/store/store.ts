@@ -337,8 +337,15 @@ export class Store<T extends Types, I extends Index> {
 
   /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #rewriteOutdated(outdated: readonly Outdated[]): Promise<void> {
-    const docs = outdated.map(({ type, name }) => ({ type, name, doc: this.#current.get(type, name) }))
-    const writes = this.#writesOf(docs.map(({ doc, ...ref }) => ({ ...ref, before: doc, after: doc })))
+    // What is stored is not what the object before would be encoded as.
+    const writes = outdated.map(({ type, name, text: textBefore }) => {
+      const after = this.#current.get(type, name)
+      const write = new ObjectWrite(
+        { type, name, before: undefined, after },
+        this.#kinds.get(type) as Kind<Doc>
+      )
+      return { type, name, textBefore, text: write.text }
+    })
     const [first] = outdated
     if (first === undefined) return
     const more = outdated.length > 1 ? ` (and ${outdated.length - 1} more files like it)` : ''

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { makeTree } from '../image/small-tree.js'
@@ -8,6 +8,7 @@ import { requirePrograms, requireRoot } from '../support/programs.js'
 import { proof } from '../support/proof.js'
 import { bodyOf, pathOf, populated, table } from '../support/routes.js'
 import { scratch } from '../support/scratch.js'
+import { rawFiles } from '../support/stored-texts.js'
 
 // Everything secret that a controller is given or makes, looked for wherever it could have come to: the log,
 // the audit logs, answers, refusals, previews, records of requests, state files, files of servers, and the
@@ -255,18 +256,10 @@ function lookAtFiles(): void {
     ['state', join(c.directory, 'state')],
     ['servers', servers]
   ] as const)
-    for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true })) {
-      const file = join(entry.parentPath, entry.name)
-      const name = `${where}/${file.slice(directory.length + 1)}`
+    for (const [path, bytes] of rawFiles(directory)) {
+      const name = `${where}/${path}`
       // What these are there for.
-      if (!entry.isFile() || /^state\/(admin-password|token\.key|secret\.key)$/.test(name)) continue
-      try {
-        see(name, readFileSync(file, 'latin1'))
-      } catch (error) {
-        // An intent goes as soon as its files are written.
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !name.startsWith('state/intents/'))
-          throw error
-      }
+      if (!/^state\/(admin-password|token\.key|secret\.key)$/.test(name)) see(name, bytes.toString('latin1'))
     }
   see('argument lists and environments', existsSync(started) ? readFileSync(started, 'latin1') : '')
 }

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { Controller } from '../support/controller.js'
 import { row } from '../support/rows.js'
-import { objectFiles, read, stored } from '../support/state.js'
+import { documents, objectFiles, read } from '../support/state.js'
 
 const c = await Controller.start(t)
 
@@ -382,8 +382,8 @@ t.test('a restart gives the same answers', async t => {
     }
     return all
   }
-  const [before, files] = [await answers(), await stored(c)]
+  const [before, files] = [await answers(), await documents(c)]
   await c.restart()
   t.same(await answers(), before)
-  t.same(await stored(c), files)
+  t.same(await documents(c), files)
 })

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -8,6 +8,7 @@ import { loadConfig } from '../../lib/config/load.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { difference, plainFiles, stored } from '../support/state.js'
+import { rawFiles } from '../support/stored-texts.js'
 import { base64 } from './contract/world.js'
 
 const shipped = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
@@ -48,11 +49,11 @@ t.test('nothing of a secret stands anywhere in the state directory', async t => 
   await c.post('/config/secrets/node/n2/random', { path: '/etc/random', content })
   await c.post('/config/secrets/node/n2/twin', { path: '/etc/twin', content })
   const state = join(c.directory, 'state')
-  const files = readdirSync(state, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
-  t.ok(files.some(({ name }) => name === 'node.n2.json'))
-  t.ok(files.some(({ name }) => name === 'audit.log'))
-  for (const { parentPath, name } of files) {
-    const bytes = readFileSync(join(parentPath, name))
+  await c.written()
+  const files = rawFiles(state)
+  t.ok(files.has('secrets/node.n2.json') && files.has('audit.log'))
+  t.ok(files.get('log/000000000001.wal')?.includes('node.n2'), 'the log is looked at too')
+  for (const [name, bytes] of files)
     for (const form of [
       plain,
       content,
@@ -61,7 +62,6 @@ t.test('nothing of a secret stands anywhere in the state directory', async t => 
       'key of the whole group'
     ])
       t.notOk(bytes.includes(form), `${name} does not hold it`)
-  }
   for (const file of ['secrets/node.n2.json', 'secret.key'])
     t.equal(statSync(join(state, file)).mode & 0o777, 0o600, `${file} is its owner's alone`)
   const { secrets } = JSON.parse(readFileSync(join(state, 'secrets/node.n2.json'), 'utf8'))

@@ -27,6 +27,7 @@ import { settings } from '../support/memory-cluster.js'
 import { proof } from '../support/proof.js'
 import { awkward } from '../support/specimens.js'
 import { read, stored } from '../support/state.js'
+import { rawFiles } from '../support/stored-texts.js'
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const words = { boards: { password: 'calvin-%d-Ü"1' }, leaf1: { read: 'readable-1', rw: 'writable-1' } }
@@ -45,7 +46,7 @@ async function withPasswords(t: Test): Promise<Controller> {
   return c
 }
 
-/** The files of the state that hold one of the words, in any usual form. */
+/** The files of the state, the log too, that hold one of the words, in any usual form. */
 async function holding(c: Controller, wanted: readonly string[]): Promise<string[]> {
   const forms = wanted.flatMap(word => {
     const bytes = Buffer.from(word)
@@ -56,8 +57,9 @@ async function holding(c: Controller, wanted: readonly string[]): Promise<string
       bytes.toString('hex')
     ]
   })
-  return Object.entries(await stored(c))
-    .filter(([, bytes]) => forms.some(form => Buffer.from(bytes, 'latin1').includes(form)))
+  await c.written()
+  return [...rawFiles(join(c.directory, 'state'))]
+    .filter(([path, bytes]) => path !== 'audit.log' && forms.some(form => bytes.includes(form)))
     .map(([path]) => path)
 }
 

@@ -24,7 +24,7 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
     if (!/^(holder\.json|audit(-machines)?\.log|\.?logins\.json)/.test(entry.name))
       found[path] = readFileSync(file, 'latin1')
   }
-  return found
+  return Object.fromEntries(Object.entries(found).sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
 /** Whether a file is one of the medium, whose contents `storedTexts` gives. */

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { isMissing } from '../../lib/disk/file.js'
 import { kinds } from '../../lib/model/types.js'
 import { StoredFiles } from '../../lib/store/files/stored.js'
@@ -32,6 +33,17 @@ export function storedTexts(state: string): Record<string, string> {
     throw new Error(`${file}: ${reason}`)
   }
   return { ...objectTexts(state, stored), ...Object.fromEntries(stored.recordFiles(unread)) }
+}
+
+/** Every file of a state directory as it is on the disk, the log too: path → bytes. */
+export function rawFiles(state: string): Map<string, Buffer> {
+  const found = new Map<string, Buffer>()
+  for (const entry of readdirSync(state, { recursive: true, withFileTypes: true })) {
+    const file = join(entry.parentPath, entry.name)
+    const bytes = entry.isFile() ? unlessGone(() => readFileSync(file)) : undefined
+    if (bytes) found.set(file.slice(state.length + 1), bytes)
+  }
+  return found
 }
 
 /** Whether all files of a state are written that its log promises. */
