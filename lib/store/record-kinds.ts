@@ -6,7 +6,7 @@ interface RecordKind {
   readonly base: 'table' | 'files'
 }
 
-/** What nodes report and svcd observes, beside the objects: the only place that knows where it is stored. */
+/** The kinds of reports and observations beside the objects; only this table knows where they are stored. */
 export const recordKinds = {
   'node-status': { base: 'table' },
   'node-boots': { base: 'table' },

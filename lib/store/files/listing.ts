@@ -20,3 +20,8 @@ export function entryOf(fileName: string): DirectoryEntry {
   if (fileName.startsWith('.') || fileName.endsWith('~')) return 'ignored'
   return fileName.endsWith('.json') ? { object: fileName.slice(0, -'.json'.length) } : 'foreign'
 }
+
+/** `<directory>/<type>/<name>.json`; without `join`, which would take 5 % of a large start. */
+export function objectFile(directory: string, type: string, name: string): string {
+  return `${directory}/${type}/${name}.json`
+}

@@ -27,8 +27,8 @@ export interface LogRecord {
 }
 
 /**
- * The head: its CRC-32C (4 bytes), the CRC-32C of the entries (4), their length (4), the number (6), the first
- * number (6), the time (6), flags (1), and `MAGIC` (3).
+ * The head: its CRC-32C (4 bytes), the CRC-32C of the entries (4), their length (4), the number (6), the
+ * first number (6), the time (6), flags (1), and `MAGIC` (3).
  */
 export const HEAD_BYTES = 34
 const MAGIC_AT = 31
@@ -62,8 +62,8 @@ export function encodeRecord({ number, first, time, continues, entries }: LogRec
 type Decoded = { readonly record: LogRecord; readonly end: number } | 'end' | 'torn' | 'damaged'
 
 /**
- * Decodes the record at an offset. `end`: all bytes from here on are zero. `torn`: a power cut interrupted its
- * write. `damaged`: something else has changed it.
+ * Decodes the record at an offset. `end`: all bytes from here on are zero. `torn`: a power cut interrupted
+ * its write. `damaged`: something else has changed it.
  */
 export function decodeRecord(bytes: Buffer, offset: number): Decoded {
   const head = bytes.subarray(offset, offset + HEAD_BYTES)
@@ -93,7 +93,7 @@ const firstIn = (head: Buffer) => head.readUIntLE(18, 6)
  * Whether a record of a later change than that of `number` begins after an offset. It was written when that
  * change was durable, so no power cut explains that the record there is not whole.
  */
-export function isFollowed(bytes: Buffer, offset: number, number: number): boolean {
+export function hasLaterChange(bytes: Buffer, offset: number, number: number): boolean {
   for (let at = bytes.indexOf(MAGIC, offset + MAGIC_AT); at !== -1; at = bytes.indexOf(MAGIC, at + 1)) {
     const head = bytes.subarray(at - MAGIC_AT, at - MAGIC_AT + HEAD_BYTES)
     if (at - MAGIC_AT > offset && isWholeHead(head) && firstIn(head) > number) return true

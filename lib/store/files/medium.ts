@@ -12,9 +12,10 @@ import { type RecordChange, type RecordedState, type RecordStore, Records } from
 import { soleLeader } from '../role.js'
 import { LAYOUT } from '../start.js'
 import { intentFile } from './intents.js'
+import { objectFile } from './listing.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
-import { objectFile, StoredFiles, WRITTEN } from './stored.js'
+import { StoredFiles, WRITTEN } from './stored.js'
 import { tableFile, tableText } from './tables.js'
 import { cutTorn, LOG, WriteAheadLog } from './wal.js'
 import { type FileWrite, WriteBehind } from './write-behind.js'
@@ -52,7 +53,7 @@ interface OpenTable {
   logging?: Promise<unknown>
 }
 
-/** What a medium that is open for changes has. */
+/** The parts of a medium that is open for changes. */
 interface Writing {
   readonly log: WriteAheadLog
   readonly behind: WriteBehind

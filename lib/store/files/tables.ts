@@ -6,14 +6,15 @@ import type { RecordedState } from '../records.js'
 
 /** The path in the state directory of all texts of a kind: lines of JSON, one per record. */
 export const tablePath = (kind: string) => `${kind}.journal`
+/** The same as an absolute path. */
 export const tableFile = (directory: string, kind: string) => join(directory, tablePath(kind))
 
 /** Bytes written at once. */
 const PIECE_CHARACTERS = 256 * 1024
 
 /**
- * The first line of a table: it has all records of the log up to this number. It may have some later ones: the
- * first of each name after it replaces the text. Tables of earlier releases have none.
+ * The first line of a table: it has all records of the log up to this number. It may have some later ones:
+ * the first of each name after it replaces the text. Tables of earlier releases have none.
  */
 interface Position {
   readonly upTo: number

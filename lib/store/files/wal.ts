@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import type { DiskStep, FileLayer, LogFile } from '../../disk/steps.js'
 import { type Problem, reasonOf, StoreError } from '../errors.js'
-import { decodeRecord, type Entry, encodeRecord, isFollowed, type LogRecord } from './log-record.js'
+import { decodeRecord, type Entry, encodeRecord, hasLaterChange, type LogRecord } from './log-record.js'
 
 /** The directory of the log below the state directory: no type has this name. */
 export const LOG = 'log'
@@ -130,7 +130,7 @@ function readSegment(
     const found = decoded(file, content, offset)
     const isWhole = typeof found === 'object'
     const expected = segment.last + pieces.length + 1
-    if (found === 'damaged' || (!isWhole && isFollowed(content, offset, expected)))
+    if (found === 'damaged' || (!isWhole && hasLaterChange(content, offset, expected)))
       throw new Damage(file, offset, 'a record is damaged')
     if (!isWhole) return { segment, isTorn: found === 'torn' || pieces.length > 0 }
     const { record, end } = found

@@ -5,7 +5,7 @@ import { crc32c } from '../../base/crc32c.js'
 import { type DiskStep, type FileLayer, StepError, type Unedited } from '../../disk/steps.js'
 import { reasonOf, StoreError } from '../errors.js'
 import type { Write } from '../medium.js'
-import { objectFile } from './stored.js'
+import { objectFile } from './listing.js'
 
 /**
  * Bound of files whose content is only in the log; further changes wait. Enough for two changes of every node
@@ -49,8 +49,8 @@ interface WriteBehindOptions {
 }
 
 /**
- * Writes the files that the log promises, after the answers: the latest content of each, then the directories'
- * syncs. Retries failures with backoff.
+ * Writes the files that the log promises, after the answers: the latest content of each, then the syncs of
+ * their directories. Retries failures with backoff.
  */
 export class WriteBehind {
   /** By path, the latest content. Only a flush removes what it has written. */
@@ -139,7 +139,7 @@ export class WriteBehind {
       let steps: DiskStep[] = []
       let batch: [string, Pending][] = []
       let characters = 0
-      // Those added meanwhile come after these or replace one of them.
+      // Writes that are added meanwhile come after these, or replace one of them.
       let left = this.#pendingWrites.size
       for (const [file, pending] of this.#pendingWrites) {
         if (left-- === 0) break
