@@ -56,8 +56,8 @@ export type DiskStep =
 
 /**
  * The contents that a file may have before a step: their CRC-32Cs, undefined for a missing file; `any`: no
- * admin edits it. A file with another content, changed since that time (in milliseconds since 1970), was edited by
- * hand: it is kept beside it as `<file>.<time>.edited~`.
+ * admin edits it. A file with another content, changed since that time (in milliseconds since 1970), was
+ * edited by hand: it is kept beside it as `<file>.<time>.edited~`.
  */
 export interface Unedited {
   readonly known: readonly (number | undefined)[] | 'any'
