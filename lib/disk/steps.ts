@@ -55,9 +55,9 @@ export type DiskStep =
   | { readonly same: string; readonly identity: string; readonly otherwise: string }
 
 /**
- * The contents that a file may have before a step: their CRC-32Cs, undefined for a missing file; `any`:
- * nobody edits it. A file with another content, changed since that time (in milliseconds since 1970), was edited by
- * hand: it is kept beside it as `<file>.<time>.edited~`.
+ * The contents that a file may have before a step: their CRC-32Cs, undefined for a missing file; `any`: no
+ * admin edits it. A file with another content, changed since that time (in milliseconds since 1970), was
+ * edited by hand: it is kept beside it as `<file>.<time>.edited~`.
  */
 export interface Unedited {
   readonly known: readonly (number | undefined)[] | 'any'

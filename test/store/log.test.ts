@@ -19,7 +19,7 @@ import {
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { realFiles } from '../../lib/disk/steps.js'
+import { realFiles, runSteps, StepError } from '../../lib/disk/steps.js'
 import { LoadError, problemText } from '../../lib/store/errors.js'
 import { type Entry, encodeRecord, type LogRecord } from '../../lib/store/files/log-record.js'
 import { FileMedium, type FileOptions } from '../../lib/store/files/medium.js'
@@ -470,6 +470,25 @@ t.test('an edit is told though the disk then fails', async t => {
   t.equal(logged.filter(line => /a\.json\..*edited/.test(line)).length, 1)
   t.same(keptIn(directory), [edited('a')])
   await store.close()
+})
+
+t.test('the steps of a disk that fails tell the edited files that they have kept', async t => {
+  const directory = scratch(t)
+  const file = join(directory, 'a.json')
+  writeFileSync(file, 'by hand')
+  const unedited = { known: [1] }
+  const steps = [
+    { replace: file, text: 'by svcd', unedited },
+    { replace: join(directory, 'missing/b.json'), text: '' }
+  ]
+  for (const run of [() => runSteps(steps), () => realFiles.runSteps(steps, 'behind')]) {
+    writeFileSync(file, 'by hand')
+    const error = await (async () => run())().catch((error: unknown) => error)
+    t.ok(error instanceof StepError)
+    const { kept = [] } = error as Partial<StepError>
+    t.equal(kept.length, 1)
+    t.equal(readFileSync(kept[0] ?? '', 'utf8'), 'by hand')
+  }
 })
 
 t.test('a file that is edited under a log that is not empty: told, and kept beside it', async t => {

@@ -5,8 +5,7 @@ import { decodeUtf8, JsonError, parseJson } from '../json.js'
 import { assertStorable, INTENTS, type Write } from '../medium.js'
 import { entryOf, listing } from './listing.js'
 
-// Releases before the log wrote a change of several files as an intent first. A start takes over those that
-// they left.
+// Releases before the log wrote a change of several files as an intent first. A start takes these over.
 
 const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
 
