@@ -337,7 +337,7 @@ export class Store<T extends Types, I extends Index> {
 
   /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #rewriteOutdated(outdated: readonly Outdated[]): Promise<void> {
-    // What is stored is not what the object before would be encoded as.
+    // The stored text is not the encoded object: an edited file must not count as edited since.
     const writes = outdated.map(({ type, name, text: textBefore }) => {
       const after = this.#current.get(type, name)
       const write = new ObjectWrite(

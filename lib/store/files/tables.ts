@@ -6,6 +6,7 @@ import type { RecordedState } from '../records.js'
 
 /** The path in the state directory of all texts of a kind: lines of JSON, one per record. */
 export const tablePath = (kind: string) => `${kind}.journal`
+/** The file of a table. */
 export const tableFile = (directory: string, kind: string) => join(directory, tablePath(kind))
 
 /** Bytes written at once. */
