@@ -443,6 +443,33 @@ t.test('without a daemon the files are read', async t => {
   await (await start()).close(1000)
 })
 
+// rules 11.12
+t.test('a killed daemon: what only its log has is in a backup, and restored', async t => {
+  const killed = await Controller.start(t)
+  await killed.cluster()
+  await killed.post('/config/node/n1', { group: 'compute', comment: 'first' })
+  await killed.post('/monitor/node/n1', { state: 'installer.started' })
+  await killed.post('/config/node/n1', { newnodename: 'n2' })
+  // As a kill leaves it: files may be behind.
+  const left = scratch(t)
+  cpSync(join(killed.directory, 'state'), left, { recursive: true })
+  t.ok(readdirSync(join(left, 'log')).length > 0)
+  rmSync(join(left, 'node'), { recursive: true, force: true })
+  const config = loadConfig(shippedIni, [
+    ...killed.overrides.filter(key => !key.startsWith('paths.state')),
+    `paths.state=${left}`
+  ])
+  const taken = join(scratch(t), 'killed.tar')
+  t.match(await backup(config, taken, false), /, and changes that the next start completes, to /)
+  const { at, run, start } = machine(t)
+  await run(taken)
+  const daemon = await start()
+  t.match(daemon.model.view.get('node', 'n2'), { comment: 'first' })
+  t.equal((await statesOf(daemon)).n2, 'installer.started')
+  await daemon.close(1000)
+  t.strictSame(readdirSync(at('state/log')), [])
+})
+
 t.test('images and packed files come back whole, and through no link of user svcd', async t => {
   requireRoot()
   const { at, ini, set, run } = machine(t)

@@ -15,6 +15,7 @@ import t, { type Test } from 'tap'
 import { isBackedUp } from '../../lib/backup/state-names.js'
 import { backUpState } from '../../lib/backup/stored-files.js'
 import { createLog } from '../../lib/base/log.js'
+import { restore } from '../../lib/cli/restore.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { startDaemon } from '../../lib/daemon.js'
 import { migrations } from '../../lib/model/migrations.js'
@@ -106,6 +107,20 @@ for (const release of names)
         'the copy is the state as it was'
       )
     }
+    if (kept !== undefined) {
+      const back = scratch(t)
+      const set = ['state', 'files', 'templates', 'roles', 'scripts'].map(
+        name => `paths.${name}=${back}/${name}`
+      )
+      await restore({
+        file: join(state, 'backups', kept),
+        ini: join(checkout, 'etc/svcd.ini'),
+        set,
+        force: false
+      })
+      t.strictSame(filesIn(join(back, 'state')), filesIn(join(releases, release)), 'the way back')
+    }
+    t.notOk(existsSync(join(state, 'intents')) && readdirSync(join(state, 'intents')).length > 0)
     await c.restart()
     t.strictSame(backups(), kept === undefined ? [] : [kept], 'the second start has nothing to do')
     t.strictSame((await read('/config/cluster/export')).config, all)
@@ -197,6 +212,14 @@ t.test('a state that the new layout refuses stays as it was', async t => {
   const directory = t.testdir({ counter: { ...old, 'c1.json': '{"name":"c1"}\n' } })
   await t.rejects(openCounters(directory, { backUp: async () => t.fail('a backup') as never }), /c1\.json/)
   t.strictSame(readFileSync(join(directory, 'counter/c0.json'), 'utf8'), old['c0.json'])
+})
+
+// An earlier release, which does not read the log, has to be refused before it could miss a change.
+t.test('the version of a new layout is in its file before anything else is changed', async t => {
+  const directory = t.testdir({ counter: old })
+  const store = await openCounters(directory, { backUp: async () => 'a file' })
+  t.match(JSON.parse(readFileSync(join(directory, 'layout/version.json'), 'utf8')), { version: 2 })
+  await store.close()
 })
 
 t.test('a new state gets its version, and no backup', async t => {
