@@ -36,7 +36,7 @@ export interface FileOptions {
 }
 
 /** Names and bytes of records that are encoded in one turn. */
-const MOST = { names: 500, bytes: 1024 * 1024 }
+const MOST = { names: 1000, bytes: 1024 * 1024 }
 /** A log of this size takes nothing more while files cannot be written. */
 const MOST_BYTES = 512 * 1024 * 1024
 const CHECKPOINT_BYTES = 8 * 1024 * 1024

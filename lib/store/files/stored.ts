@@ -90,8 +90,8 @@ export class StoredFiles implements StoredState {
   }
 
   /**
-   * Yields the texts of a kind with their names. `unread` is called with each file that cannot be read. Throws
-   * LoadError for a damaged table.
+   * Yields the texts of a kind with their names. `unread` is called with each file that cannot be read.
+   * Throws LoadError for a damaged log or table.
    */
   *records(
     kind: string,

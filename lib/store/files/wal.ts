@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { isMissing, readRegularFileSync } from '../../disk/file.js'
+import { exists, isMissing, readRegularFileSync } from '../../disk/file.js'
 import type { DiskStep, FileLayer, LogFile } from '../../disk/steps.js'
 import { type Problem, reasonOf, StoreError } from '../errors.js'
 import { decodeRecord, type Entry, encodeRecord, hasLaterChange, type LogRecord } from './log-record.js'
@@ -346,25 +346,32 @@ export class WriteAheadLog {
   /** Cuts off what a failed append may have left. */
   async #repair(): Promise<void> {
     if (!this.#isUncertain) return
+    const { files, ownershipCheck } = this.options
+    await files.runSteps([ownershipCheck])
+    const last = this.#segments.at(-1)
     if (this.#open) {
       const { segment, file } = this.#open
-      await this.options.files.runSteps([this.options.ownershipCheck])
       this.#open.allocated = segment.bytes
       await file.truncate(segment.bytes)
       await file.datasync()
-    }
+    } else if (last && (await exists(last.file))) await cutTorn(files, last)
     this.#isUncertain = false
   }
 
   async #cut(upTo: number): Promise<void> {
     const { directory, files, ownershipCheck } = this.options
-    await this.#repair()
     const gone = this.#segments.filter(({ last }) => last <= upTo)
-    if (this.#open && gone.includes(this.#open.segment)) await this.#closeSegment()
+    const all = gone.length === this.#segments.length
+    if (all) {
+      // A segment that goes takes it along.
+      await this.#repair().catch(() => {})
+      await this.#closeSegment()
+    }
     // Oldest first: what stays is then a log without a gap.
     const removals = gone.map(({ file }): DiskStep => ({ remove: file }))
     await files.runSteps([ownershipCheck, ...removals, { syncDirectory: join(directory, LOG) }])
     this.#segments.splice(0, gone.length)
+    if (all) this.#isUncertain = false
   }
 
   async #closeSegment(): Promise<void> {
