@@ -116,7 +116,7 @@ async function writeContent(archive: Archive, config: Config, images: boolean): 
   let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
-    problems = etcd ? await brokenObjects(etcd, config) : []
+    problems = etcd ? await brokenObjects(etcd, config) : new StoredFiles(state).problems()
     const layout = (etcd ?? new StoredFiles(state)).text(LAYOUT, VERSION) ?? '{"version":0}'
     const info = {
       version: Number(JSON.parse(layout).version),
@@ -182,6 +182,9 @@ async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promis
   try {
     const isElsewhere = etcd || !release ? isShared : () => false
     const belongs = (name: string) => isBackedUp(name) && !appendOnly.test(name) && !isElsewhere(name)
+    for (const entry of await readdir(state, { withFileTypes: true }))
+      if (belongs(entry.name) && entry.isSymbolicLink())
+        throw new Error(`${join(state, entry.name)} is a link: put the directory or file itself in its place`)
     await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (etcd) await addTexts(archive, etcd.files())
     if (etcd || !release) await addTexts(archive, records(state, etcd))

@@ -34,7 +34,7 @@ export class Downloads {
       for (let left = file.length; left > 0 && !exchange.gone; )
         left -= await this.#sendPiece(socket, file, left, slot, party)
     } finally {
-      this.#turns.leave(name, party)
+      this.#turns.leave(name, party, exchange.gone)
     }
     if (!exchange.gone) slot.isServed = true
   }

@@ -468,6 +468,16 @@ t.test('a killed daemon: what only its log has is in a backup, and restored', as
   t.equal((await statesOf(daemon)).n2, 'installer.started')
   await daemon.close(1000)
   t.strictSame(readdirSync(at('state/log')), [])
+
+  // A log that no start would take, and one that is elsewhere.
+  const [segment = ''] = readdirSync(join(left, 'log')).map(name => join(left, 'log', name))
+  const bytes = readFileSync(segment)
+  bytes[40] = (bytes[40] ?? 0) ^ 1
+  writeFileSync(segment, bytes)
+  await t.rejects(backup(config, taken, false), /no svcd starts before they are put right: .*damaged log/)
+  renameSync(join(left, 'log'), `${left}-log`)
+  symlinkSync(`${left}-log`, join(left, 'log'))
+  await t.rejects(backup(config, taken, false), /\/log is a link: put the directory or file itself/)
 })
 
 t.test('images and packed files come back whole, and through no link of user svcd', async t => {

@@ -46,7 +46,7 @@ const sentences: Record<string, string[]> = {
     `at most ${number(l.piecesRead)} pieces of all downloads at a time, ${number(l.diskReads)} of them from the ` +
       `disk, and goes on while fewer than ${l.piecesUnderWay} clients have not taken theirs; a client counts ` +
       `for ${l.pieceMs} ms`,
-    `pieces of ${number(l.pieceRotation)} go to the address that came first`,
+    `One piece of ${l.pieceRotation === 2 ? 'two' : l.pieceRotation} goes to the address that came first`,
     `An address that got ${mib(l.arrivalBytes)} MiB goes to the end`,
     `the last ${mib(l.pieceCacheBytes)} MiB of whole pieces`,
     `longer than ${kib(l.listPieceCharacters)} Ki characters: svcd sends ${d.lists} at once`,

@@ -27,12 +27,12 @@ async function busy() {
 }
 
 // rules 2.13
-t.test('places go in order of arrival, one in four to the address that has waited longest', async t => {
+t.test('places go in order of arrival, one in two to the address that has waited longest', async t => {
   const { turns, wait, free } = await busy()
   const parties = ['a', 'b', 'c'].map(name => [name, turns.join(name)] as const)
   for (const [name, party] of parties.toReversed()) for (let i = 0; i < 8; i++) wait(name, party)
   // c came last but has waited longest, then b.
-  t.equal(await free(2 * pieceRotation), 'aaacaaab')
+  t.equal(await free(4 * pieceRotation), 'acabacab')
 })
 
 // rules 2.13
@@ -48,7 +48,22 @@ t.test('an address that got its share goes to the end of the order', async t => 
     ['b', b]
   ] as const)
     for (let i = 0; i < 8; i++) wait(name, party)
-  t.match(await free(4), /^a+b+$/)
+  t.match(await free(4), /^a+(ba)+$/)
+})
+
+// rules 2.13
+t.test('an address whose client hangs up goes to the end of the order', async t => {
+  const { turns, wait, free } = await busy()
+  const [a, b] = [turns.join('a'), turns.join('b')]
+  turns.join('a')
+  turns.leave('a', a, true)
+  for (const [name, party] of [
+    ['a', a],
+    ['b', b]
+  ] as const)
+    for (let i = 0; i < 8; i++) wait(name, party)
+  t.match(await free(4), /^(ba)+$/)
+  t.ok(a.order > b.order)
 })
 
 // rules 2.13

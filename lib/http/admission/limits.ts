@@ -93,7 +93,7 @@ export const LIMITS = {
   piecesUnderWay: 16,
   pieceMs: 10,
   /** One in this many pieces goes to the address that has waited longest, the others in order of arrival. */
-  pieceRotation: 4,
+  pieceRotation: 2,
   /** After this much an address goes to the end of the order. */
   arrivalBytes: 64 * MIB,
   /** Pieces become smaller as clients leave more unsent: of all, and the part of one address. */

@@ -47,8 +47,10 @@ export class PieceTurns {
     return party
   }
 
-  leave(name: string, party: DownloadParty): void {
+  /** `isCut`: the client left before the end. It goes to the end: asking again and again costs it nothing. */
+  leave(name: string, party: DownloadParty, isCut = false): void {
     if (--party.downloads === 0) this.#parties.delete(name)
+    else if (isCut) this.#moveToEnd(party)
   }
 
   /** Resolves with the right to send a piece. */
@@ -124,7 +126,10 @@ export class PieceTurns {
     party.unsent += bytes
     this.#unsent += bytes
     party.sent += bytes
-    if (party.sent < arrivalBytes) return
+    if (party.sent >= arrivalBytes) this.#moveToEnd(party)
+  }
+
+  #moveToEnd(party: DownloadParty): void {
     party.sent = 0
     party.order = ++this.#orders
   }

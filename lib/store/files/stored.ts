@@ -129,7 +129,7 @@ export class StoredFiles implements StoredState {
 
   problems(types?: ReadonlySet<string>): readonly Problem[] {
     const { intents, problems } = this.#intents
-    const all = [...problems, ...this.log.problems]
+    const all = [...problems, ...this.log.problems, ...TABLES.flatMap(kind => this.#tableProblems(kind))]
     if (!types) return all
     const unknown = [...this.#logged.keys()].filter(type => !types.has(type) && baseOf(type) === undefined)
     const ofLog = unknown.map(type => ({
@@ -157,6 +157,16 @@ export class StoredFiles implements StoredState {
   place(type?: string, name?: string): string {
     if (type === undefined) return this.directory
     return name === undefined ? `${this.directory}/${type}` : objectFile(this.directory, type, name)
+  }
+
+  #tableProblems(kind: string): readonly Problem[] {
+    try {
+      this.#table(kind)
+      return []
+    } catch (error) {
+      if (error instanceof LoadError) return error.problems
+      throw error
+    }
   }
 
   /** Returns the table of a kind with the log applied. */

@@ -71,7 +71,9 @@ export class Table {
     const record = parseJson(line) as Position & { node?: string; renamed?: string; dropped?: true }
     if (typeof record !== 'object' || record === null) throw new Error('no object')
     const { upTo, node, renamed, dropped } = record
-    if (typeof upTo === 'number') this.#upTo = upTo
+    if (upTo !== undefined && !(Number.isInteger(upTo) && upTo >= 0 && upTo < 2 ** 46))
+      throw new Error('"upTo" is no number of a record')
+    if (upTo !== undefined) this.#upTo = upTo
     if (node === undefined) return
     // Earlier releases wrote moves and removals as lines of their own.
     if (renamed === undefined && dropped === undefined) {
