@@ -133,7 +133,9 @@ export class Controller {
    * promises count as written.
    */
   state(): Record<string, string> {
-    return objectTexts(join(this.directory, 'state'))
+    const texts = Object.entries(objectTexts(join(this.directory, 'state')))
+    // The layout is no object.
+    return Object.fromEntries(texts.filter(([path]) => !path.startsWith('layout/')))
   }
 
   /** Resolves when all files of objects and requests are written. */
