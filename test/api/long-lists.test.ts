@@ -46,13 +46,13 @@ t.test('text that is not read takes no memory for its rows', async t => {
   const path = `/config/node?format=text&fields=name,${fields}`
   const { address, port } = c.daemon
   const before = heapMb()
-  const readers = Array.from({ length: 12 }, () => {
+  const readers = Array.from({ length: 30 }, () => {
     const socket = connect(port, address).on('error', () => undefined)
     socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\nx-access-tokens: ${c.token}\r\n\r\n`)
     return socket.once('readable', () => {})
   })
   await until(() => readers.every(({ bytesRead }) => bytesRead > 0))
   const grown = heapMb() - before
-  t.ok(grown < 30, `${grown.toFixed()} MB for ${readers.length} lists that are not read`)
+  t.ok(grown < 60, `${grown.toFixed()} MB for ${readers.length} lists that are not read`)
   for (const reader of readers) reader.destroy()
 })
