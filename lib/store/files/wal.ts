@@ -12,8 +12,8 @@ export const LOG = 'log'
 const SEGMENT_BYTES = 8 * 1024 * 1024
 /** A segment grows by so many zeros, so that most syncs need not write its size too. */
 const GROWTH_BYTES = 256 * 1024
-/** Characters of the entries of a record: a longer change is several records. */
-const RECORD_CHARACTERS = 512 * 1024
+/** Characters of the entries of a record, which are made in one turn: a longer change is several records. */
+const RECORD_CHARACTERS = 64 * 1024
 /** Tries to read a log that is being written. */
 const MOST_READS = 5
 
