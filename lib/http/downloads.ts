@@ -52,8 +52,9 @@ export class Downloads {
   ): Promise<number> {
     const turn = await this.#turns.take(party)
     try {
-      const position = file.start + file.length - left
-      const piece = await this.#pieces.read(file.file, position, this.#turns.pieceBytes(party), left)
+      const sent = file.length - left
+      const bytes = this.#turns.pieceBytes(party, sent)
+      const piece = await this.#pieces.read(file.file, file.start + sent, bytes, left)
       const { length } = piece.bytes
       if (length === 0)
         throw new FileShrunk(`${file.file.path} got shorter by ${left} bytes while it was sent`)

@@ -83,7 +83,8 @@ const sentences: Record<string, string[]> = {
     `have read nothing for ${seconds(l.unreadMs)} s`,
     `Above ${mib(l.unreadBytesHard)} MiB it cuts`,
     `from ${kib(l.largestPiece)} KiB to ${kib(l.smallestPiece)} KiB. Above ${mib(l.unsentBytes)} MiB of all ` +
-      `clients, or an ${word(1 / l.unsentPart)} of it of one address`
+      `clients, or an ${word(1 / l.unsentPart)} of it of one address`,
+    `The first piece of a download has ${kib(l.firstPiece)} KiB`
   ],
   '2.18': [
     `Its handshake has ${seconds(d.headersMs)} s. ${d.handshakes} handshakes are under way at once, and ` +

@@ -100,23 +100,26 @@ t.test('pieces become smaller as more is left unsent, by all or by one address',
   const turns = new PieceTurns()
   const [reader, ...others] = Array.from({ length: 40 }, (_, i) => turns.join(String(i)))
   if (!reader) throw new Error('none')
-  t.equal(turns.pieceBytes(reader), largestPiece)
+  t.equal(turns.pieceBytes(reader, largestPiece), largestPiece)
+  const growing = [0, 64, 128, 256, 512].map(kib => turns.pieceBytes(reader, kib * 1024) / 1024)
+  t.same(growing, [64, 64, 128, 256, 512], 'a download begins with small ones')
   const turn = await turns.take(reader)
   turn.written(unsentBytes * unsentPart)
-  t.equal(turns.pieceBytes(reader), smallestPiece, 'an address that reads nothing')
-  for (const other of others) t.equal(turns.pieceBytes(other), largestPiece, 'others do not pay for it')
+  t.equal(turns.pieceBytes(reader, largestPiece), smallestPiece, 'an address that reads nothing')
+  for (const other of others)
+    t.equal(turns.pieceBytes(other, largestPiece), largestPiece, 'others do not pay for it')
   turn.end()
-  t.equal(turns.pieceBytes(reader), largestPiece)
+  t.equal(turns.pieceBytes(reader, largestPiece), largestPiece)
 
   // A thousand that read nothing hold the budget, and 16 KiB each beyond it.
   let held = 0
   for (let i = 0; i < 1000; i++) {
     const party = turns.join(`stalled ${i}`)
     const turn = await turns.take(party)
-    const bytes = turns.pieceBytes(party)
+    const bytes = turns.pieceBytes(party, largestPiece)
     turn.written(bytes)
     held += bytes
   }
   t.ok(held <= unsentBytes + 1000 * smallestPiece, `${held} bytes`)
-  t.equal(turns.pieceBytes(reader), smallestPiece)
+  t.equal(turns.pieceBytes(reader, largestPiece), smallestPiece)
 })

@@ -101,6 +101,8 @@ export const LIMITS = {
   unsentPart: 1 / 8,
   pieceCacheBytes: 64 * MIB,
   largestPiece: 512 * KIB,
+  /** The first piece of a download; the next ones have what was sent before. */
+  firstPiece: 64 * KIB,
   smallestPiece: 16 * KIB,
   /** Longer JSON texts are sent in pieces, which bounds the time and memory for one step. */
   listPieceCharacters: 256 * KIB,

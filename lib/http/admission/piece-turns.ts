@@ -1,7 +1,7 @@
 import { LIMITS } from './limits.js'
 
 const { piecesRead, piecesUnderWay, pieceMs, pieceRotation, arrivalBytes, unsentBytes, unsentPart } = LIMITS
-const { largestPiece, smallestPiece } = LIMITS
+const { firstPiece, largestPiece, smallestPiece } = LIMITS
 
 /** The downloads of one client network. */
 export interface DownloadParty {
@@ -134,10 +134,13 @@ export class PieceTurns {
     party.order = ++this.#orders
   }
 
-  /** A power of two, so that clients often share pieces. Smaller where clients leave much unread. */
-  pieceBytes(party: DownloadParty): number {
+  /**
+   * A power of two, so that clients often share pieces. Smaller where clients leave much unread, and at the
+   * beginning of a download, of which `sent` bytes were sent: a client that hangs up has cost little.
+   */
+  pieceBytes(party: DownloadParty, sent: number): number {
     const room = Math.min(unsentBytes - this.#unsent, unsentBytes * unsentPart - party.unsent)
     const size = 2 ** Math.floor(Math.log2(Math.max(room, 1) / 4))
-    return Math.max(smallestPiece, Math.min(size, largestPiece))
+    return Math.max(smallestPiece, Math.min(size, largestPiece, Math.max(firstPiece, sent)))
   }
 }
