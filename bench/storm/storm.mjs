@@ -8,7 +8,8 @@ const MOST = 15_000
 /**
  * `machines` boot from `servers` (each `{ pid, port }`), an equal part from each, all begun within so many
  * seconds. With `one` a machine asks all over one connection, else iPXE has one and each curl has its own.
- * Work that is not done after `limit` seconds is lost. With `untilLoaded` a machine ends once it has its initramfs.
+ * Work that is not done after `limit` seconds is lost. With `untilLoaded` a machine ends once it has its
+ * initramfs.
  * `members`: of an etcd that the servers use.
  */
 export async function storm(servers, { machines, within, one, limit, untilLoaded, members = [] }) {

@@ -116,8 +116,9 @@ async function writeContent(archive: Archive, config: Config, images: boolean): 
   let problems: readonly Problem[]
   try {
     const etcd = config.store.medium === 'etcd' ? await inEtcd(config) : undefined
-    problems = etcd ? await brokenObjects(etcd, config) : new StoredFiles(state).problems()
-    const layout = (etcd ?? new StoredFiles(state)).text(LAYOUT, VERSION) ?? '{"version":0}'
+    const local = new StoredFiles(state)
+    problems = etcd ? await brokenObjects(etcd, config) : local.problems()
+    const layout = (etcd ?? local).text(LAYOUT, VERSION) ?? '{"version":0}'
     const info = {
       version: Number(JSON.parse(layout).version),
       release: version.service,
@@ -128,7 +129,7 @@ async function writeContent(archive: Archive, config: Config, images: boolean): 
     for (const [name, place] of namedFiles(config)) await addNamedFile(archive, place, name)
     for (const [name, place] of configDirectories(config))
       await addFiles(archive, place, name, place === templates ? changedIn(templates) : undefined, true)
-    await addState(archive, config, etcd)
+    await addState(archive, config, local, etcd)
     await open.addTo(archive, 'state')
   } finally {
     await open.close()
@@ -176,7 +177,7 @@ const changedIn =
  * Adds the state without append-only files. Of a stopped svcd it takes the files as they are, with the log;
  * of a running one the records as the log has them, then the objects of the daemon.
  */
-async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promise<void> {
+async function addState(archive: Archive, config: Config, local: StoredFiles, etcd?: InEtcd): Promise<void> {
   const { state } = config.paths
   const release = await tryLockDirectory(state)
   try {
@@ -187,16 +188,15 @@ async function addState(archive: Archive, config: Config, etcd?: InEtcd): Promis
         throw new Error(`${join(state, entry.name)} is a link: put the directory or file itself in its place`)
     await addFiles(archive, state, 'state', path => belongs(topOf(path)))
     if (etcd) await addTexts(archive, etcd.files())
-    if (etcd || !release) await addTexts(archive, records(state, etcd))
+    if (etcd || !release) await addTexts(archive, records(local, etcd))
     if (!etcd && !release) await addObjects(archive, config)
   } finally {
     await release?.()
   }
 }
 
-/** Yields the records in the state directory, with path and text as files; with etcd, those not moved there. */
-function* records(state: string, etcd?: InEtcd): Generator<readonly [path: string, text: string]> {
-  const stored = new StoredFiles(state)
+/** Yields the stored records, with path and text as files; with etcd, those not moved there. */
+function* records(stored: StoredFiles, etcd?: InEtcd): Generator<readonly [path: string, text: string]> {
   const unread = (file: string, reason: string) => process.stderr.write(`left out: ${file}: ${reason}\n`)
   for (const entry of stored.recordFiles(unread))
     if (!etcd || !(entry[0].includes('/') || etcd.journals.has(entry[0]))) yield entry

@@ -12,7 +12,7 @@ import {
   writeFileSync,
   writeSync
 } from 'node:fs'
-import { open, rename } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { crc32c } from '../base/crc32c.js'
 import { Thread } from '../base/thread.js'
@@ -36,8 +36,6 @@ export type DiskStep =
   | { readonly remove: string; readonly unedited?: Unedited | undefined }
   /** Makes the names in a directory durable. */
   | { readonly syncDirectory: string }
-  /** Appends durably to an open file, by its descriptor. */
-  | { readonly append: number; readonly text: string }
   /**
    * Writes at a position of an open file, by its descriptor, and so many zeros behind it if there is room;
    * `sync`: durably, all written before too.
@@ -158,10 +156,7 @@ function runStep(step: DiskStep, number: number): void {
       refuseForeignLink(dirname(step.remove))
       rmSync(step.remove, { force: true })
     } else if ('syncDirectory' in step) withDescriptor(openSync(step.syncDirectory, 'r'), fsyncSync)
-    else if ('append' in step) {
-      writeFileSync(step.append, step.text)
-      fdatasyncSync(step.append)
-    } else if ('write' in step) {
+    else if ('write' in step) {
       writeAt(step.write, step.bytes, step.position)
       if (step.zeros > 0)
         tryToWrite(step.write, new Uint8Array(step.zeros), step.position + step.bytes.length)
@@ -189,11 +184,14 @@ function writeAt(fd: number, bytes: Uint8Array, position: number): void {
 }
 
 /**
- * Flags to open a file for appending. O_NONBLOCK: a pipe of that name would block until it is read. O_CREAT
+ * Flags to open a file for writing. O_NONBLOCK: a pipe of that name would block until it is read. O_CREAT
  * only in a second try: with it, the kernel refuses root another user's file in a shared directory
  * (fs.protected_regular). O_NOFOLLOW: in another user's directory, a link could lead root to any file.
  */
-export const APPENDING = constants.O_WRONLY | constants.O_APPEND | constants.O_NONBLOCK | constants.O_NOFOLLOW
+const WRITING = constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW
+
+/** The same for appending. */
+export const APPENDING = WRITING | constants.O_APPEND
 
 /** Explains the error of opening a link. */
 function explainLink(file: string, error: NodeJS.ErrnoException): Error {
@@ -285,17 +283,16 @@ export class DiskThread {
 /** A StepError as an object, because an error loses its fields between threads. */
 export type Failure = Pick<StepError, 'message' | 'step' | 'code' | 'errno' | 'kept'>
 
-/** A file open for appending. */
+/** A file open for writing. */
 export interface LogFile {
-  /** For `append` steps. */
+  /** For `write` steps. */
   readonly fd: number
-  appendFile(text: string): Promise<void>
   datasync(): Promise<void>
   truncate(sizeBytes: number): Promise<void>
   close(): Promise<void>
 }
 
-/** All writes of the store and its journals go through here, so that tests can make them fail or wait. */
+/** All writes of the store go through here, so that tests can make them fail or wait. */
 export interface FileLayer {
   /**
    * Runs steps in order; resolves with the names under which edited files were kept. Rejects with a StepError
@@ -304,11 +301,10 @@ export interface FileLayer {
   runSteps(steps: readonly DiskStep[], lane?: 'behind'): Promise<readonly string[]>
   /** Like the step. A long text may come in pieces, produced one per turn of the event loop. */
   replace(file: string, text: string | Iterable<string>): Promise<void>
-  rename(from: string, to: string): Promise<void>
   /** Like the step. */
   syncDirectory(directory: string): Promise<void>
-  /** Opens for appending (created 0600 if missing), or for `write` steps; `empty` truncates it. */
-  openLog(file: string, empty: boolean, writes?: 'at positions'): Promise<LogFile>
+  /** Opens for `write` steps (created 0600 if missing); `empty` truncates it. */
+  openLog(file: string, empty: boolean): Promise<LogFile>
 }
 
 const thread = new DiskThread()
@@ -318,15 +314,13 @@ const threadBehind = new DiskThread()
 export const realFiles: FileLayer = {
   runSteps: (steps, lane) => (lane ? threadBehind : thread).run(steps),
   replace: replaceFile,
-  rename,
   syncDirectory,
 
-  async openLog(file, empty, writes) {
-    const flags = writes ? APPENDING & ~constants.O_APPEND : APPENDING
-    const found = await unlessMissing(open(file, flags), undefined).catch(error => {
+  async openLog(file, empty) {
+    const found = await unlessMissing(open(file, WRITING), undefined).catch(error => {
       throw explainLink(file, error)
     })
-    const handle = found ?? (await open(file, flags | constants.O_CREAT, 0o600))
+    const handle = found ?? (await open(file, WRITING | constants.O_CREAT, 0o600))
     if (empty) await handle.truncate(0)
     return handle
   }

@@ -11,7 +11,7 @@ import { scratch } from '../support/scratch.js'
 function standIn(test: Test, closing: string, starting = '') {
   const tree = builtTree(test.testdir())
   const events = join(tree, 'events')
-  // What the daemon is made of takes most of the time of a start, and this one has none of it.
+  // The rooms of the daemon take most of the time of a start, and this one loads none of them.
   replaceModule(tree, 'cli/rooms.js', '')
   replaceModule(
     tree,

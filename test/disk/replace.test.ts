@@ -157,7 +157,7 @@ t.test(
       readdirSync(root).filter(name => name.startsWith('holder')),
       ['holder.json']
     )
-    // What an admin or a rotation made is none.
+    // A file that an admin or a rotation made is no leftover.
     for (const name of ['audit.log.1', 'holder.json', 'secret.key', 'backup.tar.20261126', 'a.json.bak'])
       t.notOk(isLeftover(name), name)
   }

@@ -23,19 +23,17 @@ const identityOf = (directory: string) => identityIn(statSync(directory, { bigin
 t.test('steps are carried out in their order, groups of them too', async t => {
   const root = scratch(t)
   const file = (name: string) => join(root, name)
-  const log = await open(file('log'), 'a', 0o600)
+  const log = await open(file('log'), 'w', 0o600)
+  const write = (text: string, position: number) => ({
+    ...{ write: log.fd, position, bytes: Buffer.from(text), zeros: 0 },
+    sync: true
+  })
   const same = { same: root, identity: identityOf(root), otherwise: 'another' }
   await Promise.all([
     disk.run([same, { replace: file('a'), text: '1' }, { replace: file('b'), text: '2' }]),
     disk.run([{ replace: file('a'), text: 'ä' }, { remove: file('b') }, { remove: file('missing') }]),
-    disk.run([
-      { append: log.fd, text: 'first\n' },
-      { appendTo: file('lines'), text: 'x\n' }
-    ]),
-    disk.run([
-      { append: log.fd, text: 'second\n' },
-      { appendTo: file('lines'), text: 'y\n' }
-    ]),
+    disk.run([write('first\n', 0), { appendTo: file('lines'), text: 'x\n' }]),
+    disk.run([write('second\n', 6), { appendTo: file('lines'), text: 'y\n' }]),
     disk.run([{ syncDirectory: root }])
   ])
   await log.close()
@@ -56,6 +54,7 @@ t.test('the first failure ends a group: its error says which step it was', async
   const pipe = join(scratch(t), 'pipe')
   execFileSync('mkfifo', [pipe])
   const end = { replace: later, text: '' }
+  const wrong = { write: 9999, position: 0, bytes: Buffer.from('x'), zeros: 0, sync: true }
   for (const [steps, step, code, message] of [
     [
       [{ replace: missing, text: '' }, end],
@@ -82,7 +81,7 @@ t.test('the first failure ends a group: its error says which step it was', async
       `EISDIR: illegal operation on a directory, open '${directory}'`
     ],
     [[{ appendTo: pipe, text: 'x' }, end], 0, 'ENXIO', `ENXIO: no such device or address, open '${pipe}'`],
-    [[{ append: 9999, text: 'x' }, end], 0, 'EBADF', 'EBADF: bad file descriptor, write'],
+    [[wrong, end], 0, 'EBADF', 'EBADF: bad file descriptor, write'],
     [[{ same: root, identity: '0:0', otherwise: 'it is another' }, end], 0, undefined, 'it is another']
   ] as const) {
     const failure = await disk.run(steps).then(

@@ -74,7 +74,7 @@ t.test('shellcheck finds nothing, as sh and as bash', async t => {
   const { plain = {}, everything = {}, masked = {}, ...others } = flags
   // The functions of the library are looked at by themselves.
   const some = [everything, { ...masked, library }, ...(long ? [plain] : [])].map(installData)
-  // What these have is in `everything` too, and what they have not is in none of the others.
+  // Each part of these is in `everything` too, and each part that they lack is in none of the others.
   const { shared = {}, several = {}, empty = {} } = others
   const more = Object.values(long ? others : { shared, several, empty })
   const found = await Promise.all([

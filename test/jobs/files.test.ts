@@ -165,7 +165,7 @@ t.test(
     const file = fileOf(directory, job.id)
     await until(() => filesIn(directory).includes(`${job.id}.json`))
     await until(() => readRecord(directory, job.id).state === 'done')
-    // What is written is no longer in memory.
+    // A line that is written is no longer in memory.
     await new Promise(resolve => setTimeout(resolve, 300))
     writeFileSync(file, 'damaged')
     const refusal = { status: 503, message: new RegExp(`request ${job.id} cannot be read`) }

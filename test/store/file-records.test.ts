@@ -45,13 +45,14 @@ class Directory implements RecordsPlace {
 
   constructor(t: Test) {
     this.#directory = scratch(t)
+    t.teardown(() => this.#end('stop'))
   }
 
   readonly open: RecordsPlace['open'] = async memory => {
     const files = new TestFiles()
     let isKilled = false
     files.before = operation => {
-      const fails = this.answer === 'lost' ? /^(datasync|truncate)$/ : /^(write|openLog|replace|rename)$/
+      const fails = this.answer === 'lost' ? /^(datasync|truncate)$/ : /^(write|openLog|replace)$/
       if (isKilled || (this.answer !== 'stored' && fails.test(operation))) throw systemError('EIO')
     }
     // Tables are written again and again.

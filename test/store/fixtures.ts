@@ -71,16 +71,7 @@ export function systemError(code: 'ENOSPC' | 'EIO'): Error {
   return Object.assign(new Error(`${code}: injected`), { code, errno: { ENOSPC: -28, EIO: -5 }[code] })
 }
 
-type Operation =
-  | 'replace'
-  | 'remove'
-  | 'rename'
-  | 'syncDirectory'
-  | 'openLog'
-  | 'appendFile'
-  | 'write'
-  | 'datasync'
-  | 'truncate'
+type Operation = 'replace' | 'remove' | 'syncDirectory' | 'openLog' | 'write' | 'datasync' | 'truncate'
 
 /**
  * The real files, with every operation counted, and `before` run first: it may throw (the disk fails) or wait
@@ -131,25 +122,16 @@ export class TestFiles implements FileLayer {
     await realFiles.replace(file, text)
   }
 
-  async rename(from: string, to: string) {
-    await this.#enter('rename', from)
-    await realFiles.rename(from, to)
-  }
-
   async syncDirectory(directory: string) {
     await this.#enter('syncDirectory', directory)
     await realFiles.syncDirectory(directory)
   }
 
-  async openLog(file: string, empty: boolean, writes?: 'at positions') {
+  async openLog(file: string, empty: boolean) {
     await this.#enter('openLog', file)
-    const log = await realFiles.openLog(file, empty, writes)
+    const log = await realFiles.openLog(file, empty)
     const tested: LogFile = {
       fd: log.fd,
-      appendFile: async (text: string) => {
-        await this.#enter('appendFile', file)
-        await log.appendFile(text)
-      },
       datasync: async () => {
         await this.#enter('datasync', file)
         await log.datasync()

@@ -238,7 +238,7 @@ t.test(`${steps} random steps; FUZZ_SEED=${seed}`, { timeout: 60_000 + steps * 2
         objects,
         changes.filter((_, i) => isKnown[i])
       )
-      // What was in memory first is stored with the next record.
+      // A record that was in memory first is stored with the next one.
       if (how < 4) await run.reports.add('probe', `l${count++}`)
       if (textOf(run.objects) !== textOf(objects)) failed.push(`step ${step}: objects in memory`)
     }

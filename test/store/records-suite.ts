@@ -1,4 +1,4 @@
-// What records promise, whatever medium stores their texts. A test file for each medium runs this suite.
+// The promises of records, whatever medium stores their texts. A test file for each medium runs this suite.
 import type { Test } from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import type { KeptRecords, RecordedState } from '../../lib/store/records.js'
@@ -26,7 +26,7 @@ interface Known {
   note: string
 }
 
-/** What nodes report, which is in memory once it is stored, and notes of them, which are there before. */
+/** Reports of nodes, which are in memory once they are stored, and notes of them, which are there before. */
 class Controller {
   readonly known = new Map<string, Known>()
   #records!: KeptRecords<Event>

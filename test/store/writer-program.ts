@@ -60,7 +60,7 @@ async function many(name: string): Promise<never> {
   }
 }
 
-/** What nodes report, how they boot, and jobs. */
+/** Writes reports of nodes, their boots, and jobs. */
 async function records(): Promise<never> {
   const { values, put } = await openValues(medium, false)
   const { lines, add } = await openLines(medium, 'node-boots')

@@ -21,7 +21,7 @@ function removed(t: Pick<Test, 'teardown'>, directory: string): string {
   // Servers that run as other users look in.
   chmodSync(directory, 0o711)
   t.teardown(() => {
-    // What is mounted there stays. A program costs ten times as much as what most tests leave.
+    // A mount there stays. A program would cost ten times as much as the removal of most directories.
     const isMounted = readFileSync('/proc/self/mounts', 'utf8').includes(` ${directory}`)
     if (isMounted) return output('rm', ['-rf', '--one-file-system', directory])
     return rmSync(directory, { recursive: true, force: true })

@@ -15,7 +15,7 @@ function unlessGone<T>(read: () => T): T | undefined {
   }
 }
 
-/** What a state directory stores of objects: path → text. What the log promises counts as written. */
+/** Returns the objects of a state directory: path → text. Files that the log promises count as written. */
 export function objectTexts(state: string, stored = new StoredFiles(state)): Record<string, string> {
   const found: Record<string, string> = {}
   for (const type of [...Object.keys(kinds), LAYOUT])

@@ -197,8 +197,8 @@ export class FileMedium implements Medium {
 
   /** Yields the texts of a kind as of the start, with their names. Throws LoadError for a damaged table. */
   storedRecords(kind: string): Iterable<readonly [name: string, text: string]> {
-    this.#stored ??= new StoredFiles(this.options.directory)
-    return this.#stored.records(kind, (file, reason) =>
+    const stored = this.#stored ?? new StoredFiles(this.options.directory)
+    return stored.records(kind, (file, reason) =>
       this.options.log?.('error', `${file} is no record, and is left alone: ${reason}`)
     )
   }

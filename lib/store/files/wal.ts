@@ -1,9 +1,10 @@
-import { lstatSync, readdirSync } from 'node:fs'
+import { lstatSync } from 'node:fs'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { exists, isMissing, readRegularFileSync } from '../../disk/file.js'
+import { exists, isMissing, readRegularFileSync, withOpen } from '../../disk/file.js'
 import type { DiskStep, FileLayer, LogFile } from '../../disk/steps.js'
 import { type Problem, reasonOf, StoreError } from '../errors.js'
+import { listing } from './listing.js'
 import { decodeRecord, type Entry, encodeRecord, hasLaterChange, type LogRecord } from './log-record.js'
 
 /** The directory of the log below the state directory: no type has this name. */
@@ -105,13 +106,7 @@ class Damage extends Error {
 
 /** Lists the segments in order; none if there is no log. */
 function segmentsIn(directory: string): { readonly file: string; readonly first: number }[] {
-  let names: string[] = []
-  try {
-    names = readdirSync(join(directory, LOG))
-  } catch (error) {
-    if (!isMissing(error)) throw error
-  }
-  return names
+  return listing(join(directory, LOG))
     .flatMap(name => SEGMENT.exec(name)?.[1] ?? [])
     .map(digits => ({ file: join(directory, LOG, `${digits}.wal`), first: Number(digits) }))
     .sort((a, b) => a.first - b.first)
@@ -193,8 +188,6 @@ interface LogOptions {
   readonly files: FileLayer
   /** Fails if the directory is no longer ours to write. */
   readonly ownershipCheck: DiskStep
-  /** Milliseconds since 1970. */
-  readonly now?: () => number
   /** Default 8 MiB. */
   readonly segmentBytes?: number | undefined
 }
@@ -294,7 +287,7 @@ export class WriteAheadLog {
         const record = encodeRecord({
           number: ++last,
           first,
-          time: (this.options.now ?? Date.now)(),
+          time: Date.now(),
           continues,
           entries
         })
@@ -304,7 +297,6 @@ export class WriteAheadLog {
         if (continues) await nextTurn()
         steps = []
       }
-      if (steps.length > 0) await files.runSteps(steps)
     } catch (error) {
       this.#isUncertain = true
       await this.#repair().catch(() => {}) // It is tried again before the next append.
@@ -321,7 +313,7 @@ export class WriteAheadLog {
     await this.#closeSegment()
     await files.runSteps([ownershipCheck])
     const segment: Segment = { file: segmentFile(directory, this.#last + 1), last: this.#last, bytes: 0 }
-    const file = await files.openLog(segment.file, true, 'at positions')
+    const file = await files.openLog(segment.file, true)
     try {
       await files.syncDirectory(join(directory, LOG))
     } catch (error) {
@@ -383,13 +375,10 @@ export class WriteAheadLog {
 
 /** Cuts off what an interrupted write has left in a segment, so that others may follow. */
 export async function cutTorn(files: FileLayer, { file, bytes }: Segment): Promise<void> {
-  const opened = await files.openLog(file, false, 'at positions')
-  try {
+  await withOpen(files.openLog(file, false), async opened => {
     await opened.truncate(bytes)
     await opened.datasync()
-  } finally {
-    await opened.close()
-  }
+  })
 }
 
 /** Divides changes into records; all of them count together. */
