@@ -65,7 +65,7 @@ add_driver() {
 
 # Moves the object to the list, unless the list gets longer than $1 bytes: a node sends 64 KiB at most.
 entry() {
-  if [ "$((${#list} + ${#object}))" -lt "$1" ]; then
+  if [ "$(printf '%s' "$list$object" | wc -c)" -lt "$1" ]; then
     list="$list${list:+,}{$object}"
   fi
   object=''
@@ -267,10 +267,10 @@ disks() {
     line_of "$path/queue/rotational" && add_flag rotational "$line"
     add_text transport "$(transport "$name")"
     add_line health "$path/device/state"
-    found=''
+    found='' count=0
     for id in $ids; do
-      case $id in
-        "$name="*) [ "${#found}" -gt 400 ] || found="$found${found:+,}${id#*=}" ;;
+      case $count:$id in
+        [0-5]:"$name="*) found="$found${found:+,}${id#*=}" count=$((count + 1)) ;;
       esac
     done
     [ -z "$found" ] || add by_id "[$found]"

@@ -1,10 +1,11 @@
 # Reports what the machine is made of, and makes the installed system report it at each boot (rules 6.16).
 
 inventory_update() {
-  inventory_text > "$_TMP/inventory" && inventory_report=$(sh "$_TMP/inventory" --print) &&
-    http_post "/monitor/inventory/$(url_segment "$SVC_NODE")" "$inventory_report" ||
-    log 'warning: the hardware could not be reported'
+  inventory_text > "$_TMP/inventory"
+  inventory_report=$(sh "$_TMP/inventory" --print)
   rm -f "$_TMP/inventory"
+  http_post "/monitor/inventory/$(url_segment "$SVC_NODE")" "$inventory_report" ||
+    log 'warning: the hardware could not be reported'
 }
 
 inventory_unit() {
