@@ -216,7 +216,7 @@ memory() {
   [ -z "$list" ] || add slots "[$list]"
   list=''
   total=$(sed -n 's/^MemTotal: *\([0-9]*\) kB$/\1/p' "$root/proc/meminfo" 2>/dev/null)
-  add_number total "$((${total:-0} * 1024))"
+  [ -z "$total" ] || add_number total "$((total * 1024))"
   section memory
 }
 
@@ -282,7 +282,7 @@ disks() {
 # A device is behind a card or port, and it is no virtual function of another one.
 interfaces() {
   for path in "$root"/sys/class/net/*; do
-    if ! [ -e "$path/device" ] || [ -e "$path/device/physfn" ]; then
+    if ! [ -e "$path/device" ] || [ -L "$path/device/physfn" ]; then
       continue
     fi
     add_text name "${path##*/}"
