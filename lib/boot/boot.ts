@@ -55,8 +55,13 @@ interface BootOptions {
   readonly dynamicNodes: boolean
   /** Absent if `[boot] snmp_detection = no`. */
   readonly detection?: Detection
+  /** Records what a machine says of itself whose MAC no node or device has. */
+  readonly unknown: { note(mac: string, query: URLSearchParams, address: string): void }
   readonly log: Log
 }
+
+/** A request with what the machine says of itself. */
+type Search = RequestContext & { readonly query: URLSearchParams }
 
 /** Makes the iPXE scripts for booting machines (rules 4.1, 4.13). */
 export class Boot {
@@ -102,7 +107,7 @@ export class Boot {
    * unknown machine is searched for on the switches, which only a source within the networks can cause (rules
    * 4.5).
    */
-  search(mac: string, visit: RequestContext): string | Promise<string> {
+  search(mac: string, visit: Search): string | Promise<string> {
     const { model, detection } = this.o
     const node = this.#machine(mac)
     if (node) return this.#script(node, mac, visit)
@@ -123,7 +128,7 @@ export class Boot {
     return undefined
   }
 
-  async #detect(detection: Detection, mac: string, visit: RequestContext): Promise<string> {
+  async #detect(detection: Detection, mac: string, visit: Search): Promise<string> {
     const { model, handover, log } = this.o
     const lookUp = await detection.find(mac)
     const seen = lookUp?.(model.view)
@@ -147,8 +152,11 @@ export class Boot {
     return node ? this.#script(node, mac, visit) : this.#unknown(mac, visit)
   }
 
-  #unknown(mac: string, visit: RequestContext): string {
-    this.o.trace.unknown(mac, visit)
+  #unknown(mac: string, visit: Search): string {
+    const { model, trace, unknown } = this.o
+    trace.unknown(mac, visit)
+    if (!visit.headOnly && model.view.index.macOwners(mac).length === 0)
+      unknown.note(mac, visit.query, visit.source.address)
     return this.menu(mac)
   }
 

@@ -137,6 +137,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /metrics
      GET /monitor/events
      GET /monitor/overview
+     GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { yieldTurn } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
 import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
@@ -88,6 +89,20 @@ export class PortDetection {
       return undefined
     }
     return view => this.#nodeAt(view, mac, place)
+  }
+
+  /** Returns the edge ports of MACs, asking the switches as `find`; a MAC at several ports has none. */
+  async places(macs: readonly string[]): Promise<Map<string, { switch: string; port: string }>> {
+    const readings = this.#read()
+    await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
+    const found = new Map<string, { switch: string; port: string }>()
+    for (const [i, mac] of macs.entries()) {
+      if (i % 64 === 63) await yieldTurn()
+      const [place, another] = readings.flatMap(reading => edgePortsOf(mac, reading))
+      if (place && !another)
+        found.set(mac, { switch: place.switch.name, port: place.tables.label(place.port) })
+    }
+    return found
   }
 
   /** Aborts all readings. */
