@@ -345,6 +345,7 @@ async function buildBoot(changing: Changing) {
   const trace = new Trace(model, boots, now)
   const unknown = new UnknownMachines({
     ...{ log, now, ticks, ageMs: booting.unknown_age },
+    model: booting.by_serial ? model : undefined,
     onNew: machine => events.notify('unknown', machine?.mac ?? '', () => machine ?? { more: true })
   })
   const mayBeElsewhere = (file: string) => peers?.mayHave(file) ?? false

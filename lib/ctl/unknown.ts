@@ -145,7 +145,7 @@ function tableOf(
   names: readonly string[],
   group: string | undefined
 ): string {
-  const fields = { macaddr: 'mac', vendor: 'maker', assettag: 'asset' }
+  const fields = { macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' }
   const head = ['name', ...(group === undefined ? [] : ['group']), ...Object.keys(fields)]
   const lines = machines.map((machine, i) =>
     [

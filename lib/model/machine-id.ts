@@ -28,3 +28,15 @@ export function uuidKey(uuid: string | undefined): string | undefined {
   const isShared = [digits, swapped].some(one => SHARED_UUID.test(one))
   return isShared ? undefined : digits < swapped ? digits : swapped
 }
+
+/** A serial number and a UUID. */
+export interface MachineIds {
+  readonly serial?: string
+  readonly uuid?: string
+}
+
+/** Returns the lookup keys of a serial number and a UUID; none for those that name no machine. */
+export function machineKeys({ serial, uuid }: MachineIds): string[] {
+  const [ofSerial, ofUuid] = [serialKey(serial), uuidKey(uuid)]
+  return [ofSerial && `serial/${ofSerial}`, ofUuid && `uuid/${ofUuid}`].filter(key => key !== undefined)
+}

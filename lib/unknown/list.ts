@@ -1,7 +1,8 @@
 import { contains, parseAddress } from '../model/address.js'
-import { serialKey, uuidKey } from '../model/machine-id.js'
+import { machineKeys } from '../model/machine-id.js'
 import type { View } from '../model/stored.js'
 import type { SeenMachine, UnknownMachines } from './machines.js'
+import { nodeOf } from './node-of.js'
 
 /** The switch port that a machine is at. */
 export interface PortLocation {
@@ -108,16 +109,11 @@ function networkOf(view: View, text: string): string | null {
   return null
 }
 
-const idsOf = ({ serial, uuid }: Pick<SeenMachine, 'serial' | 'uuid'>) => {
-  const [ofSerial, ofUuid] = [serialKey(serial), uuidKey(uuid)]
-  return [ofSerial && `serial ${ofSerial}`, ofUuid && `uuid ${ofUuid}`].filter(one => one !== undefined)
-}
-
 /** Returns the machines by each serial number and UUID that they give. */
 function sharedIds(machines: readonly SeenMachine[]): Map<string, string[]> {
   const byId = new Map<string, string[]>()
   for (const machine of machines)
-    for (const id of idsOf(machine)) {
+    for (const id of machineKeys(machine)) {
       const macs = byId.get(id)
       if (macs) macs.push(machine.mac)
       else byId.set(id, [machine.mac])
@@ -137,9 +133,12 @@ function conflictOf(
     const [owner] = other === mac ? [] : view.index.macOwners(other)
     if (owner) return `its MAC ${other} is that of ${owner.title} ${owner.name}`
   }
-  for (const id of idsOf(machine)) {
+  const node = nodeOf(view, machine)
+  if (typeof node === 'string') return node
+  if (node) return `node ${node.name} has its serial number or UUID, and no machine`
+  for (const id of machineKeys(machine)) {
     const other = sharing.get(id)?.find(one => one !== mac)
-    if (other !== undefined) return `MAC ${other} gives the same ${id.split(' ', 1)[0]}`
+    if (other !== undefined) return `MAC ${other} gives the same ${id.split('/', 1)[0]}`
   }
   return undefined
 }

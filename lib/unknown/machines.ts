@@ -3,6 +3,8 @@ import { RateLimit } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
 import { serialKey, uuidKey } from '../model/machine-id.js'
 import { parseMac } from '../model/names.js'
+import type { View } from '../model/stored.js'
+import { nodeOf } from './node-of.js'
 
 /** A machine's description of itself, by a stranger: the texts are short, printable and without quotes. */
 export interface Claims {
@@ -26,6 +28,8 @@ export interface SeenMachine extends Claims {
   readonly count: number
   /** The serial number or UUID that it gave before, if that was another one. */
   readonly before?: string
+  /** Why it did not become the node with its serial number. */
+  readonly refused?: string
 }
 
 /** As `SeenMachine`, with times of the monotonic clock. */
@@ -35,14 +39,16 @@ interface Entry {
 }
 
 interface Options {
-  readonly log: Pick<Log, 'info'>
+  readonly log: Pick<Log, 'info' | 'warn'>
   /** Milliseconds since 1970. */
   readonly now: () => number
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
   /** `[boot] unknown_age`, in milliseconds. */
   readonly ageMs: number
-  /** Called with a new machine; undefined: there are more new ones than are told one by one. */
+  /** The objects, with `[boot] by_serial`. */
+  readonly model?: { readonly view: View } | undefined
+  /** Called with a new machine or refusal; undefined: there are more than are told one by one. */
   readonly onNew?: (machine: SeenMachine | undefined) => void
 }
 
@@ -51,6 +57,7 @@ export const MOST_MACHINES = 4096
 export const MOST_OF_SOURCE = 256
 const MOST_MACS = 8
 const LONGEST = 64
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
 /** New machines that are logged and sent as events: so many at once, then one in a second. */
 const TOLD = { burst: 64, refill: 1, everyMs: 1000 }
 
@@ -76,7 +83,7 @@ export function claims(macs: readonly unknown[], texts: Readonly<Record<string, 
   const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
   const told = names.flatMap(name => {
     const text = tame(texts[name])
-    return text === undefined ? [] : [[name, text] as const]
+    return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
   })
   return { macs: macsOf(macs), ...Object.fromEntries(told) }
 }
@@ -112,7 +119,7 @@ export class UnknownMachines {
 
   /** Records a request. Never throws; its cost does not depend on the number of nodes. */
   note(mac: string, query: URLSearchParams, address: string): void {
-    const { ticks } = this.o
+    const { ticks, model } = this.o
     const said = claimsOf(mac, query)
     const known = this.#byMac.get(mac)
     // A machine stays with its first source: else a stranger could take it over, and push it out.
@@ -120,16 +127,30 @@ export class UnknownMachines {
     if (!known) this.#makeRoom(party)
     const was = known?.machine
     const before = was && contradicts(was, said) ? (was.serial ?? was.uuid) : was?.before
+    const refused = model && nodeOf(model.view, said)
     const machine: SeenMachine = {
       ...{ mac, ...said, address, first: was?.first ?? ticks(), last: ticks(), count: (was?.count ?? 0) + 1 },
-      ...(before === undefined ? {} : { before })
+      ...(before === undefined ? {} : { before }),
+      ...(typeof refused === 'string' ? { refused } : {})
     }
     this.#byMac.set(mac, { party, machine })
     const own = this.#bySource.get(party) ?? new Set()
     this.#bySource.set(party, own)
     own.delete(mac)
     own.add(mac)
-    if (!known) this.#tell(machine)
+    if (!known || machine.refused !== was?.refused) this.#tell(machine)
+  }
+
+  /** With `[boot] by_serial`, finds the node of a machine in any state of the objects (rules 4.38). */
+  find(mac: string, query: URLSearchParams) {
+    if (!this.o.model) return undefined
+    const said = claimsOf(mac, query)
+    return (view: View) => {
+      const node = nodeOf(view, said)
+      return typeof node === 'object'
+        ? { node, where: 'the machine with its serial number or UUID' }
+        : undefined
+    }
   }
 
   /** Returns the machines that asked this controller, in the order in which they came. */
@@ -169,11 +190,11 @@ export class UnknownMachines {
       onNew?.(undefined)
       return
     }
-    const { mac, maker = '', product = '', serial, address } = machine
+    const { mac, maker = '', product = '', serial, address, refused } = machine
     const what = [maker, product, serial && `serial ${serial}`].filter(Boolean).join(' ')
-    log.info(
-      oneLine(`unknown machine ${mac}${what && ` (${what})`} asks from ${address}: svcctl unknown list`)
-    )
+    const head = `unknown machine ${mac}${what && ` (${what})`} asks from ${address}`
+    if (refused === undefined) log.info(oneLine(`${head}: svcctl unknown list`))
+    else log.warn(oneLine(`${head}, and stays unknown: ${refused}`))
     const at = now() - ticks()
     onNew?.({ ...machine, first: machine.first + at, last: machine.last + at })
   }

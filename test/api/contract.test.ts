@@ -93,7 +93,7 @@ const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
   group: ['kerneloptions', 'variables', 'files', 'netboot_once'],
-  node: ['kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
+  node: ['serial', 'uuid', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
 }
 
 // rules 1.4

@@ -20,7 +20,7 @@ function listOf() {
   const told: (SeenMachine | undefined)[] = []
   const log: string[] = []
   const machines = new UnknownMachines({
-    log: { info: line => log.push(line) },
+    log: { info: line => log.push(line), warn: line => log.push(line) },
     now: () => 1_700_000_000_000 + clock.ms,
     ticks: () => clock.ms,
     ageMs: 7 * day,

@@ -170,7 +170,7 @@ export class PortDetection {
         ({ interface: on, macaddress }) =>
           macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.includes(port)
       )
-      if (!other) return { node, where }
+      if (!other) return { node, where: `at ${where}` }
       this.#warnOnce(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
     }
     return undefined
