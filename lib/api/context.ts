@@ -25,6 +25,7 @@ import type { Overview } from '../monitor/overview.js'
 import type { Site } from '../monitor/site.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
+import type { UnknownList } from '../unknown/list.js'
 import type { Schema } from './schema.js'
 
 export interface Parts {
@@ -56,6 +57,7 @@ export interface Parts {
   readonly control: Control
   readonly metrics: Metrics
   readonly site: Site | undefined
+  readonly unknown: UnknownList
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }

@@ -18,6 +18,8 @@ export interface Options {
   readonly image?: string
   readonly end?: boolean
   readonly stdin?: boolean
+  readonly group?: string
+  readonly order?: string
   readonly version?: boolean
   readonly help?: boolean
 }

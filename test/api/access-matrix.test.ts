@@ -139,6 +139,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/odd
+     GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}
