@@ -35,6 +35,7 @@ import { connectionLimits } from './http/admission/descriptors.js'
 import { Certificate } from './http/certificate.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
+import { Notes } from './image/notes.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { ofMachine } from './image/transfers.js'
 import { Jobs } from './jobs/jobs.js'
@@ -54,7 +55,9 @@ import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import { openNotes } from './services/swap.js'
 import { FileMedium } from './store/files/medium.js'
+import { isLocal, type recordKinds } from './store/record-kinds.js'
 import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
@@ -174,7 +177,7 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const working = { ...boot, ...(await buildWork(boot)) }
   const between = await working.peers?.start(working)
   const install = buildInstall(working)
-  const services = buildServices(working, between)
+  const services = await buildServices(working, between)
   const monitor = await buildMonitor({ ...working, services })
   const { audit, peers } = working
   return {
@@ -215,11 +218,11 @@ async function openState(base: DaemonBase) {
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ownershipCheck } = local
-  /** Opens the records of a kind, which controllers that share objects share too. */
+  /** Opens the records of a kind; controllers that share objects share those of the cluster. */
   const records =
-    (kind: string): OpenRecords =>
+    (kind: keyof typeof recordKinds): OpenRecords =>
     memory =>
-      peers
+      peers && !isLocal(kind)
         ? peers.records(kind, kind === 'jobs' ? undefined : async () => local.storedRecords(kind))(memory)
         : local.openRecords(kind, memory)
   return { ini, box, ours: ownershipCheck, peers, store, records }
@@ -240,7 +243,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     condition: () => status.health
   })
   const events = register.add(new Events({ ticks }))
-  const boots = await Boots.open(records('node-boots'), now, log)
+  const boots = await Boots.open(records('node-boots'), now)
   boots.catchUp(store.current)
   register.add(boots, {
     changes: changes => boots.follow(changes),
@@ -385,6 +388,7 @@ async function buildWork(booting: Booting) {
   )
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
+    notes: await Notes.open(records('work')),
     controllers: peers?.images,
     torrents: names => distribution.wanted(names)
   })
@@ -417,8 +421,10 @@ function buildInstall(working: Working) {
 }
 
 /** Starts DHCP and DNS. */
-function buildServices({ config, model, log, now, run, register }: Working, between?: StartedPeers) {
-  const services = new Services({ config, model, log, now, run, shared: between?.services })
+async function buildServices(working: Working, between?: StartedPeers) {
+  const { config, model, log, now, run, register, records } = working
+  const notes = await openNotes(records('services'))
+  const services = new Services({ config, model, log, now, notes, run, shared: between?.services })
   const roleChanged = () => services.roleChanged()
   register.add(services, {
     // The author of another controller's change is unknown here.

@@ -11,7 +11,7 @@ import type { ClusterSettings, NamedController, View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
-import { NotApplied } from './apply.js'
+import { type ApplyOptions, NotApplied } from './apply.js'
 import type { ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
 import { type Captured, capture } from './capture.js'
@@ -50,6 +50,8 @@ interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
+  /** What is known of the services. */
+  readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner
   /** State shared with other controllers. */
@@ -64,21 +66,21 @@ export class Services {
   readonly #shared: SharedServices | undefined
   #isLeaving = false
 
-  constructor({ config, model, log, now, run, shared }: ServicesOptions) {
+  constructor({ config, model, log, now, notes, run, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, ManagedServer>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
     const add = (service: ServiceName, dataOf: DataOf) => {
       if (config[service].server === 'none') return
       const settings = settingsOf(service, config)
-      const { templates, state } = config.paths
+      const { templates } = config.paths
       const unit = units.get(unitName(settings)) ?? new ManagedServer(settings, run)
       units.set(unitName(settings), unit)
       // Captured for each rendering, so that no old object is held in between.
       const data = () => dataOf(this.#capture(model.view, model.cluster))
       const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
       const added = new Service({
-        ...{ service, settings, templates, state, data, log, now, unit },
+        ...{ service, settings, templates, notes, data, log, now, unit },
         ...(zones ? { zones } : {})
       })
       this.#services.set(service, added)

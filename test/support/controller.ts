@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,6 +12,7 @@ import { inject } from './inject.js'
 import { scratch } from './scratch.js'
 import { isWritten, objectTexts } from './stored-texts.js'
 import { until } from './until.js'
+import { notesIn } from './notes.js'
 
 export interface Reply {
   readonly status: number
@@ -164,7 +165,7 @@ export class Controller {
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon
-    const work = join(this.directory, 'state', 'work')
+    const work = () => notesIn(join(this.directory, 'state'))
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
     const isAtRest = async () => {
@@ -173,8 +174,8 @@ export class Controller {
       return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
     }
     const isIdle = async () =>
-      (await isAtRest()) && jobs.records().every(hasEnded) && readdirSync(work).length === 0
-    return until(isIdle, () => ({ jobs: jobs.records(), work: readdirSync(work) }))
+      (await isAtRest()) && jobs.records().every(hasEnded) && work().length === 0
+    return until(isIdle, () => ({ jobs: jobs.records(), work: work() }))
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

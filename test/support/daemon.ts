@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { builtTree } from './built-tree.js'
 import { type Child, start } from './child.js'
@@ -7,6 +7,7 @@ import { adminToken, sshKeyMade } from './first-start.js'
 import { output, requirePrograms } from './programs.js'
 import { isWritten } from './stored-texts.js'
 import { until } from './until.js'
+import { notesIn } from './notes.js'
 
 /** An answer of the service: the status code and the body, parsed when there is one. */
 export interface Answer {
@@ -158,7 +159,7 @@ export class Daemon {
    */
   settled(): Promise<void> {
     const state = this.path('state')
-    return until(() => readdirSync(join(state, 'work')).length === 0 && isWritten(state))
+    return until(() => notesIn(state).length === 0 && isWritten(state))
   }
 
   /** What it has logged. */
