@@ -3,8 +3,8 @@ import t from 'tap'
 import { Installing } from '../../lib/image/installing.js'
 import { PackReconciler } from '../../lib/image/pack-reconciler.js'
 import { recover } from '../../lib/image/tree-changes.js'
-import { Bench } from './bench.js'
 import { notesIn } from '../support/notes.js'
+import { Bench } from './bench.js'
 
 const hour = 3_600_000
 const sum = (digit: string) => digit.repeat(64)

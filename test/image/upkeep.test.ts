@@ -3,8 +3,8 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { PackReconciler } from '../../lib/image/pack-reconciler.js'
-import { Bench } from './bench.js'
 import { notesIn } from '../support/notes.js'
+import { Bench } from './bench.js'
 
 const announce = 'http://127.0.0.1:9/announce'
 

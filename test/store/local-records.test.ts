@@ -2,6 +2,8 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { Archive } from '../../lib/backup/archive.js'
+import { addTexts } from '../../lib/backup/stored-files.js'
 import { Notes, newNoteId } from '../../lib/image/notes.js'
 import { openNotes } from '../../lib/services/swap.js'
 import { FileMedium } from '../../lib/store/files/medium.js'
@@ -74,7 +76,8 @@ for (const where of both) {
     const next = pack('c')
     await one.notes.write(next)
     await one.kill()
-    t.strictSame((await begin(t, directory, where)).notes.left, [kept, next].sort(byId))
+    const { left } = (await begin(t, directory, where)).notes
+    t.strictSame([...left].sort(byId), [kept, next].sort(byId))
   })
 
   t.test(`${where}: notes of earlier releases are read, and what is none is reported and stays`, async t => {
@@ -131,6 +134,23 @@ t.test(
     }
   }
 )
+
+// rules 11.12
+t.test('a backup has what the log knows of the services, and no notes of work', async t => {
+  const directory = scratch(t)
+  const one = await begin(t, directory, 'files')
+  await one.notes.write(pack('a'))
+  await one.services.set('dns', known(1))
+  const archive = new Archive(async () => {})
+  await addTexts(
+    archive,
+    new StoredFiles(directory).recordFiles(() => {})
+  )
+  t.strictSame(
+    [...archive.entries.keys()].filter(name => !name.endsWith('journal')),
+    ['state/services']
+  )
+})
 
 // rules 11.12
 t.test('the log of a backup brings no notes of another time', async t => {

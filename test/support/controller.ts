@@ -9,10 +9,10 @@ import { type Daemon, startDaemon } from '../../lib/daemon.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
+import { notesIn } from './notes.js'
 import { scratch } from './scratch.js'
 import { isWritten, objectTexts } from './stored-texts.js'
 import { until } from './until.js'
-import { notesIn } from './notes.js'
 
 export interface Reply {
   readonly status: number
@@ -173,8 +173,7 @@ export class Controller {
       const found = Object.entries(this.elsewhere ? await this.elsewhere() : this.state())
       return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
     }
-    const isIdle = async () =>
-      (await isAtRest()) && jobs.records().every(hasEnded) && work().length === 0
+    const isIdle = async () => (await isAtRest()) && jobs.records().every(hasEnded) && work().length === 0
     return until(isIdle, () => ({ jobs: jobs.records(), work: work() }))
   }
 

@@ -4,10 +4,10 @@ import { builtTree } from './built-tree.js'
 import { type Child, start } from './child.js'
 import { Client, type Read } from './client.js'
 import { adminToken, sshKeyMade } from './first-start.js'
+import { notesIn } from './notes.js'
 import { output, requirePrograms } from './programs.js'
 import { isWritten } from './stored-texts.js'
 import { until } from './until.js'
-import { notesIn } from './notes.js'
 
 /** An answer of the service: the status code and the body, parsed when there is one. */
 export interface Answer {

@@ -174,12 +174,14 @@ export class FileMedium implements Medium {
 
   /**
    * With the objects elsewhere, there is no log here: writes the files that one from before promises, so that
-   * their records can be files at once.
+   * records can be files at once. Throws LoadError for a damaged log.
    */
   async writeLogged(types: Iterable<string>): Promise<void> {
     const stored = await this.read()
     const [promised] = stored.promised()
     if (promised) {
+      const problems = stored.problems()
+      if (problems.length > 0) throw new LoadError(problems)
       await this.start(types)
       await this.#open.behind.flush()
       await this.#append([this.#marker])
