@@ -122,6 +122,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'model',
     // A pack of which nobody knows whether it is stored.
     'store/errors',
+    // Its notes.
+    'store/record-map',
+    'store/records',
     'monitor',
     'jobs',
     'config'
