@@ -25,7 +25,7 @@ export interface ApplyOptions {
   readonly settings: ServiceSettings
   /** Directory of the templates. */
   readonly templates: string
-  /** What is known of the services. */
+  /** The notes of all services. */
   readonly notes: ConstructorParameters<typeof Notes>[0]
   /** Makes the templates' data: the call captures the objects, the generator runs in slices. */
   readonly data: () => Generator<unknown, object>

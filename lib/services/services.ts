@@ -50,7 +50,7 @@ interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
-  /** What is known of the services. */
+  /** The notes of all services. */
   readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner

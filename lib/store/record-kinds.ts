@@ -15,14 +15,14 @@ interface RecordKind {
 
 /** The kinds of records that the state directory may hold. Only this table knows where they are. */
 export const recordKinds = {
-  // What nodes report, and what svcd observes of them.
+  // Reports of nodes, and their boots as svcd sees them.
   'node-status': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the states of nodes' },
   'node-boots': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the boots of nodes' },
   // Requests.
   jobs: { scope: 'shared', base: 'files', isBackedUp: true },
   // Work on images that a crash would leave unfinished: hidden files and directories of this machine.
   work: { scope: 'local', base: 'files', isBackedUp: false },
-  // What the DHCP and DNS servers of this machine got, and the serials in its zones.
+  // Swaps under the DHCP and DNS servers of this machine, and the serials in its zones.
   services: { scope: 'local', base: 'files', isBackedUp: true }
 } as const satisfies Readonly<Record<string, RecordKind>>
 

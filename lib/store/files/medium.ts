@@ -173,7 +173,7 @@ export class FileMedium implements Medium {
   }
 
   /**
-   * With the objects elsewhere, there is no log here: writes the files that one from before promises, so that
+   * With the objects elsewhere, nothing is logged here: writes the files that an earlier log promises, so that
    * records can be files at once. Throws LoadError for a damaged log.
    */
   async writeLogged(types: Iterable<string>): Promise<void> {
