@@ -6,6 +6,7 @@ import { controlRoutes } from './control.js'
 import { dnsRoutes } from './dns.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
 import { eventRoutes } from './events.js'
+import { inventoryRoutes } from './inventory.js'
 import { jobRoutes } from './jobs.js'
 import { withQuery } from './listing.js'
 import { inLuna } from './luna.js'
@@ -54,6 +55,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
+    ...inventoryRoutes(parts),
     ...eventRoutes(parts),
     ...runningRoutes(parts),
     ...jobRoutes(parts),

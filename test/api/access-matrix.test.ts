@@ -119,7 +119,8 @@ const rules: readonly (readonly [Rule, string])[] = [
   [
     nodeReports,
     `POST /config/node/{node}
-     POST /monitor/node/{node}`
+     POST /monitor/node/{node}
+     POST /monitor/inventory/{node}`
   ],
   [
     nodeReads,
@@ -137,6 +138,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /metrics
      GET /monitor/events
      GET /monitor/overview
+     GET /monitor/odd
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}
@@ -219,6 +221,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/kickstart
      GET /config/node/{node}/_release
      GET /monitor/audit
+     GET /monitor/inventory
+     GET /monitor/inventory/{node}
      GET /config/cluster/snapshot
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
