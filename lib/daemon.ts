@@ -60,6 +60,7 @@ import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { UnknownList } from './unknown/list.js'
 import { UnknownMachines } from './unknown/machines.js'
+import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
@@ -397,13 +398,18 @@ async function buildWork(booting: Booting) {
       onAction: (...action) => audit.recordAction(...action)
     })
   )
+  const found = booting.unknown
+  const scan = new BmcScan({
+    ...{ model, jobs, config: config.control, ticks },
+    found: machine => found.addScanned(machine)
+  })
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
     controllers: peers?.images,
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, images }
+  return { run, distribution, jobs, control, images, scan }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 

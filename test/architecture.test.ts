@@ -119,7 +119,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   boot: ['monitor', 'model', 'template'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
-  unknown: ['model'],
+  unknown: ['control', 'model', 'jobs', 'config'],
   image: [
     'helper',
     'helper/packer',

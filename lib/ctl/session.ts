@@ -20,6 +20,7 @@ export interface Options {
   readonly stdin?: boolean
   readonly group?: string
   readonly order?: string
+  readonly bmcsetup?: string
   readonly version?: boolean
   readonly help?: boolean
 }

@@ -38,6 +38,20 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
       if (as !== 'as') throw wrongUsage("usage: svcctl unknown adopt SELECTOR as 'node[001-050]'")
       return adopt(session, selector, nodes)
     }
+  },
+  scan: {
+    operands: 'NETWORK',
+    summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
+    options: ['output', 'bmcsetup'],
+    run: (session, _type, [network = '']) => {
+      const { bmcsetup = null } = session.options
+      return makeChange(
+        session,
+        '/monitor/unknown/_scan',
+        { network, bmcsetup },
+        `network ${network} scanned`
+      )
+    }
   }
 }
 
@@ -92,10 +106,10 @@ function namesOf(nodes: string): string[] {
   }
 }
 
-const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'serial'))
+const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'bmc'))
 
 /** The fields that a pattern is compared with. */
-const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product']
+const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product', 'bmc']
 
 /**
  * Returns the machines that a selector names. One with a conflict is taken only by its MAC: nobody gives a
@@ -145,7 +159,10 @@ function tableOf(
   names: readonly string[],
   group: string | undefined
 ): string {
-  const fields = { macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' }
+  const fields = {
+    ...{ macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' },
+    'BMC.macaddress': 'bmc_mac'
+  }
   const head = ['name', ...(group === undefined ? [] : ['group']), ...Object.keys(fields)]
   const lines = machines.map((machine, i) =>
     [
@@ -179,7 +196,7 @@ async function refuseTaken(
 }
 
 function* shownTable(machines: readonly JsonObject[], names: readonly string[]): Generator<string> {
-  const columns = ['mac', 'serial', 'maker', 'product', 'address', 'switch', 'port'] as const
+  const columns = ['mac', 'serial', 'maker', 'product', 'address', 'bmc', 'switch', 'port'] as const
   const rows = machines.map((machine, i) => [
     names[i] ?? '',
     ...columns.map(field => clean(textOf(machine, field)) || '-')

@@ -32,6 +32,15 @@ export interface SeenMachine extends Claims {
   readonly refused?: string
 }
 
+/** A machine that a scan of BMCs found (rules 13.5). */
+export interface ScannedMachine extends Claims {
+  /** Address of its BMC. */
+  readonly bmc: string
+  readonly bmcMac?: string
+  /** The network that was scanned. */
+  readonly network: string
+}
+
 /** As `SeenMachine`, with times of the monotonic clock. */
 interface Entry {
   readonly party: string
@@ -57,7 +66,7 @@ export const MOST_MACHINES = 4096
 export const MOST_OF_SOURCE = 256
 const MOST_MACS = 8
 const LONGEST = 64
-const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
 /** New machines that are logged and sent as events: so many at once, then one in a second. */
 const TOLD = { burst: 64, refill: 1, everyMs: 1000 }
 
@@ -82,7 +91,7 @@ export const macsOf = (given: readonly unknown[]): string[] =>
 export function claims(macs: readonly unknown[], texts: Readonly<Record<string, unknown>>): Claims {
   const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
   const told = names.flatMap(name => {
-    const text = tame(texts[name])
+    const text = tame(name === 'uuid' ? String(texts[name] ?? '').toLowerCase() : texts[name])
     return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
   })
   return { macs: macsOf(macs), ...Object.fromEntries(told) }
@@ -112,6 +121,8 @@ export class UnknownMachines {
   /** The MACs of each source, the one that asked longest ago first. */
   readonly #bySource = new Map<string, Set<string>>()
   readonly #told: RateLimit
+  /** By the address of the BMC, the one found longest ago first. */
+  readonly #scanned = new Map<string, { readonly machine: ScannedMachine; readonly at: number }>()
 
   constructor(private readonly o: Options) {
     this.#told = new RateLimit(TOLD, o.ticks)
@@ -163,6 +174,22 @@ export class UnknownMachines {
       ...machine,
       ...{ first: Math.round(machine.first + at), last: Math.round(machine.last + at) }
     }))
+  }
+
+  /** Keeps a machine that a scan found: 4,096 at most. */
+  addScanned(machine: ScannedMachine): void {
+    const { bmc } = machine
+    this.#scanned.delete(bmc)
+    const [oldest] = this.#scanned.size < MOST_MACHINES ? [] : this.#scanned.keys()
+    if (oldest !== undefined) this.#scanned.delete(oldest)
+    this.#scanned.set(bmc, { machine, at: this.o.ticks() })
+  }
+
+  /** Returns the machines that scans found, each with the time, in milliseconds since 1970. */
+  scanned(): { readonly machine: ScannedMachine; readonly at: number }[] {
+    const { now, ticks, ageMs } = this.o
+    const kept = [...this.#scanned.values()].filter(({ at }) => at >= ticks() - ageMs)
+    return kept.map(({ machine, at }) => ({ machine, at: Math.round(at + now() - ticks()) }))
   }
 
   /** Drops a machine where the source has too many, or the list is full. */

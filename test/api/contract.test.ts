@@ -21,7 +21,7 @@ const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
  * have their cases.
  */
 const beyond =
-  /^\w+ \/(config\/file(\/|$)|config\/cluster\/\{controller\}\/|boot\/files\/|config\/node\/\{node\}\/_render\/files$|monitor\/unknown)/
+  /^\w+ \/(config\/file(\/|$)|config\/cluster\/\{controller\}\/|boot\/files\/|config\/node\/\{node\}\/_render\/files$|monitor\/unknown(\/|$))/
 
 t.test('every row has a route and cases, every route and every case a row', t => {
   t.same(
