@@ -10,19 +10,13 @@ export interface PortLocation {
   readonly port: string
 }
 
-/** A controller whose list is missing, and why. */
-interface Missing {
-  readonly controller: string
-  readonly reason: string
-}
-
 export interface Sources {
   /** The machines that asked this controller. */
   readonly own: Pick<UnknownMachines, 'all' | 'scanned'>
   /** The machines that asked the other controllers. */
   readonly others?: () => Promise<{
     readonly lists: readonly (readonly SeenMachine[])[]
-    readonly missing: readonly Missing[]
+    readonly missing: readonly { readonly controller: string; readonly reason: string }[]
   }>
   /** The switch ports of MACs, where they can be asked for. */
   readonly ports?: (macs: readonly string[]) => Promise<ReadonlyMap<string, PortLocation>>
@@ -42,28 +36,13 @@ export class UnknownList {
   }
 }
 
+type Texts = 'mac' | 'maker' | 'product' | 'serial' | 'uuid' | 'asset' | 'address' | 'network'
+type Places = 'switch' | 'port' | 'bmc' | 'bmc_mac' | 'first' | 'last' | 'conflict'
+
 /** An unknown machine as an admin sees it; null: not known. Times: ISO 8601, UTC. */
-export interface UnknownMachine {
-  readonly mac: string | null
+export type UnknownMachine = { readonly [K in Texts | Places]: string | null } & {
   readonly macs: readonly string[]
-  readonly maker: string | null
-  readonly product: string | null
-  readonly serial: string | null
-  readonly uuid: string | null
-  readonly asset: string | null
-  readonly address: string | null
-  /** The network of svcd that the address is in. */
-  readonly network: string | null
-  readonly switch: string | null
-  readonly port: string | null
-  /** Address and MAC of its BMC. */
-  readonly bmc: string | null
-  readonly bmc_mac: string | null
-  readonly first: string | null
-  readonly last: string | null
   readonly count: number
-  /** Why it may not be what it says; null: nothing speaks against it. */
-  readonly conflict: string | null
 }
 
 /** Joins what several controllers saw: the first and last times, all requests, the last claims. */
@@ -79,7 +58,8 @@ function merged(lists: readonly (readonly SeenMachine[])[]): SeenMachine[] {
 }
 
 /** A machine in the list: it asked, or a scan found it, or both. */
-export type ListedMachine = SeenMachine & Partial<Pick<ScannedMachine, 'bmc' | 'bmcMac' | 'network'>>
+type ListedMachine = SeenMachine &
+  Partial<Pick<ScannedMachine, 'bmc' | 'bmcMac' | 'network'>> & { readonly doubt?: string }
 
 /** Joins what scans found to the machines with its MACs, serial number or UUID; others have a count of 0. */
 function joined(
@@ -95,7 +75,14 @@ function joined(
     if (!scan) return machine
     used.add(scan)
     const { network: _, ...found } = scan
-    return { ...found, ...machine, macs: [...new Set([...machine.macs, ...scan.macs])] }
+    const macs = [...new Set([...machine.macs, ...scan.macs])]
+    const isOther = scan.macs.length > 0 && !scan.macs.includes(machine.mac)
+    return {
+      ...found,
+      ...machine,
+      macs,
+      ...(isOther ? { doubt: `its BMC ${scan.bmc} tells other MACs` } : {})
+    }
   })
   const alone = scans.flatMap(({ machine, at }): ListedMachine[] =>
     used.has(machine)
@@ -176,8 +163,9 @@ function conflictOf(
   machine: ListedMachine,
   sharing: ReadonlyMap<string, readonly ListedMachine[]>
 ): string | undefined {
-  const { mac, macs, before } = machine
+  const { mac, macs, before, doubt } = machine
   if (before !== undefined) return `it gave ${before} before`
+  if (doubt !== undefined) return doubt
   for (const other of macs) {
     const [owner] = other === mac ? [] : view.index.macOwners(other)
     if (owner) return `its MAC ${other} is that of ${owner.title} ${owner.name}`

@@ -1,7 +1,7 @@
 import { type Log, oneLine } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
-import { serialKey, uuidKey } from '../model/machine-id.js'
+import { differ } from '../model/machine-id.js'
 import { parseMac } from '../model/names.js'
 import type { View } from '../model/stored.js'
 import { nodeOf } from './node-of.js'
@@ -39,12 +39,6 @@ export interface ScannedMachine extends Claims {
   readonly bmcMac?: string
   /** The network that was scanned. */
   readonly network: string
-}
-
-/** As `SeenMachine`, with times of the monotonic clock. */
-interface Entry {
-  readonly party: string
-  readonly machine: SeenMachine
 }
 
 interface Options {
@@ -105,19 +99,13 @@ export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
     Object.fromEntries(['serial', 'uuid', 'maker', 'product', 'asset'].map(name => [name, query.get(name)]))
   )
 
-/** Whether a machine says of itself that it is another one than before. */
-const contradicts = (one: Claims, other: Claims) =>
-  [serialKey, uuidKey].some((key, i) => {
-    const [a, b] = i === 0 ? [key(one.serial), key(other.serial)] : [key(one.uuid), key(other.uuid)]
-    return a !== undefined && b !== undefined && a !== b
-  })
-
 /**
  * The machines that asked for a boot script and belong to no node (rules 4.37): 4,096 in memory. Above that
  * the source address with the most machines loses its oldest one, so that a stranger pushes out his own.
  */
 export class UnknownMachines {
-  readonly #byMac = new Map<string, Entry>()
+  /** Their times are those of the monotonic clock. */
+  readonly #byMac = new Map<string, { readonly party: string; readonly machine: SeenMachine }>()
   /** The MACs of each source, the one that asked longest ago first. */
   readonly #bySource = new Map<string, Set<string>>()
   readonly #told: RateLimit
@@ -137,7 +125,7 @@ export class UnknownMachines {
     const party = known?.party ?? clientNetworkOf(address)
     if (!known) this.#makeRoom(party)
     const was = known?.machine
-    const before = was && contradicts(was, said) ? (was.serial ?? was.uuid) : was?.before
+    const before = was && differ(was, said) ? (was.serial ?? was.uuid) : was?.before
     const refused = model && nodeOf(model.view, said)
     const machine: SeenMachine = {
       ...{ mac, ...said, address, first: was?.first ?? ticks(), last: ticks(), count: (was?.count ?? 0) + 1 },
