@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from '../base/json.js'
 import { parseMac } from '../model/names.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
-import { makeChange } from './change.js'
+import { awaitResult, makeChange } from './change.js'
 import { within } from './render.js'
 import { listOptions, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -43,14 +43,13 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
     operands: 'NETWORK',
     summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
     options: ['output', 'bmcsetup'],
-    run: (session, _type, [network = '']) => {
+    async run(session, _type, [network = '']) {
       const { bmcsetup = null } = session.options
-      return makeChange(
-        session,
-        '/monitor/unknown/_scan',
-        { network, bmcsetup },
-        `network ${network} scanned`
-      )
+      const path = '/monitor/unknown/_scan'
+      const asked = await session.controller.json('POST', path, {}, { network, bmcsetup })
+      const { lines, ...rest } = await awaitResult(session, asked)
+      if (session.format === 'json') return session.json({ ...rest, lines: lines ?? [] })
+      await session.lines((Array.isArray(lines) ? lines : []).map(line => clean(String(line))))
     }
   }
 }

@@ -48,7 +48,7 @@ t.test('100 BMCs of five makers: some are slow, some lie, some never end', async
   const endless = (end: number) => (request: IncomingMessage, response: ServerResponse) => {
     if (!request.url?.includes('/Systems')) return false
     response.writeHead(200, { 'Content-Type': 'application/json' })
-    const send = () => response.write('{"Members":[' + ' '.repeat(end))
+    const send = () => response.write(`{"Members":[${' '.repeat(end)}`)
     response.on('error', () => undefined)
     const timer = setInterval(send, 20)
     response.on('close', () => clearInterval(timer))
