@@ -63,6 +63,9 @@ import { isLocal, type recordKinds } from './store/record-kinds.js'
 import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
+import { UnknownList } from './unknown/list.js'
+import { UnknownMachines } from './unknown/machines.js'
+import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
@@ -181,11 +184,16 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const install = buildInstall(working)
   const services = await buildServices(working, between)
   const monitor = await buildMonitor({ ...working, services })
-  const { audit, peers } = working
+  const { audit, peers, detection } = working
   return {
     ...working,
     ...{ ...install, services, ...monitor, between },
     audit: between?.audit ?? audit,
+    unknown: new UnknownList({
+      own: working.unknown,
+      ...(between ? { others: between.unknown } : {}),
+      ...(detection ? { ports: macs => detection.places(macs) } : {})
+    }),
     record: audit.record.bind(audit),
     site: peers
   }
@@ -327,7 +335,8 @@ async function openModel(nodes: Nodes) {
 type Changing = Nodes & Awaited<ReturnType<typeof openModel>>
 
 /** Builds what answers a machine that boots. */
-async function buildBoot({ config, log, now, ticks, register, peers, status, boots, model }: Changing) {
+async function buildBoot(changing: Changing) {
+  const { config, log, now, ticks, register, peers, status, boots, model, events } = changing
   const { boot: booting, paths } = config
   const templates = new Templates({ directory: paths.templates, now: ticks })
   const catalog = register.add(new FileCatalog(paths.files))
@@ -347,6 +356,11 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
     newNodes: booting.new_nodes
   })
   const trace = new Trace(model, boots, now)
+  const unknown = new UnknownMachines({
+    ...{ log, now, ticks, ageMs: booting.unknown_age },
+    model: booting.by_serial ? model : undefined,
+    onNew: machine => events.notify('unknown', machine?.mac ?? '', () => machine ?? { more: true })
+  })
   const mayBeElsewhere = (file: string) => peers?.mayHave(file) ?? false
   const packBefore = peers && new PreviousPack({ model, hasFile, mayBeOnPeer: mayBeElsewhere })
   register.conditions.push(() => packBefore?.condition)
@@ -361,6 +375,7 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
       hasFile,
       mayBeOnPeer: mayBeElsewhere,
       previousPack: packBefore,
+      unknown,
       log
     },
     urls: ownFirst(config),
@@ -368,7 +383,7 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
   })
-  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore }
+  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore, unknown, detection }
 }
 type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
@@ -395,6 +410,11 @@ async function buildWork(booting: Booting) {
       onAction: (...action) => audit.recordAction(...action)
     })
   )
+  const found = booting.unknown
+  const scan = new BmcScan({
+    ...{ model, jobs, config: config.control, ticks },
+    found: machine => found.addScanned(machine)
+  })
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
     notes: await Notes.open(records('work')),
@@ -402,7 +422,7 @@ async function buildWork(booting: Booting) {
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, images }
+  return { run, distribution, jobs, control, images, scan }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 

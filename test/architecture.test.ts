@@ -50,6 +50,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -71,6 +72,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -89,6 +91,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -106,6 +109,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'unknown',
       'auth',
       'model',
       'node-set',
@@ -118,6 +122,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   boot: ['monitor', 'model', 'template'],
+  // Machines that belong to no node: what asked, and what a scan of BMCs found.
+  unknown: ['control', 'model', 'jobs', 'config'],
   image: [
     'helper',
     'helper/packer',

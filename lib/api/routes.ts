@@ -22,6 +22,7 @@ import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { tokenRoutes } from './token.js'
+import { unknownRoutes } from './unknown.js'
 
 /** The whole route table: router, access check and documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
@@ -56,6 +57,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
     ...inventoryRoutes(parts),
+    ...unknownRoutes(parts),
     ...eventRoutes(parts),
     ...runningRoutes(parts),
     ...jobRoutes(parts),

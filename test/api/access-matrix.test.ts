@@ -139,6 +139,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/odd
+     GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}
@@ -223,6 +224,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/audit
      GET /monitor/inventory
      GET /monitor/inventory/{node}
+     POST /monitor/unknown/_scan
      GET /config/cluster/snapshot
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
