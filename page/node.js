@@ -1,7 +1,7 @@
 import { post, read } from './api.js'
 import { cluster, whenChanged } from './cluster.js'
 import { confirm, notice } from './dialog.js'
-import { ago, duration, fill, h, moment, size, soon } from './dom.js'
+import { ago, button, duration, fill, h, moment, size, soon, terms } from './dom.js'
 import { badge } from './nodes.js'
 
 const meanings = {
@@ -123,7 +123,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   async function loadFacts() {
     details = (await read(`/config/node/${path}`)).config.node[name]
     const rows = [
-      ['Group', details.group],
+      ['Group', details.group && (isAdmin() ? editLink('group', details.group) : details.group)],
       [
         'Image',
         details.osimage &&
@@ -147,13 +147,7 @@ export function nodeView(place, name, { isAdmin, events }) {
     fill(
       facts,
       h('h2', { id: 'facts' }, 'Settings in force'),
-      h(
-        'dl',
-        {},
-        rows
-          .filter(([, value]) => value)
-          .map(([term, value]) => h('div', {}, h('dt', {}, term), h('dd', {}, value)))
-      ),
+      terms(rows.filter(([, value]) => value)),
       h('h3', {}, 'Interfaces'),
       h(
         'ul',
@@ -173,16 +167,10 @@ export function nodeView(place, name, { isAdmin, events }) {
   }
 
   const power = (word, text, title, isGrave) =>
-    h(
-      'button',
-      {
-        type: 'button',
-        onclick: () =>
-          ask({ title: `${title} ${name}?`, text, yes: title, isGrave }, () =>
-            read(`/control/action/power/${path}/_${word}`)
-          )
-      },
-      title
+    button(title, () =>
+      ask({ title: `${title} ${name}?`, text, yes: title, isGrave }, () =>
+        read(`/control/action/power/${path}/_${word}`)
+      )
     )
 
   async function ask(question, does) {
@@ -202,7 +190,8 @@ export function nodeView(place, name, { isAdmin, events }) {
         true
       ),
       power('reset', 'The node is reset at once. What runs on it is lost.', 'Reset', true),
-      h('button', { type: 'button', class: 'grave', onclick: installAgain }, 'Install again')
+      button('Install again', installAgain, { class: 'grave' }),
+      editLink('node', name, 'Edit')
     )
   }
 
@@ -264,6 +253,9 @@ export function nodeView(place, name, { isAdmin, events }) {
     for (const end of ends) end()
   }
 }
+
+const editLink = (type, name, text = name) =>
+  h('a', { href: `#/edit/${type}/${encodeURIComponent(name)}`, title: `Edit ${type} ${name}` }, text)
 
 /** Lists the steps of a boot with their durations; `node`: the boot may still be running. */
 function stepsOf(boot, node) {
