@@ -47,7 +47,8 @@ function inputOf(schema, text, unset, props) {
   const option = value => h('option', { value, selected: value === text }, value || unset || 'not set')
   if (values) return [h('select', props, ['', ...values].map(option))]
   const more = { ...props, placeholder: unset, spellcheck: false, autocomplete: 'off', value: text }
-  if (schema.contentEncoding) return [h('textarea', { ...more, rows: 3, disabled: text === undefined })]
+  if (schema.contentEncoding || text?.includes('\n'))
+    return [h('textarea', { ...more, rows: 3, disabled: text === undefined })]
   if (!schema['x-refers']) return [h('input', more)]
   const names = h('datalist', { id: `${props.id}-names` })
   read(`/config/${schema['x-refers']}?fields=name`).then(
@@ -156,8 +157,8 @@ export function editView(place, [type, name], { isAdmin, events }) {
       schema.description
     )
     const props = { id, oninput: changed, 'aria-describedby': `${id}-about ${id}-wrong` }
-    const inputs = inputOf(schema, own ? own.get(key) : '', unset, props)
-    rows.set(key, { schema, input: inputs[0], wrong, was: own && inputs[0].value })
+    const inputs = inputOf(schema, own?.has(key) ? own.get(key) : '', unset, props)
+    rows.set(key, { schema, input: inputs[0], wrong, own: own?.get(key) ?? '', was: own && inputs[0].value })
     const label = h('label', { for: id }, key.replace(/^.*\./, ''))
     return h('div', { class: 'field' }, label, inputs, about, wrong)
   }
@@ -167,29 +168,24 @@ export function editView(place, [type, name], { isAdmin, events }) {
   /** Lets one add a variable, and of many nodes a field. */
   function adder(own) {
     const added = h('div', {})
-    const input = h('input', { id: 'edit-more', autocomplete: 'off' })
-    const add = key => {
-      const schema = schemas.node.properties[key]
+    const add = (key, schema) => {
       const row = schema ? key : `variables.${key}`
       if (/^\w{1,63}$/.test(key) && !rows.has(row)) added.append(rowOf(row, schema ?? ofVariable, '', own))
       rows.get(row)?.input.focus()
       changed()
     }
-    const fields = many && fieldsOf('node').filter(([key]) => key !== 'macaddr')
-    const option = value => h('option', { value }, value)
-    const choice =
-      fields &&
-      h('select', { id: 'edit-which', onchange: () => choice.value && add(choice.value) }, [
-        h('option', { value: '' }, 'choose'),
-        ...fields.map(([key]) => option(key))
-      ])
+    const line = (id, label, ...inputs) =>
+      h('div', { class: 'field' }, h('label', { for: id }, label), inputs)
+    const fields = Object.fromEntries(fieldsOf('node').filter(([key]) => key !== 'macaddr'))
+    const options = ['', ...Object.keys(fields)].map(value => h('option', { value }, value || 'choose'))
+    const onchange = ({ target }) => target.value && add(target.value, fields[target.value])
+    const input = h('input', { id: 'edit-more', autocomplete: 'off' })
     return [
       added,
-      choice && h('div', { class: 'field' }, h('label', { for: 'edit-which' }, 'Field'), choice),
-      h(
-        'div',
-        { class: 'field' },
-        h('label', { for: 'edit-more' }, 'One more variable'),
+      many && line('edit-which', 'Field', h('select', { id: 'edit-which', onchange }, options)),
+      line(
+        'edit-more',
+        'One more variable',
         input,
         button('Add', () => add(input.value))
       )
@@ -259,21 +255,28 @@ export function editView(place, [type, name], { isAdmin, events }) {
   async function othersChanged() {
     const own = ownTexts(await load())
     for (const [key, row] of rows) {
-      const [text, { input, was, wrong }] = [own.get(key) ?? '', row]
-      const take = value => () => {
-        Object.assign(row, { was: text }).input.value = value
+      const { input, wrong, own: before } = row
+      const text = own.get(key) ?? ''
+      const mine = input.value
+      const take = value => {
+        input.value = text
+        // The input may show a text in another form.
+        Object.assign(row, { own: text, was: input.value })
+        if (value !== undefined) input.value = value
         fill(wrong)
+      }
+      const choose = value => () => {
+        take(value)
         input.focus()
         changed()
       }
-      if (text === was) continue
-      if (input.value === was) input.value = row.was = text
+      if (text === before) continue
+      if (mine === row.was) take()
       else
         fill(
           wrong,
-          `Somebody else has changed it from ${short(was)} to ${short(text)}. `,
-          button('Keep mine', take(input.value)),
-          button('Take theirs', take(text))
+          `Somebody else has changed it from ${short(before)} to ${short(text)}. `,
+          ...[button('Keep mine', choose(mine)), button('Take theirs', choose())]
         )
     }
     return ![...rows.values()].some(({ wrong }) => wrong.hasChildNodes())

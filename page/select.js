@@ -25,7 +25,7 @@ const switches = [
  * their order.
  */
 export class Selection {
-  element = h('div', { class: 'buttons chosen', role: 'group', 'aria-label': 'Selected nodes' })
+  element = h('div', { class: 'buttons', role: 'group', 'aria-label': 'Selected nodes' })
   #shown
   #boxes
   #drawn

@@ -171,7 +171,10 @@ t.test('a network tells who has which address', async t => {
 t.test('a phone shows all columns, and all views', async t => {
   for (const view of [
     'cluster?as=table',
+    'cluster?as=racks',
     'node/node001',
+    'edit/node/node001',
+    'edit/group/compute',
     'jobs',
     'images',
     'networks',

@@ -11,7 +11,10 @@ import { browser, looks, open, Stage } from './stage.js'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const desktop = { theme: 'light', width: 1360, height: 860 } as const
-const views = ['cluster', 'node/node003', 'jobs', 'images', 'networks', 'services', 'audit']
+const views = [
+  ...['cluster', 'cluster?as=racks', 'node/node003', 'edit/node/node003', 'edit/group/compute'],
+  ...['jobs', 'images', 'networks', 'services', 'audit']
+]
 
 /** What axe finds wrong with the page as it is. */
 async function findings(page: Page): Promise<string[]> {
@@ -213,6 +216,10 @@ t.test('the page of a small cluster', async t => {
         if (view === 'cluster') {
           await page.getByLabel('Show as').selectOption('table')
           t.same(await findings(page), [], 'table')
+          await page.getByRole('button', { name: 'Select all 3 shown' }).click()
+          t.same(await findings(page), [], 'selection')
+          await page.getByRole('button', { name: 'Install again' }).click()
+          t.same(await findings(page), [], 'dialog of a selection')
         }
         if (view.startsWith('node')) {
           await page.getByRole('button', { name: 'Install again' }).click()
