@@ -58,6 +58,9 @@ import { FileMedium } from './store/files/medium.js'
 import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
+import { UnknownList } from './unknown/list.js'
+import { UnknownMachines } from './unknown/machines.js'
+import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
@@ -176,11 +179,16 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const install = buildInstall(working)
   const services = buildServices(working, between)
   const monitor = await buildMonitor({ ...working, services })
-  const { audit, peers } = working
+  const { audit, peers, detection } = working
   return {
     ...working,
     ...{ ...install, services, ...monitor, between },
     audit: between?.audit ?? audit,
+    unknown: new UnknownList({
+      own: working.unknown,
+      ...(between ? { others: between.unknown } : {}),
+      ...(detection ? { ports: macs => detection.places(macs) } : {})
+    }),
     record: audit.record.bind(audit),
     site: peers
   }
@@ -315,7 +323,8 @@ async function openModel(nodes: Nodes) {
 type Changing = Nodes & Awaited<ReturnType<typeof openModel>>
 
 /** Builds what answers a machine that boots. */
-async function buildBoot({ config, log, now, ticks, register, peers, status, boots, model }: Changing) {
+async function buildBoot(changing: Changing) {
+  const { config, log, now, ticks, register, peers, status, boots, model, events } = changing
   const { boot: booting, paths } = config
   const templates = new Templates({ directory: paths.templates, now: ticks })
   const catalog = register.add(new FileCatalog(paths.files))
@@ -335,6 +344,11 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
     newNodes: booting.new_nodes
   })
   const trace = new Trace(model, boots, now)
+  const unknown = new UnknownMachines({
+    ...{ log, now, ticks, ageMs: booting.unknown_age },
+    model: booting.by_serial ? model : undefined,
+    onNew: machine => events.notify('unknown', machine?.mac ?? '', () => machine ?? { more: true })
+  })
   const mayBeElsewhere = (file: string) => peers?.mayHave(file) ?? false
   const packBefore = peers && new PreviousPack({ model, hasFile, mayBeOnPeer: mayBeElsewhere })
   register.conditions.push(() => packBefore?.condition)
@@ -349,6 +363,7 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
       hasFile,
       mayBeOnPeer: mayBeElsewhere,
       previousPack: packBefore,
+      unknown,
       log
     },
     urls: ownFirst(config),
@@ -356,7 +371,7 @@ async function buildBoot({ config, log, now, ticks, register, peers, status, boo
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
   })
-  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore }
+  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore, unknown, detection }
 }
 type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
@@ -383,13 +398,18 @@ async function buildWork(booting: Booting) {
       onAction: (...action) => audit.recordAction(...action)
     })
   )
+  const found = booting.unknown
+  const scan = new BmcScan({
+    ...{ model, jobs, config: config.control, ticks },
+    found: machine => found.addScanned(machine)
+  })
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
     controllers: peers?.images,
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, images }
+  return { run, distribution, jobs, control, images, scan }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 

@@ -49,6 +49,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'helper/transfer/remote',
       'services',
       'monitor',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -69,6 +70,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'image',
       'services',
       'monitor',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -86,6 +88,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'image',
       'services',
       'monitor',
+      'unknown',
       'auth',
       'model',
       'store',
@@ -102,6 +105,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'control',
       'services',
       'monitor',
+      'unknown',
       'auth',
       'model',
       'node-set',
@@ -114,6 +118,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   boot: ['monitor', 'model', 'template'],
+  // Machines that belong to no node: what asked, and what a scan of BMCs found.
+  unknown: ['control', 'model', 'jobs', 'config'],
   image: [
     'helper',
     'helper/packer',

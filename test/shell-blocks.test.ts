@@ -33,7 +33,8 @@ const run: Readonly<Record<string, string>> = {
   'docs/power.md': 'test/control/ipmi.test.ts',
   'docs/switches-and-bmcs.md': 'test/api/pages.test.ts',
   'docs/templates.md#Variables of your own': 'test/api/pages.test.ts',
-  'docs/troubleshooting.md': 'test/api/pages.test.ts'
+  'docs/troubleshooting.md': 'test/api/pages.test.ts',
+  'docs/unknown-machines.md': 'test/unknown/page.test.ts'
 }
 
 const systemd = 'it needs a systemd that runs, and root of the machine'

@@ -23,6 +23,8 @@ import type { Overview } from '../monitor/overview.js'
 import type { Site } from '../monitor/site.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
+import type { UnknownList } from '../unknown/list.js'
+import type { BmcScan } from '../unknown/scan.js'
 import type { Schema } from './schema.js'
 
 export interface Parts {
@@ -50,6 +52,8 @@ export interface Parts {
   readonly control: Control
   readonly metrics: Metrics
   readonly site: Site | undefined
+  readonly unknown: UnknownList
+  readonly scan: BmcScan
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }

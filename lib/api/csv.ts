@@ -177,6 +177,7 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
 const HEADINGS: Readonly<Record<string, string>> = {
   ...{ host: 'name', hostname: 'name', node: 'name', nodename: 'name' },
   ...{ mac: 'macaddr', macaddress: 'macaddr' },
+  ...{ serialnumber: 'serial', servicetag: 'serial', systemuuid: 'uuid' },
   ...{ ip: 'BOOTIF.ipaddress', ipaddr: 'BOOTIF.ipaddress', ipaddress: 'BOOTIF.ipaddress' },
   ...{ bmcmac: 'BMC.macaddress', bmcmacaddr: 'BMC.macaddress', bmcmacaddress: 'BMC.macaddress' },
   ...{ bmcip: 'BMC.ipaddress', bmcipaddr: 'BMC.ipaddress', bmcipaddress: 'BMC.ipaddress' }

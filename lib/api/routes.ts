@@ -21,6 +21,7 @@ import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { tokenRoutes } from './token.js'
+import { unknownRoutes } from './unknown.js'
 
 /** The whole route table: router, access check and documents are made from it. */
 export function routes(parts: Parts): ApiRoute[] {
@@ -54,6 +55,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
+    ...unknownRoutes(parts),
     ...eventRoutes(parts),
     ...runningRoutes(parts),
     ...jobRoutes(parts),

@@ -32,9 +32,11 @@ const noFindings = {}
 const menuMs = 5_000
 const unknownMs = 15_000
 
-/** Finds the node of an unknown machine. The node is looked up in the transaction that gives it the MAC. */
+/** Finds the node of an unknown machine, also in the transaction that gives it the MAC. */
+type LookUp = (view: View) => { readonly node: NodeDoc; readonly where: string } | undefined
+
 interface Detection {
-  find(mac: string): Promise<((view: View) => { node: NodeDoc; where: string } | undefined) | undefined>
+  find(mac: string): Promise<LookUp | undefined>
 }
 
 interface BootOptions {
@@ -55,8 +57,17 @@ interface BootOptions {
   readonly dynamicNodes: boolean
   /** Absent if `[boot] snmp_detection = no`. */
   readonly detection?: Detection
+  readonly unknown: {
+    /** Records what a machine says of itself whose MAC no node or device has. */
+    note(mac: string, query: URLSearchParams, address: string): void
+    /** Finds the node of a machine by its serial number and UUID; undefined without `[boot] by_serial`. */
+    find(mac: string, query: URLSearchParams): LookUp | undefined
+  }
   readonly log: Log
 }
+
+/** A request with what the machine says of itself. */
+type Search = RequestContext & { readonly query: URLSearchParams }
 
 /** Makes the iPXE scripts for booting machines (rules 4.1, 4.13). */
 export class Boot {
@@ -99,18 +110,20 @@ export class Boot {
 
   /**
    * Returns the script for a MAC: its node's, or the normal menu (rules 4.1). Returns a promise only if an
-   * unknown machine is searched for on the switches, which only a source within the networks can cause (rules
-   * 4.5).
+   * unknown machine is known by its serial number, or searched for on the switches, which only a source within
+   * the networks can cause (rules 4.5).
    */
-  search(mac: string, visit: RequestContext): string | Promise<string> {
-    const { model, detection } = this.o
+  search(mac: string, visit: Search): string | Promise<string> {
+    const { model, detection, unknown } = this.o
     const node = this.#machine(mac)
     if (node) return this.#script(node, mac, visit)
     const { source } = visit
     const free = model.view.index.macOwners(mac).length === 0
-    if (!detection || !free || model.isReadOnly || !(source.loopback || this.isInside(source)))
+    if (!free || model.isReadOnly || !(source.loopback || this.isInside(source)))
       return this.#unknown(mac, visit)
-    return this.#detect(detection, mac, visit)
+    const lookUp = unknown.find(mac, visit.query)
+    if (lookUp?.(model.view)) return this.#become(lookUp, mac, visit)
+    return detection ? this.#detect(detection, mac, visit) : this.#unknown(mac, visit)
   }
 
   /** Returns the node with a MAC on an interface that boots. */
@@ -123,12 +136,17 @@ export class Boot {
     return undefined
   }
 
-  async #detect(detection: Detection, mac: string, visit: RequestContext): Promise<string> {
-    const { model, handover, log } = this.o
+  async #detect(detection: Detection, mac: string, visit: Search): Promise<string> {
     const lookUp = await detection.find(mac)
-    const seen = lookUp?.(model.view)
-    if (lookUp && seen && visit.headOnly) return this.#script(seen.node, mac, visit)
-    if (lookUp && seen) {
+    return this.#become(lookUp ?? (() => undefined), mac, visit)
+  }
+
+  /** Gives the MAC to the node that is found, and returns its script, or the menu. */
+  async #become(lookUp: LookUp, mac: string, visit: Search): Promise<string> {
+    const { model, handover, log } = this.o
+    const seen = lookUp(model.view)
+    if (seen && visit.headOnly) return this.#script(seen.node, mac, visit)
+    if (seen) {
       const { address } = visit.source
       const actor = { who: 'svcd', from: address, mayTakeAddresses: false }
       try {
@@ -137,7 +155,7 @@ export class Boot {
           const detected = tx.index.macOwners(mac).length === 0 ? lookUp(tx) : undefined
           return detected && { ...detected, given: handover.assignMachine(tx, detected.node, mac, address) }
         })
-        if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is at ${found.where}`)
+        if (found) log.info(`MAC ${mac} given to node ${found.node.name}: it is ${found.where}`)
         if (found) handover.logTakeovers(found.given)
       } catch (error) {
         return this.#refusalAtConsole(error)
@@ -147,8 +165,11 @@ export class Boot {
     return node ? this.#script(node, mac, visit) : this.#unknown(mac, visit)
   }
 
-  #unknown(mac: string, visit: RequestContext): string {
-    this.o.trace.unknown(mac, visit)
+  #unknown(mac: string, visit: Search): string {
+    const { model, trace, unknown } = this.o
+    trace.unknown(mac, visit)
+    if (!visit.headOnly && model.view.index.macOwners(mac).length === 0)
+      unknown.note(mac, visit.query, visit.source.address)
     return this.menu(mac)
   }
 

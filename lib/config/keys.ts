@@ -232,6 +232,12 @@ export const keys = {
     snmp_detection: key(values.boolean, 'no').about(
       'Recognise an unknown node by the switch port that its MAC is at: yes or no.'
     ),
+    by_serial: key(values.boolean, 'no').about(
+      'A machine with the serial number or UUID of a node without a MAC becomes that node: yes or no.'
+    ),
+    unknown_age: key(values.duration('1m', '365d'), '7d').about(
+      'How long svcd lists a machine of no node after its last request (svcctl unknown list).'
+    ),
     ipxe_directory: key(values.optionalPath).about(
       'Directory of iPXE binaries to serve below /boot/; empty: none.'
     ),

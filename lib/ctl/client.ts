@@ -16,6 +16,7 @@ import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
 import { byName, countOf, formats, type Options, Session, type Verb } from './session.js'
 import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
+import { unknownVerbs } from './unknown.js'
 import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
 const defaultUrl = 'http://127.0.0.1:7050'
@@ -62,6 +63,9 @@ const optionTypes = {
   image: { type: 'string' },
   end: { type: 'boolean' },
   stdin: { type: 'boolean' },
+  group: { type: 'string' },
+  order: { type: 'string' },
+  bmcsetup: { type: 'string' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }
 } as const
@@ -71,10 +75,15 @@ const normalizedArguments = (args: readonly string[]) =>
   args.flatMap((word, i) => {
     const next = args[i + 1]
     const [, field] = /^--([^=]+)=/.exec(word) ?? []
-    if (field !== undefined && !Object.hasOwn(optionTypes, field)) return [word.slice(2)]
+    if (field !== undefined && !isOption(field, args)) return [word.slice(2)]
     if (word === '--sort' && next !== undefined) return [`${word}=${next}`]
     return args[i - 1] === '--sort' ? [] : [word]
   })
+
+/** Whether `--name=` is an option. Some are options of `unknown`, and fields elsewhere. */
+const isOption = (name: string, args: readonly string[]) =>
+  Object.hasOwn(optionTypes, name) &&
+  (!['group', 'order', 'bmcsetup'].includes(name) || args.includes('unknown'))
 
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 
@@ -122,6 +131,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
   }
   if (Object.hasOwn(plainVerbs, first)) return runVerb(terminal, options, '', plainVerbs, [first, ...rest])
   if (first === 'cluster') return runVerb(terminal, options, first, clusterVerbs, rest)
+  if (first === 'unknown') return runVerb(terminal, options, first, unknownVerbs, rest)
   if (isType(first)) return runVerb(terminal, options, first, verbsOf(first), rest)
   throw wrongUsage(
     first === ''

@@ -2,6 +2,7 @@ import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
 import { byName, formats } from './session.js'
+import { unknownVerbs } from './unknown.js'
 import { choices, ofInterface, type Settable, settable } from './values.js'
 import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
 
@@ -12,9 +13,12 @@ export const optionTexts = [
   ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
-  ['-y, --yes', 'rm, edit, push, power, sel, import: do not ask'],
+  ['-y, --yes', 'rm, edit, push, power, sel, import, adopt: do not ask'],
   ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
   ['    --end', 'rescue: do not boot for it any more'],
+  ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
+  ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
+  ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
@@ -25,7 +29,7 @@ const column = (left: string, width: number, right: string) =>
 
 const login = ['login', 'logout', 'token', 'completion', 'import']
 /** The words that may come first. */
-export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', ...typeNames]
+export const commands = [...login, ...Object.keys(plainVerbs), 'cluster', 'unknown', ...typeNames]
 
 const names = (name: string, also = '') => (also === '' ? name : `${name}, ${also}`)
 
@@ -54,6 +58,9 @@ ${Object.entries(plainVerbs)
   .join('\n')}
 ${Object.entries(clusterVerbs)
   .map(([name, { operands, summary }]) => column(`cluster ${name} ${operands}`.trimEnd(), 34, summary))
+  .join('\n')}
+${Object.entries(unknownVerbs)
+  .map(([name, { operands, summary }]) => column(`unknown ${name} ${operands}`.trimEnd(), 34, summary))
   .join('\n')}
 
 Types: ${typeNames.join(', ')}
@@ -151,7 +158,8 @@ const completedTypes = (): Completed[] => [
   {
     ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
     assigned: settable(cluster).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
-  }
+  },
+  { type: 'unknown', table: { fields: [] }, known: [...byName(unknownVerbs).keys()], assigned: [] }
 ]
 
 /** Returns the words of a type: its verbs, its fields, and the values of a field. */
@@ -214,7 +222,7 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort) previous=''; continue ;;
+      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup) previous=''; continue ;;
     esac
     previous=$word
     [[ $word == -* ]] || plain+=("$word")

@@ -18,6 +18,9 @@ export interface Options {
   readonly image?: string
   readonly end?: boolean
   readonly stdin?: boolean
+  readonly group?: string
+  readonly order?: string
+  readonly bmcsetup?: string
   readonly version?: boolean
   readonly help?: boolean
 }

@@ -133,6 +133,13 @@ export const prefix = checked('an IPv4 network in CIDR notation, such as 10.141.
 })
 
 export const mac = checked('a MAC address, or the GUID or the address of an InfiniBand port', parseMac)
+export const serialNumber = checked(
+  'up to 64 printable ASCII characters',
+  passes(value => /^[\x20-\x7e]{1,64}$/.test(value))
+)
+export const uuid = checked('a UUID such as 4c4c4544-0033-5610-8052-b4c04f4d3132', value =>
+  /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i.test(value) ? value.toLowerCase() : undefined
+)
 export const sha256 = checked(
   '64 hexadecimal digits',
   passes(value => /^[0-9a-f]{64}$/.test(value))

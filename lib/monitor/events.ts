@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 
 /** Kinds of events; docs/page.md lists the fields of each. */
-type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'change' | 'audit'
+type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'unknown' | 'change' | 'audit'
 
 interface BufferedEvent {
   readonly seq: number

@@ -83,7 +83,7 @@ function* matching(pattern: string, names: Iterable<string>): Generator<void, st
 }
 
 /** Not a regular expression: with many `*` it takes hours for a name that does not match. */
-function isLike(pattern: string, name: string): boolean {
+export function isLike(pattern: string, name: string): boolean {
   const [first = '', ...inner] = pattern.split('*')
   const last = inner.pop() ?? ''
   let at = name.startsWith(first) ? first.length : -1

@@ -4,13 +4,14 @@ import { certificateAdvice, type RequestAuth, requestController } from '../clien
 import { NoResponseError, readWhole, TooLongError } from '../client/request.js'
 import { type Audit, type AuditLines, mostRead } from '../monitor/audit.js'
 
-/** Path at which controllers request audit lines from each other. */
+/** Paths at which controllers request audit lines, and unknown machines, from each other. */
 export const AUDIT_LINES = '/audit'
+export const UNKNOWN_LINES = '/unknown'
 
-interface AuditLogsOptions {
+/** How the other controllers are asked. */
+export interface Questions {
   /** Name of this controller. */
   readonly own: string
-  readonly audit: Pick<Audit, 'last'>
   /** Other controllers that are up, with their URLs; a controller without a URL is not asked. */
   readonly others: () => readonly { readonly name: string; readonly url?: string }[]
   /** Names of all controllers that are up, or were lately. */
@@ -21,57 +22,68 @@ interface AuditLogsOptions {
 
 /** An admin waits for the answer. */
 const LIMIT_MS = 5000
-/** Two files of 256 KiB each, escaped as a string within JSON. */
+/** Two files of 256 KiB each, or 4,096 unknown machines, escaped as a string within JSON. */
 const LONGEST = 4 * 1024 * 1024
 
 /** The part of an audit line that decides the order. */
 type Line = object & { readonly time?: unknown }
 
+/** Asks all other controllers for their lines at a path; also returns those that could not be asked. */
+export async function linesOfOthers(questions: Questions, path: string) {
+  const { own, others, controllerNames } = questions
+  const there = others()
+  const missing = controllerNames()
+    .filter(name => name !== own && !there.some(other => other.name === name))
+    .map(controller => ({ controller, reason: 'it is not there' }))
+  const asked = there.map(async ({ name, url }) => {
+    try {
+      return [{ name, lines: await linesOf(questions, url, path) }]
+    } catch (error) {
+      missing.push({ controller: name, reason: (error as Error).message })
+      return []
+    }
+  })
+  return { answers: (await Promise.all(asked)).flat(), missing }
+}
+
+async function linesOf(
+  { trust, proofs }: Questions,
+  url: string | undefined,
+  path: string
+): Promise<readonly object[]> {
+  if (url === undefined) throw new Error('it tells no URL of its own ([store] url)')
+  const headers = proofs.headersFor(path)
+  try {
+    const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
+    const text = (await readWhole(body, LONGEST)).toString()
+    if (status !== 200) throw refusal(status)
+    const { lines, proof } = jsonObjectOrEmpty(text)
+    if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
+      throw new Error('what it answers is not proved: something else answers there')
+    return linesIn(lines)
+  } catch (error) {
+    if (error instanceof TooLongError) throw new Error('it answers with more than it may')
+    if (!(error instanceof NoResponseError)) throw error
+    const advice = certificateAdvice(error.code)
+    throw new Error(`it cannot be asked (${error.reason})${advice === undefined ? '' : `: ${advice}`}`)
+  }
+}
+
 /** Merges the audit logs of all controllers: each controller stores only the lines it wrote (rules 6.11). */
 export class AuditLogs {
-  constructor(private readonly options: AuditLogsOptions) {}
+  constructor(private readonly options: Questions & { readonly audit: Pick<Audit, 'last'> }) {}
 
   /**
    * Returns the last lines, newest first, each with its controller, and the controllers that could not be
    * asked. Throws 503 when the local lines cannot be read.
    */
   async last(by: 'users' | 'machines'): Promise<AuditLines> {
-    const { own, audit, others, controllerNames } = this.options
-    const there = others()
-    const missing = controllerNames()
-      .filter(name => name !== own && !there.some(other => other.name === name))
-      .map(controller => ({ controller, reason: 'it is not there' }))
-    const asked = there.map(async ({ name, url }) => {
-      try {
-        return withController(name, await this.#linesOf(url, by))
-      } catch (error) {
-        missing.push({ controller: name, reason: (error as Error).message })
-        return []
-      }
-    })
+    const { own, audit } = this.options
+    const asking = linesOfOthers(this.options, `${AUDIT_LINES}/${by}`)
     const here = withController(own, (await audit.last(by)).lines)
-    return { lines: newestFirst([here, ...(await Promise.all(asked))], mostRead), missing }
-  }
-
-  async #linesOf(url: string | undefined, by: string): Promise<readonly object[]> {
-    if (url === undefined) throw new Error('it tells no URL of its own ([store] url)')
-    const { trust, proofs } = this.options
-    const path = `${AUDIT_LINES}/${by}`
-    const headers = proofs.headersFor(path)
-    try {
-      const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
-      const text = (await readWhole(body, LONGEST)).toString()
-      if (status !== 200) throw refusal(status)
-      const { lines, proof } = jsonObjectOrEmpty(text)
-      if (typeof lines !== 'string' || !proofs.isAnswerAuthentic(headers, lines, String(proof)))
-        throw new Error('what it answers is not proved: something else answers there')
-      return linesIn(lines)
-    } catch (error) {
-      if (error instanceof TooLongError) throw new Error('it answers with more than it may')
-      if (!(error instanceof NoResponseError)) throw error
-      const advice = certificateAdvice(error.code)
-      throw new Error(`it cannot be asked (${error.reason})${advice === undefined ? '' : `: ${advice}`}`)
-    }
+    const { answers, missing } = await asking
+    const there = answers.map(({ name, lines }) => withController(name, lines))
+    return { lines: newestFirst([here, ...there], mostRead), missing }
   }
 }
 

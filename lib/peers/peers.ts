@@ -17,11 +17,12 @@ import type { FileMedium } from '../store/files/medium.js'
 import type { Controller } from '../store/medium.js'
 import type { FirstRecords, OpenRecords } from '../store/records.js'
 import { Store } from '../store/store.js'
-import { AuditLogs } from './audit-logs.js'
+import type { SeenMachine } from '../unknown/machines.js'
+import { AUDIT_LINES, AuditLogs, linesOfOthers, UNKNOWN_LINES } from './audit-logs.js'
 import { ControllerDrift } from './checks.js'
 import { Forwarding } from './forwarding.js'
 import { ControllerAuth } from './proofs.js'
-import { auditLineRoutes, copyRoutes } from './routes.js'
+import { copyRoutes, lineRoutes } from './routes.js'
 import { SharedServiceState } from './service-state.js'
 
 /** Opens the objects in etcd. The state directory, which has the rest of the state, is locked first. */
@@ -144,7 +145,7 @@ class EtcdPeers implements Peers {
 
   async start(parts: PeersParts): Promise<StartedPeers> {
     const { config, log, now, ticks, register } = this.base
-    const { audit, images, tokens } = parts
+    const { audit, images, tokens, unknown } = parts
     const { role, ca } = this.etcd
     const { controller, file: ini } = config
     const own = { name: controller.name, url: urlOf(config) }
@@ -165,10 +166,21 @@ class EtcdPeers implements Peers {
     const askable = () =>
       this.others.map(({ name, url }) => ({ name, ...(url && url !== own.url ? { url } : {}) }))
     const known = () => this.#services?.controllers.map(({ name }) => name) ?? []
+    const questions = { own: own.name, others: askable, controllerNames: known, trust, proofs }
+    const told = {
+      [`${AUDIT_LINES}/users`]: async () => (await audit.last('users')).lines,
+      [`${AUDIT_LINES}/machines`]: async () => (await audit.last('machines')).lines,
+      [UNKNOWN_LINES]: async () => unknown.all()
+    }
     return {
-      audit: new AuditLogs({ own: own.name, audit, others: askable, controllerNames: known, trust, proofs }),
+      audit: new AuditLogs({ ...questions, audit }),
+      unknown: async () => {
+        const { answers, missing } = await linesOfOthers(questions, UNKNOWN_LINES)
+        // A controller proved them: they have the shape that it gave them.
+        return { lists: answers.map(({ lines }) => lines as readonly SeenMachine[]), missing }
+      },
       services: await this.#startServices(),
-      routes: [...copies, ...auditLineRoutes(audit, proofs)],
+      routes: [...copies, ...lineRoutes(told, proofs)],
       server: { handedOnFor: forwarding.handedOnFor, elsewhere: forwarding.elsewhere },
       announce: port => {
         const self = { ...controller, host: hostname(), port, ini, digests }

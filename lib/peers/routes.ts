@@ -8,8 +8,6 @@ import type { Checksums } from '../image/copies/checksums.js'
 import { checksumText } from '../image/copies/download.js'
 import { isServed, packOf } from '../image/publish.js'
 import { isBootFileOfPacks } from '../model/types/osimage.js'
-import type { Audit } from '../monitor/audit.js'
-import { AUDIT_LINES } from './audit-logs.js'
 import type { ControllerAuth } from './proofs.js'
 
 /**
@@ -60,20 +58,23 @@ export function copyRoutes(
   ]
 }
 
+/** The lines that this controller gives to another one, by path. */
+export type Lines = Readonly<Record<string, () => Promise<readonly object[]>>>
+
 /**
- * Lines of this controller's audit logs for the leader (rules 6.11). Loaded only with etcd and not
- * documented: only a controller can prove that it asks.
+ * Lines of this controller for the leader: of its audit logs (rules 6.11), and its unknown machines (rules
+ * 4.37). Loaded only with etcd and not documented: only a controller can prove that it asks.
  */
-export function auditLineRoutes(audit: Pick<Audit, 'last'>, questions: ControllerAuth): ApiRoute[] {
-  return (['users', 'machines'] as const).map(by =>
-    get(`${AUDIT_LINES}/${by}`, {
+export function lineRoutes(told: Lines, questions: ControllerAuth): ApiRoute[] {
+  return Object.entries(told).map(([path, linesOf]) =>
+    get(path, {
       access: 'anyone',
       refuses: [401],
-      summary: `The last lines of the audit log of ${by} of this controller, for another one`,
+      summary: `The lines of this controller at ${path}, for another one`,
       output: object({ lines: string(), proof: string() }),
       handler: async ({ target, headers }) => {
         questions.verifyRequest(target, headers)
-        const lines = JSON.stringify((await audit.last(by)).lines)
+        const lines = JSON.stringify(await linesOf())
         return ok({ lines, proof: questions.signAnswer(headers, lines) })
       }
     })

@@ -137,6 +137,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /metrics
      GET /monitor/events
      GET /monitor/overview
+     GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}
@@ -219,6 +220,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/kickstart
      GET /config/node/{node}/_release
      GET /monitor/audit
+     POST /monitor/unknown/_scan
      GET /config/cluster/snapshot
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab

@@ -213,6 +213,8 @@ for (const { type, title, updated, cloned, deleted, newName, least, full, varian
         'tpm_uuid',
         'tpm_pubkey',
         'tpm_sha256',
+        'serial',
+        'uuid',
         'rescue'
       ])
         delete (same as Record<string, unknown>)[field]

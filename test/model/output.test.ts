@@ -15,7 +15,7 @@ const orders = {
   group: [...bmc, ...install, ...boot, 'comment', ...provision, users, ...added],
   node: [
     ...[...place, ...bmc, users, 'status', 'comment', ...install, ...boot, ...provision],
-    ...[...tpm, 'vendor', 'assettag', 'rescue', ...added]
+    ...[...tpm, 'vendor', 'assettag', 'serial', 'uuid', 'rescue', ...added]
   ]
 }
 const inherited = new Set([...bmc, ...install, ...boot, ...provision, users])

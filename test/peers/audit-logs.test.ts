@@ -5,9 +5,9 @@ import { checkParam } from '../../lib/api/params.js'
 import type { Caller } from '../../lib/auth/access.js'
 import { createLog } from '../../lib/base/log.js'
 import { HttpServer } from '../../lib/http/server.js'
-import { AuditLogs } from '../../lib/peers/audit-logs.js'
+import { AUDIT_LINES, AuditLogs } from '../../lib/peers/audit-logs.js'
 import { ControllerAuth } from '../../lib/peers/proofs.js'
-import { auditLineRoutes } from '../../lib/peers/routes.js'
+import { lineRoutes } from '../../lib/peers/routes.js'
 import { impostor } from '../support/impostor.js'
 
 const key = Buffer.alloc(32, 7)
@@ -21,7 +21,10 @@ const log = (...lines: object[]) => ({ last: async () => ({ lines }) })
 /** A controller that has these lines. */
 async function controllerWith(t: Test, name: string, lines: object[], by: Uint8Array = key) {
   const server = new HttpServer<Caller>({
-    routes: auditLineRoutes(log(...lines), new ControllerAuth(by, Date.now)),
+    routes: lineRoutes(
+      { [`${AUDIT_LINES}/users`]: async () => lines, [`${AUDIT_LINES}/machines`]: async () => lines },
+      new ControllerAuth(by, Date.now)
+    ),
     authorize: () => ({ kind: 'anonymous' }),
     param: checkParam,
     maxBody: 1024,

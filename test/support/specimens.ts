@@ -103,6 +103,8 @@ export const specimens: readonly Specimen[] = [
       tpm_sha256: 'digest',
       vendor: awkward,
       assettag: 'A-1',
+      serial: 'CZ 2026/1',
+      uuid: '4c4c4544-0033-5610-8052-b4c04f4d3132',
       rescue: 'packed'
     },
     variants: bmc
@@ -196,6 +198,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     tpm_sha256: null,
     vendor: null,
     assettag: null,
+    serial: null,
+    uuid: null,
     rescue: null
   },
   osimage: {

@@ -20,8 +20,11 @@ import {
   objectName,
   port,
   type Stored,
-  type Table
+  serialNumber,
+  type Table,
+  uuid
 } from '../field.js'
+import { machineKeys } from '../machine-id.js'
 import { isNodeName, nodeNameRule } from '../names.js'
 import {
   applyGroupInterfaces,
@@ -93,6 +96,8 @@ const fields = [
     limit: atMost(256, 'svcd'),
     meaning: 'asset tag, from the hardware inventory'
   },
+  { name: 'serial', type: serialNumber, meaning: 'serial number of the system, as its firmware tells it' },
+  { name: 'uuid', type: uuid, meaning: 'UUID of the system, as its firmware tells it' },
   {
     name: 'rescue',
     type: objectName,
@@ -144,7 +149,7 @@ declare module '../docs.js' {
 /** Fields of the machine that a clone, another machine, does not get (rules 3.2). */
 const machineFields = [
   ...['switch', 'switchport', 'vendor', 'assettag', 'tpm_uuid', 'tpm_pubkey', 'tpm_sha256'],
-  'rescue'
+  ...['serial', 'uuid', 'rescue']
 ]
 const secrets = ownsSecrets('node')
 
@@ -160,6 +165,7 @@ export const node: ObjectType<NodeDoc> = {
   connections: doc => doc.interfaces ?? [],
   memberOf: doc => doc.group,
   unique: machineFields,
+  lookupKeys: machineKeys,
 
   effectiveValues(doc = { name: '' }, group, cluster) {
     const settings = settingsOf(doc, group, cluster)

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { yieldTurn } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
 import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
@@ -90,6 +91,20 @@ export class PortDetection {
     return view => this.#nodeAt(view, mac, place)
   }
 
+  /** Returns the edge ports of MACs, asking the switches as `find`; a MAC at several ports has none. */
+  async places(macs: readonly string[]): Promise<Map<string, { switch: string; port: string }>> {
+    const readings = this.#read()
+    await within(Promise.all(readings.map(({ ended }) => ended)), patienceMs)
+    const found = new Map<string, { switch: string; port: string }>()
+    for (const [i, mac] of macs.entries()) {
+      if (i % 64 === 63) await yieldTurn()
+      const [place, another] = readings.flatMap(reading => edgePortsOf(mac, reading))
+      if (place && !another)
+        found.set(mac, { switch: place.switch.name, port: place.tables.label(place.port) })
+    }
+    return found
+  }
+
   /** Aborts all readings. */
   close(): void {
     this.#closing.abort()
@@ -155,7 +170,7 @@ export class PortDetection {
         ({ interface: on, macaddress }) =>
           macaddress !== undefined && !isBmc({ interface: on }) && tables.macs.get(macaddress)?.includes(port)
       )
-      if (!other) return { node, where }
+      if (!other) return { node, where: `at ${where}` }
       this.#warnOnce(mac, `is at ${where} beside ${other.macaddress}, which node ${node.name} has already`)
     }
     return undefined

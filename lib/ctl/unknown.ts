@@ -1,0 +1,210 @@
+import { runSync } from '../base/concurrency.js'
+import { ServiceError } from '../base/errors.js'
+import { isObject, type JsonObject } from '../base/json.js'
+import { parseMac } from '../model/names.js'
+import { evaluate, isLike } from '../node-set/evaluate.js'
+import { fold } from '../node-set/fold.js'
+import { awaitResult, makeChange } from './change.js'
+import { within } from './render.js'
+import { listOptions, type Session, type Verb } from './session.js'
+import { clean, refused, wrongUsage } from './terminal.js'
+
+/** The orders in which machines get their names; each is made of these fields. */
+const orders: Readonly<Record<string, readonly string[]>> = {
+  time: ['first', 'mac'],
+  serial: ['serial', 'mac'],
+  port: ['switch', 'port', 'mac'],
+  mac: ['mac']
+}
+
+const textOf = (machine: JsonObject, field: string) => String(machine[field] ?? '')
+
+export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
+  list: {
+    operands: '',
+    alias: 'ls',
+    summary: 'the machines that asked for a boot script and belong to no node',
+    options: listOptions,
+    async run(session) {
+      await session.rendered('/monitor/unknown', {})
+      showWarnings(session)
+    }
+  },
+  adopt: {
+    operands: 'SELECTOR as NODES',
+    summary: 'make nodes of them: MACs, serials, patterns, network=NAME or all; shows a table and asks',
+    options: ['output', 'dryrun', 'yes', 'group', 'order'],
+    run: (session, _type, [selector = '', as, nodes = '']) => {
+      if (as !== 'as') throw wrongUsage("usage: svcctl unknown adopt SELECTOR as 'node[001-050]'")
+      return adopt(session, selector, nodes)
+    }
+  },
+  scan: {
+    operands: 'NETWORK',
+    summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
+    options: ['output', 'bmcsetup'],
+    async run(session, _type, [network = '']) {
+      const { bmcsetup = null } = session.options
+      const path = '/monitor/unknown/_scan'
+      const asked = await session.controller.json('POST', path, {}, { network, bmcsetup })
+      const { lines, ...rest } = await awaitResult(session, asked)
+      if (session.format === 'json') return session.json({ ...rest, lines: lines ?? [] })
+      await session.lines((Array.isArray(lines) ? lines : []).map(line => clean(String(line))))
+    }
+  }
+}
+
+function showWarnings({ controller, terminal }: Session): void {
+  for (const warning of new Set(controller.warnings.splice(0))) terminal.err(`warning: ${clean(warning)}\n`)
+}
+
+/** Creates nodes for unknown machines in one transaction (rules 4.37). Throws Failure 1 or 2. */
+async function adopt(session: Session, selector: string, nodes: string): Promise<void> {
+  const { controller, options, terminal } = session
+  const { order = 'time' } = options
+  const fields = orders[order]
+  if (!fields) throw wrongUsage(`--order must be one of ${Object.keys(orders).join(', ')}, not ${order}`)
+  const names = namesOf(nodes)
+  const { unknown } = within(await controller.json('GET', '/monitor/unknown'), 'monitor')
+  showWarnings(session)
+  const all = Object.values(isObject(unknown) ? unknown : {}).filter(isObject)
+  const machines = inOrder(selected(all, selector, session), fields)
+  const unordered = machines.find(machine => textOf(machine, fields[0] as string) === '')
+  if (unordered && order !== 'mac')
+    throw refused(`--order ${order}: machine ${idOf(unordered)} has no ${order}; nothing was changed`)
+  if (machines.length !== names.length)
+    throw refused(
+      `${clean(selector)} selects ${machines.length} machines, and ${clean(nodes)} names ` +
+        `${names.length} nodes: give as many names; nothing was changed`
+    )
+  const table = Buffer.from(tableOf(machines, names, options.group))
+  const path = '/config/node'
+  const query = { format: 'csv' }
+  const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
+  await refuseTaken(session, machines, names, told)
+  if (options.dryrun) return makeChange(session, path, table, '', 'POST', query)
+  if (!options.yes) {
+    terminal.err([...shownTable(machines, names), ''].join('\n'))
+    if (!terminal.shows.in) throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
+    if (!(await terminal.confirmed(`Create ${names.length === 1 ? 'this node' : 'these nodes'}? [y/N] `)))
+      throw refused('nothing was changed')
+  }
+  const expect = typeof told.mark === 'string' ? told.mark : undefined
+  await makeChange(session, path, table, 'adopted', 'POST', { ...query, expect })
+}
+
+/** Expands the names of new nodes, in the order in which they are written. Throws Failure 2. */
+function namesOf(nodes: string): string[] {
+  const none = () => {
+    throw wrongUsage(`${clean(nodes)}: new nodes have names such as node[001-050], and no group or pattern`)
+  }
+  try {
+    return [...runSync(evaluate(nodes, none))]
+  } catch (error) {
+    throw error instanceof ServiceError ? wrongUsage(error.message) : error
+  }
+}
+
+const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'bmc'))
+
+/** The fields that a pattern is compared with. */
+const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product', 'bmc']
+
+/**
+ * Returns the machines that a selector names. One with a conflict is taken only by its MAC: nobody gives a
+ * name to it by mistake. Throws Failure 1 for a word that selects none.
+ */
+function selected(all: readonly JsonObject[], selector: string, { terminal }: Session): JsonObject[] {
+  const found = new Set<JsonObject>()
+  const left = new Set<JsonObject>()
+  for (const word of selector.split(',').map(one => one.trim())) {
+    const mac = parseMac(word)
+    const hits = all.filter(machine => isSelected(machine, word, mac))
+    if (word === '' || hits.length === 0)
+      throw refused(`${clean(word) || 'an empty word'} selects no unknown machine; type: svcctl unknown list`)
+    for (const hit of hits) (hit.conflict === null || mac !== undefined ? found : left).add(hit)
+  }
+  for (const machine of left)
+    if (!found.has(machine))
+      terminal.err(
+        `left out: ${idOf(machine)}: ${clean(textOf(machine, 'conflict'))}; name its MAC to take it\n`
+      )
+  return [...found]
+}
+
+function isSelected(machine: JsonObject, word: string, mac: string | undefined): boolean {
+  if (mac !== undefined) return machine.mac === mac
+  const [, network] = /^network=(.+)$/.exec(word) ?? []
+  if (network !== undefined) return machine.network === network
+  return (
+    word === 'all' || searched.some(field => isLike(word.toLowerCase(), textOf(machine, field).toLowerCase()))
+  )
+}
+
+const inOrder = (machines: readonly JsonObject[], fields: readonly string[]) =>
+  [...machines].sort((a, b) => {
+    for (const field of fields) {
+      const order = textOf(a, field).localeCompare(textOf(b, field), 'en', { numeric: true })
+      if (order !== 0) return order
+    }
+    return 0
+  })
+
+const cell = (text: string) => (/[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+
+/** The table of the new nodes, as `svcctl import` takes it. */
+function tableOf(
+  machines: readonly JsonObject[],
+  names: readonly string[],
+  group: string | undefined
+): string {
+  const fields = {
+    ...{ macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' },
+    'BMC.macaddress': 'bmc_mac'
+  }
+  const head = ['name', ...(group === undefined ? [] : ['group']), ...Object.keys(fields)]
+  const lines = machines.map((machine, i) =>
+    [
+      ...[names[i] ?? '', ...(group === undefined ? [] : [group])],
+      ...Object.values(fields).map(field => textOf(machine, field))
+    ]
+      .map(cell)
+      .join(',')
+  )
+  return [head.join(','), ...lines, ''].join('\n')
+}
+
+/** Throws Failure 1 for a node that has a machine already, which would lose its node. */
+async function refuseTaken(
+  { controller }: Session,
+  machines: readonly JsonObject[],
+  names: readonly string[],
+  { changes }: JsonObject
+): Promise<void> {
+  const there = (Array.isArray(changes) ? changes.filter(isObject) : [])
+    .filter(({ type, action }) => type === 'node' && action === 'update')
+    .map(({ name }) => String(name))
+  if (there.length === 0) return
+  const asked = { nodes: fold(there), fields: 'macaddr' }
+  const found = within(await controller.json('GET', '/config/node', asked), 'config', 'node')
+  for (const [name, node] of Object.entries(found)) {
+    const has = isObject(node) ? node.macaddr : null
+    if (has !== null && has !== machines[names.indexOf(name)]?.mac)
+      throw refused(`node ${name} has a machine already, ${String(has)}: nothing was changed`)
+  }
+}
+
+function* shownTable(machines: readonly JsonObject[], names: readonly string[]): Generator<string> {
+  const columns = ['mac', 'serial', 'maker', 'product', 'address', 'bmc', 'switch', 'port'] as const
+  const rows = machines.map((machine, i) => [
+    names[i] ?? '',
+    ...columns.map(field => clean(textOf(machine, field)) || '-')
+  ])
+  const all = [['node', ...columns], ...rows]
+  const widths = all[0]?.map((_, i) => Math.max(...all.map(row => row[i]?.length ?? 0))) ?? []
+  for (const row of all)
+    yield row
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd()
+}

@@ -1,0 +1,216 @@
+import { type Log, oneLine } from '../base/log.js'
+import { RateLimit } from '../base/rate-limit.js'
+import { clientNetworkOf } from '../base/request-source.js'
+import { differ } from '../model/machine-id.js'
+import { parseMac } from '../model/names.js'
+import type { View } from '../model/stored.js'
+import { nodeOf } from './node-of.js'
+
+/** A machine's description of itself, by a stranger: the texts are short, printable and without quotes. */
+export interface Claims {
+  /** Its hardware addresses. */
+  readonly macs: readonly string[]
+  readonly maker?: string
+  readonly product?: string
+  readonly serial?: string
+  readonly uuid?: string
+  readonly asset?: string
+}
+
+/** A machine that asked for a boot script with a MAC that no node had. Times: milliseconds since 1970. */
+export interface SeenMachine extends Claims {
+  /** The MAC that it asked with. */
+  readonly mac: string
+  /** Source address of its last request. */
+  readonly address: string
+  readonly first: number
+  readonly last: number
+  readonly count: number
+  /** The serial number or UUID that it gave before, if that was another one. */
+  readonly before?: string
+  /** Why it did not become the node with its serial number. */
+  readonly refused?: string
+}
+
+/** A machine that a scan of BMCs found (rules 13.5). */
+export interface ScannedMachine extends Claims {
+  /** Address of its BMC. */
+  readonly bmc: string
+  readonly bmcMac?: string
+  /** The network that was scanned. */
+  readonly network: string
+}
+
+interface Options {
+  readonly log: Pick<Log, 'info' | 'warn'>
+  /** Milliseconds since 1970. */
+  readonly now: () => number
+  /** Monotonic clock, in milliseconds. */
+  readonly ticks: () => number
+  /** `[boot] unknown_age`, in milliseconds. */
+  readonly ageMs: number
+  /** The objects, with `[boot] by_serial`. */
+  readonly model?: { readonly view: View } | undefined
+  /** Called with a new machine or refusal; undefined: there are more than are told one by one. */
+  readonly onNew?: (machine: SeenMachine | undefined) => void
+}
+
+/** Machines in the list, and those of one source address. */
+export const MOST_MACHINES = 4096
+export const MOST_OF_SOURCE = 256
+const MOST_MACS = 8
+const LONGEST = 64
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
+/** New machines that are logged and sent as events: so many at once, then one in a second. */
+const TOLD = { burst: 64, refill: 1, everyMs: 1000 }
+
+/** Returns a text of a stranger, safe for terminals, pages, logs and shells; undefined for an empty one. */
+export function tame(text: unknown): string | undefined {
+  if (typeof text !== 'string') return undefined
+  const printable = text.slice(0, 4 * LONGEST).replace(/[^\x20-\x7e]|["'<>&\\`$|;]/g, '?')
+  return printable.replace(/ +/g, ' ').trim().slice(0, LONGEST).trim() || undefined
+}
+
+/** Returns the valid MACs of a list, each once, at most 8. */
+export const macsOf = (given: readonly unknown[]): string[] =>
+  [
+    ...new Set(
+      given
+        .slice(0, 4 * MOST_MACS)
+        .flatMap(one => (typeof one === 'string' && one.length <= LONGEST ? (parseMac(one) ?? []) : []))
+    )
+  ].slice(0, MOST_MACS)
+
+/** Returns the claims that have a value. */
+export function claims(macs: readonly unknown[], texts: Readonly<Record<string, unknown>>): Claims {
+  const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
+  const told = names.flatMap(name => {
+    const text = tame(name === 'uuid' ? String(texts[name] ?? '').toLowerCase() : texts[name])
+    return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
+  })
+  return { macs: macsOf(macs), ...Object.fromEntries(told) }
+}
+
+/** Returns what a machine with this MAC says in the query of its boot page. */
+export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
+  claims(
+    [mac, ...(query.get('macs') ?? '').slice(0, 512).split(',')],
+    // The first of several values counts: an "&" within one cannot replace those before it.
+    Object.fromEntries(['serial', 'uuid', 'maker', 'product', 'asset'].map(name => [name, query.get(name)]))
+  )
+
+/**
+ * The machines that asked for a boot script and belong to no node (rules 4.37): 4,096 in memory. Above that
+ * the source address with the most machines loses its oldest one, so that a stranger pushes out his own.
+ */
+export class UnknownMachines {
+  /** Their times are those of the monotonic clock. */
+  readonly #byMac = new Map<string, { readonly party: string; readonly machine: SeenMachine }>()
+  /** The MACs of each source, the one that asked longest ago first. */
+  readonly #bySource = new Map<string, Set<string>>()
+  readonly #told: RateLimit
+  /** By the address of the BMC, the one found longest ago first. */
+  readonly #scanned = new Map<string, { readonly machine: ScannedMachine; readonly at: number }>()
+
+  constructor(private readonly o: Options) {
+    this.#told = new RateLimit(TOLD, o.ticks)
+  }
+
+  /** Records a request. Never throws; its cost does not depend on the number of nodes. */
+  note(mac: string, query: URLSearchParams, address: string): void {
+    const { ticks, model } = this.o
+    const said = claimsOf(mac, query)
+    const known = this.#byMac.get(mac)
+    // A machine stays with its first source: else a stranger could take it over, and push it out.
+    const party = known?.party ?? clientNetworkOf(address)
+    if (!known) this.#makeRoom(party)
+    const was = known?.machine
+    const before = was && differ(was, said) ? (was.serial ?? was.uuid) : was?.before
+    const refused = model && nodeOf(model.view, said)
+    const machine: SeenMachine = {
+      ...{ mac, ...said, address, first: was?.first ?? ticks(), last: ticks(), count: (was?.count ?? 0) + 1 },
+      ...(before === undefined ? {} : { before }),
+      ...(typeof refused === 'string' ? { refused } : {})
+    }
+    this.#byMac.set(mac, { party, machine })
+    const own = this.#bySource.get(party) ?? new Set()
+    this.#bySource.set(party, own)
+    own.delete(mac)
+    own.add(mac)
+    if (!known || machine.refused !== was?.refused) this.#tell(machine)
+  }
+
+  /** With `[boot] by_serial`, finds the node of a machine in any state of the objects (rules 4.38). */
+  find(mac: string, query: URLSearchParams) {
+    if (!this.o.model) return undefined
+    const said = claimsOf(mac, query)
+    return (view: View) => {
+      const node = nodeOf(view, said)
+      return typeof node === 'object'
+        ? { node, where: 'the machine with its serial number or UUID' }
+        : undefined
+    }
+  }
+
+  /** Returns the machines that asked this controller, in the order in which they came. */
+  all(): SeenMachine[] {
+    const { now, ticks, ageMs } = this.o
+    const at = now() - ticks()
+    const oldest = ticks() - ageMs
+    for (const { machine } of [...this.#byMac.values()]) if (machine.last < oldest) this.#remove(machine.mac)
+    return [...this.#byMac.values()].map(({ machine }) => ({
+      ...machine,
+      ...{ first: Math.round(machine.first + at), last: Math.round(machine.last + at) }
+    }))
+  }
+
+  /** Keeps a machine that a scan found: 4,096 at most. */
+  addScanned(machine: ScannedMachine): void {
+    const { bmc } = machine
+    this.#scanned.delete(bmc)
+    const [oldest] = this.#scanned.size < MOST_MACHINES ? [] : this.#scanned.keys()
+    if (oldest !== undefined) this.#scanned.delete(oldest)
+    this.#scanned.set(bmc, { machine, at: this.o.ticks() })
+  }
+
+  /** Returns the machines that scans found, each with the time, in milliseconds since 1970. */
+  scanned(): { readonly machine: ScannedMachine; readonly at: number }[] {
+    const { now, ticks, ageMs } = this.o
+    const kept = [...this.#scanned.values()].filter(({ at }) => at >= ticks() - ageMs)
+    return kept.map(({ machine, at }) => ({ machine, at: Math.round(at + now() - ticks()) }))
+  }
+
+  /** Drops a machine where the source has too many, or the list is full. */
+  #makeRoom(party: string): void {
+    let most = this.#bySource.get(party)
+    if ((most?.size ?? 0) < MOST_OF_SOURCE) {
+      if (this.#byMac.size < MOST_MACHINES) return
+      for (const macs of this.#bySource.values()) if (!most || macs.size > most.size) most = macs
+    }
+    const [oldest] = most ?? []
+    if (oldest !== undefined) this.#remove(oldest)
+  }
+
+  #remove(mac: string): void {
+    const { party } = this.#byMac.get(mac) ?? {}
+    this.#byMac.delete(mac)
+    const own = party === undefined ? undefined : this.#bySource.get(party)
+    own?.delete(mac)
+    if (party !== undefined && own?.size === 0) this.#bySource.delete(party)
+  }
+
+  #tell(machine: SeenMachine): void {
+    const { log, onNew, now, ticks } = this.o
+    if (!this.#told.take('')) {
+      onNew?.(undefined)
+      return
+    }
+    const { mac, maker = '', product = '', serial, address, refused } = machine
+    const what = [maker, product, serial && `serial ${serial}`].filter(Boolean).join(' ')
+    const head = `unknown machine ${mac}${what && ` (${what})`} asks from ${address}`
+    if (refused === undefined) log.info(oneLine(`${head}: svcctl unknown list`))
+    else log.warn(oneLine(`${head}, and stays unknown: ${refused}`))
+    const at = now() - ticks()
+    onNew?.({ ...machine, first: machine.first + at, last: machine.last + at })
+  }
+}
