@@ -37,6 +37,8 @@ import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { ofMachine } from './image/transfers.js'
+import { Inventories } from './inventory/inventories.js'
+import { differenceText, OddNodes } from './inventory/odd.js'
 import { Jobs } from './jobs/jobs.js'
 import { limitWarnings } from './model/limits.js'
 import { daemonActor, Model, storeOptions } from './model/model.js'
@@ -255,6 +257,13 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     role: { becameLeader: () => boots.becameLeader(store.current) },
     condition: () => boots.health
   })
+  const inventories = await Inventories.open(records('node-inventory'), now, log)
+  inventories.catchUp(store.current)
+  register.add(inventories, {
+    changes: changes => inventories.follow(changes),
+    role: { becameLeader: () => inventories.catchUp(store.current) },
+    condition: () => inventories.health
+  })
   const tokens = await Tokens.open(state, {
     now,
     lifetimeMs: auth.token_lifetime,
@@ -269,7 +278,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
   const logins = register.add(
     new Logins({ users, adminPasswordFile: passwordFile, knownNetworksFile: provenFile, now: ticks })
   )
-  return { status, events, boots, tokens, logins }
+  return { status, events, boots, inventories, tokens, logins }
 }
 type Nodes = State & Awaited<ReturnType<typeof openNodes>>
 
@@ -450,6 +459,25 @@ function buildServices({ config, model, log, now, run, register }: Working, betw
   return services
 }
 
+/** Compares the hardware of nodes, and reports its changes. */
+function buildHardware({ model, inventories, events, log, now, register }: Working) {
+  const odd = new OddNodes({
+    groups: () => model.view.names('group'),
+    nodesOf: group => model.view.index.members(group)?.all.values ?? [],
+    groupOf: node => model.view.get('node', node)?.group,
+    factsOf: node => inventories.factsOf(node)
+  })
+  register.add(odd, { changes: changes => odd.follow(changes) })
+  inventories.onChange = node => odd.changed(node)
+  let reported = 0
+  const onHardware = (node: string, changes: readonly string[]) => {
+    for (const change of changes) log.warn(change)
+    const time = new Date(now()).toISOString()
+    events.notify('hardware', String(reported++), () => ({ node, changes, time }))
+  }
+  return { odd, onHardware, oddOf: (node: string) => odd.of(node).map(differenceText).join('\n') }
+}
+
 /** Builds what shows how svcd, its services and the nodes are. */
 async function buildMonitor(parts: Working & { readonly services: Services }) {
   const { config, now, register, store, peers, status, boots, events, model } = parts
@@ -462,6 +490,7 @@ async function buildMonitor(parts: Working & { readonly services: Services }) {
   register.conditions.push(() => queueCondition(jobs, monitor.queue))
   const own = { svcd: register.conditions, boot: [() => handover.condition] }
   const health = register.add(new Health({ ...own, ...distribution.conditions, ...services.conditions }, now))
+  const { odd, onHardware, oddOf } = buildHardware(parts)
   const metrics = new Metrics({
     now,
     nodes: () => model.view.names('node'),
@@ -475,13 +504,15 @@ async function buildMonitor(parts: Working & { readonly services: Services }) {
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),
+    odd: () => odd.counts(),
     site: peers,
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))
-  const overview = new Overview({ model, status, boots }, events)
+  const overview = new Overview({ model, status, boots, oddOf }, events)
   // Before the events: their listeners then load the new state.
   store.subscribe(changes => overview.follow(changes))
-  connectEvents(events, { model, status, boots, health, subscribe: listener => store.subscribe(listener) })
-  return { health, metrics, overview }
+  const subscribe = store.subscribe.bind(store)
+  connectEvents(events, { model, status, boots, health, odd, oddOf, subscribe })
+  return { health, metrics, overview, odd, onHardware }
 }

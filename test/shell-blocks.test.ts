@@ -29,6 +29,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/howto.md#Replace a broken machine': 'test/api/pages.test.ts',
   'docs/howto.md#Run scripts of your own while a node is installed': 'test/api/pages.test.ts',
   'docs/interfaces.md': 'test/api/pages.test.ts',
+  'docs/inventory.md': 'test/api/pages.test.ts',
   'docs/moving.md': 'test/api/moving.test.ts',
   'docs/power.md': 'test/control/ipmi.test.ts',
   'docs/switches-and-bmcs.md': 'test/api/pages.test.ts',

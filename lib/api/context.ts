@@ -11,6 +11,8 @@ import type { Config } from '../config/types.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
+import type { Inventories } from '../inventory/inventories.js'
+import type { OddNodes } from '../inventory/odd.js'
 import type { Jobs } from '../jobs/jobs.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Audit } from '../monitor/audit.js'
@@ -33,6 +35,10 @@ export interface Parts {
   readonly status: NodeStatus
   readonly boots: Boots
   readonly trace: Trace
+  readonly inventories: Inventories
+  readonly odd: OddNodes
+  /** Reports changes of a node's hardware to the log and to the event stream. */
+  readonly onHardware: (node: string, changes: readonly string[]) => void
   readonly health: Health
   readonly events: Events
   readonly overview: Overview

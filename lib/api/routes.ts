@@ -6,6 +6,7 @@ import { controlRoutes } from './control.js'
 import { dnsRoutes } from './dns.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
 import { eventRoutes } from './events.js'
+import { inventoryRoutes } from './inventory.js'
 import { jobRoutes } from './jobs.js'
 import { withQuery } from './listing.js'
 import { inLuna } from './luna.js'
@@ -56,6 +57,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
     ...unknownRoutes(parts),
+    ...inventoryRoutes(parts),
     ...eventRoutes(parts),
     ...runningRoutes(parts),
     ...jobRoutes(parts),

@@ -11,8 +11,8 @@ const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories bound to this machine and time: notes of work on images, and earlier states. */
 const localDirectories = ['work', 'initramfs', 'backups']
 const files =
-  /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
-const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|status)\.journal\.new)$/
+  /^(node-(boots|inventory|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|inventory|status)\.journal\.new)$/
 
 /** Whether this is a directory of the state. */
 export const isDirectoryOfState = (name: string): boolean =>
@@ -33,7 +33,7 @@ export const isStored = (name: string): boolean => ofObjects.includes(name) || n
 
 /** Whether an entry of this name belongs to the medium, or holds its records: controllers share it. */
 export const isShared = (name: string): boolean =>
-  isStored(name) || name === 'jobs' || /^node-(boots|status)\.journal$/.test(name)
+  isStored(name) || name === 'jobs' || /^node-(boots|inventory|status)\.journal$/.test(name)
 
 /**
  * Directories of a restore in the state directory. `part`: being filled, the state is untouched. `ready`:

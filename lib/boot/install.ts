@@ -206,7 +206,7 @@ export class Install {
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
-      files_token: !files ? '' : masked ? secretMask : this.o.issueToken(node.name, 'running'),
+      files_token: masked ? secretMask : this.o.issueToken(node.name, 'running'),
       rootpw: masked && this.o.rootpw !== '' ? secretMask : this.o.rootpw,
       masked
     }

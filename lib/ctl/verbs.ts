@@ -179,6 +179,20 @@ export const verbs: Readonly<Record<string, Verb>> = {
     onlyTypes: ['node'],
     run: (session, _type, [set]) => session.rendered('/monitor/node', { nodes: set })
   },
+  inventory: {
+    operands: 'SET',
+    summary: 'what nodes are made of, as they reported it',
+    options: listOptions,
+    onlyTypes: ['node'],
+    run: (session, _type, [set]) => session.rendered('/monitor/inventory', { nodes: set })
+  },
+  odd: {
+    operands: 'SET',
+    summary: 'the nodes whose hardware is not like that of most of their group',
+    options: listOptions,
+    onlyTypes: ['node'],
+    run: (session, _type, [set]) => session.rendered('/monitor/odd', { nodes: set })
+  },
   why: {
     operands: 'SET',
     summary: 'why a node did not boot, and what to do',

@@ -1,7 +1,16 @@
 import { randomBytes } from 'node:crypto'
 
 /** Kinds of events; docs/page.md lists the fields of each. */
-type EventKind = 'node' | 'boot' | 'job' | 'service' | 'takeover' | 'unknown' | 'change' | 'audit'
+type EventKind =
+  | 'node'
+  | 'boot'
+  | 'job'
+  | 'service'
+  | 'takeover'
+  | 'unknown'
+  | 'hardware'
+  | 'change'
+  | 'audit'
 
 interface BufferedEvent {
   readonly seq: number

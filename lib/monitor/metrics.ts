@@ -39,6 +39,8 @@ interface Sources {
   readonly services: () => Iterable<readonly [string, boolean]>
   /** Name → how often its files were applied, and failed to be. */
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
+  /** Group → how many of its nodes are not like the others. */
+  readonly odd?: () => Iterable<readonly [group: string, count: number]>
   readonly site?: Pick<Site, 'status' | 'others' | 'gone'> | undefined
   /** Delay of the event loop, in milliseconds. */
   readonly loopDelayMs: () => number
@@ -201,6 +203,8 @@ export class Metrics {
       labelled('state', this.#scan.states)
     )
     this.#one('svcd_nodes_stale', 'Nodes that would get something else than they run', () => this.#scan.stale)
+    const unlike = 'Nodes whose hardware is not like that of most of their group'
+    this.#series('svcd_nodes_odd', unlike, ['group'], () => labelled('group', this.sources.odd?.() ?? []))
     this.#series('svcd_requests_in_background', 'Requests with a record, by state', ['state'], () =>
       ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#scan.jobs.get(state) ?? 0])
     )

@@ -17,6 +17,8 @@ interface OverviewSources {
   readonly model: Pick<Model, 'view' | 'cluster'>
   readonly status: Pick<NodeStatus, 'history' | 'problem'>
   readonly boots: Pick<Boots, 'present' | 'running'>
+  /** How a node is not like the others of its group; '' if it is. */
+  readonly oddOf: (node: string) => string
 }
 
 /** Columns of the overview, in this order (rules 6.10). Times are milliseconds since 1970. */
@@ -34,13 +36,14 @@ export const nodeColumns = [
   'step',
   'stepped',
   'pack',
-  'stale'
+  'stale',
+  'odd'
 ] as const
 
 type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeRow | undefined {
+function nodeRow({ model, status, boots, oddOf }: OverviewSources, name: string): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)
@@ -63,7 +66,8 @@ function nodeRow({ model, status, boots }: OverviewSources, name: string): NodeR
     step: present?.step.step ?? null,
     stepped: present?.step.last ?? null,
     pack: running?.pack ?? null,
-    stale: running ? isStale(running, packOnRestart(model, name)) : null
+    stale: running ? isStale(running, packOnRestart(model, name)) : null,
+    odd: oddOf(name) || null
   }
 }
 
@@ -130,6 +134,8 @@ interface WatchedParts {
   readonly status: NodeStatus
   readonly boots: Boots
   readonly health: Health
+  readonly odd: { onChange: (node: string) => void }
+  readonly oddOf: OverviewSources['oddOf']
   subscribe(listener: (changes: readonly Change[]) => void): void
 }
 
@@ -139,12 +145,13 @@ const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'p
 /** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */
 export function connectEvents(
   events: Events,
-  { model, status, boots, health, subscribe }: WatchedParts
+  { model, status, boots, health, odd, oddOf, subscribe }: WatchedParts
 ): void {
-  const watched = { model, status, boots }
+  const watched = { model, status, boots, oddOf }
   const ofNode = (node: string) =>
     events.notify('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
   status.onChange = ofNode
+  odd.onChange = ofNode
   boots.onChange = (node, step) => {
     ofNode(node)
     if (step) events.notify('boot', `${node} ${step.step}`, () => stepOf(node, step))

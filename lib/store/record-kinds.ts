@@ -10,6 +10,7 @@ interface RecordKind {
 export const recordKinds = {
   'node-status': { base: 'table' },
   'node-boots': { base: 'table' },
+  'node-inventory': { base: 'table' },
   jobs: { base: 'files' }
 } as const satisfies Readonly<Record<string, RecordKind>>
 

@@ -119,7 +119,8 @@ const rules: readonly (readonly [Rule, string])[] = [
   [
     nodeReports,
     `POST /config/node/{node}
-     POST /monitor/node/{node}`
+     POST /monitor/node/{node}
+     POST /monitor/inventory/{node}`
   ],
   [
     nodeReads,
@@ -138,6 +139,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/unknown
+     GET /monitor/odd
      GET /config/network
      GET /config/network/{network}
      GET /config/dns/{network}
@@ -221,6 +223,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_release
      GET /monitor/audit
      POST /monitor/unknown/_scan
+     GET /monitor/inventory
+     GET /monitor/inventory/{node}
      GET /config/cluster/snapshot
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab

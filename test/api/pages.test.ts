@@ -74,6 +74,7 @@ t.test('the pages on nodes and groups', async t => {
   for (const [name, network] of Object.entries({ storage: '10.143.0.0/16', backup: '10.144.0.0/16' }))
     await c.post(`/config/network/${name}`, { network })
   t.match(await typed('docs/interfaces.md', ['The interfaces of nodes', 'Options']), /"options":"mtu=9000"/)
+  t.match(await typed('docs/inventory.md', ['What nodes are made of']), /^name,cpu\.model,memory\.total/m)
   t.match(await typed('docs/files.md', ['A file']), /server ntp1\.example\.org iburst/)
   const cluster = await typed('docs/files.md', ['Files that see the whole cluster'])
   t.match(cluster, /\n\d[0-9.]+ node001[a-z.]* node001\n/)

@@ -33,7 +33,8 @@ const controllerAddress = '10.141.255.254'
 const storedFiles = (c: Controller) => ({
   ...snapshot(c),
   'node-status.journal': '',
-  'node-boots.journal': ''
+  'node-boots.journal': '',
+  'node-inventory.journal': ''
 })
 
 /** A step of a sequence: what was asked, and what is exported before and after it. */

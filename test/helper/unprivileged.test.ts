@@ -136,7 +136,7 @@ t.test('the state of a daemon that was root is handed over by the command that t
     'the names are known'
   )
   t.ok(
-    ['node-boots', 'node-status'].every(name => isOwnEntry(`${name}.journal.new`)),
+    ['node-boots', 'node-inventory', 'node-status'].every(name => isOwnEntry(`${name}.journal.new`)),
     'what a crash leaves too'
   )
   t.notMatch(daemon.log(), /who cannot read/)

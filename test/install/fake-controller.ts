@@ -45,7 +45,7 @@ export class FakeController {
 
   /** States posted to /monitor/node/{node}, in order. */
   get states(): string[] {
-    return this.posts('/monitor/').map(({ body }) => {
+    return this.posts('/monitor/node/').map(({ body }) => {
       const { monitor } = JSON.parse(body) as { monitor: { status: Record<string, { state: string }> } }
       return Object.values(monitor.status)[0]?.state ?? ''
     })

@@ -161,8 +161,8 @@ t.test('the shell parts hold nothing that the template engine would read', async
   const library = fileURLToPath(new URL('../../templates/install/lib', import.meta.url))
   for (const name of readdirSync(library)) {
     const text = readFileSync(join(library, name), 'utf8')
-    // svc-files.sh joins two parts, so that edited templates that include it get both.
+    // They join parts, so that edited templates that include them get all.
     const include = /^\{% include 'install\/lib\/\w+\.sh' -?%\}$/gm
-    t.notMatch(name === 'svc-files.sh' ? text.replace(include, '') : text, /\{\{|\{%|\{#/, name)
+    t.notMatch(['svc-files.sh', 'inventory.sh'].includes(name) ? text.replace(include, '') : text, /\{\{|\{%|\{#/, name)
   }
 })

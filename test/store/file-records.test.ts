@@ -8,7 +8,7 @@ import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { gate, systemError, TestFiles } from './fixtures.js'
-import { nothing, openValues } from './node-values.js'
+import { openOthers, openValues } from './node-values.js'
 import { type RecordsPlace, testRecords } from './records-suite.js'
 
 /** Opens a directory with the values of nodes. */
@@ -61,7 +61,7 @@ class Directory implements RecordsPlace {
     await medium.read()
     await medium.start([])
     const records = await medium.openRecords('node-status', memory)
-    await medium.openRecords('node-boots', nothing)
+    await openOthers(medium, 'node-status')
     this.#end = async how => {
       if (how === 'stop') await records.close()
       isKilled = how === 'kill'

@@ -1,4 +1,5 @@
 import type { FileMedium } from '../../lib/store/files/medium.js'
+import { TABLES } from '../../lib/store/record-kinds.js'
 import type { RecordedState } from '../../lib/store/records.js'
 
 interface Value {
@@ -14,6 +15,11 @@ export const nothing: RecordedState<never> = {
   recordsOf: () => [],
   replaceRecords: () => {},
   reset: () => {}
+}
+
+/** Opens all tables but these: tables are written once all are open. */
+export async function openOthers(medium: FileMedium, ...kinds: readonly string[]) {
+  for (const kind of TABLES) if (!kinds.includes(kind)) await medium.openRecords(kind, nothing)
 }
 
 /** Opens the records of nodes: the last value of each, which is in memory once it is stored. */
@@ -32,8 +38,7 @@ export async function openValues(medium: FileMedium, withBoots = true) {
     },
     reset: () => values.clear()
   })
-  // Tables are written once all kinds are open.
-  if (withBoots) await medium.openRecords('node-boots', nothing)
+  await openOthers(medium, 'node-status', ...(withBoots ? [] : ['node-boots']))
   const put = async (node: string, value: number | string) => {
     await records.append({ node, value })
     values.set(node, value)
@@ -72,7 +77,7 @@ export async function openLines(medium: FileMedium, kind = 'node-status') {
     },
     reset: () => lines.clear()
   })
-  if (kind === 'node-status') await medium.openRecords('node-boots', nothing)
+  if (kind === 'node-status') await openOthers(medium, kind)
   return {
     lines,
     records,

@@ -42,6 +42,8 @@ export interface Machine {
    * What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM.
    */
   readonly asks?: 'ipxe' | 'pxe' | 'http'
+  /** Further arguments of qemu: devices that no firmware boots from, texts of SMBIOS. */
+  readonly devices?: readonly string[]
   /** Default 512. */
   readonly memoryMiB?: number
   /** Default: 5 minutes, five times what a machine takes that is alone. */
@@ -177,6 +179,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
       ...['-drive', `id=more${i},if=none,format=raw,file=${file}`],
       ...['-device', `virtio-blk-pci,drive=more${i}`]
     ]),
+    ...(machine.devices ?? []),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
   ]
   const { process: qemu, ended } = start(program, args, { input: '' })

@@ -73,6 +73,10 @@ export const identity: readonly string[] = [
   '/etc/systemd/system/svc-files.*',
   '/etc/systemd/system/*.wants/svc-files.timer',
   '/usr/local/sbin/svc-files',
+  // Its report of its hardware, with its own token.
+  '/etc/svc/inventory*',
+  '/etc/systemd/system/svc-inventory.service',
+  '/etc/systemd/system/*.wants/svc-inventory.service',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',

@@ -38,36 +38,6 @@ program() (
   command -v "$name"
 )
 
-find_decoder() {
-  if program base64 >/dev/null; then
-    DECODE='base64 -d'
-  elif program openssl >/dev/null; then
-    DECODE='openssl base64 -d -A'
-  elif program python3 >/dev/null; then
-    DECODE='python3 -m base64 -d'
-  else
-    DECODE=''
-    log 'warning: no base64 decoder (base64, openssl, python3): scripts, secrets and roles cannot be placed'
-  fi
-}
-
-# Decodes base64 to standard output.
-decode() {
-  if [ -z "$DECODE" ]; then
-    complain 'no base64 decoder: base64, openssl or python3 is needed'
-    return 1
-  fi
-  # Some decoders silently skip characters that are not base64.
-  case $1 in
-    *[!A-Za-z0-9+/=[:space:]]*)
-      complain 'a text is not base64'
-      return 1
-      ;;
-  esac
-  # shellcheck disable=SC2086 # DECODE is a command with its options
-  printf '%s' "$1" | tr -d ' \t\r\n' | $DECODE
-}
-
 # Makes the directories of the run, and removes those of an earlier run that failed.
 init() {
   umask 022

@@ -1,5 +1,35 @@
 # Scripts of the administrator run in a shell of their own, so that they cannot change this one.
 
+find_decoder() {
+  if program base64 >/dev/null; then
+    DECODE='base64 -d'
+  elif program openssl >/dev/null; then
+    DECODE='openssl base64 -d -A'
+  elif program python3 >/dev/null; then
+    DECODE='python3 -m base64 -d'
+  else
+    DECODE=''
+    log 'warning: no base64 decoder (base64, openssl, python3): scripts, secrets and roles cannot be placed'
+  fi
+}
+
+# Decodes base64 to standard output.
+decode() {
+  if [ -z "$DECODE" ]; then
+    complain 'no base64 decoder: base64, openssl or python3 is needed'
+    return 1
+  fi
+  # Some decoders silently skip characters that are not base64.
+  case $1 in
+    *[!A-Za-z0-9+/=[:space:]]*)
+      complain 'a text is not base64'
+      return 1
+      ;;
+  esac
+  # shellcheck disable=SC2086 # DECODE is a command with its options
+  printf '%s' "$1" | tr -d ' \t\r\n' | $DECODE
+}
+
 # Runs base64 text as a script, with its output on the console. $1 is its name in messages.
 run_script() {
   script_file=$_TMP/$1.sh

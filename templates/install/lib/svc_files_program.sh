@@ -38,38 +38,17 @@ clean() {
   fi
 }
 
-# Reads the settings: a word and its value on each line, which no shell evaluates.
-settings() {
-  url='' node='' token='' insecure=''
-  while read -r key value; do
-    case $key in
-      url) url=$value ;;
-      node) node=$value ;;
-      token) token=$value ;;
-      insecure) insecure=$value ;;
-    esac
-  done < "$conf" || return 1
-  [ -n "$url" ] && [ -n "$node" ] && [ -n "$token" ]
-}
-
 # Fetches the tar from the first controller that sends it.
 fetch() {
   settings || die "$conf is missing or does not name url, node and token: the installation of a node with files writes it"
-  SVC_URL=${url%% *} _URLS=$url SVC_TOKEN=$token INSECURE=${insecure:+-k} _STALL=300 _LONGEST=300 _PATIENCE=0
+  _STALL=300 _LONGEST=300 _PATIENCE=0
   # The process list would show busybox's argument with the token.
   if ! find_http || [ "$_HTTP" = busybox ]; then
     die 'neither curl nor GNU wget can be found'
   fi
   archive=$_TMP/answer
   http_get "/boot/files/$node" "$archive" || exit 1
-  renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$_TMP/head" | tail -n 1)
-  # Stored before it replaces the old token: without one the node would need a new installation.
-  if [ -n "$renewed" ]; then
-    if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
-      ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
-      log "the new token cannot be kept in $conf"
-    fi
-  fi
+  renew_token
 }
 
 # Whether only root can change the contents of the present directory.

@@ -16,11 +16,17 @@ json_string() {
     printf '"%s"' "$(printf '%s' "$1" | tr -cd 'A-Za-z0-9 ._:/,@=+-')"
     return
   fi
+  # shellcheck disable=SC2046 # a word for each byte
+  json_bytes $(bytes "$1")
+}
+
+# Prints decimal bytes as a JSON string.
+json_bytes() {
   point=0
   least=0
   missing=0
   printf '"'
-  for byte in $(bytes "$1"); do
+  for byte in "$@"; do
     if [ "$missing" -gt 0 ]; then
       if [ "$byte" -ge 128 ] && [ "$byte" -lt 192 ]; then
         point=$((point * 64 + byte - 128))

@@ -1,0 +1,6 @@
+#!/bin/sh
+# shellcheck disable=SC2317 # it does not use all functions
+{% include 'install/lib/http.sh' %}
+{% include 'install/lib/text.sh' %}
+{% include 'install/lib/settings.sh' %}
+{% include 'install/lib/inventory_program.sh' -%}
