@@ -4,6 +4,7 @@ import { notice } from './dialog.js'
 import { button, fill, h, soon } from './dom.js'
 import { editView } from './edit.js'
 import { auditView, imagesView, jobsView, networksView, servicesView } from './lists.js'
+import { unknownView } from './machines.js'
 import { nodeView } from './node.js'
 import { clusterView } from './nodes.js'
 import { strangerView } from './stranger.js'
@@ -12,6 +13,7 @@ const [main, nav, session, where] = ['main', 'nav', 'session', 'where'].map(id =
 
 const views = [
   ['cluster', 'Cluster', clusterView],
+  ['unknown', 'Unknown', unknownView],
   ['jobs', 'Jobs', jobsView],
   ['images', 'Images', imagesView],
   ['networks', 'Networks', networksView],

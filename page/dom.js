@@ -35,6 +35,14 @@ export function fill(element, ...children) {
   return element
 }
 
+/** Replaces the children of an element; the focus stays on the one with the same `data-name`. */
+export function refill(element, ...children) {
+  const { activeElement: at } = document
+  const name = element.contains(at) && at.dataset.name
+  fill(element, children)
+  if (name) element.querySelector(`[data-name="${CSS.escape(name)}"]`)?.focus()
+}
+
 /** Removes invisible and direction-changing characters: the text may come from strangers. */
 export const plain = text =>
   text.replace(
@@ -87,23 +95,20 @@ export const terms = rows =>
     rows.map(([term, content]) => h('div', {}, h('dt', {}, term), h('dd', {}, content)))
   )
 
-/** Makes a table; on screens too narrow for columns each row is a card. */
+/**
+ * Makes a table; on screens too narrow for columns each row is a card. Heads and cells are content, or made
+ * cells.
+ */
 export function table(caption, heads, rows) {
-  const head = heads.map(text => h('th', { scope: 'col' }, text))
-  const lines = rows.map(cells =>
-    h(
-      'tr',
-      {},
-      cells.map((content, i) => cell(heads[i], content))
-    )
-  )
+  const isCell = one => one instanceof HTMLTableCellElement
+  const names = heads.map(one => one.textContent ?? one)
+  const head = heads.map(one => (isCell(one) ? one : h('th', { scope: 'col' }, one)))
+  const made = (content, i) => (isCell(content) ? content : cell(names[i], content))
+  const lines = rows.map(cells => h('tr', {}, cells.map(made)))
   const title = h('caption', { class: 'unseen' }, caption)
   const parts = [title, h('thead', {}, h('tr', {}, head)), h('tbody', {}, lines)]
-  return h(
-    'div',
-    { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption },
-    h('table', {}, parts)
-  )
+  const props = { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption }
+  return h('div', props, h('table', {}, parts))
 }
 
 /** Shows how long ago something was, and keeps that up to date. */

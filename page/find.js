@@ -74,9 +74,9 @@ export function search(text, nodes, again) {
       const { addresses = [], macs = [], texts = [] } = details?.of?.get(node.name) ?? {}
       if (isAddress.test(word)) return addresses.includes(word)
       if (isMac.test(word) && macs.some(mac => mac.includes(bare(word)))) return true
-      const { name, group, rack, osimage, state, condition } = node
-      const told = [name, group, rack, rack && 'rack', osimage, state, wordOf[condition]].map(value =>
-        small(value ?? '')
+      const { name, group, rack, osimage, state, condition, odd } = node
+      const told = [name, group, rack, rack && 'rack', osimage, state, wordOf[condition], odd && 'odd'].map(
+        value => small(value ?? '')
       )
       return [...told, ...texts].some(value => value.includes(word))
     }

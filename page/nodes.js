@@ -9,7 +9,7 @@ import {
   whenChanged,
   wordOf
 } from './cluster.js'
-import { ago, button, cell, count, fill, h, number, soon, swatch } from './dom.js'
+import { ago, button, count, fill, h, number, refill, soon, swatch, table } from './dom.js'
 import { search } from './find.js'
 import { Grid } from './grid.js'
 import { Racks } from './racks.js'
@@ -137,9 +137,9 @@ export function clusterView(place, { isAdmin }) {
     )
   }
 
-  function showAll() {
-    Object.assign(wish, { text: '', only: new Set(), page: 0 })
-    filter.value = ''
+  function showOnly(text) {
+    Object.assign(wish, { text, only: new Set(), page: 0 })
+    filter.value = text
     draw()
     filter.focus()
   }
@@ -150,11 +150,13 @@ export function clusterView(place, { isAdmin }) {
     const { matches, problem } = search(wish.text, all, redrawAll)
     const nodes = all.filter(node => (wish.only.size === 0 || wish.only.has(node.condition)) && matches(node))
     visible = nodes
+    const odd = all.filter(node => node.odd).length
     const isAll = nodes.length === all.length
     fill(
       told,
       isAll ? count(all.length, 'node') : `${number(nodes.length)} of ${count(all.length, 'node')}`,
-      !isAll && button('Show all', showAll, { class: 'quiet' })
+      !isAll && button('Show all', () => showOnly(''), { class: 'quiet' }),
+      odd > 0 && button(`${count(odd, 'node')} unlike the others`, () => showOnly('odd'), { class: 'quiet' })
     )
     if (all.length === 0) {
       shown = undefined
@@ -189,7 +191,6 @@ export function clusterView(place, { isAdmin }) {
     }
     if (wish.sort !== 'name') sorted.sort(keys[wish.sort])
     visible = sorted
-    const focused = body.contains(document.activeElement) && document.activeElement.dataset.name
     const pages = Math.ceil(sorted.length / perPage)
     wish.page = Math.min(wish.page, pages - 1)
     const sortBy = key => {
@@ -197,48 +198,27 @@ export function clusterView(place, { isAdmin }) {
       draw()
       body.querySelector(`[data-key=${key}]`)?.focus()
     }
-    const head = (key, text) =>
-      h(
-        'th',
-        { scope: 'col', 'aria-sort': wish.sort === key ? 'ascending' : 'none' },
-        button(text, () => sortBy(key), { class: 'sort', 'data-key': key })
-      )
+    const head = (key, text) => {
+      const by = button(text, () => sortBy(key), { class: 'sort', 'data-key': key })
+      return h('th', { scope: 'col', 'aria-sort': wish.sort === key ? 'ascending' : 'none' }, by)
+    }
     const goTo = page => {
       wish.page = page
       draw()
-      body.querySelector('table').focus()
+      body.querySelector('.scroll').focus()
     }
     const turn = (text, page, isOff) => button(text, () => goTo(page), { disabled: isOff })
-    fill(
+    const heads = [
+      ...[head('name', 'Node'), head('condition', 'Condition'), 'State', head('since', 'Last heard')],
+      ...[head('group', 'Group'), head('rack', 'Rack'), 'Image']
+    ]
+    const rows = sorted.slice(wish.page * perPage, (wish.page + 1) * perPage)
+    refill(
       body,
-      h(
-        'div',
-        { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table of nodes' },
-        h(
-          'table',
-          { tabIndex: -1 },
-          h('caption', { class: 'unseen' }, `Nodes, page ${wish.page + 1} of ${pages}`),
-          h(
-            'thead',
-            {},
-            h(
-              'tr',
-              {},
-              head('name', 'Node'),
-              head('condition', 'Condition'),
-              h('th', { scope: 'col' }, 'State'),
-              head('since', 'Last heard'),
-              head('group', 'Group'),
-              head('rack', 'Rack'),
-              h('th', { scope: 'col' }, 'Image')
-            )
-          ),
-          h(
-            'tbody',
-            {},
-            sorted.slice(wish.page * perPage, (wish.page + 1) * perPage).map(node => rowOf(node, selection))
-          )
-        )
+      table(
+        `Nodes, page ${wish.page + 1} of ${pages}`,
+        heads,
+        rows.map(node => rowOf(node, selection))
       ),
       pages > 1 &&
         h(
@@ -249,7 +229,6 @@ export function clusterView(place, { isAdmin }) {
           turn('Next ›', wish.page + 1, wish.page === pages - 1)
         )
     )
-    if (focused) body.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus()
   }
 
   let isOver = false
@@ -274,22 +253,15 @@ export function clusterView(place, { isAdmin }) {
 
 function rowOf(node, selection) {
   const heard = Math.max(node.since ?? 0, node.stepped ?? 0)
-  return h(
-    'tr',
-    {},
-    h(
-      'th',
-      { scope: 'row' },
-      selection?.box(node.name),
-      h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)
-    ),
-    cell('Condition', badge(node.condition)),
-    cell('State', h('span', { class: 'clip' }, doing(node))),
-    cell('Last heard', heard > 0 ? ago(heard) : '–'),
-    cell('Group', node.group ?? '–'),
-    cell('Rack', node.rack ?? '–'),
-    cell('Image', node.osimage ?? '–')
-  )
+  const link = h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)
+  const odd = node.odd && h('span', { class: 'bad', title: node.odd }, ' ≠ odd')
+  return [
+    h('th', { scope: 'row' }, selection?.box(node.name), link, odd),
+    badge(node.condition),
+    h('span', { class: 'clip' }, doing(node)),
+    heard > 0 ? ago(heard) : '–',
+    ...[node.group, node.rack, node.osimage].map(text => text ?? '–')
+  ]
 }
 
 /** Shows a condition as a word with its colour. */

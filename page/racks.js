@@ -1,5 +1,5 @@
 import { compare, wordOf } from './cluster.js'
-import { count, fill, h, number, swatch } from './dom.js'
+import { count, fill, h, number, refill, swatch } from './dom.js'
 
 /** Units of a rack, if no node is higher; a number above `most` is no unit. */
 const usual = 42
@@ -17,7 +17,7 @@ const link = (node, more = '') =>
     'a',
     { href: `#/node/${encodeURIComponent(node.name)}`, class: 'unit', 'data-name': node.name },
     swatch(node.condition),
-    ` ${node.name} `,
+    ` ${node.name} ${node.odd ? '≠ ' : ''}`,
     h('span', { class: more ? 'bad' : 'faint' }, `${wordOf[node.condition]}${more}`)
   )
 
@@ -72,7 +72,6 @@ export class Racks {
   #draw(section) {
     if (!this.#near.has(section)) return fill(section)
     const { placed, loose, height } = section.rack
-    const focused = section.contains(document.activeElement) && document.activeElement.dataset.name
     const used = new Array(most + 1).fill(0)
     for (const { from, to } of placed) for (let i = from; i <= to; i++) used[i]++
     // Nodes that overlap stand side by side.
@@ -89,7 +88,7 @@ export class Racks {
         return item
       })
     const numbers = Array.from({ length: height }, (_, i) => height - i).join('\n')
-    fill(
+    refill(
       section,
       h(
         'h2',
@@ -113,6 +112,5 @@ export class Racks {
         ),
       loose.length > mostLoose && h('p', { class: 'faint' }, `and ${number(loose.length - mostLoose)} more`)
     )
-    if (focused) section.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus()
   }
 }

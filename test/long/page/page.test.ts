@@ -13,7 +13,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const desktop = { theme: 'light', width: 1360, height: 860 } as const
 const views = [
   ...['cluster', 'cluster?as=racks', 'node/node003', 'edit/node/node003', 'edit/group/compute'],
-  ...['jobs', 'images', 'networks', 'services', 'audit']
+  ...['unknown', 'jobs', 'images', 'networks', 'services', 'audit']
 ]
 
 /** What axe finds wrong with the page as it is. */
@@ -199,6 +199,9 @@ t.test('the page of a small cluster', async t => {
     t.same(problems, [])
   })
 
+  await stage.ask('GET', '/boot/search/mac/52:54:77:00:00:01?serial=S1', undefined, '10.141.99.1')
+  const inventory = { node003: { cpu: { model: 'EPYC', cores: 64 }, disks: [{ name: 'sda', size: 480e9 }] } }
+  await stage.ask('POST', '/monitor/inventory/node003', { monitor: { inventory } })
   for (const look of looks)
     await t.test(`axe finds nothing: ${look.name}`, async t => {
       const stranger = await window(t, on, stage, look, undefined)
