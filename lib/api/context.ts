@@ -110,6 +110,12 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   return dryRun ? { ...actor, dryRun } : actor
 }
 
+/** The actor of a change that `expect=MARK` binds to its dry run (rules 12.7). */
+export function expecting(request: ApiRequest): Actor {
+  const expected = request.query.get('expect')
+  return { ...actorOf(request), ...(expected === null ? {} : { expected }) }
+}
+
 /** Returns a 200 with a JSON body. */
 export const ok = (body: object): Answer => ({ status: 200, body })
 

@@ -30,6 +30,7 @@ import {
   actorOf,
   config,
   done,
+  expecting,
   ok,
   okTwice,
   type Parts,
@@ -202,6 +203,8 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
   ]
 }
 
+const expectQuery = { expect: string('the "mark" of a dry run: change only if it still has that outcome') }
+
 function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute {
   const { model } = parts
   const { updated = 204, save = (...args) => model.save(type, ...args), sets } = particular
@@ -211,6 +214,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
     ...takesSets(sets),
     answers: sets ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
+    query: expectQuery,
     body: objectBody(type),
     handler: async (request, given) => {
       const name = nameOf(request, type)
@@ -226,7 +230,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
       }
       const { newName: now = name } = given
       const found = findWarnings(parts, type, [name], new Set(given.values.keys()))
-      const { created } = await save(name, given, actorOf(request))
+      const { created } = await save(name, given, expecting(request))
       const how = now === name ? 'updated' : `renamed to ${now}`
       return withWarnings(
         created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
@@ -295,7 +299,7 @@ async function saveSet(
   const { model } = parts
   const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
   const found = findWarnings(parts, type, names, new Set(given.values.keys()))
-  const count = await saveAll(model, type, pick, given, actorOf(request))
+  const count = await saveAll(model, type, pick, given, expecting(request))
   return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
 }
 
@@ -311,6 +315,7 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       access: 'user',
       refuses: [404],
       summary: `Change all ${title}s of a set in the same way, or none`,
+      query: expectQuery,
       body: bodyOf(
         { about: `${title} set` },
         { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },
