@@ -2,6 +2,7 @@ import { bootRoutes } from './boot.js'
 import { bootsRoutes } from './boots.js'
 import { clusterRoutes } from './cluster.js'
 import type { ApiRoute, Parts } from './context.js'
+import { consoleRoutes } from './consoles.js'
 import { controlRoutes } from './control.js'
 import { dnsRoutes } from './dns.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
@@ -58,7 +59,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...runningRoutes(parts),
     ...jobRoutes(parts),
     ...serviceRoutes(parts),
-    ...controlRoutes(parts)
+    ...controlRoutes(parts),
+    ...consoleRoutes(parts)
   ]
   const strict = ours
     .map(route => (hasDryRun(route) ? withDryRun(route, parts) : route))

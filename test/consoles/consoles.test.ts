@@ -1,0 +1,47 @@
+import { readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { until } from '../support/until.js'
+import { attach, lab, type } from './lab.js'
+
+// rules 13.7
+t.test('a console is attached, typed into, logged and audited', async t => {
+  const { c, directory, machines } = await lab(t, ['n1', 'n2'])
+  const machine = machines.n1 as NonNullable<typeof machines.n1>
+  const config = join(directory, 'consoles', 'conman.conf')
+  t.equal(statSync(config).mode & 0o777, 0o600, 'the file with the passwords is its owner’s alone')
+  const preview = (await c.get('/config/consoles/_preview')).text
+  t.notMatch(preview, Buffer.from('secret').toString('hex'), 'a preview shows no password')
+
+  const one = await attach(c, 'n1')
+  const two = await attach(c, 'n1')
+  t.same([one.status, two.status], [200, 200])
+  t.match(one.session, /^[0-9a-f]{32}$/)
+  machine.says('n1 login: ')
+  await until(() => one.text.includes('n1 login: ') && two.text.includes('n1 login: '))
+  t.equal((await type(c, 'n1', { session: one.session, input: 'root\r\u0003é' })).status, 204)
+  await until(() => machine.received.includes('root\r\u0003é'), () => machine.received)
+  t.match(await type(c, 'n2', { session: one.session, input: 'x' }), { status: 404 }, 'another node')
+  t.match(await type(c, 'n1', { session: 'f'.repeat(32), input: 'x' }), { status: 404, body: { code: 'not-attached' } })
+
+  machine.says('\r\n\u001b[31mred\u001b[0m \u0007bell \u009b2J\r\nfine\r\n')
+  await until(async () => {
+    const { lines } = (await c.get('/monitor/console/n1?lines=5')).body.monitor.console.n1
+    return lines.some(({ text }: { text: string }) => text === 'fine')
+  })
+  const { lines } = (await c.get('/monitor/console/n1')).body.monitor.console.n1
+  t.notMatch(JSON.stringify(lines), /\\u00|\u009b/, 'the lines hold no control character')
+  t.ok(lines.some(({ text }: { text: string }) => text.startsWith('red')), 'and none of its codes')
+  t.match((await c.get('/monitor/console/n1?lines=0')).body, { message: /from 1 to/ })
+
+  one.leave()
+  two.leave()
+  await until(async () => {
+    const { audit } = (await c.get('/monitor/audit')).body.monitor
+    return audit.filter(({ action }: { action: string }) => action === 'console').length === 4
+  })
+  const audit = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
+  t.match(audit, /"who":"user admin".*"action":"console".*"name":"n1".*"after":\{"console":"attach"\}/)
+  t.match(audit, /"after":\{"console":"detach"\}/)
+  t.match((await type(c, 'n1', { session: one.session, input: 'x' })).status, 404)
+})
