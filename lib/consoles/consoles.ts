@@ -67,9 +67,10 @@ export class Consoles {
     const session = randomBytes(16).toString('hex')
     this.#attaching++
     const { port } = this.options.config.consoles
-    const attachment = await Attachment.open(port, node, { user: who.replace(/^user /, ''), session }).finally(
-      () => this.#attaching--
-    )
+    const attachment = await Attachment.open(port, node, {
+      user: who.replace(/^user /, ''),
+      session
+    }).finally(() => this.#attaching--)
     const idleMs = this.options.idleMs ?? IDLE_MS
     const idle = setTimeout(() => attachment.end('nothing was typed for hours'), idleMs).unref()
     this.#open.set(session, { attachment, node, who, idle })

@@ -61,6 +61,8 @@ const optionTypes = {
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
   end: { type: 'boolean' },
+  log: { type: 'boolean' },
+  lines: { type: 'string', short: 'n' },
   stdin: { type: 'boolean' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }

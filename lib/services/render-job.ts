@@ -137,7 +137,11 @@ function preview(
       // Texts that differ in a secret alone have an empty diff.
       const inForce = contentOf(path)
       const shown = masked(text)
-      return { path, text: shown, diff: unifiedDiff(path, inForce === undefined ? inForce : masked(inForce), shown) }
+      return {
+        path,
+        text: shown,
+        diff: unifiedDiff(path, inForce === undefined ? inForce : masked(inForce), shown)
+      }
     }),
     ...removed.map(path => ({ path, text: '', diff: unifiedDiff(path, contentOf(path), undefined) }))
   ]

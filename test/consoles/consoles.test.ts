@@ -20,9 +20,15 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   machine.says('n1 login: ')
   await until(() => one.text.includes('n1 login: ') && two.text.includes('n1 login: '))
   t.equal((await type(c, 'n1', { session: one.session, input: 'root\r\u0003é' })).status, 204)
-  await until(() => machine.received.includes('root\r\u0003é'), () => machine.received)
+  await until(
+    () => machine.received.includes('root\r\u0003é'),
+    () => machine.received
+  )
   t.match(await type(c, 'n2', { session: one.session, input: 'x' }), { status: 404 }, 'another node')
-  t.match(await type(c, 'n1', { session: 'f'.repeat(32), input: 'x' }), { status: 404, body: { code: 'not-attached' } })
+  t.match(await type(c, 'n1', { session: 'f'.repeat(32), input: 'x' }), {
+    status: 404,
+    body: { code: 'not-attached' }
+  })
 
   machine.says('\r\n\u001b[31mred\u001b[0m \u0007bell \u009b2J\r\nfine\r\n')
   await until(async () => {
@@ -31,7 +37,10 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   })
   const { lines } = (await c.get('/monitor/console/n1')).body.monitor.console.n1
   t.notMatch(JSON.stringify(lines), /\\u00|\u009b/, 'the lines hold no control character')
-  t.ok(lines.some(({ text }: { text: string }) => text.startsWith('red')), 'and none of its codes')
+  t.ok(
+    lines.some(({ text }: { text: string }) => text.startsWith('red')),
+    'and none of its codes'
+  )
   t.match((await c.get('/monitor/console/n1?lines=0')).body, { message: /from 1 to/ })
 
   one.leave()
