@@ -1,6 +1,8 @@
-import { readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { addNode, bmcCluster } from '../support/bmc-cluster.js'
+import { Controller } from '../support/controller.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
@@ -53,4 +55,43 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   t.match(audit, /"who":"user admin".*"action":"console".*"name":"n1".*"after":\{"console":"attach"\}/)
   t.match(audit, /"after":\{"console":"detach"\}/)
   t.match((await type(c, 'n1', { session: one.session, input: 'x' })).status, 404)
+})
+
+t.test('a verdict quotes a kernel panic', async t => {
+  const { c, machines } = await lab(t, ['n1'])
+  const verdict = async () => (await c.get('/monitor/node/n1/_why')).body.monitor.why.n1.verdict
+  t.notMatch(await verdict(), /console says/)
+  machines.n1?.says('[    2.5] Kernel panic - not syncing: \u001b[31mNo working init found\u001b[0m\r\n')
+  await until(async () => /console says/.test(await verdict()))
+  t.match(
+    await verdict(),
+    /n1 has no MAC.* Its console says at .* UTC: "\[ +2\.5\] Kernel panic - not syncing: No working init found"$/
+  )
+})
+
+t.test('what is refused before anything is touched', async t => {
+  const off = await Controller.start(t)
+  await bmcCluster(off)
+  await addNode(off, 'n1', '127.7.0.1')
+  t.match(await attach(off, 'n1'), {
+    status: 404,
+    message: /svcd configures no consoles: set \[consoles\] enabled = yes/
+  })
+  t.match(await off.get('/service/consoles/status'), {
+    status: 404,
+    body: { message: 'there is no service consoles: [consoles] enabled = no' }
+  })
+  const lacking = await Controller.start(
+    t,
+    'consoles.enabled=yes',
+    'consoles.check=/nonexistent/conmand -V',
+    'consoles.gather=0s'
+  )
+  const service = lacking.daemon.services.of('consoles')
+  await service?.settled()
+  t.match(service?.condition, { ok: false, reason: /conmand/ })
+  t.notOk(existsSync(join(lacking.directory, 'state', 'consoles', 'conman.conf')), 'nothing was written')
+  await bmcCluster(lacking)
+  await addNode(lacking, 'n1', '127.7.0.1')
+  t.match(await attach(lacking, 'n1'), { status: 503, message: /conmand does not run \(port 7891\)/ })
 })
