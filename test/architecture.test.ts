@@ -44,6 +44,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'boot',
       'image',
       'image/torrent/distribution',
+      'consoles',
       'control',
       'helper',
       'helper/transfer/remote',
@@ -99,6 +100,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'boot',
       'image',
+      'consoles',
       'control',
       'services',
       'monitor',
@@ -132,6 +134,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'helper/packer': [],
   'helper/transfer': [],
   'image/torrent': [],
+  consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   monitor: ['model', 'node-set', 'store', 'jobs'],

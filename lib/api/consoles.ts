@@ -9,7 +9,7 @@ import { at, list, object, orNull, plainText, string, time } from './schema.js'
 /** Bytes of a text that is pasted into a console. */
 const LONGEST_INPUT = 64 * 1024
 
-/** Serial consoles of nodes (rules 13.7). The leader has them, so others hand these requests on to it. */
+/** Serial consoles of nodes (rules 13.5). The leader has them, so others hand these requests on to it. */
 export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
   return [
     get('/control/console/{node}', {

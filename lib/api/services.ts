@@ -33,7 +33,7 @@ function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
       access: 'user',
       changes: true,
       refuses: [404],
-      summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} ${titles[name]}, ` + 'by an asynchronous request',
+      summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} ${titles[name]}, by an asynchronous request`,
       output: acknowledgement,
       handler: async request => {
         const managed = serviceOf(parts, name)
@@ -78,7 +78,7 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
       access: 'admin',
       refuses: [404],
       summary:
-        `The files that would be written for ${titles[name]}, ` + 'and how they differ from those in force',
+        `The files that would be written for ${titles[name]}, and how they differ from those in force`,
       output: at(
         `config.${name}`,
         object({

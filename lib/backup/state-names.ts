@@ -8,8 +8,8 @@ const ofObjects = [
 ]
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
-/** Directories bound to this machine and time: notes of work on images, and earlier states. */
-const localDirectories = ['work', 'initramfs', 'backups']
+/** Directories bound to this machine and time: notes of work on images, consoles, and earlier states. */
+const localDirectories = ['work', 'initramfs', 'backups', 'consoles']
 const files =
   /^(node-(boots|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|status)\.journal\.new)$/

@@ -27,7 +27,7 @@ async function audited() {
   return { attach: of('attach'), detach: of('detach') }
 }
 
-// rules 13.7
+// rules 13.5
 t.test('nobody but an admin sees a console or types into one', async t => {
   const mine = await attach(c, 'n1')
   const { model } = c.daemon

@@ -6,7 +6,7 @@ import { Controller } from '../support/controller.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
-// rules 13.7
+// rules 13.5
 t.test('a console is attached, typed into, logged and audited', async t => {
   const { c, directory, machines } = await lab(t, ['n1', 'n2'])
   const machine = machines.n1 as NonNullable<typeof machines.n1>

@@ -104,16 +104,17 @@ export const type = (c: Controller, node: string, body: object, token = c.token)
   c.post(`/control/console/${node}`, { control: { console: { [node]: body } } }, { token })
 
 /** The settings of a controller whose conmand reaches the machines of a test by sockets. */
-export async function settings(t: Test, directory = scratch(t)): Promise<string[]> {
+export async function settings(
+  t: Test,
+  directory = scratch(t),
+  device = `unix:${directory}/{{ console.name }}.sock`
+): Promise<string[]> {
   requirePrograms('conmand')
   const templates = join(directory, 'templates')
   cpSync(join(checkout, 'templates'), templates, { recursive: true })
   const template = join(templates, 'consoles/templ_conman.cfg')
   const text = readFileSync(template, 'utf8')
-  writeFileSync(
-    template,
-    text.replace(/dev="ipmi:.*"(?=\n)/, `dev="unix:${directory}/{{ console.name }}.sock"`)
-  )
+  if (device !== '') writeFileSync(template, text.replace(/dev="ipmi:.*"$/m, `dev="${device}"`))
   const config = join(directory, 'consoles', 'conman.conf')
   const program = join(directory, 'control')
   writeFileSync(program, control(directory, config))

@@ -17,7 +17,7 @@ function logs(directory: string, logTotal = 1024 * kilobyte) {
   })
 }
 
-// rules 13.7
+// rules 13.5
 t.test('logs are rotated, bounded together, and removed with their node', async t => {
   const directory = scratch(t)
   const file = (name: string) => join(directory, name)
