@@ -77,8 +77,7 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
     get(`/config/${name}/_preview`, {
       access: 'admin',
       refuses: [404],
-      summary:
-        `The files that would be written for ${titles[name]}, and how they differ from those in force`,
+      summary: `The files that would be written for ${titles[name]}, and how they differ from those in force`,
       output: at(
         `config.${name}`,
         object({

@@ -327,7 +327,7 @@ export const keys = {
       service: 'Name of the service; empty: svcd-consoles.'
     }),
     port: key(values.count(1, 65535), '7891').about('TCP port of conmand, on the loopback address alone.'),
-    log_size: key(values.size('16k', '1g'), '1m').about(
+    log_size: key(values.size('16k', '16m'), '1m').about(
       'Size at which the log of a node is rotated; one older file is kept.'
     ),
     log_total: key(values.size('1m', '1024g'), '2g').about(

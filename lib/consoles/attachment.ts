@@ -127,7 +127,8 @@ function greet(socket: Socket, lines: readonly string[]): Promise<Buffer> {
     let received = Buffer.alloc(0)
     let asked = 0
     const settle = (done: () => void) => {
-      socket.setTimeout(0).removeAllListeners()
+      socket.setTimeout(0)
+      for (const event of ['timeout', 'connect', 'error', 'close', 'data']) socket.removeAllListeners(event)
       // Until its owner listens.
       socket.on('error', () => {})
       done()

@@ -1,10 +1,10 @@
-import { copyFile, open, readdir, rm, stat, truncate } from 'node:fs/promises'
+import { open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LRUCache } from 'lru-cache'
 import { Background } from '../base/background.js'
 import { inParallel } from '../base/concurrency.js'
 import { cleanLine } from '../control/bmc.js'
-import { isMissing, unlessMissing, withOpen } from '../disk/file.js'
+import { unlessMissing, withOpen } from '../disk/file.js'
 
 /** A line of a console. */
 export interface ConsoleLine {
@@ -32,6 +32,7 @@ const LONGEST_LINE = 500
 const SWEEP_MS = 10_000
 const CACHED_MS = 2000
 const AT_ONCE = 4
+const empty = Buffer.alloc(0)
 
 /** conmand's log option `sanitize` writes an escape character as ^[. */
 const terminalCodes = /\^\[(?:\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-Z]|[=>78cDEHM])|\^[@GHOQ]/g
@@ -66,9 +67,9 @@ export class ConsoleLogs {
 
   async #read(node: string): Promise<readonly ConsoleLine[]> {
     const file = join(this.options.directory, `${node}.log`)
-    const text = await unlessMissing(endOf(file, TAIL_BYTES), '')
+    const text = (await unlessMissing(endOf(file, TAIL_BYTES), empty)).toString('latin1')
     const room = TAIL_BYTES - text.length
-    const older = room > 0 ? await unlessMissing(endOf(`${file}.1`, room), '') : ''
+    const older = room > 0 ? (await unlessMissing(endOf(`${file}.1`, room), empty)).toString('latin1') : ''
     const lines = `${older}${text}`.split('\n').map(readLine)
     return lines.filter(line => line.text !== '').slice(-MOST_LINES)
   }
@@ -81,7 +82,7 @@ export class ConsoleLogs {
     const most = this.mostBytes(current.length)
     await inParallel(names, AT_ONCE, async name => {
       if (!hasNode(name.replace(/\.log(\.1)?$/, ''))) await rm(join(directory, name), { force: true })
-      else if (name.endsWith('.log')) await rotate(join(directory, name), most)
+      else if (name.endsWith('.log')) await unlessMissing(rotate(join(directory, name), most), undefined)
     })
   }
 
@@ -96,32 +97,22 @@ export class ConsoleLogs {
   }
 }
 
-/** conmand appends to the file that it has open: the file is copied and emptied, so that it need not reopen it. */
+/** conmand appends to the file that it has open: it is copied and emptied, so that conmand need not reopen it. */
 async function rotate(file: string, most: number): Promise<void> {
-  try {
-    const { size } = await stat(file)
-    if (size <= most) return
-    // Of a log that has grown far beyond its size, copying all would exceed the bound.
-    if (size <= 2 * most) await copyFile(file, `${file}.1`)
-    else await keepEnd(file, `${file}.1`, most)
-    await truncate(file, 0)
-  } catch (error) {
-    if (!isMissing(error)) throw error
-  }
-}
-
-async function keepEnd(from: string, to: string, bytes: number): Promise<void> {
-  const text = await endOf(from, Math.min(bytes, 1024 * 1024))
-  await withOpen(open(to, 'w', 0o600), file => file.writeFile(text, 'latin1'))
+  const { size } = await stat(file)
+  if (size <= most) return
+  // A log that floods has grown far beyond its size.
+  await writeFile(`${file}.1`, await endOf(file, most), { mode: 0o600 })
+  await truncate(file, 0)
 }
 
 /** Returns at most so many of the last bytes of a file. */
-const endOf = (file: string, bytes: number): Promise<string> =>
+const endOf = (file: string, bytes: number): Promise<Buffer> =>
   withOpen(open(file, 'r'), async handle => {
     const { size } = await handle.stat()
     const buffer = Buffer.alloc(Math.min(size, bytes))
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, size - buffer.length)
-    return buffer.toString('latin1', 0, bytesRead)
+    return buffer.subarray(0, bytesRead)
   })
 
 /** Reads a line of a log; conmand stamps it with the local time. */

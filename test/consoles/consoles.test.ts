@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { Controller } from '../support/controller.js'
+import { output } from '../support/programs.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
@@ -45,11 +46,15 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   )
   t.match((await c.get('/monitor/console/n1?lines=0')).body, { message: /from 1 to/ })
 
+  const three = await attach(c, 'n2')
+  await output(join(directory, 'control'), ['restart', 'conmand'])
+  await until(() => three.closed)
+  t.equal(three.end, 'conmand has ended the connection')
   one.leave()
   two.leave()
   await until(async () => {
     const { audit } = (await c.get('/monitor/audit')).body.monitor
-    return audit.filter(({ action }: { action: string }) => action === 'console').length === 4
+    return audit.filter(({ action }: { action: string }) => action === 'console').length === 6
   })
   const audit = readFileSync(join(c.directory, 'state', 'audit.log'), 'utf8')
   t.match(audit, /"who":"user admin".*"action":"console".*"name":"n1".*"after":\{"console":"attach"\}/)

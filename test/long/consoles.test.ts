@@ -27,11 +27,7 @@ t.test('the console of a BMC, by IPMI: attached, logged, quoted, and on the page
     serial: (serial.address() as { port: number }).port,
     password: "pa'ss,0x"
   })
-  const c = await Controller.start(
-    t,
-    `control.ipmi_port=${port}`,
-    ...(await settings(t, directory, ''))
-  )
+  const c = await Controller.start(t, `control.ipmi_port=${port}`, ...(await settings(t, directory, '')))
   t.match(await bmc.ask('power', 'status'), /Power is off/)
   await c.post('/config/cluster', { variables: { conman_options: quirks } })
   await bmcCluster(c, { username: 'admin', password: "pa'ss,0x" })
