@@ -42,7 +42,6 @@ export function consoleView(place, name) {
     const response = await send(path, { signal })
     const terminal = new Terminal({
       documentOverride: withoutStyles(),
-      convertEol: false,
       scrollback: 5000,
       screenReaderMode: true
     })
@@ -132,7 +131,6 @@ function withoutStyles() {
       if (name === 'createElement') return createElement
       const value = Reflect.get(target, name, target)
       return typeof value === 'function' ? value.bind(target) : value
-    },
-    set: (target, name, value) => Reflect.set(target, name, value, target)
+    }
   })
 }

@@ -2,8 +2,9 @@ import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
+import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
-import { output } from '../support/programs.js'
+import { checkout, output } from '../support/programs.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
@@ -60,6 +61,13 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   t.match(audit, /"who":"user admin".*"action":"console".*"name":"n1".*"after":\{"console":"attach"\}/)
   t.match(audit, /"after":\{"console":"detach"\}/)
   t.match((await type(c, 'n1', { session: one.session, input: 'x' })).status, 404)
+})
+
+t.test('the unit of conmand passes systemd-analyze verify', async t => {
+  const unit = join(checkout, 'systemd/svcd-consoles.service')
+  const child = start('systemd-analyze', ['verify', '--man=no', unit], { input: '' })
+  t.equal((await child.ended).code, 0)
+  t.equal(child.output(), '')
 })
 
 t.test('a verdict quotes a kernel panic', async t => {
