@@ -18,7 +18,7 @@ const BREAK = Buffer.from([0xff, 'B'.charCodeAt(0)])
 /** Quotes cannot be part of a word of conmand's protocol. */
 const word = (text: string) => text.replace(/[^\w.@-]/g, '_')
 
-/** One reader of a console, who may type too: a stream of server-sent events, each a piece of text in JSON. */
+/** One reader of a console, who may type too: a stream of server-sent events, each a text in JSON. */
 export class Attachment implements Feed {
   readonly keepAlive = ':\n\n'
   readonly #decoder = new StringDecoder('utf8')

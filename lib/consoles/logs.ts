@@ -97,7 +97,7 @@ export class ConsoleLogs {
   }
 }
 
-/** conmand appends to the file that it has open: it is copied and emptied, so that conmand need not reopen it. */
+/** Copies and empties a log: conmand appends to the file that it has open, and need not reopen it. */
 async function rotate(file: string, most: number): Promise<void> {
   const { size } = await stat(file)
   if (size <= most) return

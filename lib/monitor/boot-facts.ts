@@ -195,7 +195,8 @@ const telling = new RegExp(
   [
     String.raw`Kernel panic|not syncing|Unable to mount root|Cannot open root device|Out of memory: Kill`,
     String.raw`no boot(?:able)? (?:device|disk|medi(?:a|um))|boot failed|Operating System not found`,
-    String.raw`Missing operating system|PXE-[EMT]\d+|\(https?:\/\/ipxe\.org\/[0-9a-f]+\)|No more network devices`,
+    String.raw`Missing operating system|PXE-[EMT]\d+|\(https?:\/\/ipxe\.org\/[0-9a-f]+\)`,
+    'No more network devices',
     String.raw`root password for maintenance|in emergency mode|emergency shell|^\(initramfs\)|^dracut:\/#`,
     String.raw`ALERT! .* does not exist|grub rescue>`
   ].join('|'),
