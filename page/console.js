@@ -109,12 +109,20 @@ async function* events(response) {
 }
 
 /**
- * Returns the document for the terminal, whose style elements the page's policy does not allow: each becomes
- * a style sheet of the document.
+ * Returns the document for the terminal, whose styles in the text the page's policy does not allow: an element
+ * becomes a style sheet of the document, and an attribute is set by its properties.
  */
 function withoutStyles() {
   const createElement = (name, ...options) => {
-    if (name !== 'style') return document.createElement(name, ...options)
+    if (name !== 'style') {
+      const made = document.createElement(name, ...options)
+      const set = made.setAttribute.bind(made)
+      made.setAttribute = (key, value) => {
+        if (key === 'style') made.style.cssText = value
+        else set(key, value)
+      }
+      return made
+    }
     const sheet = new CSSStyleSheet()
     document.adoptedStyleSheets.push(sheet)
     const element = document.createElement('span')
