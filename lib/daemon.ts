@@ -24,6 +24,7 @@ import { Trace } from './boot/trace.js'
 import { type Base, type PeersModule, type PeersStart, Register, type StartedPeers } from './composition.js'
 import { ownFirst } from './config/reachability.js'
 import type { Config } from './config/types.js'
+import { Consoles } from './consoles/consoles.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/steps.js'
 import type { RootHelper } from './helper/commands.js'
@@ -55,6 +56,7 @@ import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
+import { serviceNames } from './services/backends.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
 import { openNotes } from './services/swap.js'
@@ -415,6 +417,9 @@ async function buildWork(booting: Booting) {
     ...{ model, jobs, config: config.control, ticks },
     found: machine => found.addScanned(machine)
   })
+  const consoles = register.add(
+    new Consoles({ config, model, log, onAction: (...action) => audit.recordAction(...action) })
+  )
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
     notes: await Notes.open(records('work')),
@@ -422,7 +427,7 @@ async function buildWork(booting: Booting) {
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, images, scan }
+  return { run, distribution, jobs, control, consoles, images, scan }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 
@@ -506,7 +511,7 @@ async function buildMonitor(parts: Working & { readonly services: Services }) {
     services: () =>
       Object.entries(health.all()).map(([name, { status }]) => [name, status === 'ok'] as const),
     applies: () =>
-      (['dhcp', 'dns'] as const).flatMap(name => {
+      serviceNames.flatMap(name => {
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),

@@ -52,7 +52,8 @@ export async function readServices() {
   }
 }
 
-async function send(path, { headers = {}, ...options } = {}) {
+/** Sends a request; returns the response unread. Throws Refused. */
+export async function send(path, { headers = {}, ...options } = {}) {
   const sent = token
   let response
   try {

@@ -1,5 +1,6 @@
 import { post, read } from './api.js'
 import { cluster, whenChanged } from './cluster.js'
+import { consoleView } from './console.js'
 import { confirm, notice } from './dialog.js'
 import { ago, button, duration, fill, h, moment, size, soon, terms } from './dom.js'
 import { hardwareOf } from './machines.js'
@@ -32,6 +33,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   const head = h('div', { class: 'node-head' })
   const verdict = h('section', { class: 'verdict', 'aria-labelledby': 'why', 'aria-live': 'polite' })
   const way = h('section', { 'aria-labelledby': 'way' })
+  const serial = h('section', { 'aria-labelledby': 'console' })
   const facts = h('section', { 'aria-labelledby': 'facts' })
   const before = h('section', { 'aria-labelledby': 'before' })
   const hardware = h('section', { 'aria-labelledby': 'hardware' })
@@ -41,7 +43,7 @@ export function nodeView(place, name, { isAdmin, events }) {
     h('p', { class: 'back' }, h('a', { href: '#/cluster' }, '‹ Cluster')),
     h('div', { class: 'title' }, title, head),
     actions,
-    h('div', { class: 'two' }, h('div', {}, verdict, way, before, hardware), facts)
+    h('div', { class: 'two' }, h('div', {}, verdict, way, serial, before, hardware), facts)
   )
   let details
   let boots = []
@@ -190,8 +192,11 @@ export function nodeView(place, name, { isAdmin, events }) {
     if (await confirm({ ...question, does })) notice(`${name}: ${question.yes.toLowerCase()}: done.`)
   }
 
+  let endConsole
   function drawActions() {
+    serial.hidden = !isAdmin()
     if (!isAdmin()) return fill(actions)
+    endConsole ??= consoleView(serial, name)
     fill(
       actions,
       ...[
@@ -262,6 +267,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   ]
   return () => {
     clearInterval(ticking)
+    endConsole?.()
     for (const end of ends) end()
   }
 }

@@ -44,6 +44,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'boot',
       'image',
       'image/torrent/distribution',
+      'consoles',
       'control',
       'helper',
       'helper/transfer/remote',
@@ -105,6 +106,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'boot',
       'image',
+      'consoles',
       'control',
       'services',
       'monitor',
@@ -145,6 +147,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'helper/packer': [],
   'helper/transfer': [],
   'image/torrent': [],
+  consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   // What nodes are made of, and which one is not like the others.

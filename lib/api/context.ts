@@ -8,6 +8,7 @@ import type { Library } from '../boot/library.js'
 import type { NodeFiles } from '../boot/node-files.js'
 import type { Trace } from '../boot/trace.js'
 import type { Config } from '../config/types.js'
+import type { Consoles } from '../consoles/consoles.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
@@ -56,6 +57,7 @@ export interface Parts {
   readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
+  readonly consoles: Consoles
   readonly metrics: Metrics
   readonly site: Site | undefined
   readonly unknown: UnknownList

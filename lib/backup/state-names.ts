@@ -8,8 +8,8 @@ const ofObjects = [
 ]
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
-/** Directories bound to this machine and time: notes of work on images, and earlier states. */
-const localDirectories = ['work', 'initramfs', 'backups']
+/** Directories bound to this machine and time: notes of work on images, consoles, and earlier states. */
+const localDirectories = ['work', 'initramfs', 'backups', 'consoles']
 const journals = /^node-(boots|inventory|status)\.journal$/
 const otherFiles = /^(audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
 const files = { test: (name: string) => journals.test(name) || otherFiles.test(name) }

@@ -62,6 +62,8 @@ const optionTypes = {
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
   end: { type: 'boolean' },
+  log: { type: 'boolean' },
+  lines: { type: 'string', short: 'n' },
   stdin: { type: 'boolean' },
   group: { type: 'string' },
   order: { type: 'string' },

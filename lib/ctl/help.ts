@@ -19,6 +19,8 @@ export const optionTexts = [
   ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
   ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
   ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
+  ['    --log', 'console: the last lines of its log'],
+  ['-n, --lines N', 'console --log: how many lines; default: 100'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']

@@ -6,6 +6,7 @@ import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
+import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
@@ -380,7 +381,8 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
       const { audit } = monitor
       await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
     }
-  }
+  },
+  console: consoleVerb
 }
 
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {

@@ -179,6 +179,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/request/{request_id}
      GET /service/dhcp/status
      GET /service/dns/status
+     GET /service/consoles/status
      GET /control/action/power/{node}/_status
      POST /control/action/power/_status
      GET /control/action/sel/{node}/_list
@@ -276,6 +277,14 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /service/dns/restart
      GET /service/dns/reload
      GET /config/dns/_preview
+     GET /service/consoles/start
+     GET /service/consoles/stop
+     GET /service/consoles/restart
+     GET /service/consoles/reload
+     GET /config/consoles/_preview
+     GET /control/console/{node}
+     POST /control/console/{node}
+     GET /monitor/console/{node}
      GET /control/action/power/{node}/_on
      POST /control/action/power/_on
      GET /control/action/power/{node}/_off

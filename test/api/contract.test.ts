@@ -20,6 +20,7 @@ const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 const beyond = new RegExp(
   `^\\w+ /(${[
     'config/file(/|$)',
+    '(service|config|control|monitor)/consoles?/',
     'config/cluster/\\{controller\\}/',
     'boot/files/',
     'config/node/\\{node\\}/_render/files$',

@@ -44,6 +44,7 @@ async function run(
     err: text => {
       said.stderr += text
     },
+    typed: () => () => {},
     edited: async text => (edits.shift() ?? (same => same))(text)
   })
   return { code, ...said }

@@ -84,6 +84,7 @@ async function here(args: readonly string[], { tty = false, input = '', more = {
       wrote.stderr += text
     },
     ...{ confirmed: async question => (await asked(question)) === 'y', hidden: asked, file: namedFile },
+    typed: () => () => {},
     edited: async text => text,
     input: async () => Buffer.from(input)
   })

@@ -228,11 +228,25 @@ async function serviceCases(): Promise<Case[]> {
   return cases
 }
 
+const CONSOLE = {
+  ...{ name: 'node001', group: 'compute', setup: 'boards', address: '10.148.0.1', port: 623 },
+  ...{ username: 'admin', password: '736563726574', cipher: 3, privilege: 'admin' }
+}
+
+const CONSOLES: readonly Case[] = combinations({
+  variables: [{}, { conman_options: 'W:solport,W:opensesspriv' }],
+  port: [7891],
+  log_directory: ['/var/lib/svcd/consoles'],
+  consoles: [[], [CONSOLE, { ...CONSOLE, name: 'node002', port: 6230, cipher: 17, privilege: 'op' }]],
+  notes: [[], ['node003: field "username" of BMC set-up x has a character that conmand does not take']]
+}).map((data, i) => ({ template: 'consoles/templ_conman.cfg', what: `case ${i + 1}`, data }))
+
 /** Every shipped template in every case that changes what it renders. */
 export const CASES: readonly Case[] = [
   ...BOOT,
   ...installCases('install/templ_install.cfg'),
   ...installCases('install/templ_kickstart.cfg'),
   { template: 'install/templ_library.cfg', what: 'without a node', data: {} },
-  ...(await serviceCases())
+  ...(await serviceCases()),
+  ...CONSOLES
 ]

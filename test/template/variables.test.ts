@@ -4,6 +4,7 @@ import t from 'tap'
 import { type Variable, type Variables, variablesDocument } from '../../lib/base/variables.js'
 import { fileVariables } from '../../lib/boot/node-files.js'
 import { bootTemplates } from '../../lib/boot/template-variables.js'
+import { consoleTemplates } from '../../lib/services/consoles/variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
 import { FILTERS, METHODS, TESTS } from '../../lib/template/filters.js'
@@ -17,7 +18,8 @@ const tables: Readonly<Record<string, Variables>> = {
   ...bootTemplates,
   '/config/file/{filename}': fileVariables,
   ...dhcpTemplates,
-  ...dnsTemplates
+  ...dnsTemplates,
+  ...consoleTemplates
 }
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 
@@ -105,10 +107,10 @@ t.test('docs/templates.md is what the tables of today say', async t => {
 })
 
 t.test('the templates of servers are given what their tables say', async t => {
-  const given = CASES.filter(({ template }) => /^(dhcp|dns)\//.test(template))
+  const given = CASES.filter(({ template }) => /^(dhcp|dns|consoles)\//.test(template))
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
-    Object.keys({ ...dhcpTemplates, ...dnsTemplates }).sort()
+    Object.keys({ ...dhcpTemplates, ...dnsTemplates, ...consoleTemplates }).sort()
   )
   agree(t, given)
 })

@@ -30,7 +30,8 @@ async function site(t: Test, ...overrides: string[]) {
       err: text => {
         said.err += text
       },
-      edited: async text => text
+      edited: async text => text,
+      typed: () => () => {}
     })
     return { code, ...said }
   }
