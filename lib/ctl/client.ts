@@ -61,6 +61,7 @@ const optionTypes = {
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
   end: { type: 'boolean' },
+  shipped: { type: 'boolean' },
   stdin: { type: 'boolean' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }

@@ -15,6 +15,7 @@ export const optionTexts = [
   ['-y, --yes', 'rm, edit, push, power, sel, import: do not ask'],
   ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
   ['    --end', 'rescue: do not boot for it any more'],
+  ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']

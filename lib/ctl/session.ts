@@ -17,6 +17,7 @@ export interface Options {
   readonly yes?: boolean
   readonly image?: string
   readonly end?: boolean
+  readonly shipped?: boolean
   readonly stdin?: boolean
   readonly version?: boolean
   readonly help?: boolean

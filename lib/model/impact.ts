@@ -63,9 +63,9 @@ export function findImpact(
       if (!is) continue
       const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
       const fields = difference(had, has)
+      if (was) fields.push(...ofReferenced(changed, now, was))
       if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
       if (!was) continue
-      fields.push(...ofReferenced(changed, now, was))
       if (fields.length === 0) continue
       count++
       if (first.length < mostNodes) first.push({ name, fields })
@@ -85,7 +85,7 @@ function* affectedCandidates(changes: readonly Change[], view: View): Generator<
     if (type === 'node') found.add(name)
     if (!before) continue
     if (type === 'group') add(view.index.members(name)?.all.values ?? [])
-    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
+    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file' || type === 'disklayout')
       add(yield* findNodesUsing(view, type, name, true))
     else if (type === 'osimagetag')
       add(yield* findNodesUsing(view, 'osimage', (before as { osimage: string }).osimage))
@@ -115,13 +115,15 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
 
 /** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
-  /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
+  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
 const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
   values.get('rescue') === undefined &&
   values.get('netboot') === true &&
-  (values.get('partscript') !== '' || values.get('localinstall') === true)
+  (values.get('partscript') !== '' ||
+    values.get('disklayout') !== null ||
+    values.get('localinstall') === true)
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]
@@ -139,7 +141,8 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
   const names = [
     ...new Set((node.interfaces ?? []).map(({ network }) => `network/${network}`)),
     ...(settings.setupbmc ? [`bmcsetup/${settings.bmcsetupname}`] : []),
-    ...fileNames(side.view as View, target).map(name => `file/${name}`)
+    ...fileNames(side.view as View, target).map(name => `file/${name}`),
+    ...(settings.disklayout === null ? [] : [`disklayout/${settings.disklayout}`])
   ]
   return names.flatMap(key => {
     const change = changed.get(key)

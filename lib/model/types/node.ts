@@ -42,6 +42,7 @@ import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
 import {
   bmcFields,
+  diskLayout,
   installFields,
   netbootOnce,
   ownKernelOptions,
@@ -102,7 +103,8 @@ const fields = [
   netbootOnce,
   ownKernelOptions,
   variablesField,
-  attachedFiles
+  attachedFiles,
+  diskLayout
 ] as const satisfies Table
 
 const hidden = [
