@@ -35,7 +35,15 @@ export const wholeLayout: DisklayoutDoc = {
       ...{ name: 'home', table: 'msdos', order: 'last' },
       partitions: [
         { name: 'swap', size: '10%', format: 'swap', secret: 'swapkey' },
-        { name: 'home', size: 'rest', format: 'xfs', mount: '/home', options: 'noatime,nofail', label: 'home', keep: true }
+        {
+          name: 'home',
+          size: 'rest',
+          format: 'xfs',
+          mount: '/home',
+          options: 'noatime,nofail',
+          label: 'home',
+          keep: true
+        }
       ]
     }
   ],

@@ -72,7 +72,7 @@ find_disks() {
       *:0) find_type=ssd ;;
       *) find_type=hdd ;;
     esac
-    [ "$find_size" -eq 0 ] || printf '%s %s %s %s\n' "${#find_name}" "$find_name" "$find_size" "$find_type"
+    [ "$find_size" -eq 0 ] || printf '%s %s %s %s\n' "$(printf '%s' "$find_name" | wc -c)" "$find_name" "$find_size" "$find_type"
   done | sort -k 1,1n -k 2,2 | sed 's/^[0-9]* //' > "$_PLAN/disks"
 }
 
