@@ -98,6 +98,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   api: [
     ...[
       'boot',
+      'disk-layout',
       'image',
       'control',
       'services',
@@ -113,7 +114,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
-  boot: ['monitor', 'model', 'template'],
+  boot: ['disk-layout', 'monitor', 'model', 'template'],
+  'disk-layout': ['model'],
   image: [
     'helper',
     'helper/packer',

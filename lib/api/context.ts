@@ -9,6 +9,7 @@ import type { NodeFiles } from '../boot/node-files.js'
 import type { Trace } from '../boot/trace.js'
 import type { Config } from '../config/types.js'
 import type { Control } from '../control/control.js'
+import type { DisksOf } from '../disk-layout/check.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
 import type { Jobs } from '../jobs/jobs.js'
@@ -48,6 +49,8 @@ export interface Parts {
   readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
+  /** The disks of nodes by their inventory; absent: none is known. */
+  readonly disksOf?: DisksOf
   readonly metrics: Metrics
   readonly site: Site | undefined
   /** Adds a change outside the model to the audit log. */

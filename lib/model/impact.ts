@@ -1,11 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
+import type { Docs } from './docs.js'
 import {
   atNextBoot,
   type EffectiveNode,
   effectiveNode,
   findNodesUsing,
-  kernelOptionsOf
+  kernelOptionsOf,
+  layoutOf
 } from './effective.js'
 import { secretMask } from './field.js'
 import type { Change, ClusterSettings, View } from './stored.js'
@@ -14,6 +16,8 @@ import type { NodeDoc } from './types/node.js'
 
 /** Affected nodes that are listed with their values. */
 const mostNodes = 20
+/** Reinstalled nodes whose disk layouts are checked. */
+const mostLayouts = 50
 /** Characters after which a listed text is cut. */
 const mostCharacters = 200
 
@@ -21,6 +25,8 @@ const mostCharacters = 200
 export interface Impact {
   /** Nodes whose disks are written at their next network boot, if the change affects that. */
   readonly reinstalled: readonly string[]
+  /** The disk layouts that the first of them are installed by. */
+  readonly layouts: readonly (readonly [node: string, layout: Docs['disklayout']])[]
   readonly count: number
   readonly examples: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
@@ -57,6 +63,7 @@ export function findImpact(
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
     const written: string[] = []
+    const layouts: (readonly [string, Docs['disklayout']])[] = []
     for (const name of nodes) {
       yield
       const [was, is] = [now.view.get('node', name), then.view.get('node', name)]
@@ -64,13 +71,17 @@ export function findImpact(
       const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
       const fields = difference(had, has)
       if (was) fields.push(...ofReferenced(changed, now, was))
-      if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
+      if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) {
+        written.push(name)
+        const layout = layoutOf(then.view, effectiveNode(then.view as View, is, then.cluster))
+        if (layout && layouts.length < mostLayouts) layouts.push([name, layout])
+      }
       if (!was) continue
       if (fields.length === 0) continue
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }
-    return { count, examples: first, reinstalled: written }
+    return { count, examples: first, reinstalled: written, layouts }
   }
 }
 

@@ -92,8 +92,8 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['kerneloptions', 'variables', 'files', 'netboot_once'],
-  node: ['kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
+  group: ['kerneloptions', 'variables', 'files', 'netboot_once', 'disklayout'],
+  node: ['kerneloptions', 'variables', 'files', 'netboot_once', 'rescue', 'disklayout']
 }
 
 // rules 1.4

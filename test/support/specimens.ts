@@ -39,7 +39,8 @@ const inheritable = {
   unmanaged_bmc_users: 'delete',
   kerneloptions: 'rd.debug a="b c"',
   variables: { ntp: awkward, rack: '' },
-  files: ['referred']
+  files: ['referred'],
+  disklayout: 'referred'
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],

@@ -11,6 +11,19 @@ give_up() {
   exit 1
 }
 
+# Runs a program of the system: a busybox shell prefers its own applet, which knows fewer options.
+tool() {
+  tool_name=$1
+  shift
+  for tool_path in $(printf '%s' "$PATH" | tr ':' ' '); do
+    if [ -x "$tool_path/$tool_name" ]; then
+      "$tool_path/$tool_name" "$@"
+      return
+    fi
+  done
+  "$tool_name" "$@"
+}
+
 # Goes through the layout once: for each line the function of this pass is called, if there is one.
 pass() {
   pass=$1
@@ -118,7 +131,7 @@ in_order() {
 labelled() {
   for labelled_at in "/sys/block/$1" "/sys/block/$1"/*/partition; do
     labelled_at=${labelled_at%/partition}
-    if [ "$(blkid -p -s LABEL -o value "/dev/${labelled_at##*/}" 2>/dev/null)" = "$2" ]; then
+    if [ "$(tool blkid -p -s LABEL -o value "/dev/${labelled_at##*/}" 2>/dev/null)" = "$2" ]; then
       printf '/dev/%s' "${labelled_at##*/}"
       return 0
     fi
@@ -186,7 +199,7 @@ disk_judge() {
       printf '%s\n' "$judge_disk" >> "$_PLAN/kept"
       [ -z "$judge_lacks" ] || give_up "holds$judge_found on $judge_disk, but not$judge_lacks: nothing was changed"
     elif [ -n "$d_labels" ]; then
-      blkid -p "/dev/$judge_disk" >/dev/null 2>&1
+      tool blkid -p "/dev/$judge_disk" >/dev/null 2>&1
       if [ $? -ne 2 ] || ls "/sys/block/$judge_disk"/*/partition >/dev/null 2>&1; then
         give_up "has something on $judge_disk that is not$judge_lacks, which the disk layout $layout keeps: type" \
           "svc_wipe /dev/$judge_disk there if nobody needs it"

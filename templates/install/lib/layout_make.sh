@@ -112,7 +112,7 @@ part_make() {
     bios_grub) return 0 ;;
     efi)
       for make_device; do
-        mkfs.vfat "$make_device" >/dev/null || exit 1
+        tool mkfs.vfat "$make_device" >/dev/null || exit 1
       done
       p_mount=/boot/efi p_options=''
       make_mount "$1"
@@ -161,8 +161,8 @@ make_content() {
   case $p_format in
     '') return 0 ;;
     ext4) mkfs.ext4 -q -F ${p_label:+-L "$p_label"} "$made" ;;
-    vfat) mkfs.vfat ${p_label:+-n "$p_label"} "$made" >/dev/null ;;
-    swap) mkswap ${p_label:+-L "$p_label"} "$made" >/dev/null && { swapon "$made" 2>/dev/null || :; } ;;
+    vfat) tool mkfs.vfat ${p_label:+-n "$p_label"} "$made" >/dev/null ;;
+    swap) tool mkswap ${p_label:+-L "$p_label"} "$made" >/dev/null && { tool swapon "$made" 2>/dev/null || :; } ;;
     *) "mkfs.$p_format" -q -f ${p_label:+-L "$p_label"} "$made" ;;
   esac </dev/null || exit 1
   make_mount "$made"
