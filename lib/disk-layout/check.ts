@@ -5,10 +5,11 @@ import { leastDisks, leastMib } from './data.js'
 
 /** A disk as the inventory of a node has it; `size` in bytes. */
 export interface InventoryDisk {
-  readonly name: string
+  readonly name?: string
   readonly size?: number
   readonly by_id?: readonly string[]
   readonly rotational?: boolean
+  readonly transport?: string
 }
 
 /** Returns the disks of a node; undefined where no inventory is known. */
@@ -28,7 +29,7 @@ function matches(pattern: string, name: string): boolean {
 }
 
 const mib = ({ size = 0 }: InventoryDisk) => Math.floor(size / 1_048_576)
-const kindOf = ({ name, rotational }: InventoryDisk) =>
+const kindOf = ({ name = '', rotational }: InventoryDisk) =>
   name.startsWith('nvme') ? 'nvme' : rotational === false ? 'ssd' : 'hdd'
 
 function fits(disk: InventoryDisk, wanted: DiskDoc, least: number): boolean {
@@ -54,13 +55,16 @@ export function layoutProblem(
   layout: DisklayoutDoc,
   disks: readonly InventoryDisk[]
 ): string | undefined {
-  const byName = [...disks].sort((a, b) => a.name.length - b.name.length || (a.name < b.name ? -1 : 1))
+  const nameOf = ({ name = '' }: InventoryDisk) => name
+  const byName = disks
+    .filter(disk => nameOf(disk) !== '' && disk.transport !== 'usb')
+    .sort((a, b) => nameOf(a).length - nameOf(b).length || (nameOf(a) < nameOf(b) ? -1 : 1))
   const taken = new Set<InventoryDisk>()
   const all = layout.disks ?? []
   const isFirst = ({ keep, partitions = [] }: DiskDoc) => keep === true && partitions.length === 0
   for (const wanted of [...all.filter(isFirst), ...all.filter(one => !isFirst(one))]) {
     const { name, count = 1, order = 'first', type, by_id: pattern } = wanted
-    const least = leastMib(wanted, layout.volumegroups)
+    const least = leastMib(wanted, layout)
     const free = byName.filter(disk => !taken.has(disk) && fits(disk, wanted, least))
     const ordered = orders[order]?.(free) ?? free
     for (const disk of ordered.slice(0, count === 'all' ? free.length : count)) taken.add(disk)

@@ -4,8 +4,7 @@ import {
   type DisklayoutDoc,
   leastMembers,
   mebibytes,
-  type PartitionDoc,
-  type VolumegroupDoc
+  type PartitionDoc
 } from '../model/types/disklayout.js'
 
 const content = {
@@ -92,27 +91,27 @@ function needed(sizes: readonly (number | string)[], rest: number): number {
 const sizeOf = ({ use, size }: PartitionDoc): number | string =>
   mebibytes(size) ?? (use === 'bios_grub' ? 1 : use === undefined ? (size ?? 'rest') : efiMib)
 
-/** Returns MiB that each disk needs for the volumes of the group that this partition is in. */
-function groupNeeds(disk: DiskDoc, one: PartitionDoc, groups: readonly VolumegroupDoc[]): number {
-  const group = groups.find(({ name }) => name === one.volumegroup)
-  if (!group) return leastRest
-  const all =
-    needed(
-      (group.volumes ?? []).map(({ size }) => mebibytes(size) ?? size),
-      leastRest
-    ) + 8
+const partitionsOf = ({ disks = [] }: DisklayoutDoc) => disks.flatMap(({ partitions = [] }) => partitions)
+
+/** Returns MiB that each disk needs for the group that this partition is in, if nothing else is in it. */
+function groupNeeds(disk: DiskDoc, one: PartitionDoc, layout: DisklayoutDoc): number {
+  const group = layout.volumegroups?.find(({ name }) => name === one.volumegroup)
+  const feeding = partitionsOf(layout).filter(({ volumegroup }) => volumegroup === group?.name)
+  if (!group || feeding.length > 1) return leastRest
+  const sizes = (group.volumes ?? []).map(({ size }) => mebibytes(size) ?? size)
+  const all = needed(sizes, leastRest) + 8
   const members = leastDisks(disk)
   const carrying = { 0: members, 1: 1, 5: members - 1, 6: members - 2, 10: members / 2 }[one.raid ?? 0]
   return Math.ceil(all / Math.max(1, carrying))
 }
 
 /** Returns MiB that each of these disks needs for its partitions, at least `min`. */
-export function leastMib(disk: DiskDoc, groups: readonly VolumegroupDoc[] = []): number {
+export function leastMib(disk: DiskDoc, layout: DisklayoutDoc): number {
   const { partitions = [], min } = disk
   if (partitions.length === 0) return mebibytes(min) ?? 0
   const arrays = partitions.filter(({ raid }) => raid !== undefined).length * arrayMib
   const last = partitions.at(-1)
-  const rest = last ? groupNeeds(disk, last, groups) : 0
+  const rest = last ? groupNeeds(disk, last, layout) : 0
   return Math.max(mebibytes(min) ?? 0, needed(partitions.map(sizeOf), rest) + arrays + tableMib)
 }
 
@@ -127,22 +126,23 @@ const contentOf = (one: Omit<PartitionDoc, 'use' | 'raid'>) => ({
   volumegroup: one.volumegroup ?? ''
 })
 
+const once = (words: readonly string[]) => [...new Set(words)]
+
 /** The programs of file systems. */
 const makers: Readonly<Record<string, string>> = { swap: 'mkswap' }
 
 /** Returns the names of the secrets that a layout needs. */
-export const layoutSecrets = ({ disks = [], volumegroups = [] }: DisklayoutDoc): string[] =>
-  [
-    ...disks.flatMap(({ partitions = [] }) => partitions),
-    ...volumegroups.flatMap(({ volumes = [] }) => volumes)
-  ]
-    .flatMap(({ secret }) => secret ?? [])
-    .filter((name, i, all) => all.indexOf(name) === i)
+export const layoutSecrets = (layout: DisklayoutDoc): string[] =>
+  once(
+    [...partitionsOf(layout), ...(layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)].flatMap(
+      ({ secret }) => secret ?? []
+    )
+  )
 
 /** Returns the input of the templates for a layout; the same for all nodes that have it. */
 export function layoutData(layout: DisklayoutDoc): LayoutData {
   const { disks = [], volumegroups = [] } = layout
-  const partitions = disks.flatMap(({ partitions = [] }) => partitions)
+  const partitions = partitionsOf(layout)
   const volumes = volumegroups.flatMap(({ name, volumes = [] }) =>
     volumes.map(one => contentOf({ ...one, volumegroup: name }))
   )
@@ -151,15 +151,13 @@ export function layoutData(layout: DisklayoutDoc): LayoutData {
   const levels = arrays.flatMap(({ raid }) => (raid === undefined ? [] : `raid${raid}`))
   const isEncrypted = layoutSecrets(layout).length > 0
   const keeps = disks.some(({ keep, partitions = [] }) => keep || partitions.some(one => one.keep))
-  const hasEfi = partitions.some(({ use }) => use === 'efi')
-  const once = (words: readonly string[]) => [...new Set(words)]
   return {
     layout: layout.name,
     disks: disks.map(disk => {
       const { name, type = '', max, by_id = '', order = 'first', table = 'gpt', keep = false } = disk
       const own = disk.partitions ?? []
       return {
-        ...{ name, count: most(disk), least: leastDisks(disk), type, min: leastMib(disk, volumegroups) },
+        ...{ name, count: most(disk), least: leastDisks(disk), type, min: leastMib(disk, layout) },
         ...{ max: mebibytes(max) ?? 0, by_id, order, table, keep },
         labels: own.filter(one => keep || one.keep).flatMap(({ label }) => label ?? []),
         partitions: own.map(one => ({
@@ -177,7 +175,6 @@ export function layoutData(layout: DisklayoutDoc): LayoutData {
       ...(volumes.length > 0 ? ['lvm'] : []),
       ...(isEncrypted ? ['cryptsetup'] : []),
       ...(keeps ? ['blkid'] : []),
-      ...(hasEfi ? ['mkfs.vfat'] : []),
       ...formats.map(format => makers[format] ?? `mkfs.${format}`)
     ]),
     kernel: once([

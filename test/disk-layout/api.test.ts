@@ -1,9 +1,10 @@
 import t from 'tap'
-import { layoutProblem } from '../../lib/disk-layout/check.js'
+import { layoutProblem, layoutWarnings } from '../../lib/disk-layout/check.js'
 import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
 import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
 import { Controller } from '../support/controller.js'
 import { shippedLayout, wholeLayout } from '../support/layout-script.js'
+import { MemoryCluster } from '../support/memory-cluster.js'
 
 const root = { name: 'root', size: 'rest', format: 'ext4', mount: '/' }
 const system = (...partitions: object[]) => ({ disks: [{ name: 'system', partitions }] })
@@ -40,7 +41,10 @@ t.test('what is wrong with a layout is named', async t => {
       system(root, { ...root, name: 'b' }),
       /partition root: field "size": only the last partition gets the rest/
     ],
-    [system({ ...root, size: '9G' }, { ...root, name: 'b' }), /field "mount": two file systems have \/$/],
+    [
+      system({ ...root, size: '9G' }, { ...root, name: 'b' }),
+      /field "mount": two partitions or volumes have \/$/
+    ],
     [
       system({ ...root, size: '60%' }, { ...root, name: 'b', size: '50%', mount: '/b' }),
       /its partitions have 110 % in all/
@@ -150,5 +154,22 @@ t.test('a layout and the inventory of a node', t => {
   ]
   t.equal(of(wholeLayout, ...all), undefined)
   t.match(of(wholeLayout, ...all.slice(1)), /for "data", .* needs 1 \(ata-\*, \d+ MiB/)
+  t.end()
+})
+
+t.test('the disks of nodes against the layouts that they have', t => {
+  const { name: _, ...raid1 } = shippedLayout('raid1')
+  const { model } = new MemoryCluster({
+    'disklayout/raid1': raid1,
+    'group/compute': { disklayout: 'raid1' },
+    'node/node001': { group: 'compute' },
+    'node/node002': { group: 'compute' },
+    'node/node003': { group: 'compute', partscript: 'Og==' },
+    'node/node004': {}
+  })
+  const disksOf = (node: string) => (node === 'node002' ? undefined : [{ name: 'sda', ...gib(100) }])
+  const found = layoutWarnings(model, ['node001', 'node002', 'node003', 'node004', 'none'], disksOf)
+  t.equal(found.length, 1, 'no inventory, a script, no layout: nothing is said')
+  t.match(found[0], /^node001 has 1 fitting disk/)
   t.end()
 })

@@ -41,7 +41,7 @@ const byId = like(
 const label = like('1 to 16 letters, digits, dots, hyphens and underscores', /^[A-Za-z0-9_.-]{1,16}$/)
 const mountPoint = like(
   'an absolute path of letters, digits and ._- without .., // and a / at its end',
-  /^\/(?:[A-Za-z0-9_.-]+(?:\/[A-Za-z0-9_.-]+)*)?$/
+  /^\/(?:(?:(?!\.\.?(?:\/|$))[A-Za-z0-9_.-]{1,100}\/){0,15}(?!\.\.?$)[A-Za-z0-9_.-]{1,100})?$/
 )
 const mountOptions = like('mount options with commas between them', /^[A-Za-z0-9_.:=+@/,-]{1,200}$/)
 /** A number of disks, or all that fit. */
@@ -59,40 +59,24 @@ const diskCount: FieldType<number | 'all'> = {
 
 /** The fields of whatever holds a file system. */
 const contentFields = [
-  {
-    name: 'format',
-    type: oneOf('ext4', 'xfs', 'btrfs', 'vfat', 'swap'),
-    meaning: 'its file system, or swap'
-  },
+  { name: 'format', type: oneOf('ext4', 'xfs', 'btrfs', 'vfat', 'swap'), meaning: 'file system, or swap' },
   { name: 'mount', type: mountPoint, meaning: 'where it is mounted' },
   { name: 'options', type: mountOptions, meaning: 'mount options in /etc/fstab' },
   { name: 'label', type: label, meaning: 'label of the file system' },
-  {
-    name: 'secret',
-    type: objectName,
-    meaning: 'encrypts it (LUKS) with this secret of the node or its group'
-  }
+  { name: 'secret', type: objectName, meaning: 'encrypts it (LUKS) with this secret of node or group' }
 ] as const satisfies Table
 
 const partitionFields = [
   { name: 'name', type: name, required: true, meaning: 'its name' },
-  {
-    name: 'use',
-    type: oneOf('firmware', 'efi', 'bios_grub'),
-    meaning:
-      'for the boot loader; firmware is what the machine needs: an EFI system partition, or 1M for GRUB (BIOS)'
-  },
+  { name: 'use', type: oneOf('firmware', 'efi', 'bios_grub'), meaning: 'what the boot loader has it for' },
   { name: 'size', type: size, meaning: 'such as 512M, 10% or rest, which is the last one' },
-  {
-    name: 'raid',
-    type: oneNumberOf(0, 1, 5, 6, 10),
-    meaning: 'level of the array that the disks make of it'
-  },
+  { name: 'raid', type: oneNumberOf(0, 1, 5, 6, 10), meaning: 'level of the array across the disks' },
   { name: 'volumegroup', type: name, meaning: 'the volume group that gets it' },
   ...contentFields,
   { name: 'keep', type: boolean, default: false, meaning: 'stays as it is, once it was made' }
 ] as const satisfies Table
 
+const partitions = listOf<PartitionDoc>('partition', partitionFields)
 const diskFields = [
   { name: 'name', type: name, required: true, meaning: 'what the disks are for' },
   { name: 'count', type: diskCount, default: 1, meaning: 'how many disks, or all that fit' },
@@ -107,18 +91,8 @@ const diskFields = [
     meaning: 'which of several that fit'
   },
   { name: 'table', type: oneOf('gpt', 'msdos'), default: 'gpt', meaning: 'kind of partition table' },
-  {
-    name: 'keep',
-    type: boolean,
-    default: false,
-    meaning: 'stays as it is; its partitions are made once, on an empty disk'
-  },
-  {
-    name: 'partitions',
-    type: listOf<PartitionDoc>('partition', partitionFields),
-    default: [],
-    meaning: 'partitions that each of the disks gets'
-  }
+  { name: 'keep', type: boolean, default: false, meaning: 'stays as it is, once its partitions were made' },
+  { name: 'partitions', type: partitions, default: [], meaning: 'what each of the disks gets' }
 ] as const satisfies Table
 
 const volumeFields = [
@@ -127,29 +101,17 @@ const volumeFields = [
   ...contentFields
 ] as const satisfies Table
 
+const volumes = listOf<VolumeDoc>('volume', volumeFields)
 const groupFields = [
   { name: 'name', type: name, required: true, meaning: 'its name' },
-  {
-    name: 'volumes',
-    type: listOf<VolumeDoc>('volume', volumeFields),
-    default: [],
-    meaning: 'logical volumes'
-  }
+  { name: 'volumes', type: volumes, default: [], meaning: 'logical volumes' }
 ] as const satisfies Table
 
+const disks = listOf<DiskDoc>('disks', diskFields)
+const groups = listOf<VolumegroupDoc>('volume group', groupFields)
 const fields = [
-  {
-    name: 'disks',
-    type: listOf<DiskDoc>('disks', diskFields),
-    default: [],
-    meaning: 'disks (docs/disk-layouts.md)'
-  },
-  {
-    name: 'volumegroups',
-    type: listOf<VolumegroupDoc>('volume group', groupFields),
-    default: [],
-    meaning: 'volume groups (docs/disk-layouts.md)'
-  },
+  { name: 'disks', type: disks, default: [], meaning: 'disks and what they get (docs/disk-layouts.md)' },
+  { name: 'volumegroups', type: groups, default: [], meaning: 'volume groups (docs/disk-layouts.md)' },
   comment
 ] as const satisfies Table
 
@@ -180,7 +142,7 @@ export const leastMembers = (raid: PartitionDoc['raid']): number =>
 /** Lengths of labels. */
 const longestLabel: Readonly<Record<string, number>> = { xfs: 12, vfat: 11, swap: 15 }
 /** Where an installed system opens encrypted file systems too late. */
-const tooEarly = /^\/(?:$|boot|usr|etc|var$|lib|bin|sbin)/
+const tooEarly = /^\/(?:$|var$|(?:boot|usr|etc|lib|bin|sbin)(?:\/|$))/
 
 /** Yields why something that holds a file system cannot be; each sentence follows its name. */
 function* contentProblems(one: PartitionDoc | VolumeDoc, keep: boolean): Generator<string> {
@@ -256,22 +218,23 @@ function* sizeProblems(
   const rest = all.findIndex(({ size }) => size === 'rest')
   if (rest >= 0 && rest < all.length - 1)
     yield `${where}: ${what} ${all[rest]?.name}: field "size": only the last ${what} gets the rest`
-  const percent = all.reduce(
-    (sum, { size = '' }) => sum + (size.endsWith('%') ? Number.parseInt(size, 10) : 0),
-    0
-  )
-  if (percent > (rest < 0 ? 100 : 99)) yield `${where}: its ${what}s have ${percent} % in all`
+  const percents = all.map(({ size = '' }) => (size.endsWith('%') ? Number.parseInt(size, 10) : 0))
+  const percent = percents.reduce((sum, one) => sum + one, 0)
+  if (percent > (all.every(({ size = '' }) => size.endsWith('%')) ? 100 : 99))
+    yield `${where}: its ${what}s have ${percent} % in all`
 }
 
 /** Yields what is wrong with a layout, one sentence each. */
 function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<string> {
-  if (disks.length === 0) yield 'field "disks" is missing: svcctl disklayout add --help has an example'
+  if (disks.length === 0) yield 'field "disks" is missing: svcctl disklayout add raid1 --shipped makes one'
+  if (disks.length > 32 || volumegroups.length > 32) yield 'has more than 32 kinds of disks, or volume groups'
   const groups = new Set(volumegroups.map(({ name }) => name))
   for (const disk of disks) yield* diskProblems(disk, groups)
   for (const { name, volumes = [] } of volumegroups) {
     if (!disks.some(({ partitions = [] }) => partitions.some(one => one.volumegroup === name)))
       yield `volume group ${name}: no partition has it as its "volumegroup"`
-    if (volumes.length === 0) yield `volume group ${name}: field "volumes" is missing`
+    if (volumes.length === 0 || volumes.length > 64)
+      yield `volume group ${name}: field "volumes": 1 to 64 volumes are needed`
     yield* sizeProblems(`volume group ${name}`, 'volume', volumes)
     for (const one of volumes)
       for (const why of contentProblems(one, false)) yield `volume group ${name}: volume ${one.name}: ${why}`
@@ -282,11 +245,11 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
   if (boots.length > 1) yield `disks ${boots[1]?.name}: disks ${boots[0]?.name} have the boot loader already`
   if (disks.some(({ partitions = [] }) => partitions.filter(isEfi).length > 1))
     yield `disks ${boots[0]?.name}: two partitions are for the boot loader`
-  for (const field of ['mount', 'label'] as const) {
+  for (const field of ['mount', 'label', 'name'] as const) {
     const values = all.flatMap(one => one[field] ?? [])
     if (field === 'mount' && boots.length > 0) values.push('/boot/efi')
     const twice = values.find((value, i) => values.indexOf(value) < i)
-    if (twice !== undefined) yield `field "${field}": two file systems have ${twice}`
+    if (twice !== undefined) yield `field "${field}": two partitions or volumes have ${twice}`
   }
   const root = all.find(({ mount }) => mount === '/')
   if (!root) yield 'field "mount": no file system has /'
@@ -296,7 +259,7 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
 
 const volumesOf = ({ volumes = [] }: VolumegroupDoc): PartitionDoc[] => [...volumes]
 
-/** What an installation makes of the disks of a node: partitions, arrays, volumes, file systems (rules 4.36). */
+/** What an installation makes of the disks of a node: partitions, arrays, volumes, file systems (rules 4.37). */
 export const disklayout: ObjectType<DisklayoutDoc> = {
   type: 'disklayout',
   title: 'disk layout',

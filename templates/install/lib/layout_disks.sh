@@ -211,6 +211,9 @@ disk_judge() {
 # The partitions of a disk stay where they are if one of them is kept.
 part_judge() {
   [ -z "$p_secret" ] || [ -s "$_KEYS/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
+  if [ "$p_use" = efi ] && [ -n "$programs" ]; then
+    need mkfs.vfat
+  fi
   [ "$d_keep" = no ] || return 0
   for judge_disk in $(chosen_disks); do
     is_kept "$judge_disk" || continue
@@ -231,6 +234,11 @@ volume_judge() {
   [ -z "$p_secret" ] || [ -s "$_KEYS/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
 }
 
+need() {
+  command -v "$1" >/dev/null 2>&1 ||
+    give_up "has no $1 in its initramfs, which the disk layout $layout needs: add it to the image and pack it"
+}
+
 # Whether the kernel has a RAID level, the device mapper or a file system.
 kernel_has() {
   case $1 in
@@ -248,8 +256,7 @@ check_all() {
   rm -rf "$_PLAN"
   mkdir -p "$_PLAN" && : > "$_PLAN/chosen" && : > "$_PLAN/kept" || exit 1
   for check_program in $programs; do
-    command -v "$check_program" >/dev/null 2>&1 ||
-      give_up "has no $check_program in its initramfs, which the disk layout $layout needs: add it to the image and pack it"
+    need "$check_program"
   done
   for check_word in $kernel; do
     kernel_has "$check_word" || give_up "has a kernel without $check_word, which the disk layout $layout needs"
