@@ -217,7 +217,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
       if (session.format !== 'text') return
       await session.lines([
         session.options.dryrun
-          ? 'where a node has a partscript, a disk layout or localinstall, its next boot from the network writes to its disk'
+          ? 'where a node has a partscript, a disk layout or localinstall, ' +
+            'its next boot from the network writes to its disk'
           : clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)
       ])
     }

@@ -10,6 +10,7 @@ const root = { name: 'root', size: 'rest', format: 'ext4', mount: '/' }
 const system = (...partitions: object[]) => ({ disks: [{ name: 'system', partitions }] })
 const disk = (fields: object) => ({ disks: [{ name: 'system', partitions: [root], ...fields }] })
 
+// rules 4.37
 t.test('each layout that is shipped can be made, and one with everything', async t => {
   const c = await Controller.start(t)
   for (const [name, fields] of [...Object.entries(shippedLayouts), ['whole', wholeLayout] as const]) {

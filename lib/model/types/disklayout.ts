@@ -259,7 +259,7 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
 
 const volumesOf = ({ volumes = [] }: VolumegroupDoc): PartitionDoc[] => [...volumes]
 
-/** What an installation makes of the disks of a node: partitions, arrays, volumes, file systems (rules 4.37). */
+/** A description of the disks of a node: partitions, arrays, volumes, file systems (rules 4.37). */
 export const disklayout: ObjectType<DisklayoutDoc> = {
   type: 'disklayout',
   title: 'disk layout',

@@ -85,7 +85,7 @@ export const netbootOnce = flag(
   'sets `netboot` of the node to false when an installation with `localinstall` is completed'
 )
 
-/** What an installation makes of the disks, in the place of a partscript (rules 4.37). */
+/** The description of a node's disks, in the place of a partscript (rules 4.37). */
 export const diskLayout = {
   name: 'disklayout',
   type: objectName,
