@@ -3,7 +3,6 @@ import type { RequestContext } from '../base/request-source.js'
 import { layoutData, layoutSecrets } from '../disk-layout/data.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
-import type { Docs } from '../model/docs.js'
 import { atNextBoot, type EffectiveNode, kernelOptionsOf, layoutOf, rolesOf } from '../model/effective.js'
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
@@ -152,10 +151,9 @@ export class Install {
 
   #data(node: NodeDoc, masked: boolean, what: 'install' | 'kickstart'): InstallData {
     const { model, urls, library } = this.o
-    const [url = ''] = urls
+    const url = urls[0] as string
     const target = this.#target(node)
     const { settings, image } = target
-    const layout = layoutOf(model.view, target)
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = image.imagefile ?? ''
     const pack = model.view.get('pack', imagefile)
@@ -206,14 +204,14 @@ export class Install {
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
       interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
       prescript: settings.prescript,
-      partscript: layout ? this.#partscriptOf(layout, what) : settings.partscript,
+      partscript: this.#partscriptOf(target, what),
       postscript: settings.postscript,
       roles: rolesOf(settings),
       // Only in a preview: an installing node notices a missing file when it fetches the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets,
       secret_access: secretAccess(secrets),
-      layout_secrets: layout ? layoutSecrets(layout) : [],
+      layout_secrets: layoutSecrets(layoutOf(model.view, target)),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
@@ -230,8 +228,10 @@ export class Install {
     return previousPack?.withPreviousPack(asked) ?? asked
   }
 
-  /** Returns a disk layout as a script in base64. It is the same for all nodes, so it is kept for a second. */
-  #partscriptOf(layout: Docs['disklayout'], what: 'install' | 'kickstart'): string {
+  /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
+  #partscriptOf(target: EffectiveNode, what: 'install' | 'kickstart'): string {
+    const layout = layoutOf(this.o.model.view, target)
+    if (!layout) return target.settings.partscript
     const kept = this.#partscripts[what].get(layout) ?? new CachedText()
     this.#partscripts[what].set(layout, kept)
     const template = `install/templ_disklayout${what === 'install' ? '' : '_kickstart'}.cfg`

@@ -131,13 +131,12 @@ const once = (words: readonly string[]) => [...new Set(words)]
 /** The programs of file systems. */
 const makers: Readonly<Record<string, string>> = { swap: 'mkswap' }
 
-/** Returns the names of the secrets that a layout needs. */
-export const layoutSecrets = (layout: DisklayoutDoc): string[] =>
-  once(
-    [...partitionsOf(layout), ...(layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)].flatMap(
-      ({ secret }) => secret ?? []
-    )
-  )
+/** Returns the names of the secrets that a layout needs; none without one. */
+export function layoutSecrets(layout: DisklayoutDoc | undefined): string[] {
+  if (!layout) return []
+  const volumes = (layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
+  return once([...partitionsOf(layout), ...volumes].flatMap(({ secret }) => secret ?? []))
+}
 
 /** Returns the input of the templates for a layout; the same for all nodes that have it. */
 export function layoutData(layout: DisklayoutDoc): LayoutData {

@@ -17,11 +17,11 @@ const seen = new Map(rows.map(({ key }) => [key, new Set<number>()]))
 const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 
 /**
- * Routes that svcd has beyond the contract's; test/api/files.test.ts and gone-controllers.test.ts have their
- * cases.
+ * Routes that svcd has beyond the contract's; test/api/files.test.ts, test/disk-layout and
+ * gone-controllers.test.ts have their cases.
  */
 const beyond =
-  /^\w+ \/(config\/file(\/|$)|config\/cluster\/\{controller\}\/|boot\/files\/|config\/node\/\{node\}\/_render\/files$)/
+  /^\w+ \/(config\/(?:file|disklayout)(\/|$)|config\/cluster\/\{controller\}\/|boot\/files\/|config\/node\/\{node\}\/_render\/(?:files|partscript)$)/
 
 t.test('every row has a route and cases, every route and every case a row', t => {
   t.same(

@@ -253,6 +253,7 @@ function settings(ini: string) {
     kerneloptions: null,
     variables: {},
     files: [],
+    disklayout: null,
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -272,6 +273,7 @@ function settings(ini: string) {
     _provision_fallback_source: ini,
     _unmanaged_bmc_users_source: 'default',
     _netboot_once_source: 'default',
+    _disklayout_source: 'default',
     _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'
