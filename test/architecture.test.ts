@@ -105,6 +105,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   api: [
     ...[
       'boot',
+      'disk-layout',
       'image',
       'consoles',
       'control',
@@ -123,7 +124,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
-  boot: ['monitor', 'model', 'template'],
+  boot: ['disk-layout', 'monitor', 'model', 'template'],
+  'disk-layout': ['inventory', 'model'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
   unknown: ['control', 'model', 'jobs', 'config'],
   image: [

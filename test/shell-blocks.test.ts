@@ -14,6 +14,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/ctl.md': 'test/cli/ctl.test.ts',
   'docs/day.md': 'test/api/day.test.ts',
   'docs/day-two.md': 'test/api/pages.test.ts',
+  'docs/disk-layouts.md': 'test/api/pages.test.ts',
   'docs/files.md#A file': 'test/api/pages.test.ts',
   'docs/files.md#Files that see the whole cluster': 'test/api/pages.test.ts',
   'docs/getting-started.md': 'test/long/getting-started.test.ts',

@@ -3,6 +3,7 @@ import { runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
+import { layoutWarnings } from '../disk-layout/check.js'
 import type { Answer } from '../http/route.js'
 import {
   type AnswerOptions,
@@ -98,6 +99,7 @@ export function findWarnings(
         ? sentence.replace(/^it (?=has )/, `${objectTypes[type].title} ${of[0]} `)
         : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
     )
+    if (diskFields.some(field => fields.has(field))) loose.push(...(await diskProblems(parts, type, now)))
     const [first = ''] = now
     const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
     const isOfNodes = type === 'file' || type === 'group' || type === 'node'
@@ -117,6 +119,22 @@ export function findWarnings(
       ...failed.map(({ name, problem }) => `file ${name} cannot be rendered for node ${node}: ${problem}`)
     ]
   }
+}
+
+/** Fields whose change makes, moves or reinstalls the disks of nodes. */
+const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
+
+/** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
+async function diskProblems({ model, inventories }: Parts, type: TypeName, names: readonly string[]) {
+  if (type !== 'node' && type !== 'group' && type !== 'disklayout') return []
+  const [first = ''] = names
+  const nodes =
+    type === 'node'
+      ? names
+      : type === 'group'
+        ? (model.view.index.members(first)?.all.values ?? [])
+        : await runFairly(findNodesUsing(model.view, type, first))
+  return layoutWarnings(model, nodes.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
 }
 
 /** Maximum length of all warnings in bytes. */

@@ -48,6 +48,7 @@ export function routes(parts: Parts): ApiRoute[] {
       members: true,
       columns: ['name', 'path', 'kind', 'owner', 'group', 'mode', 'comment']
     }),
+    ...objectRoutes(parts, 'disklayout', { members: true }),
     ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
     ...objectRoutes(parts, 'switch'),
     ...objectRoutes(parts, 'otherdev'),

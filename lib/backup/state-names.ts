@@ -4,7 +4,7 @@ import { exists, isLeftover } from '../disk/file.js'
 /** Directories of objects, of the log that changes them, and of the intents of releases before the log. */
 const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
-  ...['tree', 'cluster', 'secrets', 'revoked', 'handover', 'log', 'intents']
+  ...['disklayout', 'tree', 'cluster', 'secrets', 'revoked', 'handover', 'log', 'intents']
 ]
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']

@@ -112,12 +112,15 @@ export const installVariables = {
   bmc: mapOrFalse(installBmc, 'false when `setupbmc` is off, or names no set-up'),
   interfaces: maps(installInterface, 'the interfaces of the node'),
   prescript: text("the script before everything else, in base64; '' when unset"),
-  partscript: text("the script that makes and mounts file systems, in base64; '' when unset"),
+  partscript: text(
+    "the script that makes and mounts file systems, or that of the disk layout, in base64; '' when unset"
+  ),
   postscript: text("the script that runs when the image is in place, in base64; '' when unset"),
   roles: texts('names of roles, which the node fetches at /boot/roles/{role}'),
   missing_roles: texts('in a preview: the roles that have no file'),
   secrets: maps(secret, "the group's secrets and the node's own"),
   secret_access: textMap('mode, owner and group of those that set one of them, by name: `0400 munge munge`'),
+  layout_secrets: texts('names of the secrets that encrypt file systems of the disk layout'),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
   files: flag('whether svcd renders files for the node'),

@@ -1,8 +1,9 @@
 import { notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
+import { layoutData, layoutSecrets } from '../disk-layout/data.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
-import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import { atNextBoot, type EffectiveNode, kernelOptionsOf, layoutOf, rolesOf } from '../model/effective.js'
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
@@ -14,7 +15,7 @@ import type { Templates } from '../template/templates.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
 import type { PreviousPack } from './previous-pack.js'
-import { render } from './render.js'
+import { CachedText, render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
 
@@ -52,6 +53,11 @@ export class Install {
   readonly #protocol: string
   readonly #address: string
   readonly #port: number
+  /** The partscripts of disk layouts. */
+  readonly #partscripts = {
+    install: new WeakMap<object, CachedText>(),
+    kickstart: new WeakMap<object, CachedText>()
+  }
 
   constructor(private readonly o: InstallOptions) {
     const { protocol, hostname, port } = new URL(o.urls[0] as string)
@@ -106,12 +112,14 @@ export class Install {
   }
 
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
-  preview(what: 'install' | 'kickstart', name: string): string {
-    return this.#render(what, this.#data(this.o.model.get('node', name), true))
+  preview(what: 'install' | 'kickstart' | 'partscript', name: string): string {
+    const data = this.#data(this.o.model.get('node', name), true, what === 'kickstart' ? what : 'install')
+    if (what !== 'partscript') return this.#render(what, data)
+    return Buffer.from(data.partscript, 'base64').toString()
   }
 
   #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: RequestContext): string {
-    const data = this.#data(node, false)
+    const data = this.#data(node, false, what)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
     this.o.onInstall(data.node, data.imagefile)
@@ -141,9 +149,9 @@ export class Install {
     return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
-  #data(node: NodeDoc, masked: boolean): InstallData {
+  #data(node: NodeDoc, masked: boolean, what: 'install' | 'kickstart'): InstallData {
     const { model, urls, library } = this.o
-    const [url = ''] = urls
+    const url = urls[0] as string
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
@@ -196,13 +204,14 @@ export class Install {
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
       interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
       prescript: settings.prescript,
-      partscript: settings.partscript,
+      partscript: this.#partscriptOf(target, what),
       postscript: settings.postscript,
       roles: rolesOf(settings),
       // Only in a preview: an installing node notices a missing file when it fetches the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets,
       secret_access: secretAccess(secrets),
+      layout_secrets: layoutSecrets(layoutOf(model.view, target)),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
@@ -217,6 +226,18 @@ export class Install {
     const { model, previousPack } = this.o
     const asked = atNextBoot(model.view, model.effective(node))
     return previousPack?.withPreviousPack(asked) ?? asked
+  }
+
+  /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
+  #partscriptOf(target: EffectiveNode, what: 'install' | 'kickstart'): string {
+    const layout = layoutOf(this.o.model.view, target)
+    if (!layout) return target.settings.partscript
+    const kept = this.#partscripts[what].get(layout) ?? new CachedText()
+    this.#partscripts[what].set(layout, kept)
+    const template = `install/templ_disklayout${what === 'install' ? '' : '_kickstart'}.cfg`
+    return kept.text([layout], () =>
+      Buffer.from(render(this.o.templates, template, layoutData(layout))).toString('base64')
+    )
   }
 
   #torrent(imagefile: string): string {

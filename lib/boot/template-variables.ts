@@ -1,4 +1,5 @@
 import { flag, integer, text, textMap, texts, type Variables } from '../base/variables.js'
+import { layoutVariables } from '../disk-layout/data.js'
 import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
@@ -50,5 +51,7 @@ export const bootTemplates = {
   },
   'install/templ_install.cfg': installVariables,
   'install/templ_kickstart.cfg': installVariables,
+  'install/templ_disklayout.cfg': layoutVariables,
+  'install/templ_disklayout_kickstart.cfg': layoutVariables,
   'install/templ_library.cfg': {}
 } as const satisfies Record<string, Variables>

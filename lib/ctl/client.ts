@@ -64,6 +64,7 @@ const optionTypes = {
   end: { type: 'boolean' },
   log: { type: 'boolean' },
   lines: { type: 'string', short: 'n' },
+  shipped: { type: 'boolean' },
   stdin: { type: 'boolean' },
   group: { type: 'string' },
   order: { type: 'string' },

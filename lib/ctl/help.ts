@@ -21,6 +21,7 @@ export const optionTexts = [
   ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
   ['    --log', 'console: the last lines of its log'],
   ['-n, --lines N', 'console --log: how many lines; default: 100'],
+  ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']

@@ -19,6 +19,7 @@ export interface Options {
   readonly end?: boolean
   readonly log?: boolean
   readonly lines?: string
+  readonly shipped?: boolean
   readonly stdin?: boolean
   readonly group?: string
   readonly order?: string

@@ -109,7 +109,7 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
 /** Replaces all settings with which a rescue could write to a disk. */
 const rescueSettings = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
-  ...{ prescript: '', partscript: '', postscript: '' }
+  ...{ prescript: '', partscript: '', postscript: '', disklayout: null }
 } satisfies Partial<Settings>
 
 /** Returns the node as its next network boot sees it: with settings and image of its rescue (rules 6.15). */
@@ -119,6 +119,19 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : defaultTag
   const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag }
   return { ...target, settings, image: imageOf(view, settings) }
+}
+
+/**
+ * Returns the disk layout that a node is installed by (rules 4.39): the node's own setting comes before its
+ * group's, and on one level a partscript comes before a layout. undefined: a partscript, or neither.
+ */
+export function layoutOf(
+  view: Pick<View, 'get'>,
+  { node, settings }: Pick<EffectiveNode, 'node' | 'settings'>
+): Docs['disklayout'] | undefined {
+  const { disklayout, partscript } = settings
+  const isScript = partscript !== '' && (node.disklayout === undefined || (node.partscript ?? '') !== '')
+  return disklayout === null || isScript ? undefined : view.get('disklayout', disklayout)
 }
 
 /** Returns the level that sets each setting and each variable of a node in `group`. */

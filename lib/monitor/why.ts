@@ -347,7 +347,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return up?.step === 'report' && isRescue(up.about)
         ? `${facts.node} was booted for a rescue at ${formatTime(up.last)}; it starts next ${
             facts.netboot
-              ? 'from the network, and is installed again if it has a partscript'
+              ? 'from the network, and is installed again if it has a partscript or a disk layout'
               : 'from its disk'
           }`
         : undefined

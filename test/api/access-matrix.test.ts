@@ -153,6 +153,10 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}
      GET /config/node/{node}/interfaces
      GET /config/node/{node}/interfaces/{interface}
+     GET /config/disklayout
+     GET /config/disklayout/{disklayout}
+     GET /config/disklayout/{disklayout}/_list
+     GET /config/disklayout/{disklayout}/_member
      GET /config/bmcsetup
      GET /config/bmcsetup/{bmcsetup}
      GET /config/bmcsetup/{bmcsetup}/_list
@@ -221,6 +225,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/install
      GET /config/node/{node}/_render/files
      GET /config/node/{node}/_render/kickstart
+     GET /config/node/{node}/_render/partscript
      GET /config/node/{node}/_release
      GET /monitor/audit
      GET /monitor/inventory
@@ -230,6 +235,10 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
      POST /config/node/{node}/_ospush
+     POST /config/disklayout/{disklayout}
+     GET /config/disklayout/{disklayout}/_delete
+     POST /config/disklayout/{disklayout}/_delete
+     POST /config/disklayout/{disklayout}/_clone
      POST /config/bmcsetup/{bmcsetup}
      GET /config/bmcsetup/{bmcsetup}/_delete
      POST /config/bmcsetup/{bmcsetup}/_delete
@@ -485,7 +494,17 @@ function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
   return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
 }
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
+const types = [
+  'group',
+  'node',
+  'network',
+  'osimage',
+  'bmcsetup',
+  'switch',
+  'otherdev',
+  'filename',
+  'disklayout'
+]
 
 interface Cell {
   readonly route: ApiRoute

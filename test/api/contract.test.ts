@@ -19,11 +19,11 @@ const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 /** Routes that svcd has beyond the contract's; their cases are in the tests of their rooms. */
 const beyond = new RegExp(
   `^\\w+ /(${[
-    'config/file(/|$)',
+    'config/(file|disklayout)(/|$)',
     '(service|config|control|monitor)/consoles?/',
     'config/cluster/\\{controller\\}/',
     'boot/files/',
-    'config/node/\\{node\\}/_render/files$',
+    'config/node/\\{node\\}/_render/(files|partscript)$',
     'monitor/(inventory|odd|unknown)(/|$)'
   ].join('|')})`
 )

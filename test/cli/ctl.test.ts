@@ -417,7 +417,7 @@ t.test('nodes are installed again after a question, or with --yes', async t => {
   t.same(await netboots(), [true, true])
   t.match(
     await ok(t, ['node', 'reinstall', '@all', '--dryrun']),
-    /partscript or localinstall, its next boot .* writes/
+    /partscript, a disk layout or localinstall, its next boot .* writes/
   )
 })
 

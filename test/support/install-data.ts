@@ -96,6 +96,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     missing_roles: [],
     secrets: [],
     secret_access: {},
+    layout_secrets: [],
     ntp_server: '',
     variables: {},
     files: false,

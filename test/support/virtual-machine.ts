@@ -36,6 +36,8 @@ export interface Machine {
    * them.
    */
   readonly moreDisks?: readonly string[]
+  /** Raw disk images of NVMe disks, which no firmware boots from while there is `disk`. */
+  readonly nvmeDisks?: readonly string[]
   /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
   readonly firmware?: Firmware
   /**
@@ -180,6 +182,10 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
       ...['-device', `virtio-blk-pci,drive=more${i}`]
     ]),
     ...(machine.devices ?? []),
+    ...(machine.nvmeDisks ?? []).flatMap((file, i) => [
+      ...['-drive', `id=nvme${i},if=none,format=raw,file=${file}`],
+      ...['-device', `nvme,drive=nvme${i},serial=nvme${i}`]
+    ]),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
   ]
   const { process: qemu, ended } = start(program, args, { input: '' })

@@ -1,7 +1,10 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
+import { layoutData } from '../../lib/disk-layout/data.js'
+import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
 import { everything, mac, many, type Objects } from '../services/cluster.js'
 import { servers, templateData } from '../services/rendered.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
+import { shippedLayout, wholeLayout } from '../support/layout-script.js'
 
 /** One rendering of a shipped template. */
 export interface Case {
@@ -105,6 +108,13 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
       secret_access: { key: '0400 munge munge' }
     },
     { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
+  ],
+  layout_secrets: [
+    {
+      secrets: [{ name: 'key', path: '/etc/key', content: base64('k') }],
+      layout_secrets: ['key', 'none'],
+      partscript: script
+    }
   ],
   prescript: [{ prescript: script }, { prescript: longScript }],
   partscript: [{ partscript: script }, { partscript: longScript }],
@@ -246,6 +256,13 @@ export const CASES: readonly Case[] = [
   ...BOOT,
   ...installCases('install/templ_install.cfg'),
   ...installCases('install/templ_kickstart.cfg'),
+  ...[...Object.keys(shippedLayouts).map(shippedLayout), wholeLayout].flatMap(layout =>
+    ['', '_kickstart'].map(kind => ({
+      template: `install/templ_disklayout${kind}.cfg`,
+      what: layout.name,
+      data: layoutData(layout)
+    }))
+  ),
   { template: 'install/templ_library.cfg', what: 'without a node', data: {} },
   ...(await serviceCases()),
   ...CONSOLES

@@ -10,6 +10,7 @@ import { dnsTemplates } from '../../lib/services/dns/variables.js'
 import { FILTERS, METHODS, TESTS } from '../../lib/template/filters.js'
 import { Templates } from '../../lib/template/templates.js'
 import { Controller } from '../support/controller.js'
+import { wholeLayout } from '../support/layout-script.js'
 import { Reference } from './reference.js'
 import { render } from './render.js'
 import { CASES } from './shipped-cases.js'
@@ -120,7 +121,10 @@ t.test('the templates of nodes are given what their tables say', async t => {
   await c.cluster()
   await c.post('/config/network/ipmi', { network: '10.148.0.0/16' })
   await c.post('/config/bmcsetup/compute', { username: 'operator', password: 'secret' })
+  const { name: layout, ...fields } = wholeLayout
+  t.equal((await c.post(`/config/disklayout/${layout}`, fields)).status, 201)
   await c.post('/config/group/compute', {
+    disklayout: layout,
     setupbmc: true,
     bmcsetupname: 'compute',
     roles: 'one',

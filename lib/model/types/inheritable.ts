@@ -85,6 +85,15 @@ export const netbootOnce = flag(
   'sets `netboot` of the node to false when an installation with `localinstall` is completed'
 )
 
+/** The description of a node's disks, in the place of a partscript (rules 4.39). */
+export const diskLayout = {
+  name: 'disklayout',
+  type: objectName,
+  refers: 'disklayout',
+  inherited: 'group',
+  meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
+} as const
+
 /** Not inherited but appended: image, then group, then node (rules 4.2). */
 export const ownKernelOptions = {
   name: 'kerneloptions',
@@ -100,7 +109,8 @@ export const inheritable = [
   ...installFields,
   ...provisionFields,
   unmanagedBmcUsers,
-  netbootOnce
+  netbootOnce,
+  diskLayout
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {
