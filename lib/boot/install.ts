@@ -2,7 +2,14 @@ import { notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
-import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import {
+  atNextBoot,
+  type EffectiveNode,
+  installedFile,
+  installsPackages,
+  kernelOptionsOf,
+  rolesOf
+} from '../model/effective.js'
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
@@ -13,6 +20,7 @@ import type { NodeDoc } from '../model/types/node.js'
 import type { Templates } from '../template/templates.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
+import { networkConfig } from './network-config.js'
 import type { PreviousPack } from './previous-pack.js'
 import { render } from './render.js'
 import { withoutFile } from './roles.js'
@@ -43,6 +51,13 @@ interface InstallOptions {
   /** Called when a node gets a script or kickstart that installs this pack ('' for none). */
   readonly onInstall: (node: string, imagefile: string) => void
 }
+
+/** The files of a NoCloud seed. */
+export const seedFiles = ['meta-data', 'user-data', 'vendor-data', 'network-config'] as const
+export type SeedFile = (typeof seedFiles)[number]
+
+/** JSON is YAML too. */
+const json = (value: object) => `${JSON.stringify(value, undefined, 2)}\n`
 
 const netmask = (length: number) => formatAddress(mask(length))
 
@@ -105,6 +120,34 @@ export class Install {
       : this.preview('kickstart', name)
   }
 
+  /**
+   * Returns a file of the node's NoCloud seed for cloud-init (rules 4.36): user-data of an autoinstall node is
+   * that of the installer. `isOwn`: it sent its token. Throws 401 for any other machine, 404 without an image.
+   */
+  async seed(name: string, file: SeedFile, visit: RequestContext, isOwn: boolean): Promise<string> {
+    const { model, templates, trace } = this.o
+    const node = model.get('node', name)
+    if (!isOwn && !(await this.#isNode(node, visit)))
+      throw unauthorized(
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
+          `count): only the node itself gets its cloud-init data${overIpv6(visit)}`,
+        'wrong-address'
+      )
+    const target = this.#target(node)
+    if (file === 'meta-data')
+      return json({
+        // A new installation is a new instance, in which cloud-init does everything anew.
+        'instance-id': `${name}-${trace.boots.running(name)?.since ?? 0}`,
+        'local-hostname': target.hostname
+      })
+    if (file === 'network-config')
+      return json(networkConfig(target.interfaces.map(entry => interfaceData(model, entry, target))))
+    if (file === 'vendor-data')
+      return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
+    if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
+    return render(templates, 'install/templ_user_data.cfg', this.#data(node, false))
+  }
+
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
   preview(what: 'install' | 'kickstart', name: string): string {
     return this.#render(what, this.#data(this.o.model.get('node', name), true))
@@ -116,7 +159,8 @@ export class Install {
     if (visit.headOnly) return text
     this.o.onInstall(data.node, data.imagefile)
     const { osimage, osimagetag, imagefile, imagesum } = data
-    this.o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
+    const step = installsPackages(data.provision_method) ? 'kickstart' : what
+    this.o.trace.install(node, step, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
     return text
   }
 
@@ -127,7 +171,7 @@ export class Install {
           `svcctl node rescue ${data.node} --end`,
         'rescue-boot'
       )
-    return render(this.o.templates, `install/templ_${what}.cfg`, data)
+    return render(this.o.templates, `install/templ_${templateOf(what, data)}.cfg`, data)
   }
 
   /** Whether a request comes from an address of the node; not from its BMC (rules 4.6). */
@@ -147,7 +191,9 @@ export class Install {
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
-    const imagefile = image.imagefile ?? ''
+    const imagefile = installedFile(settings, image) ?? ''
+    const isAutoinstall = settings.provision_method === 'autoinstall'
+    const interfaces = target.interfaces.map(entry => interfaceData(model, entry, target))
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, url)
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
@@ -194,7 +240,8 @@ export class Install {
       bootmenu: settings.bootmenu,
       setupbmc: settings.setupbmc,
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
-      interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
+      interfaces,
+      network: isAutoinstall ? JSON.stringify(networkConfig(interfaces)) : '',
       prescript: settings.prescript,
       partscript: settings.partscript,
       postscript: settings.postscript,
@@ -246,6 +293,12 @@ export class Install {
       ntp_server: on?.ntp_server ?? ''
     }
   }
+}
+
+/** Returns the template of a node's script: the one of its installer. */
+const templateOf = (what: 'install' | 'kickstart', { provision_method: method }: InstallData): string => {
+  if (!installsPackages(method)) return what
+  return what === 'install' ? 'installer' : method
 }
 
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */

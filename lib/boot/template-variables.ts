@@ -36,6 +36,7 @@ export const bootTemplates = {
     hostname: text('`<node>.<domain>`, the bare name without a domain'),
     service: integer('1 when `service` of the node is set, else 0'),
     rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
+    provision_method: installVariables.provision_method,
     kerneloptions: text("further kernel arguments: the image's, the group's, the node's; '' without any"),
     warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
     menu
@@ -50,5 +51,10 @@ export const bootTemplates = {
   },
   'install/templ_install.cfg': installVariables,
   'install/templ_kickstart.cfg': installVariables,
+  'install/templ_preseed.cfg': installVariables,
+  'install/templ_autoinstall.cfg': installVariables,
+  'install/templ_installer.cfg': installVariables,
+  'install/templ_user_data.cfg': installVariables,
+  'install/templ_vendor_data.cfg': installVariables,
   'install/templ_library.cfg': {}
 } as const satisfies Record<string, Variables>

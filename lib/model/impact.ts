@@ -5,6 +5,7 @@ import {
   type EffectiveNode,
   effectiveNode,
   findNodesUsing,
+  isInstaller,
   kernelOptionsOf
 } from './effective.js'
 import { secretMask } from './field.js'
@@ -115,13 +116,15 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
 
 /** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
-  /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
+  /^(?:(?:netboot|localinstall|partscript|rescue|osimage|provision_method)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
 const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
   values.get('rescue') === undefined &&
   values.get('netboot') === true &&
-  (values.get('partscript') !== '' || values.get('localinstall') === true)
+  (values.get('partscript') !== '' ||
+    values.get('localinstall') === true ||
+    isInstaller(values.get('provision_method')))
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]

@@ -5,6 +5,7 @@ import {
   domain,
   kernelOptions,
   nameList,
+  nodeMethod,
   noInit,
   objectName,
   oneOf,
@@ -56,10 +57,12 @@ export const provisionFields = [
   },
   {
     name: 'provision_method',
-    type: provisionMethod,
+    type: nodeMethod,
     inherited: 'cluster',
     default: 'torrent',
-    meaning: 'how the image is fetched'
+    meaning:
+      'how the image is fetched, or the installer that installs the node instead: kickstart, preseed or ' +
+      'autoinstall'
   },
   {
     name: 'provision_fallback',
@@ -82,7 +85,8 @@ export const unmanagedBmcUsers = {
 export const netbootOnce = flag(
   'netboot_once',
   false,
-  'sets `netboot` of the node to false when an installation with `localinstall` is completed'
+  'sets `netboot` of the node to false when an installation onto its disk is completed: with ' +
+    '`localinstall`, or by kickstart, preseed or autoinstall'
 )
 
 /** Not inherited but appended: image, then group, then node (rules 4.2). */
