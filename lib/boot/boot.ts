@@ -15,6 +15,7 @@ import {
 } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
+import { nameServersOf } from '../model/networks.js'
 import type { Tx, View } from '../model/stored.js'
 import { defaultTag } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
@@ -420,6 +421,7 @@ export class Boot {
       mac,
       ip,
       hostname: target.hostname,
+      nameserver: target.network ? nameServersOf(target.network, this.o.model.cluster).join(' ') : '',
       service: node.service ? 1 : 0,
       rescue: node.rescue !== undefined,
       provision_method: settings.provision_method,

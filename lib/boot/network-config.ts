@@ -136,14 +136,16 @@ function addressing(entry: Entry, entries: readonly Entry[], route: Entry | unde
     )
   ]
   const servers = given.nameserver.split(' ').filter(Boolean)
+  const nameservers = {
+    ...(servers.length > 0 ? { addresses: servers } : {}),
+    ...(given.domain ? { search: [given.domain] } : {})
+  }
   return {
     ...mtu,
     ...(method === 'dhcp' ? leased(isDefault, options.metric) : { dhcp4: false }),
     ...(addresses.length > 0 ? { addresses } : {}),
     ...(routes.length > 0 ? { routes } : {}),
-    ...(method === 'static'
-      ? { nameservers: { addresses: servers, search: given.domain ? [given.domain] : [] } }
-      : {}),
+    ...(method === 'static' && Object.keys(nameservers).length > 0 ? { nameservers } : {}),
     // A card without a link must not delay the boot, unless the node is provisioned over it.
     ...(given.provision ? {} : { optional: true })
   }

@@ -34,6 +34,7 @@ export const bootTemplates = {
     mac: text('MAC address that the machine booted with; iPXE may fill it in'),
     ip: text("`<address>/<prefix length>`, '' for DHCP"),
     hostname: text('`<node>.<domain>`, the bare name without a domain'),
+    nameserver: text("addresses of its network's name servers, with blanks between them; '' without one"),
     service: integer('1 when `service` of the node is set, else 0'),
     rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
     provision_method: installVariables.provision_method,

@@ -18,6 +18,7 @@ async function started(test: Test, fields: object): Promise<Controller> {
   const c = await Controller.start(test, `kickstart.rootpw=${hash}`)
   await c.cluster()
   for (const name of ['di-linux', 'di-initrd.gz']) c.file(name)
+  await c.post('/config/network/cluster', { ns_ip: '10.141.0.2' })
   const image = { kernelfile: 'di-linux', initrdfile: 'di-initrd.gz', distribution: 'debian' }
   t.equal(
     (await c.post('/config/osimage/di', { ...image, kerneloptions: 'quiet --- console=ttyS0' })).status,
@@ -61,11 +62,11 @@ t.test('the boot script starts the installer of the node', async t => {
   t.equal(
     await argumentsWith('preseed'),
     'auto=true priority=critical interface=auto BOOTIF=01-52-54-00-00-00-01 hostname=n1 domain=example.org ' +
-      `url=${url}/kickstart/install/n1 ${options}`
+      `netcfg/get_nameservers=10.141.0.2 url=${url}/kickstart/install/n1 ${options}`
   )
   t.equal(
     await argumentsWith('autoinstall'),
-    'ip=dhcp autoinstall cloud-config-url=/dev/null ' + `ds=nocloud;s=${url}/boot/cloud-init/n1/ ${options}`
+    `ip=dhcp autoinstall cloud-config-url=/dev/null ds=nocloud;s=${url}/boot/cloud-init/n1/ ${options}`
   )
   c.file('di.tar.gz')
   await c.post('/config/osimage/di', { imagefile: 'di.tar.gz' })
@@ -198,7 +199,7 @@ t.test('an installation by preseed is noted, once, and a rescue boots no install
   t.equal(ran.status, 200)
   t.match(await nodeOf(c), { _stale: null })
   t.match((await c.get('/monitor/node/n1/_boots')).text, /"kickstart"/)
-  const again = await c.post('/config/node/n1?dryrun=true', { netboot: true })
+  const again = await c.post('/config/node/n1?dryrun=yes', { netboot: true })
   t.match(again.text, /disk/, 'the dry run warns of the disk')
   await c.post('/config/osimage/tools', {
     ...{ kernelfile: 'di-linux', initrdfile: 'di-initrd.gz', imagefile: 'compute.tar.gz' }

@@ -11,7 +11,8 @@ import { runMachine, tail } from '../support/virtual-machine.js'
 // The real installer of Debian 12, booted and preseeded by svcd, onto an empty disk of a machine in software; then
 // the machine boots from its disk, and the system reports that it is up. It needs apt's mirror, by a proxy.
 
-const installer = '/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64'
+const installer =
+  process.env.SVCD_DEBIAN_INSTALLER ?? '/usr/lib/debian-installer/images/12/amd64/text/debian-installer/amd64'
 const node = 'node001'
 const mac = '52:54:00:14:0a:01'
 const ipaddress = '10.141.0.11'
@@ -41,11 +42,15 @@ t.test('the installer of Debian installs a node by preseed', async t => {
     set: [`kickstart.rootpw=${hash}`]
   })
   t.teardown(() => controller.stop())
-  await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
+  await controller.create('network', 'cluster', {
+    network: '10.141.0.0/24',
+    gateway: '10.141.0.1',
+    ns_ip: '10.141.0.1'
+  })
   await controller.create('osimage', 'debian-installer', {
     ...{ kernelfile: 'debian-linux', initrdfile: 'debian-initrd.gz', distribution: 'debian' },
     // Few words on the console, and the options after --- are those of the installed system too.
-    kerneloptions: 'DEBIAN_FRONTEND=text no_timer_check --- console=ttyS0'
+    kerneloptions: `DEBIAN_FRONTEND=text no_timer_check ${process.env.SVCD_INSTALLER_OPTIONS ?? ''} --- console=ttyS0`
   })
   await controller.create('node', node, {
     ...{ osimage: 'debian-installer', macaddr: mac, provision_method: 'preseed', netboot_once: true },
@@ -55,9 +60,12 @@ t.test('the installer of Debian installs a node by preseed', async t => {
     },
     // Answers of the installer that make it quicker: no recommended packages, a small initramfs.
     prescript: Buffer.from(
-      'debconf-set base-installer/install-recommends false\n' +
-        'debconf-set base-installer/initramfs-tools/driver-policy dep\n' +
-        "debconf-set apt-setup/services-select ''\n"
+      'cat > /tmp/more << END\n' +
+        'd-i base-installer/install-recommends boolean false\n' +
+        'd-i base-installer/initramfs-tools/driver-policy select dep\n' +
+        'd-i apt-setup/services-select multiselect\n' +
+        'END\n' +
+        'debconf-set-selections /tmp/more\n'
     ).toString('base64'),
     postscript: Buffer.from('#!/bin/sh\necho post > $_SYSTEMROOT/root/postscript\n').toString('base64'),
     interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress }]

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { createReadStream, existsSync, mkdirSync, renameSync } from 'node:fs'
+import { createReadStream, existsSync, mkdirSync, renameSync, statSync } from 'node:fs'
 import { open, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
@@ -30,6 +30,8 @@ export async function startDebianProxy(options: {
 }): Promise<{ readonly asked: readonly string[]; stop(): Promise<void> }> {
   const { enter, directory, address, port } = options
   const kept = join(checkout, '.cache/proxy')
+  // What a mirror lacks, by its path below the host.
+  const instead = process.env.SVCD_MIRROR_FILES ?? join(kept, 'instead')
   mkdirSync(kept, { recursive: true })
   const socket = join(directory, 'proxy.sock')
   const asked: string[] = []
@@ -38,8 +40,12 @@ export async function startDebianProxy(options: {
     asked.push(url)
     try {
       if (!/^http:\/\/(?:deb|security)\.debian\.org\//.test(url)) throw new Error('no mirror')
-      const file = join(kept, createHash('sha256').update(url).digest('hex'))
-      const isPackage = /\.u?deb$|\/by-hash\//.test(url)
+      const own = join(instead, new URL(url).pathname)
+      const file =
+        existsSync(own) && statSync(own).isFile()
+          ? own
+          : join(kept, createHash('sha256').update(url).digest('hex'))
+      const isPackage = file === own || /\.u?deb$|\/by-hash\//.test(url)
       if (!isPackage || !existsSync(file)) {
         const answer = await fetch(url)
         const body = Buffer.from(await answer.arrayBuffer())
