@@ -18,7 +18,8 @@ const parsed = (documents: readonly string[]): unknown[] =>
 /** The file for netplan of the shell functions. */
 function written(interfaces: readonly InstallInterface[]): string {
   const text = templates.render('install/templ_installer.cfg', { ...installData({ interfaces }) })
-  const input = text.replace(/\ncase \$\{1:-\} in[\s\S]*$/, '\nsurvey > /dev/null && netplan_text\n')
+  const functions = text.slice(0, text.lastIndexOf('\ncase ${1:-} in'))
+  const input = `${functions}\nsurvey > /dev/null && netplan_text\n`
   return execFileSync('dash', { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] })
 }
 
