@@ -120,7 +120,7 @@ function addressing(entry: Entry, entries: readonly Entry[], route: Entry | unde
   if (method === 'none') return { ...mtu, dhcp4: false, optional: true }
   const metric = options.metric ? { metric: Number(options.metric) } : {}
   const asks = options.defaultroute === 'yes' && options.metric !== undefined
-  const isDefault = !route || route === entry || asks
+  const isDefault = options.defaultroute !== 'no' && (!route || route === entry || asks)
   const further = entries.filter(other => other.options.on === name && methodOf(other, entries) === 'static')
   const addresses = [...(method === 'static' ? [entry] : []), ...further].map(
     ({ given: { ipaddress, prefixlen } }) => `${ipaddress}/${prefixlen}`

@@ -32,14 +32,7 @@ const second = (changes: Partial<InstallInterface>) =>
 const bmc = installInterface({ interface: 'BMC', provision: false, bmc: true })
 const none = { network: '', ipaddress: '', gateway: '', nameserver: '', domain: '', prefixlen: 0 }
 
-const own = [
-  '',
-  'mtu=9000',
-  'defaultroute=no',
-  'defaultroute=yes metric=50',
-  'dhcp=yes',
-  'mtu=x evil metric=-1'
-]
+const own = ['', 'defaultroute=no', 'defaultroute=yes metric=50', 'dhcp=yes mtu=x evil metric=-1']
 const others: readonly Partial<InstallInterface>[] = [
   ...['', 'mtu=4000 unknown', 'defaultroute=yes', 'defaultroute=yes metric=7', 'dhcp=yes metric=9'].map(
     options => ({ options })
@@ -70,7 +63,7 @@ t.test('the interfaces are those of the files that the installation writes', t =
   )
   const texts = parsed(cases.map(written)) as { network: object }[]
   const given = parsed(cases.map(interfaces => JSON.stringify(networkConfig(interfaces))))
-  t.equal(cases.length > 100, true)
+  t.equal(cases.length > 70, true)
   for (const [i, interfaces] of cases.entries())
     t.strictSame(given[i], texts[i]?.network, interfaces.map(({ options }) => options).join(', '))
   t.end()
