@@ -121,8 +121,9 @@ export class Install {
   }
 
   /**
-   * Returns a file of the node's NoCloud seed for cloud-init (rules 4.36): user-data of an autoinstall node is
-   * that of the installer. `isOwn`: it sent its token. Throws 401 for any other machine, 404 without an image.
+   * Returns a file of the node's NoCloud seed for cloud-init (rules 4.37). The user-data of an autoinstall
+   * node is the installer's. `isOwn`: it sent its token. Throws 401 for any other machine, 404 without an
+   * image.
    */
   async seed(name: string, file: SeedFile, visit: RequestContext, isOwn: boolean): Promise<string> {
     const { model, templates, trace } = this.o

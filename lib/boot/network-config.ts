@@ -98,7 +98,7 @@ function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): M
   return given.ipaddress !== '' && options.dhcp !== 'yes' ? 'static' : 'dhcp'
 }
 
-/** Returns the interface with the default route: the one that asks for it, the provision interface, another. */
+/** Returns the interface with the default route: one that asks for it, the provision interface, another. */
 function defaultRoute(entries: readonly Entry[]): Entry | undefined {
   const rank = (entry: Entry): number => {
     const { given, options } = entry

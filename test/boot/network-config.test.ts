@@ -6,8 +6,8 @@ import { networkConfig } from '../../lib/boot/network-config.js'
 import { Templates } from '../../lib/template/templates.js'
 import { installData, installInterface } from '../support/install-data.js'
 
-// What cloud-init and subiquity get is what svcd's own installation writes for netplan: two programs from one page
-// (docs/interfaces.md), compared over many set-ups.
+// What cloud-init and subiquity get is what svcd's own installation writes for netplan: two programs from one
+// page (docs/interfaces.md), compared over many set-ups.
 
 const templates = new Templates({ directory: fileURLToPath(new URL('../../templates', import.meta.url)) })
 

@@ -9,9 +9,9 @@ import { startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { debianTree } from './debian-tree.js'
 
-// Debian's cloud-init with a seed from svcd over http, in a tree of Debian in a network namespace with the node's
-// address: its stages as systemd runs them, and again after a new installation. The first release is Debian 12,
-// whose cloud-init asks no http seed for its network-config; that of Debian 13 does.
+// Debian's cloud-init with a seed from svcd over http, in a tree of Debian in a network namespace that has
+// the node's address: its stages as systemd runs them, at the next boot, and after a new installation. Debian
+// 12's cloud-init does not ask an http seed for its network-config; that of Debian 13 does.
 
 const node = 'node001'
 const mac = '52:54:00:14:0b:01'
