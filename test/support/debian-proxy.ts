@@ -20,7 +20,8 @@ net.createServer(client => {
 
 /**
  * An http proxy for the machines of a network without a way out: it fetches what apt's mirrors have, and
- * keeps the packages below .cache/proxy. It listens at `address:port` of the namespace that `enter` leads into.
+ * keeps the packages below .cache/proxy. It listens at `address:port` of the namespace that `enter` leads
+ * into.
  */
 export async function startDebianProxy(options: {
   readonly enter: readonly string[]
