@@ -141,8 +141,7 @@ export class Install {
         'instance-id': `${name}-${trace.boots.running(name)?.since ?? 0}`,
         'local-hostname': target.hostname
       })
-    if (file === 'network-config')
-      return json(networkConfig(target.interfaces.map(entry => interfaceData(model, entry, target))))
+    if (file === 'network-config') return json(networkConfig(interfacesData(model, target)))
     if (file === 'vendor-data')
       return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
     if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
@@ -188,15 +187,12 @@ export class Install {
 
   #data(node: NodeDoc, masked: boolean): InstallData {
     const { model, urls, library } = this.o
-    const [url = ''] = urls
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = installedFile(settings, image) ?? ''
-    const isAutoinstall = settings.provision_method === 'autoinstall'
-    const interfaces = target.interfaces.map(entry => interfaceData(model, entry, target))
     const pack = model.view.get('pack', imagefile)
-    const who = nodeData(target, url)
+    const who = nodeData(target, urls[0] ?? '')
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = effectiveSecrets(model, node, masked)
@@ -209,7 +205,7 @@ export class Install {
       comment: who.comment,
       vendor: who.vendor,
       assettag: who.assettag,
-      url,
+      url: who.url,
       urls,
       library: library.sha256(),
       api_protocol: this.#protocol,
@@ -241,8 +237,8 @@ export class Install {
       bootmenu: settings.bootmenu,
       setupbmc: settings.setupbmc,
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
-      interfaces,
-      network: isAutoinstall ? JSON.stringify(networkConfig(interfaces)) : '',
+      interfaces: interfacesData(model, target),
+      network: autoinstallNetwork(model, target),
       prescript: settings.prescript,
       partscript: settings.partscript,
       postscript: settings.postscript,
@@ -296,6 +292,12 @@ export class Install {
   }
 }
 
+/** Returns the interfaces for subiquity, '' for another installer. */
+const autoinstallNetwork = (model: Model, target: EffectiveNode): string =>
+  target.settings.provision_method === 'autoinstall'
+    ? JSON.stringify(networkConfig(interfacesData(model, target)))
+    : ''
+
 /** Returns the template of a node's script: the one of its installer. */
 const templateOf = (what: 'install' | 'kickstart', { provision_method: method }: InstallData): string => {
   if (!installsPackages(method)) return what
@@ -327,6 +329,9 @@ const secretAccess = (secrets: readonly Secret[]): Record<string, string> =>
       mode || owner || group ? [[name, `${mode || '0600'} ${owner || 0} ${group || 0}`]] : []
     )
   )
+
+const interfacesData = (model: Model, target: EffectiveNode): InstallInterface[] =>
+  target.interfaces.map(entry => interfaceData(model, entry, target))
 
 /** Returns one interface of a node with the settings of its network. */
 export function interfaceData(

@@ -45,6 +45,9 @@ for (const { suite, asksNetwork } of [
     await output('cp', ['-a', '-x', await debianTree({ packages, release: { suite } }), tree], {
       timeout: 600_000
     })
+    // No systemd runs in here, which sshd's settings ask.
+    await rm(join(tree, 'usr/bin/systemctl'))
+    await writeFile(join(tree, 'usr/bin/systemctl'), '#!/bin/sh\nexit 0\n', { mode: 0o755 })
     const network = await startNetwork([{ mac, ipaddress }])
     t.teardown(() => network.close())
     const machine = await addNamespace('cloud')

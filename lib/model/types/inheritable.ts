@@ -60,9 +60,7 @@ export const provisionFields = [
     type: nodeMethod,
     inherited: 'cluster',
     default: 'torrent',
-    meaning:
-      'how the image is fetched, or the installer that installs the node instead: kickstart, preseed or ' +
-      'autoinstall'
+    meaning: 'how the image is fetched, or the installer of a distribution that installs the node'
   },
   {
     name: 'provision_fallback',
