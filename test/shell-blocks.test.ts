@@ -60,6 +60,10 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/dhcp-and-dns.md#Known machines only': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#Names of your own': 'test/services/dns-records.test.ts has the requests',
   'docs/dhcp-and-dns.md#Names that others have too': 'test/services has the request, with each server',
+  'docs/installers.md#Debian':
+    'it installs a package of the installer; test/long/preseed.test.ts has the same objects',
+  'docs/installers.md#Ubuntu':
+    'it needs files of an ISO image; test/boot/installers.test.ts has requests like these',
   'docs/dhcp-and-dns.md#Several networks on one wire': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#iPXE for firmware that has none': packages,
   'docs/files.md#On the node': 'it is typed on a node; test/node runs svc-files',

@@ -1,6 +1,6 @@
 import { notFound, tryLater } from '../base/errors.js'
 import type { Config } from '../config/types.js'
-import { groupOf, settingsOf } from '../model/effective.js'
+import { groupOf, isInstaller, settingsOf } from '../model/effective.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import type { View } from '../model/stored.js'
@@ -184,8 +184,9 @@ async function endInstallation(
     if (!node) return undefined
     const { rescue, ...rest } = node
     if (isRescue(state)) return rescue === undefined ? undefined : rest
-    const { netboot, netboot_once, localinstall } = settingsOf(node, groupOf(view, node), model.cluster)
-    return netboot && netboot_once && localinstall ? { ...node, netboot: false } : undefined
+    const settings = settingsOf(node, groupOf(view, node), model.cluster)
+    const isOnDisk = settings.localinstall || isInstaller(settings.provision_method)
+    return settings.netboot && settings.netboot_once && isOnDisk ? { ...node, netboot: false } : undefined
   }
   if (after(model.view) === undefined) return
   await model.change(actor, tx => {

@@ -106,6 +106,18 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
   return withOwn(effectiveGroup(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
+/** Whether the installer of a distribution writes the disk of a node with this `provision_method`. */
+export const isInstaller = (method: unknown): boolean => method === 'kickstart' || installsPackages(method)
+
+/** Whether that installer installs packages of its distribution, and no packed image. */
+export const installsPackages = (method: unknown): boolean => method === 'preseed' || method === 'autoinstall'
+
+/** Returns the file that stands for what a node installs: the packed image, or the installer's initramfs. */
+export const installedFile = (
+  { provision_method }: Pick<Settings, 'provision_method'>,
+  { imagefile, initrdfile }: Docs['osimage']
+): string | undefined => (installsPackages(provision_method) ? initrdfile : imagefile)
+
 /** Replaces all settings with which a rescue could write to a disk. */
 const rescueSettings = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
@@ -117,7 +129,9 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   const { rescue } = target.node
   if (rescue === undefined) return target
   const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : defaultTag
-  const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag }
+  const { provision_method: method, provision_fallback } = target.settings
+  const provision_method = isInstaller(method) ? provision_fallback : method
+  const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag, provision_method }
   return { ...target, settings, image: imageOf(view, settings) }
 }
 

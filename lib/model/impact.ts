@@ -6,6 +6,7 @@ import {
   type EffectiveNode,
   effectiveNode,
   findNodesUsing,
+  isInstaller,
   kernelOptionsOf,
   layoutOf
 } from './effective.js'
@@ -126,7 +127,7 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
 
 /** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
-  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
+  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage|provision_method)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
 const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
@@ -134,7 +135,8 @@ const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
   values.get('netboot') === true &&
   (values.get('partscript') !== '' ||
     values.get('disklayout') !== null ||
-    values.get('localinstall') === true)
+    values.get('localinstall') === true ||
+    isInstaller(values.get('provision_method')))
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]

@@ -62,6 +62,7 @@ const nodeReads = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own
 const anyToken = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own: 'served', other: 'served' })
 const consoles: Rule = (_, where) => (where === 'outside' ? 403 : 'served')
 const nodesAddress: Rule = (who, where) => (where === 'n1' && who !== 'invalid' ? 'served' : 401)
+const nodesOwn: Rule = (who, where) => (who === 'own' ? 'served' : nodesAddress(who, where))
 const files: Rule = (who, where) => {
   if (where !== 'outside') return 'served'
   if (who === 'nobody' || who === 'invalid') return 401
@@ -98,6 +99,13 @@ const rules: readonly (readonly [Rule, string])[] = [
     nodesAddress,
     `GET /boot/install/{node}
      GET /boot/running/{node}/{tarball}`
+  ],
+  [
+    nodesOwn,
+    `GET /boot/cloud-init/{node}/meta-data
+     GET /boot/cloud-init/{node}/user-data
+     GET /boot/cloud-init/{node}/vendor-data
+     GET /boot/cloud-init/{node}/network-config`
   ],
   [files, 'GET /files/{tarball}'],
   [

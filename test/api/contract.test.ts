@@ -193,7 +193,8 @@ t.test('a template that is broken while svcd runs: 503 on its routes alone', asy
       appendFileSync(join(templates, directory, name), '{% if %}')
   // Templates are looked at once a second at most.
   await sleep(1100)
-  const scripts = /^\/boot$|^\/boot\/(short|disk|search|manual|install)|^\/kickstart|\/_render\//
+  const scripts =
+    /^\/boot$|^\/boot\/(short|disk|search|manual|install|cloud-init\/.*r-data)|^\/kickstart|\/_render\//
   for (const row of rows.filter(({ method, path }) => method === 'GET' && scripts.test(path))) {
     const step = succeeding(row) as Step
     const { status, text, body } = await send(stage, row, step, stage.as(step.by ?? 'admin', step.source))

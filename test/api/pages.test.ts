@@ -115,7 +115,10 @@ t.test('docs/howto.md', async t => {
   t.match(await typed('docs/howto.md', ['Place a secret on nodes']), /rootkey/)
   await typed('docs/howto.md', ['A munge key'])
   await c.post('/config/osimage/rocky', {})
+  const { osimage } = (await c.get('/config/group/compute')).body.config.group.compute
   const kickstart = await typed('docs/howto.md', ['Install with the Red Hat installer'])
+  const back = { osimage, provision_method: null, netboot_once: null }
+  t.equal((await c.post('/config/group/compute', back)).status, 204)
   t.match(kickstart, /^#!ipxe$[\s\S]*^rootpw --lock$/m)
   t.same(readdirSync(join(here, 'files')).filter(name => name.startsWith('rocky-')).length, 2)
   await c.post('/config/node/node001', { group: 'compute' })

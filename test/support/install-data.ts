@@ -89,6 +89,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     setupbmc: false,
     bmc: false,
     interfaces: [installInterface()],
+    network: '',
     prescript: '',
     partscript: '',
     postscript: '',

@@ -60,8 +60,10 @@ const BOOT: readonly Case[] = [
     mac: ['52:54:00:00:00:01', '${netX/mac}'],
     ip: ['10.141.0.1/16', ''],
     hostname: ['node001.cluster', 'node001'],
+    nameserver: ['10.141.0.1 10.141.0.2', ''],
     service: [0, 1],
     rescue: [false, true],
+    provision_method: ['http', 'kickstart', 'preseed', 'autoinstall'],
     kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
     warning: ['', 'node node001 asks from outside'],
     menu: ['boot', 'boot/short']
@@ -84,6 +86,16 @@ const longScript = base64('echo long\n'.repeat(20)).replace(/.{76}/g, '$&\n')
 
 /** Each a flag of the install templates with the values that change what is rendered. */
 const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
+  variables: [
+    {
+      variables: {
+        ...{ locale: 'de_DE.UTF-8', keymap: 'de', timezone: 'Europe/Berlin', disk: '/dev/sda' },
+        ...{ mirror_host: 'mirror', mirror_directory: '/debian', mirror_proxy: 'http://proxy:3128' },
+        ...{ kernel_package: 'linux-image-amd64', packages: 'vim  less', upgrade: 'none' }
+      }
+    }
+  ],
+  network: [{ network: '{"version":2,"ethernets":{}}' }],
   masked: [{ masked: true, token: '********' }],
   library: [{ library: 'cd'.repeat(32) }],
   urls: [{ urls: ['http://127.0.0.1:7050', "http://it's", 'http://[fd00::1]'] }],
@@ -263,6 +275,11 @@ export const CASES: readonly Case[] = [
       data: layoutData(layout)
     }))
   ),
+  ...installCases('install/templ_preseed.cfg'),
+  ...installCases('install/templ_autoinstall.cfg'),
+  ...installCases('install/templ_installer.cfg'),
+  ...installCases('install/templ_user_data.cfg'),
+  { template: 'install/templ_vendor_data.cfg', what: 'nothing', data: installData({}) },
   { template: 'install/templ_library.cfg', what: 'without a node', data: {} },
   ...(await serviceCases()),
   ...CONSOLES

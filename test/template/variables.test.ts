@@ -136,6 +136,11 @@ t.test('the templates of nodes are given what their tables say', async t => {
     { name: 'key', path: '/etc/key', content: Buffer.from('x').toString('base64') }
   ])
 
+  for (const method of ['preseed', 'autoinstall'])
+    await c.post(`/config/node/${method}`, { group: 'compute', provision_method: method })
+  await c.post('/config/secrets/group/compute', [
+    { name: 'key', path: '/etc/key', content: Buffer.from('x').toString('base64') }
+  ])
   const given: { template: string; data: object }[] = []
   const { render } = Templates.prototype
   t.teardown(() => {
@@ -148,9 +153,13 @@ t.test('the templates of nodes are given what their tables say', async t => {
   for (const path of [
     ...['/boot', '/boot/short', '/boot/disk', '/boot/search/mac/52:54:00:00:00:99'],
     ...['boot', 'install', 'kickstart'].map(what => `/config/node/node001/_render/${what}`),
-    '/config/node/bare/_render/boot'
+    '/config/node/bare/_render/boot',
+    ...['preseed', 'autoinstall'].map(node => `/config/node/${node}/_render/kickstart`),
+    '/config/node/preseed/_render/install'
   ])
     t.equal((await c.get(path)).status, 200, path)
+  for (const file of ['user-data', 'vendor-data'])
+    t.equal((await c.get(`/boot/cloud-init/node001/${file}`, { source: '10.141.0.1' })).status, 200, file)
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
     Object.keys(bootTemplates).sort(),

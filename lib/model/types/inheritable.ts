@@ -5,6 +5,7 @@ import {
   domain,
   kernelOptions,
   nameList,
+  nodeMethod,
   noInit,
   objectName,
   oneOf,
@@ -56,10 +57,10 @@ export const provisionFields = [
   },
   {
     name: 'provision_method',
-    type: provisionMethod,
+    type: nodeMethod,
     inherited: 'cluster',
     default: 'torrent',
-    meaning: 'how the image is fetched'
+    meaning: 'how the image is fetched, or the installer of a distribution that installs the node'
   },
   {
     name: 'provision_fallback',
@@ -82,7 +83,8 @@ export const unmanagedBmcUsers = {
 export const netbootOnce = flag(
   'netboot_once',
   false,
-  'sets `netboot` of the node to false when an installation with `localinstall` is completed'
+  'sets `netboot` of the node to false when an installation onto its disk is completed: with ' +
+    '`localinstall`, or by kickstart, preseed or autoinstall'
 )
 
 /** The description of a node's disks, in the place of a partscript (rules 4.39). */
