@@ -142,7 +142,13 @@ export function nodeView(place, name, { isAdmin, events }) {
       ['Boots from', details.netboot ? 'the network' : 'its disk'],
       ['Power by', details.setupbmc || details.bmcsetupname ? details.bmcsetupname : null],
       ['Hardware', [details.vendor, details.assettag].filter(Boolean).join(', ')],
-      ['Not like its group', cluster.nodes.get(name)?.odd?.split('\n').map(text => h('div', {}, text))],
+      [
+        'Not like its group',
+        cluster.nodes
+          .get(name)
+          ?.odd?.split('\n')
+          .map(text => h('div', {}, text))
+      ],
       ['Comment', details.comment]
     ]
     fill(
