@@ -173,8 +173,8 @@ export class FileMedium implements Medium {
   }
 
   /**
-   * With the objects elsewhere, nothing is logged here: writes the files that an earlier log promises, so that
-   * records can be files at once. Throws LoadError for a damaged log.
+   * With the objects elsewhere, nothing is logged here: writes the files that an earlier log promises, so
+   * that records can be files at once. Throws LoadError for a damaged log.
    */
   async writeLogged(types: Iterable<string>): Promise<void> {
     const stored = await this.read()
