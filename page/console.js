@@ -36,22 +36,21 @@ export function consoleView(place, name) {
   /** Shows the console until its end; resolves to the reason. */
   async function attach(signal) {
     const { Terminal } = await import('./xterm.mjs')
-    const { lines } = (await read(`/monitor/console/${encodeURIComponent(name)}?lines=200`)).monitor.console[
+    const { lines } = (await read(`/monitor/console/${encodeURIComponent(name)}?lines=200`)).monitor.consoles[
       name
     ]
     const response = await send(path, { signal })
     const terminal = new Terminal({
-      documentOverride: withoutStyles(),
       scrollback: 5000,
       screenReaderMode: true
     })
     signal.addEventListener('abort', () => terminal.dispose())
-    terminal.open(fill(screen))
+    openTerminal(terminal, fill(screen))
     // Otherwise nobody could leave the console by keyboard.
     terminal.attachCustomKeyEventHandler(event => !(event.key === 'Tab' && event.shiftKey))
     for (const { text } of lines) terminal.write(`\u001b[2m${text}\u001b[0m\r\n`)
     let session
-    const type = inOrder(input => post(path, { control: { console: { [name]: { session, input } } } }))
+    const type = inOrder(input => post(path, { control: { consoles: { [name]: { session, input } } } }))
     terminal.onData(text => type(text).catch(error => status.replaceChildren(error.message)))
     let reason = 'The controller has ended the stream: open it again.'
     for await (const { kind, data } of events(response)) {
@@ -109,36 +108,29 @@ async function* events(response) {
 }
 
 /**
- * Returns the document for the terminal, whose styles in the text the page's policy does not allow: an element
- * becomes a style sheet of the document, and an attribute is set by its properties.
+ * Opens a terminal. The page's policy allows no style elements: each becomes a style sheet of the document.
  */
-function withoutStyles() {
-  const createElement = (name, ...options) => {
-    if (name !== 'style') {
-      const made = document.createElement(name, ...options)
-      const set = made.setAttribute.bind(made)
-      made.setAttribute = (key, value) => {
-        if (key === 'style') made.style.cssText = value
-        else set(key, value)
-      }
-      return made
-    }
-    const sheet = new CSSStyleSheet()
-    document.adoptedStyleSheets.push(sheet)
-    const element = document.createElement('span')
-    const remove = element.remove.bind(element)
-    Object.defineProperty(element, 'textContent', { set: text => sheet.replaceSync(text) })
-    element.remove = () => {
-      document.adoptedStyleSheets = document.adoptedStyleSheets.filter(other => other !== sheet)
-      remove()
-    }
-    return element
+function openTerminal(terminal, place) {
+  const { createElement } = document
+  document.createElement = (name, ...options) =>
+    name === 'style' ? styleSheet() : createElement.call(document, name, ...options)
+  try {
+    terminal.open(place)
+  } finally {
+    // That of its prototype remains.
+    delete document.createElement
   }
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === 'createElement') return createElement
-      const value = Reflect.get(target, name, target)
-      return typeof value === 'function' ? value.bind(target) : value
-    }
-  })
+}
+
+function styleSheet() {
+  const sheet = new CSSStyleSheet()
+  document.adoptedStyleSheets.push(sheet)
+  const element = h('span', {})
+  const remove = element.remove.bind(element)
+  Object.defineProperty(element, 'textContent', { set: text => sheet.replaceSync(text) })
+  element.remove = () => {
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter(other => other !== sheet)
+    remove()
+  }
+  return element
 }

@@ -121,7 +121,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),
     trackerProblem: wrong('tracker'),
-    console: await parts.consoles.known(name),
+    consoleLines: await parts.consoles.known(name),
     diskProblem: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
   }
 }

@@ -34,7 +34,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
       summary: 'Type into a console that this user has attached',
       maxBody: LONGEST_INPUT,
       body: bodyOf(
-        { about: 'console of {node}', at: 'control.console.{node}' },
+        { about: 'console of {node}', at: 'control.consoles.{node}' },
         {
           session: { type: freeText, required: true, meaning: 'the session of the stream' },
           input: { type: freeText, meaning: 'what is typed; control characters too' },
@@ -52,7 +52,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
       summary: `The last lines of a node's console, the oldest first; at most ${MOST_LINES}`,
       query: { lines: string(`how many, 1 to ${MOST_LINES}; default: 100`) },
       output: at(
-        'monitor.console.{node}',
+        'monitor.consoles.{node}',
         object({ lines: list(object({ time: orNull(time), text: string('without control characters') })) })
       ),
       handler: async request => {
@@ -62,7 +62,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
           time: time === undefined ? null : new Date(time).toISOString(),
           text
         }))
-        return ok({ monitor: { console: { [name]: { lines: shown } } } })
+        return ok({ monitor: { consoles: { [name]: { lines: shown } } } })
       }
     })
   ]

@@ -23,7 +23,7 @@ async function showLog(session: Session, node: string, lines: string | undefined
   const answer = await session.controller.json('GET', `/monitor/console/${encodeURIComponent(node)}`, {
     lines
   })
-  const shown = within(answer, 'monitor', 'console', node).lines
+  const shown = within(answer, 'monitor', 'consoles', node).lines
   const all = (Array.isArray(shown) ? shown : []).filter(isObject)
   if (session.format !== 'text') return session.json(all)
   await session.lines(
@@ -52,7 +52,7 @@ async function attached(session: Session, node: string): Promise<void> {
   // Keys wait for the answer to those before them, so that they arrive in order.
   const send = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift())
-      await controller.json('POST', path, {}, { control: { console: { [node]: { session: id, ...next } } } })
+      await controller.json('POST', path, {}, { control: { consoles: { [node]: { session: id, ...next } } } })
     sending = undefined
   }
   const type = (input: string, isBreak: boolean) => {

@@ -393,7 +393,7 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
       await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
     }
   },
-  console: consoleVerb
+  ...Object.fromEntries([['console', consoleVerb]])
 }
 
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {

@@ -36,7 +36,7 @@ export interface Facts {
   readonly trackerProblem: string
   readonly diskProblem: string
   /** The last lines of its console, without control characters, the oldest first. */
-  readonly console: readonly { readonly time: number | undefined; readonly text: string }[]
+  readonly consoleLines: readonly { readonly time: number | undefined; readonly text: string }[]
 }
 
 const secondMs = 1000
@@ -211,7 +211,7 @@ const longestQuoted = 200
  */
 export function consoleQuote(facts: Facts): string {
   const since = Math.max(facts.boot?.began ?? 0, isUp(facts) ? lastSeen(facts) : 0)
-  const lines = facts.console.filter(
+  const lines = facts.consoleLines.filter(
     ({ time, text }) => time !== undefined && time + secondMs > since && telling.test(text)
   )
   const texts = [...new Set(lines.map(({ text }) => text.slice(0, longestQuoted).trim()))].slice(-mostQuoted)

@@ -81,7 +81,7 @@ t.test('a console that floods costs no memory, and its reader sees the end', asy
   }
   machine.says('\r\nTHE END\r\n')
   await until(async () => {
-    const { lines } = (await c.get('/monitor/console/n1?lines=1')).body.monitor.console.n1
+    const { lines } = (await c.get('/monitor/console/n1?lines=1')).body.monitor.consoles.n1
     return lines[0].text === 'THE END'
   })
   const grown = (process.memoryUsage().rss - before) >> 20

@@ -36,10 +36,10 @@ t.test('a console is attached, typed into, logged and audited', async t => {
 
   machine.says('\r\n\u001b[31mred\u001b[0m \u0007bell \u009b2J\r\nfine\r\n')
   await until(async () => {
-    const { lines } = (await c.get('/monitor/console/n1?lines=5')).body.monitor.console.n1
+    const { lines } = (await c.get('/monitor/console/n1?lines=5')).body.monitor.consoles.n1
     return lines.some(({ text }: { text: string }) => text === 'fine')
   })
-  const { lines } = (await c.get('/monitor/console/n1')).body.monitor.console.n1
+  const { lines } = (await c.get('/monitor/console/n1')).body.monitor.consoles.n1
   t.notMatch(JSON.stringify(lines), /\\u00|\u009b/, 'the lines hold no control character')
   t.ok(
     lines.some(({ text }: { text: string }) => text.startsWith('red')),

@@ -101,7 +101,7 @@ export function attach(c: Controller, node: string, token: string | null = c.tok
 
 /** Types into a console. */
 export const type = (c: Controller, node: string, body: object, token = c.token) =>
-  c.post(`/control/console/${node}`, { control: { console: { [node]: body } } }, { token })
+  c.post(`/control/console/${node}`, { control: { consoles: { [node]: body } } }, { token })
 
 /** The settings of a controller whose conmand reaches the machines of a test by sockets. */
 export async function settings(

@@ -70,8 +70,8 @@ t.test('a line holds nothing that a terminal or a page obeys', async t => {
 
 t.test('a verdict quotes what the console says since the boot began, and no more', async t => {
   const began = Date.parse('2026-11-26T20:00:00Z')
-  const facts = (console: Facts['console'], steps: readonly object[] = []) =>
-    ({ boot: { began, steps }, console }) as unknown as Facts
+  const facts = (consoleLines: Facts['consoleLines'], steps: readonly object[] = []) =>
+    ({ boot: { began, steps }, consoleLines }) as unknown as Facts
   const line = (seconds: number, text: string) => ({ time: began + seconds * 1000, text })
   const panic = 'Kernel panic - not syncing: VFS: Unable to mount root fs'
   t.equal(consoleQuote(facts([line(-60, panic), line(5, 'all is fine')])), '', 'that was the boot before')

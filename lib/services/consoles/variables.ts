@@ -1,6 +1,6 @@
 import { type DataOf, integer, maps, text, textMap, texts, type Variables } from '../../base/variables.js'
 
-const console = {
+const entry = {
   title: 'console',
   meaning: 'The serial console of a node, by its BMC.',
   variables: {
@@ -20,7 +20,7 @@ const data = {
   variables: textMap("the cluster's `variables`"),
   port: integer('TCP port of conmand'),
   log_directory: text('directory of the logs'),
-  consoles: maps(console, 'the consoles; none on a controller that follows another one'),
+  consoles: maps(entry, 'the consoles; none on a controller that follows another one'),
   notes: texts('for comments: nodes whose BMC conmand cannot be told, a sentence for each')
 } as const
 
