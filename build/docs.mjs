@@ -11,6 +11,7 @@ import { fileVariables } from '../dist/boot/node-files.js'
 import { bootTemplates } from '../dist/boot/template-variables.js'
 import { loadConfig } from '../dist/config/load.js'
 import { troubleshootingDocument } from '../dist/monitor/why.js'
+import { consoleTemplates } from '../dist/services/consoles/variables.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
 import { dnsTemplates } from '../dist/services/dns/variables.js'
 
@@ -26,7 +27,8 @@ const templates = {
   ...bootTemplates,
   '/config/file/{filename}': fileVariables,
   ...dhcpTemplates,
-  ...dnsTemplates
+  ...dnsTemplates,
+  ...consoleTemplates
 }
 write('templates.md', variablesDocument(read('templates-intro.md'), templates))
 write('troubleshooting.md', troubleshootingDocument(read('troubleshooting.md')))

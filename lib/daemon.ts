@@ -24,6 +24,7 @@ import { Trace } from './boot/trace.js'
 import { type Base, type PeersModule, type PeersStart, Register, type StartedPeers } from './composition.js'
 import { ownFirst } from './config/reachability.js'
 import type { Config } from './config/types.js'
+import { Consoles } from './consoles/consoles.js'
 import { Control } from './control/control.js'
 import { realFiles } from './disk/steps.js'
 import type { RootHelper } from './helper/commands.js'
@@ -35,6 +36,7 @@ import { connectionLimits } from './http/admission/descriptors.js'
 import { Certificate } from './http/certificate.js'
 import { HttpServer } from './http/server.js'
 import { Images } from './image/images.js'
+import { Notes } from './image/notes.js'
 import { Distribution } from './image/torrent/distribution.js'
 import { ofMachine } from './image/transfers.js'
 import { Inventories } from './inventory/inventories.js'
@@ -54,14 +56,18 @@ import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
+import { serviceNames } from './services/backends.js'
 import { command } from './services/control.js'
 import { leases, Services } from './services/services.js'
+import { openNotes } from './services/swap.js'
 import { FileMedium } from './store/files/medium.js'
+import { isLocal, type recordKinds } from './store/record-kinds.js'
 import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
 import { UnknownList } from './unknown/list.js'
 import { UnknownMachines } from './unknown/machines.js'
+import { BmcScan } from './unknown/scan.js'
 import { version } from './version.js'
 
 /** A running daemon. */
@@ -178,7 +184,7 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const working = { ...boot, ...(await buildWork(boot)) }
   const between = await working.peers?.start(working)
   const install = buildInstall(working)
-  const services = buildServices(working, between)
+  const services = await buildServices(working, between)
   const monitor = await buildMonitor({ ...working, services })
   const { audit, peers, detection } = working
   return {
@@ -224,11 +230,11 @@ async function openState(base: DaemonBase) {
   for (const { message } of unreadableSecrets(store.current, box)) log.error(message)
   await mkdir(files, { recursive: true })
   const { ownershipCheck } = local
-  /** Opens the records of a kind, which controllers that share objects share too. */
+  /** Opens the records of a kind; controllers that share objects share those of the cluster. */
   const records =
-    (kind: string): OpenRecords =>
+    (kind: keyof typeof recordKinds): OpenRecords =>
     memory =>
-      peers
+      peers && !isLocal(kind)
         ? peers.records(kind, kind === 'jobs' ? undefined : async () => local.storedRecords(kind))(memory)
         : local.openRecords(kind, memory)
   return { ini, box, ours: ownershipCheck, peers, store, records }
@@ -249,7 +255,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     condition: () => status.health
   })
   const events = register.add(new Events({ ticks }))
-  const boots = await Boots.open(records('node-boots'), now, log)
+  const boots = await Boots.open(records('node-boots'), now)
   boots.catchUp(store.current)
   register.add(boots, {
     changes: changes => boots.follow(changes),
@@ -406,13 +412,22 @@ async function buildWork(booting: Booting) {
       onAction: (...action) => audit.recordAction(...action)
     })
   )
+  const found = booting.unknown
+  const scan = new BmcScan({
+    ...{ model, jobs, config: config.control, ticks },
+    found: machine => found.addScanned(machine)
+  })
+  const consoles = register.add(
+    new Consoles({ config, model, log, onAction: (...action) => audit.recordAction(...action) })
+  )
   const images = await Images.open({
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
+    notes: await Notes.open(records('work')),
     controllers: peers?.images,
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, images }
+  return { run, distribution, jobs, control, consoles, images, scan }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 
@@ -440,8 +455,10 @@ function buildInstall(working: Working) {
 }
 
 /** Starts DHCP and DNS. */
-function buildServices({ config, model, log, now, run, register }: Working, between?: StartedPeers) {
-  const services = new Services({ config, model, log, now, run, shared: between?.services })
+async function buildServices(working: Working, between?: StartedPeers) {
+  const { config, model, log, now, run, register, records } = working
+  const notes = await openNotes(records('services'))
+  const services = new Services({ config, model, log, now, notes, run, shared: between?.services })
   const roleChanged = () => services.roleChanged()
   register.add(services, {
     // The author of another controller's change is unknown here.
@@ -494,7 +511,7 @@ async function buildMonitor(parts: Working & { readonly services: Services }) {
     services: () =>
       Object.entries(health.all()).map(([name, { status }]) => [name, status === 'ok'] as const),
     applies: () =>
-      (['dhcp', 'dns'] as const).flatMap(name => {
+      serviceNames.flatMap(name => {
         const service = services.of(name)
         return service ? [[name, service.applies] as const] : []
       }),

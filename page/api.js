@@ -32,11 +32,12 @@ export async function logIn(username, password) {
 
 /** GETs a path; returns the parsed body, undefined for none. Throws Refused. */
 export const read = path => ask('GET', path)
-/** POSTs a value as JSON. Throws Refused. */
+/** POSTs a value as JSON, and a text as it is. Throws Refused. */
 export const post = (path, body) => ask('POST', path, body)
 
 async function ask(method, path, body) {
-  const response = await send(path, { method, ...(body === undefined ? {} : { body: JSON.stringify(body) }) })
+  const sent = typeof body === 'string' ? body : JSON.stringify(body)
+  const response = await send(path, { method, body: sent })
   const text = await response.text()
   return text === '' ? undefined : parsed(text)
 }
@@ -51,7 +52,8 @@ export async function readServices() {
   }
 }
 
-async function send(path, { headers = {}, ...options } = {}) {
+/** Sends a request; returns the response unread. Throws Refused. */
+export async function send(path, { headers = {}, ...options } = {}) {
   const sent = token
   let response
   try {

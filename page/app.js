@@ -1,8 +1,10 @@
 import { follow, forget, isLoggedIn, read, whenVoid } from './api.js'
 import { cluster, load, take } from './cluster.js'
 import { notice } from './dialog.js'
-import { fill, h, soon } from './dom.js'
+import { button, fill, h, soon } from './dom.js'
+import { editView } from './edit.js'
 import { auditView, imagesView, jobsView, networksView, servicesView } from './lists.js'
+import { unknownView } from './machines.js'
 import { nodeView } from './node.js'
 import { clusterView } from './nodes.js'
 import { strangerView } from './stranger.js'
@@ -11,6 +13,7 @@ const [main, nav, session, where] = ['main', 'nav', 'session', 'where'].map(id =
 
 const views = [
   ['cluster', 'Cluster', clusterView],
+  ['unknown', 'Unknown', unknownView],
   ['jobs', 'Jobs', jobsView],
   ['images', 'Images', imagesView],
   ['networks', 'Networks', networksView],
@@ -44,13 +47,19 @@ function show() {
   if (!isLoggedIn()) return
   const [name, ...rest] = (location.hash.replace(/^#\/?|\?.*$/g, '') || 'cluster').split('/')
   for (const link of nav.children) {
-    if (link.dataset.view === (name === 'node' ? 'cluster' : name)) link.setAttribute('aria-current', 'page')
+    if (link.dataset.view === (['node', 'edit'].includes(name) ? 'cluster' : name))
+      link.setAttribute('aria-current', 'page')
     else link.removeAttribute('aria-current')
   }
   if (name === 'node') {
     const node = nameIn(rest.join('/'))
     document.title = `${node} · svcd`
     endView = nodeView(main, node, context)
+    return
+  }
+  if (name === 'edit') {
+    document.title = 'Edit · svcd'
+    endView = editView(main, rest.map(nameIn), context)
     return
   }
   const [, title, view] = views.find(([key]) => key === name) ?? views[0]
@@ -109,17 +118,10 @@ function drawSession() {
     unwell.size > 0 && h('a', { href: '#/services', class: 'alarm' }, `${[...unwell].join(', ')}: not well`),
     h('span', { class: `live ${isLive ? 'on' : 'off'}`, role: 'status' }, state),
     h('span', { class: 'role' }, role),
-    h(
-      'button',
-      {
-        type: 'button',
-        onclick: () => {
-          forget()
-          leave()
-        }
-      },
-      'Log out'
-    )
+    button('Log out', () => {
+      forget()
+      leave()
+    })
   )
 }
 
@@ -136,11 +138,7 @@ async function enter() {
     await loading
   } catch (error) {
     if (isLoggedIn()) {
-      fill(
-        main,
-        h('p', { class: 'problem', role: 'alert' }, error.message),
-        h('button', { type: 'button', onclick: enter }, 'Try again')
-      )
+      fill(main, h('p', { class: 'problem', role: 'alert' }, error.message), button('Try again', enter))
       nav.hidden = true
     }
     return

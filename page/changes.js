@@ -1,9 +1,10 @@
-import { h } from './dom.js'
+import { count, h, number } from './dom.js'
 
 const mostFields = 6
 const mostCharacters = 60
 
-const short = value => {
+/** Shows a value in few characters. */
+export const short = value => {
   // In quotes, as an empty text would be invisible.
   const text = typeof value === 'string' && value !== '' ? value : (JSON.stringify(value) ?? '–')
   return text.length > mostCharacters ? `${text.slice(0, mostCharacters)}…` : text
@@ -45,4 +46,41 @@ export function changesOf(line) {
     fields.slice(0, mostFields).map(text => h('span', {}, text)),
     fields.length > mostFields && ` and ${fields.length - mostFields} more`
   )
+}
+
+/** Shows the answer of a dry run: the message, and the first of what would change. */
+export function dryRunShown({ message, changes = [], files = [], nodes = { count: 0, first: [] } }) {
+  const listed = (title, all, total) => [
+    h('strong', {}, title),
+    h(
+      'span',
+      { class: 'values' },
+      all
+        .slice(0, 12)
+        .map(({ field, before, after }) =>
+          h('span', {}, `${field}: ${short(before ?? undefined)} → ${short(after ?? undefined)}`)
+        ),
+      total > 12 && ` and ${number(total - 12)} more`
+    )
+  ]
+  const items = (all, title) =>
+    h(
+      'ul',
+      { class: 'plain' },
+      all.slice(0, 10).map(one => h('li', {}, listed(title(one), one.fields, one.fields.length)))
+    )
+  const ofNodes = changes.some(({ type }) => type === 'node')
+  return [
+    h('p', {}, message),
+    items(changes, ({ type, name, action }) => `${action} ${type} ${name}`),
+    changes.length > 10 && h('p', { class: 'faint' }, `and ${number(changes.length - 10)} more`),
+    nodes.count > 0 &&
+      !ofNodes && [
+        h('p', {}, `Other values for ${count(nodes.count, 'node')}:`),
+        items(nodes.first, ({ name }) => name)
+      ],
+    files.map(({ service, path, problem }) =>
+      h('p', {}, path ? `${path} would differ` : `${service}: ${problem}`)
+    )
+  ]
 }

@@ -1,4 +1,4 @@
-import { fill, h } from './dom.js'
+import { button, fill, h } from './dom.js'
 
 /**
  * Asks for confirmation: `title` and `text` describe the action. With `does` it runs while the dialog is
@@ -17,7 +17,7 @@ export function confirm({ title, text, yes, isGrave = false, does = async () => 
       h(
         'div',
         { id: 'dialog-text' },
-        [text].flat().map(line => h('p', {}, line))
+        [text].flat().map(line => (line instanceof Node ? line : h('p', {}, line)))
       ),
       problem,
       h('div', { class: 'buttons' }, no, go)
@@ -50,16 +50,7 @@ export function notice(text, { link, isBad = false } = {}) {
     { class: isBad ? 'notice bad' : 'notice' },
     h('span', {}, text),
     link && h('a', { href: link.href }, link.text),
-    h(
-      'button',
-      {
-        type: 'button',
-        class: 'quiet',
-        'aria-label': 'Put this message away',
-        onclick: () => entry.remove()
-      },
-      '✕'
-    )
+    button('✕', () => entry.remove(), { class: 'quiet', 'aria-label': 'Put this message away' })
   )
   place.append(entry)
   while (place.children.length > 4) place.firstChild.remove()

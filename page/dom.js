@@ -15,6 +15,12 @@ export function h(tag, props = {}, ...children) {
   return element
 }
 
+/** Makes the colour of a condition; a word beside it says the same. */
+export const swatch = key => h('span', { class: `swatch ${key}`, 'aria-hidden': 'true' })
+
+/** Makes a button. */
+export const button = (text, onclick, props = {}) => h('button', { type: 'button', ...props, onclick }, text)
+
 function add(element, children) {
   for (const child of children.flat(3)) {
     if (child === undefined || child === null || child === false) continue
@@ -27,6 +33,14 @@ export function fill(element, ...children) {
   element.replaceChildren()
   add(element, children)
   return element
+}
+
+/** Replaces the children of an element; the focus stays on the one with the same `data-name`. */
+export function refill(element, ...children) {
+  const { activeElement: at } = document
+  const name = element.contains(at) && at.dataset.name
+  fill(element, children)
+  if (name) element.querySelector(`[data-name="${CSS.escape(name)}"]`)?.focus()
 }
 
 /** Removes invisible and direction-changing characters: the text may come from strangers. */
@@ -73,6 +87,30 @@ export function moment(at) {
 /** A cell of a table, with its heading for screens too narrow for columns. */
 export const cell = (head, ...content) => h('td', { 'data-head': head }, h('div', {}, ...content))
 
+/** Makes a list of terms and what they are, `[term, content]`. */
+export const terms = rows =>
+  h(
+    'dl',
+    {},
+    rows.map(([term, content]) => h('div', {}, h('dt', {}, term), h('dd', {}, content)))
+  )
+
+/**
+ * Makes a table; on screens too narrow for columns each row is a card. Heads and cells are content, or made
+ * cells.
+ */
+export function table(caption, heads, rows) {
+  const isCell = one => one instanceof HTMLTableCellElement
+  const names = heads.map(one => one.textContent ?? one)
+  const head = heads.map(one => (isCell(one) ? one : h('th', { scope: 'col' }, one)))
+  const made = (content, i) => (isCell(content) ? content : cell(names[i], content))
+  const lines = rows.map(cells => h('tr', {}, cells.map(made)))
+  const title = h('caption', { class: 'unseen' }, caption)
+  const parts = [title, h('thead', {}, h('tr', {}, head)), h('tbody', {}, lines)]
+  const props = { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption }
+  return h('div', props, h('table', {}, parts))
+}
+
 /** Shows how long ago something was, and keeps that up to date. */
 export const ago = at =>
   h('span', { class: 'ago', 'data-at': String(at), title: new Date(at).toISOString() }, since(at))
@@ -102,6 +140,23 @@ export const number = new Intl.NumberFormat('en-GB').format
 
 /** Formats a count: `3 nodes`, `1 node` */
 export const count = (n, what) => `${number(n)} ${what}${n === 1 ? '' : 's'}`
+
+/** Lists the first names. */
+export const named = names =>
+  `${names.slice(0, 20).join(', ')}${names.length > 20 ? ` and ${number(names.length - 20)} more` : ''}`
+
+/** Joins the reasons of nodes, `[name, reason]`: each reason once, behind the names that have it. */
+export function alike(reasons) {
+  const found = new Map()
+  for (const [name, reason] of reasons) {
+    const text = reason
+      .replaceAll(`node ${name}`, name)
+      .replaceAll(name, 'the node')
+      .replace(/^[\da-f.:]+: /, '')
+    found.set(text, [...(found.get(text) ?? []), name])
+  }
+  return [...found].map(([text, names]) => `${named(names)}: ${text}`)
+}
 
 /** Runs `work` once, `ms` after the first of many calls. */
 export function soon(ms, work) {

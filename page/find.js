@@ -12,9 +12,9 @@ const mostSets = 20
  */
 function lately(key, path, taken, again) {
   const known = asked.get(key)
-  if (known && Date.now() - known.at < keptMs) return known.value
+  if (known && Date.now() - known.at < keptMs) return Object.assign(known, { again }).value
   // The previous value is shown until the answer arrives.
-  const entry = { at: Date.now(), value: known?.value }
+  const entry = { at: Date.now(), value: known?.value, again }
   if (asked.size > 2 * mostSets) asked.delete(asked.keys().next().value)
   asked.set(key, entry)
   const refused = ({ message }) => ({ problem: message })
@@ -22,7 +22,8 @@ function lately(key, path, taken, again) {
     .then(({ config }) => taken(Object.values(config.node)), refused)
     .then(value => {
       entry.value = value
-      again()
+      // Of the view that asked last.
+      entry.again()
     })
   return entry.value
 }
@@ -73,9 +74,9 @@ export function search(text, nodes, again) {
       const { addresses = [], macs = [], texts = [] } = details?.of?.get(node.name) ?? {}
       if (isAddress.test(word)) return addresses.includes(word)
       if (isMac.test(word) && macs.some(mac => mac.includes(bare(word)))) return true
-      const { name, group, rack, osimage, state, condition } = node
-      const told = [name, group, rack, rack && 'rack', osimage, state, wordOf[condition]].map(value =>
-        small(value ?? '')
+      const { name, group, rack, osimage, state, condition, odd } = node
+      const told = [name, group, rack, rack && 'rack', osimage, state, wordOf[condition], odd && 'odd'].map(
+        value => small(value ?? '')
       )
       return [...told, ...texts].some(value => value.includes(word))
     }

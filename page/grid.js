@@ -296,7 +296,7 @@ export class Grid {
   #said(node) {
     const state = node.reason ?? node.state
     const more = state && !state.endsWith(wordOf[node.condition]) ? ` · ${state}` : ''
-    return `${node.name}: ${wordOf[node.condition]}${more}`
+    return `${node.name}: ${wordOf[node.condition]}${more}${node.odd ? ` · odd: ${node.odd}` : ''}`
   }
 
   #key(event) {

@@ -2,13 +2,27 @@ import { read, readServices } from './api.js'
 import { changesOf } from './changes.js'
 import { cluster, whenChanged } from './cluster.js'
 import { confirm } from './dialog.js'
-import { ago, cell, count, duration, fill, h, moment, number, soon } from './dom.js'
+import {
+  ago,
+  alike,
+  button,
+  count,
+  duration,
+  fill,
+  h,
+  moment,
+  number,
+  soon,
+  swatch,
+  table,
+  terms
+} from './dom.js'
 import { linkTo } from './nodes.js'
 
 const empty = text => h('p', { class: 'empty' }, text)
 
 /** A view that is loaded at once, and again when `load` is called. */
-function loaded(place, title, load, draw) {
+export function loaded(place, title, load, draw) {
   const body = h('div', {}, h('p', { class: 'faint' }, 'Loading …'))
   fill(place, h('h1', {}, title), body)
   let isOver = false
@@ -22,7 +36,12 @@ function loaded(place, title, load, draw) {
     }
   }
   again()
-  return { again: soon(300, again), over: () => (isOver = true), body }
+  /** Returns the function that ends the view, and what it listened to. */
+  const until = ends => () => {
+    isOver = true
+    for (const end of ends) end()
+  }
+  return { again: soon(300, again), until, body }
 }
 
 /** Shows running and past requests: their progress, and how to cancel them. */
@@ -82,6 +101,15 @@ export function jobsView(place, { isAdmin, events }) {
     )
   }
 
+  const cancel = (name, job) =>
+    confirm({
+      title: `Cancel the ${name}?`,
+      text: 'It is stopped, and what it has done so far is taken back or left out.',
+      yes: 'Cancel the job',
+      isGrave: true,
+      does: () => read(`/config/status/${job.request_id}/_cancel`)
+    })
+
   function running(job) {
     const name = `${job.kind} of ${job.object}`
     return h(
@@ -95,23 +123,7 @@ export function jobsView(place, { isAdmin, events }) {
         h('span', { class: 'num percent' }, `${Math.round(job.progress * 100)} %`)
       ),
       h('progress', { max: 1, value: job.progress, 'aria-label': `${name}, progress` }),
-      isAdmin() &&
-        h(
-          'button',
-          {
-            type: 'button',
-            'aria-label': `Cancel ${name}`,
-            onclick: () =>
-              confirm({
-                title: `Cancel the ${name}?`,
-                text: 'It is stopped, and what it has done so far is taken back or left out.',
-                yes: 'Cancel the job',
-                isGrave: true,
-                does: () => read(`/config/status/${job.request_id}/_cancel`)
-              })
-          },
-          'Cancel'
-        )
+      isAdmin() && button('Cancel', () => cancel(name, job), { 'aria-label': `Cancel ${name}` })
     )
   }
 
@@ -124,11 +136,7 @@ export function jobsView(place, { isAdmin, events }) {
       fill(row.querySelector('.percent'), `${Math.round(job.progress * 100)} %`)
     } else if (list.body.querySelector('section')) draw(list.body)
   })
-  const ends = [end, events.on('reset', list.again)]
-  return () => {
-    list.over()
-    for (const each of ends) each()
-  }
+  return list.until([end, events.on('reset', list.again)])
 }
 
 /** A part that is loaded when opened, and stays open while the list around it is redrawn. */
@@ -147,19 +155,9 @@ const mostShown = 1000
 /** Shows why a job failed: each reason of nodes once, with their names; else its last lines. */
 async function reasons({ request_id: id }) {
   const { results, lines } = (await read(`/monitor/request/${id}`)).monitor.request[id]
-  const alike = new Map()
-  for (const [name, { state, message }] of Object.entries(results ?? {})) {
-    if (state !== 'failed') continue
-    const text = message
-      .replaceAll(`node ${name}`, name)
-      .replaceAll(name, 'the node')
-      .replace(/^[\da-f.:]+: /, '')
-    alike.set(text, [...(alike.get(text) ?? []), name])
-  }
-  const named = names =>
-    `${names.slice(0, 20).join(', ')}${names.length > 20 ? ` and ${number(names.length - 20)} more` : ''}`
-  const told =
-    alike.size > 0 ? [...alike].map(([text, names]) => `${named(names)}: ${text}`) : lines.slice(-20)
+  const failed = Object.entries(results ?? {}).filter(([, { state }]) => state === 'failed')
+  const found = alike(failed.map(([name, { message }]) => [name, message]))
+  const told = found.length > 0 ? found : lines.slice(-20)
   return h(
     'ul',
     { class: 'plain' },
@@ -204,23 +202,17 @@ export function imagesView(place, { events }) {
       { class: 'card', 'aria-label': `Image ${name}` },
       h('h2', {}, name),
       comment && h('p', { class: 'faint' }, comment),
-      h(
-        'dl',
-        {},
-        h('div', {}, h('dt', {}, 'Kernel'), h('dd', {}, kernelversion || '–')),
-        h('div', {}, h('dt', {}, 'Pack'), h('dd', { class: 'file' }, imagefile || 'not packed yet')),
-        h(
-          'div',
-          {},
-          h('dt', {}, 'Nodes'),
-          h(
-            'dd',
-            {},
+      terms([
+        ['Kernel', kernelversion || '–'],
+        ['Pack', h('span', { class: 'file' }, imagefile || 'not packed yet')],
+        [
+          'Nodes',
+          [
             show(count(uses.length, 'node'), name),
             stale.length > 0 && [', ', show(`${number(stale.length)} outdated`, `${name} outdated`)]
-          )
-        )
-      ),
+          ]
+        ]
+      ]),
       tags.length > 0 && [
         h('h3', {}, 'Tags'),
         h(
@@ -260,15 +252,11 @@ export function imagesView(place, { events }) {
     )
   }
 
-  const ends = [
+  return list.until([
     events.on('change', ({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type) && list.again()),
     events.on('reset', list.again),
     whenChanged(soon(3000, list.again))
-  ]
-  return () => {
-    list.over()
-    for (const end of ends) end()
-  }
+  ])
 }
 
 const bins = 128
@@ -368,14 +356,10 @@ export function networksView(place, { events }) {
   const share = part =>
     part < 0.001 && part > 0 ? 'less than 0.1 %' : `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`
 
-  const ends = [
+  return list.until([
     events.on('change', ({ type }) => ['network', 'switch', 'otherdev'].includes(type) && list.again()),
     events.on('reset', list.again)
-  ]
-  return () => {
-    list.over()
-    for (const each of ends) each()
-  }
+  ])
 }
 
 /** Draws the addresses of a network as bars: the higher, the fuller. */
@@ -425,12 +409,7 @@ export function servicesView(place, { events }) {
           h(
             'section',
             { class: status === 'ok' ? 'card' : 'card bad-card', 'aria-label': `Service ${name}` },
-            h(
-              'h2',
-              {},
-              h('span', { class: `swatch ${status === 'ok' ? 'fine' : 'failed'}`, 'aria-hidden': 'true' }),
-              ` ${name}`
-            ),
+            h('h2', {}, swatch(status === 'ok' ? 'fine' : 'failed'), ` ${name}`),
             h(
               'p',
               {},
@@ -446,15 +425,11 @@ export function servicesView(place, { events }) {
       )
     )
   )
-  const ends = [
+  return list.until([
     events.on('service', list.again),
     events.on('takeover', list.again),
     events.on('reset', list.again)
-  ]
-  return () => {
-    list.over()
-    for (const end of ends) end()
-  }
+  ])
 }
 
 /** Shows the audit log. */
@@ -515,41 +490,5 @@ export function auditView(place, { isAdmin, events }) {
       )
     )
   )
-  const ends = [events.on('audit', list.again), events.on('reset', list.again)]
-  return () => {
-    list.over()
-    for (const end of ends) end()
-  }
-}
-
-function table(caption, heads, rows) {
-  return h(
-    'div',
-    { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': caption },
-    h(
-      'table',
-      {},
-      h('caption', { class: 'unseen' }, caption),
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          heads.map(head => h('th', { scope: 'col' }, head))
-        )
-      ),
-      h(
-        'tbody',
-        {},
-        rows.map(cells =>
-          h(
-            'tr',
-            {},
-            cells.map((content, i) => cell(heads[i], content))
-          )
-        )
-      )
-    )
-  )
+  return list.until([events.on('audit', list.again), events.on('reset', list.again)])
 }

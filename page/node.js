@@ -1,7 +1,9 @@
 import { post, read } from './api.js'
 import { cluster, whenChanged } from './cluster.js'
+import { consoleView } from './console.js'
 import { confirm, notice } from './dialog.js'
-import { ago, duration, fill, h, moment, size, soon } from './dom.js'
+import { ago, button, duration, fill, h, moment, size, soon, terms } from './dom.js'
+import { hardwareOf } from './machines.js'
 import { badge } from './nodes.js'
 
 const meanings = {
@@ -31,15 +33,17 @@ export function nodeView(place, name, { isAdmin, events }) {
   const head = h('div', { class: 'node-head' })
   const verdict = h('section', { class: 'verdict', 'aria-labelledby': 'why', 'aria-live': 'polite' })
   const way = h('section', { 'aria-labelledby': 'way' })
+  const serial = h('section', { 'aria-labelledby': 'console' })
   const facts = h('section', { 'aria-labelledby': 'facts' })
   const before = h('section', { 'aria-labelledby': 'before' })
+  const hardware = h('section', { 'aria-labelledby': 'hardware' })
   const actions = h('div', { class: 'buttons', role: 'group', 'aria-label': `What to do with ${name}` })
   fill(
     place,
     h('p', { class: 'back' }, h('a', { href: '#/cluster' }, '‹ Cluster')),
     h('div', { class: 'title' }, title, head),
     actions,
-    h('div', { class: 'two' }, h('div', {}, verdict, way, before), facts)
+    h('div', { class: 'two' }, h('div', {}, verdict, way, serial, before, hardware), facts)
   )
   let details
   let boots = []
@@ -57,7 +61,8 @@ export function nodeView(place, name, { isAdmin, events }) {
       head,
       badge(node.condition),
       node.state && h('span', { class: 'state' }, node.state),
-      heard > 0 && ago(heard)
+      heard > 0 && ago(heard),
+      node.odd && h('span', { class: 'bad' }, `Not like the others: ${node.odd}`)
     )
   }
 
@@ -123,7 +128,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   async function loadFacts() {
     details = (await read(`/config/node/${path}`)).config.node[name]
     const rows = [
-      ['Group', details.group],
+      ['Group', details.group && (isAdmin() ? editLink('group', details.group) : details.group)],
       [
         'Image',
         details.osimage &&
@@ -147,13 +152,7 @@ export function nodeView(place, name, { isAdmin, events }) {
     fill(
       facts,
       h('h2', { id: 'facts' }, 'Settings in force'),
-      h(
-        'dl',
-        {},
-        rows
-          .filter(([, value]) => value)
-          .map(([term, value]) => h('div', {}, h('dt', {}, term), h('dd', {}, value)))
-      ),
+      terms(rows.filter(([, value]) => value)),
       h('h3', {}, 'Interfaces'),
       h(
         'ul',
@@ -172,37 +171,42 @@ export function nodeView(place, name, { isAdmin, events }) {
     drawActions()
   }
 
-  const power = (word, text, title, isGrave) =>
-    h(
-      'button',
-      {
-        type: 'button',
-        onclick: () =>
-          ask({ title: `${title} ${name}?`, text, yes: title, isGrave }, () =>
-            read(`/control/action/power/${path}/_${word}`)
-          )
-      },
-      title
+  async function loadHardware() {
+    const title = h('h2', { id: 'hardware' }, 'Hardware')
+    const refused = ({ message }) => h('p', { class: 'empty' }, message)
+    fill(
+      hardware,
+      title,
+      isAdmin() ? await hardwareOf(name).catch(refused) : refused({ message: 'An admin can see it.' })
+    )
+  }
+
+  const power = ([word, text, title]) =>
+    button(title, () =>
+      ask({ title: `${title} ${name}?`, text, yes: title, isGrave: word !== 'on' }, () =>
+        read(`/control/action/power/${path}/_${word}`)
+      )
     )
 
   async function ask(question, does) {
     if (await confirm({ ...question, does })) notice(`${name}: ${question.yes.toLowerCase()}: done.`)
   }
 
+  let endConsole
   function drawActions() {
+    serial.hidden = !isAdmin()
     if (!isAdmin()) return fill(actions)
+    endConsole ??= consoleView(serial, name)
     fill(
       actions,
-      power('on', 'The BMC switches the node on.', 'Switch on', false),
-      power('off', 'The node is switched off at once. What runs on it is lost.', 'Switch off', true),
-      power(
-        'cycle',
-        'The node is switched off at once, and on again. What runs on it is lost.',
-        'Power cycle',
-        true
-      ),
-      power('reset', 'The node is reset at once. What runs on it is lost.', 'Reset', true),
-      h('button', { type: 'button', class: 'grave', onclick: installAgain }, 'Install again')
+      ...[
+        ['on', 'The BMC switches the node on.', 'Switch on'],
+        ['off', 'The node is switched off at once. What runs on it is lost.', 'Switch off'],
+        ['cycle', 'The node is switched off at once, and on again. What runs on it is lost.', 'Power cycle'],
+        ['reset', 'The node is reset at once. What runs on it is lost.', 'Reset']
+      ].map(power),
+      button('Install again', installAgain, { class: 'grave' }),
+      editLink('node', name, 'Edit')
     )
   }
 
@@ -239,6 +243,7 @@ export function nodeView(place, name, { isAdmin, events }) {
   drawHead()
   loadBoots().catch(fail)
   loadFacts().catch(fail)
+  loadHardware()
   const ticking = setInterval(() => {
     const running = way.querySelector('[data-from]')
     if (running)
@@ -254,6 +259,7 @@ export function nodeView(place, name, { isAdmin, events }) {
     }),
     events.on('boot', ({ node }) => node === name && reloadBoots()),
     events.on('node', ({ name: node }) => node === name && reloadFacts()),
+    events.on('hardware', ({ node }) => node === name && loadHardware()),
     events.on('reset', () => {
       reloadBoots()
       reloadFacts()
@@ -261,9 +267,13 @@ export function nodeView(place, name, { isAdmin, events }) {
   ]
   return () => {
     clearInterval(ticking)
+    endConsole?.()
     for (const end of ends) end()
   }
 }
+
+const editLink = (type, name, text = name) =>
+  h('a', { href: `#/edit/${type}/${encodeURIComponent(name)}`, title: `Edit ${type} ${name}` }, text)
 
 /** Lists the steps of a boot with their durations; `node`: the boot may still be running. */
 function stepsOf(boot, node) {

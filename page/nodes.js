@@ -9,9 +9,11 @@ import {
   whenChanged,
   wordOf
 } from './cluster.js'
-import { ago, cell, count, fill, h, number, soon } from './dom.js'
+import { ago, button, count, fill, h, number, refill, soon, swatch, table } from './dom.js'
 import { search } from './find.js'
 import { Grid } from './grid.js'
+import { Racks } from './racks.js'
+import { Selection } from './select.js'
 
 /** Options of the view, kept while another view is open. */
 const wish = { by: 'group', as: 'grid', text: '', only: new Set(), page: 0, sort: 'name' }
@@ -20,7 +22,7 @@ const perPage = 100
 /** Values of each option; the first one is omitted in the address. */
 const choices = {
   by: ['group', 'rack', 'condition', 'none'],
-  as: ['grid', 'table'],
+  as: ['grid', 'table', 'racks'],
   sort: ['name', 'condition', 'group', 'rack', 'since']
 }
 
@@ -51,7 +53,7 @@ function writeAddress() {
 }
 
 /** Shows the cluster at a glance. Returns a function that ends the view. */
-export function clusterView(place) {
+export function clusterView(place, { isAdmin }) {
   readAddress()
   const counts = h('div', { class: 'counts', role: 'group', 'aria-label': 'Show only nodes that are' })
   const tools = h('div', { class: 'tools' })
@@ -61,7 +63,10 @@ export function clusterView(place) {
     location.hash = `#/node/${encodeURIComponent(name)}`
   })
   grid.connect()
+  const racks = new Racks()
   let shown
+  let visible = []
+  const selection = isAdmin() ? new Selection(() => visible, body) : undefined
 
   const filter = h('input', {
     type: 'search',
@@ -76,7 +81,7 @@ export function clusterView(place) {
       draw()
     })
   })
-  const choice = (key, label, options) =>
+  const choice = (key, label) =>
     h(
       'label',
       {},
@@ -90,24 +95,18 @@ export function clusterView(place) {
             draw()
           }
         },
-        options.map(([value, text]) => h('option', { value, selected: wish[key] === value }, text))
+        choices[key].map(value =>
+          h('option', { value, selected: wish[key] === value }, value === 'none' ? 'nothing' : value)
+        )
       )
     )
   fill(
     tools,
     h('label', { class: 'wide' }, h('span', {}, 'Find'), filter),
-    choice('by', 'Group by', [
-      ['group', 'group'],
-      ['rack', 'rack'],
-      ['condition', 'condition'],
-      ['none', 'nothing']
-    ]),
-    choice('as', 'Show as', [
-      ['grid', 'grid'],
-      ['table', 'table']
-    ])
+    choice('by', 'Group by'),
+    choice('as', 'Show as')
   )
-  fill(place, h('h1', { class: 'unseen' }, 'Cluster'), counts, tools, told, body)
+  fill(place, h('h1', { class: 'unseen' }, 'Cluster'), counts, tools, told, selection?.element, body)
 
   function drawCounts() {
     const numbers = tally(cluster.nodes.values())
@@ -130,7 +129,7 @@ export function clusterView(place) {
               counts.querySelector(`[data-key=${key}]`)?.focus()
             }
           },
-          h('span', { class: `swatch ${key}`, 'aria-hidden': 'true' }),
+          swatch(key),
           h('strong', {}, number(numbers[key])),
           ` ${word}`
         )
@@ -138,30 +137,26 @@ export function clusterView(place) {
     )
   }
 
+  function showOnly(text) {
+    Object.assign(wish, { text, only: new Set(), page: 0 })
+    filter.value = text
+    draw()
+    filter.focus()
+  }
+
   function draw() {
     drawCounts()
     const all = inOrder()
     const { matches, problem } = search(wish.text, all, redrawAll)
     const nodes = all.filter(node => (wish.only.size === 0 || wish.only.has(node.condition)) && matches(node))
+    visible = nodes
+    const odd = all.filter(node => node.odd).length
     const isAll = nodes.length === all.length
     fill(
       told,
       isAll ? count(all.length, 'node') : `${number(nodes.length)} of ${count(all.length, 'node')}`,
-      !isAll &&
-        h(
-          'button',
-          {
-            type: 'button',
-            class: 'quiet',
-            onclick: () => {
-              Object.assign(wish, { text: '', only: new Set(), page: 0 })
-              filter.value = ''
-              draw()
-              filter.focus()
-            }
-          },
-          'Show all'
-        )
+      !isAll && button('Show all', () => showOnly(''), { class: 'quiet' }),
+      odd > 0 && button(`${count(odd, 'node')} unlike the others`, () => showOnly('odd'), { class: 'quiet' })
     )
     if (all.length === 0) {
       shown = undefined
@@ -176,10 +171,12 @@ export function clusterView(place) {
       shown = undefined
       drawTable(nodes)
     } else {
-      if (shown !== 'grid') fill(body, grid.element)
-      shown = 'grid'
-      grid.show(sectionsOf(nodes))
+      if (shown !== wish.as) fill(body, (wish.as === 'grid' ? grid : racks).element)
+      shown = wish.as
+      if (shown === 'grid') grid.show(sectionsOf(nodes))
+      else racks.show(nodes)
     }
+    selection?.draw()
     writeAddress()
   }
 
@@ -193,67 +190,35 @@ export function clusterView(place) {
       since: (a, b) => Math.max(b.since ?? 0, b.stepped ?? 0) - Math.max(a.since ?? 0, a.stepped ?? 0)
     }
     if (wish.sort !== 'name') sorted.sort(keys[wish.sort])
+    visible = sorted
     const pages = Math.ceil(sorted.length / perPage)
     wish.page = Math.min(wish.page, pages - 1)
-    const head = (key, text) =>
-      h(
-        'th',
-        { scope: 'col', 'aria-sort': wish.sort === key ? 'ascending' : 'none' },
-        h(
-          'button',
-          {
-            type: 'button',
-            class: 'sort',
-            'data-key': key,
-            onclick: () => {
-              wish.sort = key
-              draw()
-              body.querySelector(`[data-key=${key}]`)?.focus()
-            }
-          },
-          text
-        )
-      )
-    const turn = (text, page, isOff) =>
-      h(
-        'button',
-        {
-          type: 'button',
-          disabled: isOff,
-          onclick: () => {
-            wish.page = page
-            draw()
-            body.querySelector('table').focus()
-          }
-        },
-        text
-      )
-    fill(
+    const sortBy = key => {
+      wish.sort = key
+      draw()
+      body.querySelector(`[data-key=${key}]`)?.focus()
+    }
+    const head = (key, text) => {
+      const by = button(text, () => sortBy(key), { class: 'sort', 'data-key': key })
+      return h('th', { scope: 'col', 'aria-sort': wish.sort === key ? 'ascending' : 'none' }, by)
+    }
+    const goTo = page => {
+      wish.page = page
+      draw()
+      body.querySelector('.scroll').focus()
+    }
+    const turn = (text, page, isOff) => button(text, () => goTo(page), { disabled: isOff })
+    const heads = [
+      ...[head('name', 'Node'), head('condition', 'Condition'), 'State', head('since', 'Last heard')],
+      ...[head('group', 'Group'), head('rack', 'Rack'), 'Image']
+    ]
+    const rows = sorted.slice(wish.page * perPage, (wish.page + 1) * perPage)
+    refill(
       body,
-      h(
-        'div',
-        { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table of nodes' },
-        h(
-          'table',
-          { tabIndex: -1 },
-          h('caption', { class: 'unseen' }, `Nodes, page ${wish.page + 1} of ${pages}`),
-          h(
-            'thead',
-            {},
-            h(
-              'tr',
-              {},
-              head('name', 'Node'),
-              head('condition', 'Condition'),
-              h('th', { scope: 'col' }, 'State'),
-              head('since', 'Last heard'),
-              head('group', 'Group'),
-              head('rack', 'Rack'),
-              h('th', { scope: 'col' }, 'Image')
-            )
-          ),
-          h('tbody', {}, sorted.slice(wish.page * perPage, (wish.page + 1) * perPage).map(rowOf))
-        )
+      table(
+        `Nodes, page ${wish.page + 1} of ${pages}`,
+        heads,
+        rows.map(node => rowOf(node, selection))
       ),
       pages > 1 &&
         h(
@@ -282,32 +247,25 @@ export function clusterView(place) {
     isOver = true
     end()
     grid.disconnect()
+    racks.disconnect()
   }
 }
 
-function rowOf(node) {
+function rowOf(node, selection) {
   const heard = Math.max(node.since ?? 0, node.stepped ?? 0)
-  return h(
-    'tr',
-    {},
-    h('th', { scope: 'row' }, h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)),
-    cell('Condition', badge(node.condition)),
-    cell('State', h('span', { class: 'clip' }, doing(node))),
-    cell('Last heard', heard > 0 ? ago(heard) : '–'),
-    cell('Group', node.group ?? '–'),
-    cell('Rack', node.rack ?? '–'),
-    cell('Image', node.osimage ?? '–')
-  )
+  const link = h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)
+  const odd = node.odd && h('span', { class: 'bad', title: node.odd }, ' ≠ odd')
+  return [
+    h('th', { scope: 'row' }, selection?.box(node.name), link, odd),
+    badge(node.condition),
+    h('span', { class: 'clip' }, doing(node)),
+    heard > 0 ? ago(heard) : '–',
+    ...[node.group, node.rack, node.osimage].map(text => text ?? '–')
+  ]
 }
 
 /** Shows a condition as a word with its colour. */
-export const badge = condition =>
-  h(
-    'span',
-    { class: 'badge' },
-    h('span', { class: `swatch ${condition}`, 'aria-hidden': 'true' }),
-    wordOf[condition]
-  )
+export const badge = condition => h('span', { class: 'badge' }, swatch(condition), wordOf[condition])
 
 function sectionsOf(nodes) {
   if (wish.by === 'none') return [{ title: 'All nodes', nodes }]

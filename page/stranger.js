@@ -1,5 +1,5 @@
 import { logIn, read, readServices } from './api.js'
-import { fill, h } from './dom.js'
+import { fill, h, swatch } from './dom.js'
 
 /**
  * Shows what everybody may see, and the log-in. `entered` is called after it; `why` says why a new one is
@@ -79,7 +79,7 @@ export function strangerView(place, entered, why) {
           h(
             'li',
             {},
-            h('span', { class: `swatch ${status === 'ok' ? 'fine' : 'failed'}`, 'aria-hidden': 'true' }),
+            swatch(status === 'ok' ? 'fine' : 'failed'),
             ` ${service}: ${status === 'ok' ? 'well' : 'not well'}`
           )
         )

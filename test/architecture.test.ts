@@ -44,11 +44,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'boot',
       'image',
       'image/torrent/distribution',
+      'consoles',
       'control',
       'helper',
       'helper/transfer/remote',
       'services',
       'monitor',
+      'inventory',
       'unknown',
       'auth',
       'model',
@@ -70,6 +72,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'image',
       'services',
       'monitor',
+      'inventory',
       'unknown',
       'auth',
       'model',
@@ -88,6 +91,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'image',
       'services',
       'monitor',
+      'inventory',
       'unknown',
       'auth',
       'model',
@@ -101,10 +105,13 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   api: [
     ...[
       'boot',
+      'disk-layout',
       'image',
+      'consoles',
       'control',
       'services',
       'monitor',
+      'inventory',
       'unknown',
       'auth',
       'model',
@@ -117,9 +124,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
-  boot: ['monitor', 'model', 'template'],
+  boot: ['disk-layout', 'monitor', 'model', 'template'],
+  'disk-layout': ['inventory', 'model'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
-  unknown: ['model'],
+  unknown: ['control', 'model', 'jobs', 'config'],
   image: [
     'helper',
     'helper/packer',
@@ -128,6 +136,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'model',
     // A pack of which nobody knows whether it is stored.
     'store/errors',
+    // Its notes.
+    'store/record-map',
+    'store/records',
     'monitor',
     'jobs',
     'config'
@@ -138,8 +149,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'helper/packer': [],
   'helper/transfer': [],
   'image/torrent': [],
+  consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
+  // What nodes are made of, and which one is not like the others.
+  inventory: ['monitor', 'model', 'store'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
   jobs: ['store/records'],
   // The ini's [users] lines hold roles and hashes.

@@ -14,6 +14,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/ctl.md': 'test/cli/ctl.test.ts',
   'docs/day.md': 'test/api/day.test.ts',
   'docs/day-two.md': 'test/api/pages.test.ts',
+  'docs/disk-layouts.md': 'test/api/pages.test.ts',
   'docs/files.md#A file': 'test/api/pages.test.ts',
   'docs/files.md#Files that see the whole cluster': 'test/api/pages.test.ts',
   'docs/getting-started.md': 'test/long/getting-started.test.ts',
@@ -29,6 +30,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/howto.md#Replace a broken machine': 'test/api/pages.test.ts',
   'docs/howto.md#Run scripts of your own while a node is installed': 'test/api/pages.test.ts',
   'docs/interfaces.md': 'test/api/pages.test.ts',
+  'docs/inventory.md': 'test/api/pages.test.ts',
   'docs/moving.md': 'test/api/moving.test.ts',
   'docs/power.md': 'test/control/ipmi.test.ts',
   'docs/switches-and-bmcs.md': 'test/api/pages.test.ts',
@@ -49,6 +51,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/backup.md#A whole copy': systemd,
   'docs/backup.md#The configuration as one document':
     'it writes below /root; test/cli/transfer.test.ts runs the commands',
+  'docs/consoles.md#The first time': packages,
   'docs/dhcp-and-dns.md#DHCP and DNS':
     'it needs a DHCP server of the system; test/services has requests like these',
   'docs/dhcp-and-dns.md#The first time':
@@ -57,6 +60,10 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/dhcp-and-dns.md#Known machines only': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#Names of your own': 'test/services/dns-records.test.ts has the requests',
   'docs/dhcp-and-dns.md#Names that others have too': 'test/services has the request, with each server',
+  'docs/installers.md#Debian':
+    'it installs a package of the installer; test/long/preseed.test.ts has the same objects',
+  'docs/installers.md#Ubuntu':
+    'it needs files of an ISO image; test/boot/installers.test.ts has requests like these',
   'docs/dhcp-and-dns.md#Several networks on one wire': 'test/services has the request, with each server',
   'docs/dhcp-and-dns.md#iPXE for firmware that has none': packages,
   'docs/files.md#On the node': 'it is typed on a node; test/node runs svc-files',

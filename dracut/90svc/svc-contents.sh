@@ -17,7 +17,7 @@ svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon
   swapoff mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat
   mkfs.fat mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
-  mdadm lvm pvcreate vgcreate lvcreate vgchange dmsetup nvme udevadm modprobe
+  mdadm cryptsetup lvm pvcreate vgcreate lvcreate vgchange dmsetup nvme udevadm modprobe
   dmidecode ipmitool dhclient dhcpcd udhcpc setsid hostname awk date df env expr find id kill more ping ps ss
   test tee uniq xargs basename dirname'
 
@@ -27,8 +27,9 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
   /usr/share/ipmitool/enterprise-numbers.txt'
 
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
-svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs vfat nls_cp437 nls_iso8859-1
-  nls_ascii nls_utf8 loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
+svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1
+  nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt loop overlay efivarfs ipmi_devintf ipmi_si
+  ipmi_msghandler'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv
   drivers/net/usb drivers/net/vmxnet3 drivers/char/ipmi'
 

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { badRequest, forbidden, notFound, unauthorized } from '../base/errors.js'
+import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
@@ -112,9 +113,20 @@ function installRoutes(parts: Parts): ApiRoute[] {
     }),
     script('/kickstart/install/{node}', {
       access: 'machine',
-      summary: 'The kickstart of a node',
+      summary: 'The kickstart of a node, or what its installer has in its place: a preseed, an autoinstall',
       text: request => install.kickstart(param(request, 'node'), request)
-    })
+    }),
+    ...seedFiles.map(file =>
+      script(`/boot/cloud-init/{node}/${file}`, {
+        access: 'source',
+        summary: `The ${file} of a node for cloud-init (NoCloud), for that node alone`,
+        text: request => {
+          const { caller } = request
+          const node = param(request, 'node')
+          return install.seed(node, file, request, caller.kind === 'node' && caller.node === node)
+        }
+      })
+    )
   ]
 }
 

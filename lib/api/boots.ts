@@ -121,6 +121,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),
     trackerProblem: wrong('tracker'),
+    consoleLines: await parts.consoles.known(name),
     diskProblem: /disk|written/.test(wrong('svcd')) ? wrong('svcd') : ''
   }
 }

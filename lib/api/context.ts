@@ -8,6 +8,7 @@ import type { Library } from '../boot/library.js'
 import type { NodeFiles } from '../boot/node-files.js'
 import type { Trace } from '../boot/trace.js'
 import type { Config } from '../config/types.js'
+import type { Consoles } from '../consoles/consoles.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
 import type { Images } from '../image/images.js'
@@ -26,6 +27,7 @@ import type { Site } from '../monitor/site.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
 import type { UnknownList } from '../unknown/list.js'
+import type { BmcScan } from '../unknown/scan.js'
 import type { Schema } from './schema.js'
 
 export interface Parts {
@@ -55,9 +57,11 @@ export interface Parts {
   readonly leases: Leases | undefined
   readonly images: Images
   readonly control: Control
+  readonly consoles: Consoles
   readonly metrics: Metrics
   readonly site: Site | undefined
   readonly unknown: UnknownList
+  readonly scan: BmcScan
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }
@@ -106,6 +110,12 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
     caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
   const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
   return dryRun ? { ...actor, dryRun } : actor
+}
+
+/** The actor of a change that `expect=MARK` binds to its dry run (rules 12.7). */
+export function expecting(request: ApiRequest): Actor {
+  const expected = request.query.get('expect')
+  return { ...actorOf(request), ...(expected === null ? {} : { expected }) }
 }
 
 /** Returns a 200 with a JSON body. */

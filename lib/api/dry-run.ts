@@ -1,5 +1,6 @@
 import { runFairly } from '../base/concurrency.js'
 import { clip } from '../base/log.js'
+import { layoutProblem } from '../disk-layout/check.js'
 import type { RemovedDirectory } from '../image/tree-reconciler.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
@@ -43,8 +44,9 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
 export function withDryRun(
   route: ApiRoute,
-  { services, model, images, config }: Pick<Parts, 'services' | 'model' | 'images' | 'config'>
+  parts: Pick<Parts, 'services' | 'model' | 'images' | 'config' | 'inventories'>
 ): ApiRoute {
+  const { services, model, images, config, inventories } = parts
   return {
     ...route,
     codes: [...new Set([200, ...route.codes])],
@@ -70,6 +72,11 @@ export function withDryRun(
           const before = await runFairly(ownedZones(capture(model.view, model.cluster)), request)
           for (const zone of before.keys()) zones.delete(zone)
           warnings.push(...(await foreignNameWarnings(zones)))
+        }
+        for (const [node, layout] of felt.layouts) {
+          const disks = inventories.disksOf(node)
+          const why = disks && layoutProblem(node, layout, disks)
+          if (why !== undefined) warnings.push(why)
         }
         const files = await error.files()
         return withWarnings(

@@ -6,7 +6,7 @@ import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
 
 /** Keeps front servers from buffering events, and caches from storing them. */
-const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
+export const eventHeaders = { 'Cache-Control': 'no-store', 'X-Accel-Buffering': 'no' }
 
 /** Events as they happen, the overview to start from, the audit log (rules 6.9 to 6.11). */
 export function eventRoutes(parts: Parts): ApiRoute[] {
@@ -81,5 +81,5 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 }
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */
-const subscriberOf = (caller: Caller) =>
+export const subscriberOf = (caller: Caller) =>
   caller.kind === 'user' ? { subscriber: { name: caller.user, first: isAdmin(caller) } } : {}

@@ -1,5 +1,6 @@
 import { notFound } from '../base/errors.js'
-import { type FactName, factsOf } from '../inventory/facts.js'
+import type { JsonObject } from '../base/json.js'
+import { factsOf } from '../inventory/facts.js'
 import type { NodeInventory } from '../inventory/inventories.js'
 import { differenceText } from '../inventory/odd.js'
 import { type Inventory, inventoryShape, isList, readInventory, type Shape } from '../inventory/shape.js'
@@ -26,25 +27,31 @@ const report: Body<Inventory> = {
   read: request => readInventory(param(request, 'node'), openEnvelope(request, place))
 }
 
-/** Facts that columns of the list sum up. */
-const summed = ['dimms', 'drives', 'nics', 'gpus', 'infiniband'] as const satisfies readonly FactName[]
-
-/** The columns of the list: cpu.model, memory.total; those that hold objects are shown on demand. */
-function columnsOf(shape: Shape, lead = ''): [name: string, Schema][] {
-  if (typeof shape === 'string' || isList(shape))
-    return [[lead, isList(shape) ? object({}) : schemaOf(shape)]]
-  return Object.entries(shape).flatMap(([name, inner]) =>
-    columnsOf(inner, lead === '' ? name : `${lead}.${name}`)
-  )
+/** Yields the columns of a report with their values: cpu.model, memory.total; a list is one column. */
+function* columnsOf(shape: Shape, value: unknown, lead = ''): Generator<[name: string, value: unknown]> {
+  if (typeof shape === 'string' || isList(shape)) return yield [lead, value]
+  for (const [name, inner] of Object.entries(shape))
+    yield* columnsOf(inner, (value as JsonObject | undefined)?.[name], lead === '' ? name : `${lead}.${name}`)
 }
 
+/** A row with its columns, and facts that sum them up, behind the fields of the JSON. */
+function rowOf(name: string, { since, inventory }: NodeInventory): Readonly<Record<string, unknown>> {
+  const { dimms, drives, nics, gpus, infiniband } = factsOf(inventory)
+  const summed = { name, since, dimms, drives, nics, gpus, infiniband }
+  const columns = { ...Object.fromEntries(columnsOf(inventoryShape, inventory)), ...summed }
+  return Object.assign(Object.create(columns), { since, ...inventory })
+}
+
+const columns = Object.keys(Object.getPrototypeOf(rowOf('', { since: '', inventory: {} })))
 const inventories: Listing = {
   title: 'inventory',
   place,
-  item: object({
-    ...{ name: string(), since: time },
-    ...Object.fromEntries([...columnsOf(inventoryShape), ...summed.map(name => [name, string()] as const)])
-  }),
+  // Columns that hold objects are shown on demand.
+  item: object(
+    Object.fromEntries(
+      columns.map(name => [name, /^(?:disks|interfaces|pci|.*slots)$/.test(name) ? object({}) : string()])
+    )
+  ),
   columns: [
     'name',
     'system.product',
@@ -57,21 +64,6 @@ const inventories: Listing = {
     'since'
   ]
 }
-const columnNames = Object.keys(inventories.item.properties as Schema)
-
-/** A row with its columns behind the fields of the JSON. */
-function rowOf(name: string, { since, inventory }: NodeInventory): Readonly<Record<string, unknown>> {
-  const facts = factsOf(inventory)
-  const all: Readonly<Record<string, unknown>> = { name, since, ...inventory }
-  const read = (column: string): unknown =>
-    column
-      .split('.')
-      .reduce<unknown>((value, step) => (value as Record<string, unknown> | undefined)?.[step], all)
-  const columns = Object.fromEntries(
-    columnNames.map(column => [column, read(column) ?? facts[column as FactName]])
-  )
-  return Object.assign(Object.create(columns), { since, ...inventory })
-}
 
 const difference = {
   ...{ name: string('name of the node'), group: string(), fact: string('docs/inventory.md lists them') },
@@ -83,7 +75,7 @@ const odd: Listing = {
   ...{ title: 'difference', place: 'monitor.odd', item: object(difference), columns: ['name', 'difference'] }
 }
 
-/** What the nodes are made of, and which one is not like the others (rules 6.16, 6.17). */
+/** The hardware of nodes, and which one is not like the others (rules 6.16, 6.17). */
 export function inventoryRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const query = { ...listQuery, nodes: string('a node set: limits the list to these nodes') }

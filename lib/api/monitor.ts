@@ -1,6 +1,6 @@
 import { notFound, tryLater } from '../base/errors.js'
 import type { Config } from '../config/types.js'
-import { groupOf, settingsOf } from '../model/effective.js'
+import { groupOf, isInstaller, settingsOf } from '../model/effective.js'
 import { type FieldType, freeText, ValueError } from '../model/field.js'
 import type { Actor } from '../model/model.js'
 import type { View } from '../model/stored.js'
@@ -8,6 +8,8 @@ import type { NodeDoc } from '../model/types/node.js'
 import { isRescue } from '../monitor/boot-steps.js'
 import type { ServiceState } from '../monitor/health.js'
 import { type NodeStatus, withoutOutput } from '../monitor/node-status.js'
+import { type ServiceName, serviceNames } from '../services/backends.js'
+import { serverLine } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { asPauses, type Entry, type Listing, listed, listQuery } from './listing.js'
 import { nodesIn } from './node-sets.js'
@@ -54,11 +56,13 @@ export const serviceSchema = (more: Schema = {}) =>
     object({ status: word('ok', 'failed'), reason: string(), since: time, ...more })
   )
 
+const isService = (name: string): name is ServiceName => (serviceNames as readonly string[]).includes(name)
+
 /** The 404 for a service that is unknown, or that the ini turns off. */
 export const noService = (config: Config, name: string) =>
   notFound(
-    name === 'dhcp' || name === 'dns'
-      ? `there is no service ${name}: [${name}] server = ${config[name].server}`
+    isService(name)
+      ? `there is no service ${name}: ${serverLine(config, name)}`
       : name === 'boot'
         ? 'service boot: no node was taken over that an admin has not seen'
         : `there is no service ${name}`
@@ -180,8 +184,9 @@ async function endInstallation(
     if (!node) return undefined
     const { rescue, ...rest } = node
     if (isRescue(state)) return rescue === undefined ? undefined : rest
-    const { netboot, netboot_once, localinstall } = settingsOf(node, groupOf(view, node), model.cluster)
-    return netboot && netboot_once && localinstall ? { ...node, netboot: false } : undefined
+    const settings = settingsOf(node, groupOf(view, node), model.cluster)
+    const isOnDisk = settings.localinstall || isInstaller(settings.provision_method)
+    return settings.netboot && settings.netboot_once && isOnDisk ? { ...node, netboot: false } : undefined
   }
   if (after(model.view) === undefined) return
   await model.change(actor, tx => {

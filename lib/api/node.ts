@@ -88,10 +88,13 @@ const tableRoute = (parts: Parts) =>
 
 /** Previews of what a node boots (rules 4.12). */
 const previewRoutes = ({ model, boot, install, nodeFiles }: Parts): ApiRoute[] => [
-  ...(['boot', 'install', 'kickstart'] as const).map(what =>
+  ...(['boot', 'install', 'kickstart', 'partscript'] as const).map(what =>
     script(`/config/node/{node}/_render/${what}`, {
       access: 'admin',
-      summary: `The ${what} script that the node would get, secrets masked`,
+      summary:
+        what === 'partscript'
+          ? 'The partscript that the node would run, its own or that of its disk layout'
+          : `The ${what} script that the node would get, secrets masked`,
       text: request => {
         const { name } = model.get('node', nodeOf(request))
         return what === 'boot' ? boot.preview(name) : install.preview(what, name)

@@ -3,6 +3,7 @@ import { runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
+import { layoutWarnings } from '../disk-layout/check.js'
 import type { Answer } from '../http/route.js'
 import {
   type AnswerOptions,
@@ -30,6 +31,7 @@ import {
   actorOf,
   config,
   done,
+  expecting,
   ok,
   okTwice,
   type Parts,
@@ -97,6 +99,7 @@ export function findWarnings(
         ? sentence.replace(/^it (?=has )/, `${objectTypes[type].title} ${of[0]} `)
         : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
     )
+    if (diskFields.some(field => fields.has(field))) loose.push(...(await diskProblems(parts, type, now)))
     const [first = ''] = now
     const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
     const isOfNodes = type === 'file' || type === 'group' || type === 'node'
@@ -116,6 +119,22 @@ export function findWarnings(
       ...failed.map(({ name, problem }) => `file ${name} cannot be rendered for node ${node}: ${problem}`)
     ]
   }
+}
+
+/** Fields whose change makes, moves or reinstalls the disks of nodes. */
+const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
+
+/** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
+async function diskProblems({ model, inventories }: Parts, type: TypeName, names: readonly string[]) {
+  if (type !== 'node' && type !== 'group' && type !== 'disklayout') return []
+  const [first = ''] = names
+  const nodes =
+    type === 'node'
+      ? names
+      : type === 'group'
+        ? (model.view.index.members(first)?.all.values ?? [])
+        : await runFairly(findNodesUsing(model.view, type, first))
+  return layoutWarnings(model, nodes.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
 }
 
 /** Maximum length of all warnings in bytes. */
@@ -202,6 +221,8 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
   ]
 }
 
+const expectQuery = { expect: string('the "mark" of a dry run: change only if it still has that outcome') }
+
 function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute {
   const { model } = parts
   const { updated = 204, save = (...args) => model.save(type, ...args), sets } = particular
@@ -211,6 +232,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
     ...takesSets(sets),
     answers: sets ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
+    query: expectQuery,
     body: objectBody(type),
     handler: async (request, given) => {
       const name = nameOf(request, type)
@@ -226,7 +248,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
       }
       const { newName: now = name } = given
       const found = findWarnings(parts, type, [name], new Set(given.values.keys()))
-      const { created } = await save(name, given, actorOf(request))
+      const { created } = await save(name, given, expecting(request))
       const how = now === name ? 'updated' : `renamed to ${now}`
       return withWarnings(
         created ? done(201, `${title} ${name} created`) : done(updated, `${title} ${name} ${how}`),
@@ -295,7 +317,7 @@ async function saveSet(
   const { model } = parts
   const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
   const found = findWarnings(parts, type, names, new Set(given.values.keys()))
-  const count = await saveAll(model, type, pick, given, actorOf(request))
+  const count = await saveAll(model, type, pick, given, expecting(request))
   return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
 }
 
@@ -311,6 +333,7 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       access: 'user',
       refuses: [404],
       summary: `Change all ${title}s of a set in the same way, or none`,
+      query: expectQuery,
       body: bodyOf(
         { about: `${title} set` },
         { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import mime from 'mime'
@@ -71,11 +72,17 @@ export function pageRoutes(): ApiRoute[] {
   ]
 }
 
-/** Reads all files once, some dozens of kilobytes. Throws the error of the operating system. */
+/** The terminal of consoles. */
+const terminalFiles = ['@xterm/xterm/lib/xterm.mjs', '@xterm/xterm/css/xterm.css']
+
+/** Reads all files once, some hundreds of kilobytes. Throws the error of the operating system. */
 function readFiles(): Map<string, PageFile> {
+  const { resolve } = createRequire(import.meta.url)
+  const own = readdirSync(directory).map(name => [name, join(directory, name)] as const)
+  const packaged = terminalFiles.map(path => [basename(path), resolve(path)] as const)
   return new Map(
-    readdirSync(directory).map((name): [string, PageFile] => {
-      const content = readFileSync(join(directory, name))
+    [...own, ...packaged].map(([name, path]): [string, PageFile] => {
+      const content = readFileSync(path)
       const type = mime.getType(name) ?? 'application/octet-stream'
       const ETag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
       const common = { status: 200, type: type.startsWith('text/') ? `${type}; charset=utf-8` : type }

@@ -1,6 +1,7 @@
 import { bootRoutes } from './boot.js'
 import { bootsRoutes } from './boots.js'
 import { clusterRoutes } from './cluster.js'
+import { consoleRoutes } from './consoles.js'
 import type { ApiRoute, Parts } from './context.js'
 import { controlRoutes } from './control.js'
 import { dnsRoutes } from './dns.js'
@@ -47,6 +48,7 @@ export function routes(parts: Parts): ApiRoute[] {
       members: true,
       columns: ['name', 'path', 'kind', 'owner', 'group', 'mode', 'comment']
     }),
+    ...objectRoutes(parts, 'disklayout', { members: true }),
     ...objectRoutes(parts, 'bmcsetup', { members: true, updated: 200 }),
     ...objectRoutes(parts, 'switch'),
     ...objectRoutes(parts, 'otherdev'),
@@ -62,7 +64,8 @@ export function routes(parts: Parts): ApiRoute[] {
     ...runningRoutes(parts),
     ...jobRoutes(parts),
     ...serviceRoutes(parts),
-    ...controlRoutes(parts)
+    ...controlRoutes(parts),
+    ...consoleRoutes(parts)
   ]
   const strict = ours
     .map(route => (hasDryRun(route) ? withDryRun(route, parts) : route))

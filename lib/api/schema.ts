@@ -1,5 +1,5 @@
 import type { TypeName } from '../model/docs.js'
-import { port } from '../model/field.js'
+import { base64, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
@@ -69,6 +69,9 @@ export function property(field: BodyField): Schema {
     ...(json === 'array' ? { items: { type: 'string' } } : {}),
     ...(field.isMergedByKey ? { additionalProperties: { type: ['string', 'null'] } } : {}),
     description: notes.join('; '),
+    ...(field.refers ? { 'x-refers': field.refers } : {}),
+    ...(field.type.values ? { 'x-values': field.type.values } : {}),
+    ...(field.type === base64 ? { contentEncoding: 'base64' } : {}),
     ...(field.default === undefined ? {} : { default: field.default }),
     ...(field.derived === true ? { readOnly: true } : {}),
     ...(field.requestOnly ? { writeOnly: true } : {})

@@ -1,5 +1,5 @@
 import { ServiceError, unavailable } from '../base/errors.js'
-import type { ServiceName } from '../services/backends.js'
+import { type ServiceName, serverOf, serviceNames } from '../services/backends.js'
 import { changing } from '../services/control.js'
 import type { Service } from '../services/service.js'
 import { type ApiRoute, actorOf, ok, type Parts } from './context.js'
@@ -8,12 +8,16 @@ import { noService, serviceSchema } from './monitor.js'
 import { get } from './row.js'
 import { at, list, object, string, word } from './schema.js'
 
-const names = ['dhcp', 'dns'] as const
-
-/** Control of the DHCP and the DNS server, and previews of their files (rules 10.9). */
+/** Control of the servers that svcd configures, and previews of their files (rules 10.9). */
 export function serviceRoutes(parts: Parts): ApiRoute[] {
-  return names.flatMap(name => [...controlRoutes(parts, name), ...inspectionRoutes(parts, name)])
+  return serviceNames.flatMap(name => [...controlRoutes(parts, name), ...inspectionRoutes(parts, name)])
 }
+
+const titles = {
+  dhcp: 'the DHCP server',
+  dns: 'the DNS server',
+  consoles: 'conmand, the server of consoles'
+} as const
 
 function serviceOf({ services, config }: Parts, name: ServiceName): Service {
   const found = services.of(name)
@@ -29,9 +33,7 @@ function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
       access: 'user',
       changes: true,
       refuses: [404],
-      summary:
-        `${verb[0]?.toUpperCase()}${verb.slice(1)} the ${name.toUpperCase()} server, ` +
-        'by an asynchronous request',
+      summary: `${verb[0]?.toUpperCase()}${verb.slice(1)} ${titles[name]}, by an asynchronous request`,
       output: acknowledgement,
       handler: async request => {
         const managed = serviceOf(parts, name)
@@ -60,7 +62,7 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
     get(`/service/${name}/status`, {
       access: 'user',
       refuses: [404],
-      summary: `Whether the ${name.toUpperCase()} server runs, asked now, and how it is`,
+      summary: `Whether ${titles[name]} runs, asked now, and how it is`,
       output: serviceSchema({
         server: string('server of the ini'),
         state: word('running', 'stopped', 'unknown'),
@@ -68,16 +70,14 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
       }),
       handler: async () => {
         const { state, words } = await orUnavailable(serviceOf(parts, name).status())
-        const shown = { ...health.of(name), server: config[name].server, state, output: words }
+        const shown = { ...health.of(name), server: serverOf(config, name), state, output: words }
         return ok({ monitor: { service: { [name]: shown } } })
       }
     }),
     get(`/config/${name}/_preview`, {
       access: 'admin',
       refuses: [404],
-      summary:
-        `The files that would be written for the ${name.toUpperCase()} server, ` +
-        'and how they differ from those in force',
+      summary: `The files that would be written for ${titles[name]}, and how they differ from those in force`,
       output: at(
         `config.${name}`,
         object({
@@ -89,7 +89,7 @@ function inspectionRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
       ),
       handler: async () => {
         const files = await orUnavailable(serviceOf(parts, name).preview())
-        const server = JSON.stringify(config[name].server)
+        const server = JSON.stringify(serverOf(config, name))
         return { status: 200, json: `{"config":{"${name}":{"server":${server},"files":${files}}}}` }
       }
     })

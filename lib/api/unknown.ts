@@ -1,9 +1,11 @@
 import { runFairly } from '../base/concurrency.js'
+import { objectName } from '../model/field.js'
 import { unknownIn } from '../unknown/list.js'
-import type { ApiRoute, Parts } from './context.js'
+import { type ApiRoute, actorOf, type Parts } from './context.js'
+import { acknowledge, acknowledgement } from './jobs.js'
 import { type Listing, listed, listQuery } from './listing.js'
 import { withWarnings } from './objects.js'
-import { get } from './row.js'
+import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, string, time } from './schema.js'
 
 const text = orNull(string())
@@ -15,6 +17,8 @@ const machine = object({
   network: { ...text, description: 'the network with that address' },
   switch: { ...text, description: 'where [boot] snmp_detection sees it' },
   port: text,
+  bmc: { ...text, description: 'address of its BMC, from a scan' },
+  bmc_mac: text,
   ...{ first: orNull(time), last: orNull(time), count: { type: 'integer' } },
   conflict: { ...text, description: 'why it may not be what it says' }
 })
@@ -22,11 +26,19 @@ const listing: Listing = {
   title: 'machine',
   place: 'monitor.unknown.{mac}',
   item: machine,
-  columns: ['mac', 'maker', 'product', 'serial', 'address', 'port', 'count', 'last', 'conflict']
+  columns: ['mac', 'maker', 'product', 'serial', 'address', 'port', 'bmc', 'count', 'last', 'conflict']
 }
 
-/** Machines that belong to no node (rules 4.37). */
-export function unknownRoutes({ model, unknown }: Parts): ApiRoute[] {
+const scanBody = bodyOf(
+  { about: 'scan' },
+  {
+    network: { type: objectName, required: true, meaning: 'network of the BMCs' },
+    bmcsetupname: { type: objectName, meaning: 'BMC set-up with their user; null: the only one' }
+  }
+)
+
+/** Machines that belong to no node (rules 4.37, 13.5). */
+export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
   return [
     get('/monitor/unknown', {
       access: 'user',
@@ -36,12 +48,24 @@ export function unknownRoutes({ model, unknown }: Parts): ApiRoute[] {
       handler: async request => {
         const { machines, missing, ports } = await unknown.seen()
         const found = await runFairly(unknownIn(model.view, machines, ports), request)
-        const entries = found.map(one => ({ name: one.mac ?? '', values: () => ({ ...one }) }))
+        const entries = found.map(one => ({
+          name: one.count > 0 ? String(one.mac) : String(one.bmc),
+          values: () => ({ ...one })
+        }))
         const warnings = missing.map(
           ({ controller, reason }) => `what controller ${controller} saw is missing: ${reason}`
         )
         return withWarnings(listed(request, listing, entries), warnings)
       }
+    }),
+    post('/monitor/unknown/_scan', {
+      access: 'admin',
+      refuses: [404],
+      summary: 'Ask the BMCs of a network for their machines, by Redfish; an asynchronous request',
+      body: scanBody,
+      output: acknowledgement,
+      handler: async (request, { network, bmcsetupname }) =>
+        acknowledge(request, await scan.submit(network, bmcsetupname ?? undefined, actorOf(request)))
     })
   ]
 }

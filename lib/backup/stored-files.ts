@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { isLeftover, syncDirectory, unlessMissing } from '../disk/file.js'
 import { DIRECTORY, trustedPath } from '../disk/open-directory.js'
 import { Archive, INFO, infoText } from './archive.js'
-import { isBackedUp, isShared, isStored } from './state-names.js'
+import { isBackedUp, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */
 const MOST_KEPT = 3
@@ -144,7 +144,7 @@ type Texts = Iterable<readonly [path: string, text: string]>
 export async function addTexts(archive: Archive, texts: Texts): Promise<Set<string>> {
   const journals = new Set<string>()
   for (const [path, text] of texts) {
-    if (!isShared(topOf(path))) continue
+    if (!isBackedUp(topOf(path))) continue
     if (!path.includes('/')) journals.add(path)
     await archive.add(`state/${path}`, text)
   }

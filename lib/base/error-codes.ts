@@ -61,7 +61,9 @@ export const errorCodes = {
     'rescue-boot': 'The node boots for a rescue and must not be installed.',
     'unknown-node-set': 'A node set names nodes, groups or images that do not exist.',
     'bmc-not-configured': 'The BMC of a node, or its BMC set-up, is not complete.',
-    'image-not-ready': 'The OS image has no directory or no packed image.'
+    'image-not-ready': 'The OS image has no directory or no packed image.',
+    'consoles-disabled': 'svcd configures no consoles.',
+    'not-attached': 'The console is not attached any more: attach again.'
   },
   405: { 'method-not-allowed': 'The route has other methods; the header Allow names them.' },
   408: { 'request-too-slow': 'The request came too slowly.' },

@@ -6,9 +6,16 @@ import type { RequestContext, RequestSource } from '../base/request-source.js'
 import type { DataOf } from '../base/variables.js'
 import { contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
-import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import {
+  atNextBoot,
+  type EffectiveNode,
+  installsPackages,
+  kernelOptionsOf,
+  rolesOf
+} from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { isNodeName, splitNumber } from '../model/names.js'
+import { nameServersOf } from '../model/networks.js'
 import type { Tx, View } from '../model/stored.js'
 import { defaultTag } from '../model/tags.js'
 import type { GroupDoc } from '../model/types/group.js'
@@ -110,8 +117,8 @@ export class Boot {
 
   /**
    * Returns the script for a MAC: its node's, or the normal menu (rules 4.1). Returns a promise only if an
-   * unknown machine is known by its serial number, or searched for on the switches, which only a source within
-   * the networks can cause (rules 4.5).
+   * unknown machine has the serial number of a node, or is searched for on the switches, which only a source
+   * within the networks can cause (rules 4.5).
    */
   search(mac: string, visit: Search): string | Promise<string> {
     const { model, detection, unknown } = this.o
@@ -435,8 +442,10 @@ export class Boot {
       mac,
       ip,
       hostname: target.hostname,
+      nameserver: target.network ? nameServersOf(target.network, this.o.model.cluster).join(' ') : '',
       service: node.service ? 1 : 0,
       rescue: node.rescue !== undefined,
+      provision_method: settings.provision_method,
       kerneloptions: kernelOptionsOf(target),
       warning: safeForEcho(warning),
       menu: settings.bootmenu ? 'boot' : 'boot/short'
@@ -462,7 +471,7 @@ export class Boot {
 /** Lists the files of a boot script, and the packed image; cached, as thousands of machines ask at once. */
 const filesText = cachedPerObject(
   ({ kernelfile, initrdfile, imagefile }: NonNullable<EffectiveNode['image']>) =>
-    `${kernelfile} ${initrdfile} ${imagefile}`
+    `${kernelfile} ${initrdfile} ${imagefile ?? ''}`.trimEnd()
 )
 
 /** The actor at a console: not a user, but the machine with this address. */
@@ -494,6 +503,7 @@ function obstacle(
     ['initramfs (initrdfile)', image.initrdfile],
     ['packed image (imagefile)', image.imagefile]
   ] as const) {
+    if (file === image.imagefile && installsPackages(settings.provision_method)) continue
     if (file === undefined) return missingFileReason(image, settings.osimagetag, what)
     if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
   }

@@ -89,7 +89,10 @@ export const installVariables = {
   osimage: text('name of the OS image'),
   osimagetag: text('its tag, `default` without one'),
   distribution: text('distribution of the image, such as redhat or debian'),
-  imagefile: text("file name of the packed image below /files/, '' when the image was never packed"),
+  imagefile: text(
+    "file name of the packed image below /files/, '' when the image was never packed; with preseed and " +
+      "autoinstall that of the installer's initramfs"
+  ),
   imagesum: text("lower-case hex sha256 of `imagefile`, '' when not known"),
   imagesize: integer('bytes of `imagefile`, 0 when not known'),
   torrent: text("file name of the torrent below /files/, '' when torrent is off"),
@@ -101,7 +104,7 @@ export const installVariables = {
   initrdfile: text("the initramfs' file, '' when the image has none"),
   kernelversion: text("version of the kernel, '' when not known"),
   kerneloptions: text("further kernel arguments: the image's, the group's, the node's"),
-  provision_method: text('such as torrent'),
+  provision_method: text('torrent, http, kickstart, preseed or autoinstall'),
   provision_fallback: text('such as http'),
   provision_interface: text('name of the provision interface, such as BOOTIF'),
   rescue: flag('whether this is a rescue: the image goes into memory, and nothing may write to a disk'),
@@ -111,17 +114,21 @@ export const installVariables = {
   setupbmc: flag('whether its BMC is set up'),
   bmc: mapOrFalse(installBmc, 'false when `setupbmc` is off, or names no set-up'),
   interfaces: maps(installInterface, 'the interfaces of the node'),
+  network: text("with autoinstall: the interfaces in the words of netplan, as JSON; else ''"),
   prescript: text("the script before everything else, in base64; '' when unset"),
-  partscript: text("the script that makes and mounts file systems, in base64; '' when unset"),
+  partscript: text(
+    "the script that makes and mounts file systems, or that of the disk layout, in base64; '' when unset"
+  ),
   postscript: text("the script that runs when the image is in place, in base64; '' when unset"),
   roles: texts('names of roles, which the node fetches at /boot/roles/{role}'),
   missing_roles: texts('in a preview: the roles that have no file'),
   secrets: maps(secret, "the group's secrets and the node's own"),
   secret_access: textMap('mode, owner and group of those that set one of them, by name: `0400 munge munge`'),
+  layout_secrets: texts('names of the secrets that encrypt file systems of the disk layout'),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
   files: flag('whether svcd renders files for the node'),
-  files_token: text("a token for the running node, which fetches its files and reports its hardware with it"),
+  files_token: text('a token for the running node, which fetches its files and reports its hardware with it'),
   rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const

@@ -1,8 +1,17 @@
 import { notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
+import { layoutData, layoutSecrets } from '../disk-layout/data.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
-import { atNextBoot, type EffectiveNode, kernelOptionsOf, rolesOf } from '../model/effective.js'
+import {
+  atNextBoot,
+  type EffectiveNode,
+  installedFile,
+  installsPackages,
+  kernelOptionsOf,
+  layoutOf,
+  rolesOf
+} from '../model/effective.js'
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
@@ -13,8 +22,9 @@ import type { NodeDoc } from '../model/types/node.js'
 import type { Templates } from '../template/templates.js'
 import type { InstallBmc, InstallData, InstallInterface } from './install-data.js'
 import type { Library } from './library.js'
+import { networkConfig } from './network-config.js'
 import type { PreviousPack } from './previous-pack.js'
-import { render } from './render.js'
+import { CachedText, render } from './render.js'
 import { withoutFile } from './roles.js'
 import type { Trace } from './trace.js'
 
@@ -44,6 +54,13 @@ interface InstallOptions {
   readonly onInstall: (node: string, imagefile: string) => void
 }
 
+/** The files of a NoCloud seed. */
+export const seedFiles = ['meta-data', 'user-data', 'vendor-data', 'network-config'] as const
+export type SeedFile = (typeof seedFiles)[number]
+
+/** JSON is YAML too. */
+const json = (value: object) => `${JSON.stringify(value, undefined, 2)}\n`
+
 const netmask = (length: number) => formatAddress(mask(length))
 
 /** Makes the install script and the kickstart of a node (rules 4.6, 4.7). */
@@ -52,6 +69,11 @@ export class Install {
   readonly #protocol: string
   readonly #address: string
   readonly #port: number
+  /** The partscripts of disk layouts. */
+  readonly #partscripts = {
+    install: new WeakMap<object, CachedText>(),
+    kickstart: new WeakMap<object, CachedText>()
+  }
 
   constructor(private readonly o: InstallOptions) {
     const { protocol, hostname, port } = new URL(o.urls[0] as string)
@@ -105,18 +127,49 @@ export class Install {
       : this.preview('kickstart', name)
   }
 
+  /**
+   * Returns a file of the node's NoCloud seed for cloud-init (rules 4.40). The user-data of an autoinstall
+   * node is the installer's. `isOwn`: it sent its token. Throws 401 for any other machine, 404 without an
+   * image.
+   */
+  async seed(name: string, file: SeedFile, visit: RequestContext, isOwn: boolean): Promise<string> {
+    const { model, templates, trace } = this.o
+    const node = model.get('node', name)
+    if (!isOwn && !(await this.#isNode(node, visit)))
+      throw unauthorized(
+        `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
+          `count): only the node itself gets its cloud-init data${overIpv6(visit)}`,
+        'wrong-address'
+      )
+    const target = this.#target(node)
+    if (file === 'meta-data')
+      return json({
+        // A new installation is a new instance, in which cloud-init does everything anew.
+        'instance-id': `${name}-${trace.boots.running(name)?.since ?? 0}`,
+        'local-hostname': target.hostname
+      })
+    if (file === 'network-config') return json(networkConfig(interfacesData(model, target)))
+    if (file === 'vendor-data')
+      return render(templates, 'install/templ_vendor_data.cfg', this.#data(node, false))
+    if (target.settings.provision_method === 'autoinstall') return this.#handOut('kickstart', node, visit)
+    return render(templates, 'install/templ_user_data.cfg', this.#data(node, false))
+  }
+
   /** Returns what the node would get, with masked secrets and without recording a request (rules 4.12). */
-  preview(what: 'install' | 'kickstart', name: string): string {
-    return this.#render(what, this.#data(this.o.model.get('node', name), true))
+  preview(what: 'install' | 'kickstart' | 'partscript', name: string): string {
+    const data = this.#data(this.o.model.get('node', name), true, what === 'kickstart' ? what : 'install')
+    if (what !== 'partscript') return this.#render(what, data)
+    return Buffer.from(data.partscript, 'base64').toString()
   }
 
   #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: RequestContext): string {
-    const data = this.#data(node, false)
+    const data = this.#data(node, false, what)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
     this.o.onInstall(data.node, data.imagefile)
     const { osimage, osimagetag, imagefile, imagesum } = data
-    this.o.trace.install(node, what, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
+    const step = installsPackages(data.provision_method) ? 'kickstart' : what
+    this.o.trace.install(node, step, { osimage, osimagetag, pack: imagefile, sha256: imagesum }, visit)
     return text
   }
 
@@ -127,7 +180,7 @@ export class Install {
           `svcctl node rescue ${data.node} --end`,
         'rescue-boot'
       )
-    return render(this.o.templates, `install/templ_${what}.cfg`, data)
+    return render(this.o.templates, `install/templ_${templateOf(what, data)}.cfg`, data)
   }
 
   /** Whether a request comes from an address of the node; not from its BMC (rules 4.6). */
@@ -141,15 +194,14 @@ export class Install {
     return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
-  #data(node: NodeDoc, masked: boolean): InstallData {
+  #data(node: NodeDoc, masked: boolean, what: 'install' | 'kickstart' = 'install'): InstallData {
     const { model, urls, library } = this.o
-    const [url = ''] = urls
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
-    const imagefile = image.imagefile ?? ''
+    const imagefile = installedFile(settings, image) ?? ''
     const pack = model.view.get('pack', imagefile)
-    const who = nodeData(target, url)
+    const who = nodeData(target, urls[0] ?? '')
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = effectiveSecrets(model, node, masked)
@@ -162,7 +214,7 @@ export class Install {
       comment: who.comment,
       vendor: who.vendor,
       assettag: who.assettag,
-      url,
+      url: who.url,
       urls,
       library: library.sha256(),
       api_protocol: this.#protocol,
@@ -194,15 +246,17 @@ export class Install {
       bootmenu: settings.bootmenu,
       setupbmc: settings.setupbmc,
       bmc: settings.setupbmc ? this.#bmc(target, masked) : false,
-      interfaces: target.interfaces.map(entry => interfaceData(model, entry, target)),
+      interfaces: interfacesData(model, target),
+      network: autoinstallNetwork(model, target),
       prescript: settings.prescript,
-      partscript: settings.partscript,
+      partscript: this.#partscriptOf(target, what),
       postscript: settings.postscript,
       roles: rolesOf(settings),
       // Only in a preview: an installing node notices a missing file when it fetches the role.
       missing_roles: masked ? withoutFile(this.o.roles, rolesOf(settings)) : [],
       secrets,
       secret_access: secretAccess(secrets),
+      layout_secrets: layoutSecrets(layoutOf(model.view, target)),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       files,
@@ -217,6 +271,18 @@ export class Install {
     const { model, previousPack } = this.o
     const asked = atNextBoot(model.view, model.effective(node))
     return previousPack?.withPreviousPack(asked) ?? asked
+  }
+
+  /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
+  #partscriptOf(target: EffectiveNode, what: 'install' | 'kickstart'): string {
+    const layout = layoutOf(this.o.model.view, target)
+    if (!layout) return target.settings.partscript
+    const kept = this.#partscripts[what].get(layout) ?? new CachedText()
+    this.#partscripts[what].set(layout, kept)
+    const template = `install/templ_disklayout${what === 'install' ? '' : '_kickstart'}.cfg`
+    return kept.text([layout], () =>
+      Buffer.from(render(this.o.templates, template, layoutData(layout))).toString('base64')
+    )
   }
 
   #torrent(imagefile: string): string {
@@ -248,6 +314,18 @@ export class Install {
   }
 }
 
+/** Returns the interfaces for subiquity, '' for another installer. */
+const autoinstallNetwork = (model: Model, target: EffectiveNode): string =>
+  target.settings.provision_method === 'autoinstall'
+    ? JSON.stringify(networkConfig(interfacesData(model, target)))
+    : ''
+
+/** Returns the template of a node's script: the one of its installer. */
+const templateOf = (what: 'install' | 'kickstart', { provision_method: method }: InstallData): string => {
+  if (!installsPackages(method)) return what
+  return what === 'install' ? 'installer' : method
+}
+
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
 const overIpv6 = ({ source }: RequestContext) =>
   source.address.includes(':')
@@ -273,6 +351,9 @@ const secretAccess = (secrets: readonly Secret[]): Record<string, string> =>
       mode || owner || group ? [[name, `${mode || '0600'} ${owner || 0} ${group || 0}`]] : []
     )
   )
+
+const interfacesData = (model: Model, target: EffectiveNode): InstallInterface[] =>
+  target.interfaces.map(entry => interfaceData(model, entry, target))
 
 /** Returns one interface of a node with the settings of its network. */
 export function interfaceData(

@@ -1,4 +1,5 @@
 import { flag, integer, text, textMap, texts, type Variables } from '../base/variables.js'
+import { layoutVariables } from '../disk-layout/data.js'
 import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
@@ -34,8 +35,10 @@ export const bootTemplates = {
     mac: text('MAC address that the machine booted with; iPXE may fill it in'),
     ip: text("`<address>/<prefix length>`, '' for DHCP"),
     hostname: text('`<node>.<domain>`, the bare name without a domain'),
+    nameserver: text("addresses of its network's name servers, with blanks between them; '' without one"),
     service: integer('1 when `service` of the node is set, else 0'),
     rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
+    provision_method: installVariables.provision_method,
     kerneloptions: text("further kernel arguments: the image's, the group's, the node's; '' without any"),
     warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
     menu
@@ -50,5 +53,12 @@ export const bootTemplates = {
   },
   'install/templ_install.cfg': installVariables,
   'install/templ_kickstart.cfg': installVariables,
+  'install/templ_disklayout.cfg': layoutVariables,
+  'install/templ_disklayout_kickstart.cfg': layoutVariables,
+  'install/templ_preseed.cfg': installVariables,
+  'install/templ_autoinstall.cfg': installVariables,
+  'install/templ_installer.cfg': installVariables,
+  'install/templ_user_data.cfg': installVariables,
+  'install/templ_vendor_data.cfg': installVariables,
   'install/templ_library.cfg': {}
 } as const satisfies Record<string, Variables>

@@ -1,4 +1,5 @@
 import { createInterface } from 'node:readline'
+import { StringDecoder } from 'node:string_decoder'
 
 /** Asks on the terminal. No answer, Ctrl-C and Ctrl-D mean no. */
 export async function confirmed(question: string): Promise<boolean> {
@@ -33,6 +34,20 @@ export async function askHidden(question: string): Promise<Uint8Array> {
     stdin.setRawMode(false)
     stdin.pause()
     stderr.write('\n')
+  }
+}
+
+/** Passes each typed key on, also Ctrl-C. Returns a function that gives the terminal back. */
+export function typed(take: (text: string) => void): () => void {
+  const { stdin } = process
+  const decoder = new StringDecoder('utf8')
+  const onData = (bytes: Buffer) => take(decoder.write(bytes))
+  stdin.setRawMode(true)
+  stdin.on('data', onData)
+  return () => {
+    stdin.off('data', onData)
+    stdin.setRawMode(false)
+    stdin.pause()
   }
 }
 

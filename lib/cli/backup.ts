@@ -29,6 +29,7 @@ import { LoadError, type Problem, summaryOf } from '../store/errors.js'
 import { StoredFiles } from '../store/files/stored.js'
 import { LOG } from '../store/files/wal.js'
 import { INTENTS } from '../store/medium.js'
+import { isLocal } from '../store/record-kinds.js'
 import { LAYOUT, VERSION } from '../store/start.js'
 import { version } from '../version.js'
 import { brokenObjects } from './checks.js'
@@ -181,7 +182,8 @@ async function addState(archive: Archive, config: Config, local: StoredFiles, et
   const { state } = config.paths
   const release = await tryLockDirectory(state)
   try {
-    const isElsewhere = etcd || !release ? isShared : () => false
+    const isInLog = (name: string) => isShared(name) || isLocal(name)
+    const isElsewhere = etcd ? isShared : release ? () => false : isInLog
     const belongs = (name: string) => isBackedUp(name) && !appendOnly.test(name) && !isElsewhere(name)
     for (const entry of await readdir(state, { withFileTypes: true }))
       if (belongs(entry.name) && entry.isSymbolicLink())

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { client, namedFile } from '../ctl/client.js'
 import { refused, type Terminal } from '../ctl/terminal.js'
-import { askHidden, confirmed } from './ask.js'
+import { askHidden, confirmed, typed } from './ask.js'
 
 /** Runs the client on this process's streams; returns its exit code, 0 if the reader of stdout is gone. */
 export async function ctl(words: readonly string[]): Promise<number> {
@@ -23,6 +23,7 @@ export async function ctl(words: readonly string[]): Promise<number> {
     },
     confirmed,
     hidden: async question => Buffer.from(await askHidden(question)).toString('utf8'),
+    typed,
     edited,
     input: () => buffer(stdin),
     file: namedFile

@@ -322,6 +322,24 @@ export const keys = {
       service: 'Name of the service; empty: named or dnsmasq.'
     })
   },
+  consoles: {
+    enabled: key(values.boolean, 'no').about(
+      'Whether svcd configures conmand for the serial consoles of nodes with a BMC (docs/consoles.md).'
+    ),
+    ...managed({
+      config: 'File that svcd writes, with passwords of BMCs; empty: conman.conf in the directory below.',
+      directory: 'Directory of the logs, a file for each node; empty: consoles in the state directory.',
+      reload: 'Command that puts a new file in force; empty: the control command, with restart.',
+      service: 'Name of the service; empty: svcd-consoles.'
+    }),
+    port: key(values.count(1, 65535), '7891').about('TCP port of conmand, on the loopback address alone.'),
+    log_size: key(values.size('16k', '16m'), '1m').about(
+      'Size at which the log of a node is rotated; one older file is kept.'
+    ),
+    log_total: key(values.size('1m', '1024g'), '2g').about(
+      'Most bytes of all logs of consoles: with many nodes, each is rotated earlier.'
+    )
+  },
   monitor: {
     disk_free: key(values.size('1k', '1024g'), '64m').about(
       'svcd has failed when the disk of the state or of the files has less free space than this.'

@@ -37,7 +37,7 @@ export async function pollRequest(
 }
 
 /** Returns the answer of a change or of its asynchronous request. Throws Failure 1 if that failed. */
-async function awaitResult(session: Session, answer: JsonObject): Promise<JsonObject> {
+export async function awaitResult(session: Session, answer: JsonObject): Promise<JsonObject> {
   const { request_id: id } = answer
   if (typeof id !== 'string') return answer
   const lines: string[] = []

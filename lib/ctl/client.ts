@@ -62,9 +62,13 @@ const optionTypes = {
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
   end: { type: 'boolean' },
+  log: { type: 'boolean' },
+  lines: { type: 'string', short: 'n' },
+  shipped: { type: 'boolean' },
   stdin: { type: 'boolean' },
   group: { type: 'string' },
   order: { type: 'string' },
+  bmcsetup: { type: 'string' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }
 } as const
@@ -81,7 +85,8 @@ const normalizedArguments = (args: readonly string[]) =>
 
 /** Whether `--name=` is an option. Some are options of `unknown`, and fields elsewhere. */
 const isOption = (name: string, args: readonly string[]) =>
-  Object.hasOwn(optionTypes, name) && (!['group', 'order'].includes(name) || args.includes('unknown'))
+  Object.hasOwn(optionTypes, name) &&
+  (!['group', 'order', 'bmcsetup'].includes(name) || args.includes('unknown'))
 
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 

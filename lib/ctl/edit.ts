@@ -95,6 +95,7 @@ function* linesOf(type: Settable, object: JsonObject): Generator<string> {
 function shown({ type }: Field, value: JsonValue): string | undefined {
   if (type === base64 && typeof value === 'string') return strictUtf8(Buffer.from(value, 'base64'))
   if (Array.isArray(value) && value.every(one => typeof one !== 'object')) return value.join(',')
+  if (Array.isArray(value)) return JSON.stringify(value, null, 2)
   if (typeof value === 'boolean') return value ? 'yes' : 'no'
   return typeof value === 'object' && value !== null ? JSON.stringify(value) : String(value ?? '')
 }

@@ -18,6 +18,10 @@ export const optionTexts = [
   ['    --end', 'rescue: do not boot for it any more'],
   ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
   ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
+  ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
+  ['    --log', 'console: the last lines of its log'],
+  ['-n, --lines N', 'console --log: how many lines; default: 100'],
+  ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
   ['    --stdin', 'login: read the password from standard input'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
@@ -221,7 +225,8 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort | --group | --order) previous=''; continue ;;
+      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup)
+        previous=''; continue ;;
     esac
     previous=$word
     [[ $word == -* ]] || plain+=("$word")

@@ -44,8 +44,18 @@ export async function nodesWith({ controller }: Session, nodes: string, fields: 
 }
 
 /** The fields that `willInstall` reads. */
-export const installFields = 'netboot,partscript,localinstall,rescue'
+export const installFields = 'netboot,partscript,disklayout,localinstall,provision_method,rescue'
 
 /** Whether the next boot from the network writes to the disk (after a rescue: the boot after it). */
-export const willInstall = ({ netboot, partscript, localinstall }: JsonObject) =>
-  netboot === true && (localinstall === true || (partscript ?? '') !== '')
+export const willInstall = ({
+  netboot,
+  partscript,
+  disklayout,
+  localinstall,
+  provision_method: method
+}: JsonObject) =>
+  netboot === true &&
+  (localinstall === true ||
+    (partscript ?? '') !== '' ||
+    (disklayout ?? '') !== '' ||
+    ['kickstart', 'preseed', 'autoinstall'].includes(String(method)))

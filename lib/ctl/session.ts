@@ -17,9 +17,13 @@ export interface Options {
   readonly yes?: boolean
   readonly image?: string
   readonly end?: boolean
+  readonly log?: boolean
+  readonly lines?: string
+  readonly shipped?: boolean
   readonly stdin?: boolean
   readonly group?: string
   readonly order?: string
+  readonly bmcsetup?: string
   readonly version?: boolean
   readonly help?: boolean
 }

@@ -33,6 +33,8 @@ export interface Terminal {
   confirmed(question: string): Promise<boolean>
   /** Asks for a text without echo. */
   hidden(question: string): Promise<string>
+  /** Passes each typed key on, unread by the terminal. Returns a function that ends that. */
+  typed(take: (text: string) => void): () => void
   /** Opens a text in the editor; returns the result. Throws Failure 1 if the editor fails. */
   edited(text: string): Promise<string>
   /** Reads all of stdin. */

@@ -4,7 +4,7 @@ import { isObject, type JsonObject } from '../base/json.js'
 import { parseMac } from '../model/names.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
-import { makeChange } from './change.js'
+import { awaitResult, makeChange } from './change.js'
 import { within } from './render.js'
 import { listOptions, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -37,6 +37,19 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
     run: (session, _type, [selector = '', as, nodes = '']) => {
       if (as !== 'as') throw wrongUsage("usage: svcctl unknown adopt SELECTOR as 'node[001-050]'")
       return adopt(session, selector, nodes)
+    }
+  },
+  scan: {
+    operands: 'NETWORK',
+    summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
+    options: ['output', 'bmcsetup'],
+    async run(session, _type, [network = '']) {
+      const { bmcsetup: bmcsetupname = null } = session.options
+      const path = '/monitor/unknown/_scan'
+      const asked = await session.controller.json('POST', path, {}, { network, bmcsetupname })
+      const { lines, ...rest } = await awaitResult(session, asked)
+      if (session.format === 'json') return session.json({ ...rest, lines: lines ?? [] })
+      await session.lines((Array.isArray(lines) ? lines : []).map(line => clean(String(line))))
     }
   }
 }
@@ -92,10 +105,10 @@ function namesOf(nodes: string): string[] {
   }
 }
 
-const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'serial'))
+const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(machine, 'bmc'))
 
 /** The fields that a pattern is compared with. */
-const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product']
+const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product', 'bmc']
 
 /**
  * Returns the machines that a selector names. One with a conflict is taken only by its MAC: nobody gives a
@@ -145,7 +158,10 @@ function tableOf(
   names: readonly string[],
   group: string | undefined
 ): string {
-  const fields = { macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' }
+  const fields = {
+    ...{ macaddr: 'mac', serial: 'serial', uuid: 'uuid', vendor: 'maker', assettag: 'asset' },
+    'BMC.macaddress': 'bmc_mac'
+  }
   const head = ['name', ...(group === undefined ? [] : ['group']), ...Object.keys(fields)]
   const lines = machines.map((machine, i) =>
     [
@@ -179,7 +195,7 @@ async function refuseTaken(
 }
 
 function* shownTable(machines: readonly JsonObject[], names: readonly string[]): Generator<string> {
-  const columns = ['mac', 'serial', 'maker', 'product', 'address', 'switch', 'port'] as const
+  const columns = ['mac', 'serial', 'maker', 'product', 'address', 'bmc', 'switch', 'port'] as const
   const rows = machines.map((machine, i) => [
     names[i] ?? '',
     ...columns.map(field => clean(textOf(machine, field)) || '-')

@@ -2,10 +2,12 @@ import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import { commands, type Part } from '../model/bmc-commands.js'
 import type { TypeName } from '../model/docs.js'
 import { clusterFields } from '../model/settings.js'
+import { shippedLayouts } from '../model/shipped-layouts.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
+import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
@@ -50,12 +52,13 @@ export const verbs: Readonly<Record<string, Verb>> = {
     operands: 'NAME [FIELD=VALUE]...',
     alias: 'create',
     summary: 'create one',
-    options: changeOptions,
+    options: [...changeOptions, 'shipped'],
     assigns: true,
     async run(session, type, [name = '', ...words]) {
       if (type === 'node' && isNodeSet(name))
         throw wrongUsage(`add creates one node, ${name} is a node set; ${manyNodes}`)
-      const body = await bodyOf(objectTypes[type], words, reader(session))
+      const given = await bodyOf(objectTypes[type], words, reader(session))
+      const body = session.options.shipped ? { ...shipped(type, name), ...given } : given
       if (!(await missingOf(session, type, name)))
         throw refused(`${objectTypes[type].title} ${name} exists already; type: svcctl ${type} set`)
       await save(session, type, name, body, 'created')
@@ -229,7 +232,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
       if (session.format !== 'text') return
       await session.lines([
         session.options.dryrun
-          ? 'where a node has a partscript or localinstall, its next boot from the network writes to its disk'
+          ? 'where a node has a partscript, a disk layout or localinstall, ' +
+            'its next boot from the network writes to its disk'
           : clean(`it is installed at its next boot: svcctl node power '${nodes}' boot`)
       ])
     }
@@ -336,6 +340,14 @@ async function showForEach(
   if (session.format === 'json') await session.json({ monitor: { [key]: all } })
 }
 
+/** Returns the fields of an object that comes with svcd. Throws Failure 2 if there is none. */
+function shipped(type: TypeName, name: string): JsonObject {
+  const names = Object.keys(shippedLayouts)
+  if (type !== 'disklayout' || !names.includes(name))
+    throw wrongUsage(`--shipped makes one of the disk layouts ${names.join(', ')}`)
+  return JSON.parse(JSON.stringify(shippedLayouts[name])) as JsonObject
+}
+
 /** Returns the refusal if an object does not exist. */
 async function missingOf(
   { controller }: Session,
@@ -380,7 +392,8 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
       const { audit } = monitor
       await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
     }
-  }
+  },
+  ...Object.fromEntries([['console', consoleVerb]])
 }
 
 export const clusterVerbs: Readonly<Record<string, Verb<'cluster'>>> = {

@@ -133,6 +133,7 @@ class OpenFeed {
         this.#again = false
         if (!(await this.#isStillAuthorized(isBeat))) return this.end()
         this.#send(isBeat)
+        if (this.sending.feed.ended) return this.end()
       } while (this.#again)
     } catch {
       this.exchange.outgoing.destroy()

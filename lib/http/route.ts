@@ -27,6 +27,8 @@ export interface Request<Caller> extends RequestHead {
 export interface Feed {
   /** The news since the last piece, '' for none. Called only while the client reads; never overlaps. */
   next(): string
+  /** Whether nothing will come any more: the answer is completed. Absent: it has no end. */
+  readonly ended?: boolean
   /** Heartbeat: sent after a while without news, so that both ends see each other. */
   readonly keepAlive: string
   /** Calls `wake` whenever there may be news; returns how to stop that. */

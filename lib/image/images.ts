@@ -20,7 +20,6 @@ import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { Manifest } from './manifest.js'
-import { Notes } from './notes.js'
 import { packImage } from './pack.js'
 import { PackReconciler } from './pack-reconciler.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
@@ -29,7 +28,7 @@ import { TreeReconciler } from './tree-reconciler.js'
 import { checkHere, here, isMovedHere, keepTree, treeOf } from './trees.js'
 
 interface ImagesOptions
-  extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'controllers'> {
+  extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'notes' | 'controllers'> {
   readonly config: Pick<Config, 'image' | 'paths' | 'ssh' | 'store' | 'torrent' | 'auth'>
   readonly jobs: Jobs
   readonly status: NodeStatus
@@ -79,7 +78,7 @@ export class Images {
    * ssh key is made in the background.
    */
   static async open(options: ImagesOptions): Promise<Images> {
-    const { config, controllers, model, log, now, remote, ticks, work } = options
+    const { config, controllers, model, log, notes, now, remote, ticks, work } = options
     const { directory } = config.image
     await mkdir(directory, { recursive: true }).catch(error =>
       log.warn(`[image] directory ${directory} cannot be made: ${error.message}`)
@@ -90,9 +89,8 @@ export class Images {
     const damaged = (message: string) => log.warn(message)
     const list = { file: join(state, 'copies.json'), directory: files, ticks, damaged }
     const images = new Images(options, {
-      ...{ config, controllers, model, work, log, now, ticks },
+      ...{ config, controllers, model, work, log, notes, now, ticks },
       ownsObjects: () => !model.isReadOnly,
-      notes: await Notes.open(join(state, 'work')),
       manifest: controllers && (await Manifest.open(list)),
       files: new Mutex(),
       coming: new Set()

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { mkdir, readdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
-import { isLeftover, readRegularFile, replaceDurably, syncDirectory } from '../disk/file.js'
+import { RecordMap } from '../store/record-map.js'
+import type { OpenRecords } from '../store/records.js'
 
 /** A pack: hidden files in the files directory, and their names once they get them. */
 export interface PackNote {
@@ -62,70 +61,51 @@ const plain = (name: unknown) =>
   typeof name === 'string' && name !== '' && name !== '.' && name !== '..' && !/[/\0]/.test(name)
 
 /**
- * Notes of work that a crash would leave unfinished, one file each in `<state>/work`. A note is written
- * before the first thing is made, and removed after the last is gone. The next start repairs what the notes
- * name, and touches nothing else.
+ * Notes of work that a crash would leave unfinished. A note is stored before the first thing is made, and
+ * removed after the last is gone. The next start repairs what the notes name, and touches nothing else.
  */
 export class Notes {
   /** Ended work of which it is not known what is stored: its directories are decided about later. */
   readonly undecided = new Set<TreeNote>()
 
-  private constructor(readonly directory: string) {}
+  private constructor(private readonly stored: RecordMap<Note>) {}
 
-  static async open(directory: string): Promise<Notes> {
-    await mkdir(directory, { recursive: true, mode: 0o700 })
-    return new Notes(directory)
+  static async open(open: OpenRecords): Promise<Notes> {
+    return new Notes(await RecordMap.open(open, noteIn))
   }
 
-  /**
-   * Writes a note, durably; it replaces one of the same id. Throws an Error that names the directory and not
-   * the note: the next attempt has another note, and the same reason.
-   */
-  async write(note: Note): Promise<void> {
-    await replaceDurably(this.#file(note.id), `${JSON.stringify(note)}\n`).catch(error => {
-      throw new Error(`${this.directory} takes no note: ${error.code ?? error.message}`, { cause: error })
+  /** The notes that are stored: right after the opening, those that an earlier daemon left. */
+  get left(): readonly Note[] {
+    return this.stored.values()
+  }
+
+  /** Stores a note, which replaces one of the same id. Throws an Error that does not name the note. */
+  write(note: Note): Promise<void> {
+    return this.#store(note.id, note)
+  }
+
+  drop({ id }: Note): Promise<void> {
+    return this.#store(id, undefined)
+  }
+
+  async #store(id: string, note: Note | undefined): Promise<void> {
+    await this.stored.set(id, note).catch(error => {
+      // A StoreError would say that it is not known what is stored of the objects.
+      throw new Error(`no note of work on images can be stored: ${error.message}`, { cause: error })
     })
-  }
-
-  async drop({ id }: Note): Promise<void> {
-    await rm(this.#file(id), { force: true })
-    await syncDirectory(this.directory)
-  }
-
-  /**
-   * Returns the notes that an earlier daemon left. `unread` is called with each file that is no note; the
-   * file stays.
-   */
-  async left(unread: (file: string) => void): Promise<Note[]> {
-    const found: Note[] = []
-    for (const name of await readdir(this.directory)) {
-      const file = join(this.directory, name)
-      // An interrupted write.
-      if (isLeftover(name)) await rm(file, { force: true })
-      else {
-        const note = parse(await readRegularFile(file).then(String, () => ''))
-        if (note && name === `${note.id}.json`) found.push(note)
-        else unread(file)
-      }
-    }
-    return found
-  }
-
-  #file(id: string): string {
-    return join(this.directory, `${id}.json`)
   }
 }
 
-function parse(text: string): Note | undefined {
-  let note: Note
-  try {
-    note = JSON.parse(text)
-  } catch {
-    return undefined
-  }
-  if (typeof note !== 'object' || note === null || !/^[0-9a-f]{16}$/.test(note.id)) return undefined
-  if (note.kind === 'pack') return Array.isArray(note.files) && note.files.every(plain) ? note : undefined
-  if (note.kind === 'removal') return plain(note.target) ? note : undefined
-  if (note.kind !== 'tree' || typeof note.parent !== 'string' || !plain(note.target)) return undefined
-  return note.parent === '' || note.parent.split('/').every(plain) ? note : undefined
+/** Reads a stored note. Throws Error for anything else. */
+function noteIn(json: unknown, name: string): Note {
+  const note = json as Note
+  if (/^[0-9a-f]{16}$/.test(name) && note.id === name && isWhole(note)) return note
+  throw new Error('it is no note of work on images')
+}
+
+function isWhole(note: Note): boolean {
+  if (note.kind === 'pack') return Array.isArray(note.files) && note.files.every(plain)
+  if (note.kind === 'removal') return plain(note.target)
+  if (note.kind !== 'tree' || typeof note.parent !== 'string' || !plain(note.target)) return false
+  return note.parent === '' || note.parent.split('/').every(plain)
 }

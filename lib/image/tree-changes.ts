@@ -270,7 +270,7 @@ export async function recover(context: ImageContext): Promise<() => Promise<void
       if (controllers && error instanceof StoreError) return
       log.error(`${titleOf(note)} was interrupted and is not put right (note ${note.id}): ${error.message}`)
     })
-  for (const note of await notes.left(file => log.error(`${file} is no note of svcd's, and is left alone`))) {
+  for (const note of notes.left) {
     log.info(`${titleOf(note)} was interrupted and is put right`)
     if (note.kind === 'pack') await discard(context, note)
     else

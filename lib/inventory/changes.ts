@@ -1,50 +1,35 @@
 import { firstOf } from '../base/log.js'
-import { dimmsOf, diskSize, isGpu, isInfiniband, isSameMemory, memorySize } from './facts.js'
+import { dimmsOf, diskSize, factNames, factsOf, isSameMemory, memorySize } from './facts.js'
 import type { Inventory, InventoryDisk } from './shape.js'
 
 /** Sentences of one report, and names in one. */
 const mostSentences = 20
 const mostNames = 10
 
+const lastBoot = 'at the last boot'
+/** Facts of which more can be told than their values, and those that an interface that is set up changes. */
+const told: ReadonlySet<string> = new Set(['memory', 'dimms', 'drives', 'nics'])
+
 /**
  * Returns what changed in the hardware between two reports, one sentence each, without the node's name.
- * What software decides is left out: kernel, drivers, names, links and speeds.
+ * Kernel, drivers, names, links and speeds are left out: software decides them.
  */
 export function changesOf(before: Inventory, after: Inventory): string[] {
+  const [was, now] = [factsOf(before), factsOf(after)]
+  const [serial, serialBefore] = [after.system?.serial, before.system?.serial]
   const found = [
-    ...plainChanges(before, after),
+    ...(serial === serialBefore ? [] : [`serial number ${serial}, ${serialBefore} ${lastBoot}`]),
+    ...factNames.flatMap(fact => {
+      const [value, then] = [now[fact], was[fact]]
+      if (told.has(fact) || value === undefined || then === undefined || value === then) return []
+      return `${fact} ${value || 'none'}, ${then || 'none'} ${lastBoot}`
+    }),
     ...memoryChanges(before, after),
     ...diskChanges(before.disks, after.disks),
-    ...interfaceChanges(before.interfaces, after.interfaces),
-    ...cardChanges(before.pci, after.pci)
+    ...interfaceChanges(before.interfaces, after.interfaces)
   ]
   if (found.length <= mostSentences) return found
   return [...found.slice(0, mostSentences), `${found.length - mostSentences} more changes of its hardware`]
-}
-
-const lastBoot = 'at the last boot'
-
-function* plainChanges(before: Inventory, after: Inventory): Generator<string> {
-  const values = ({ system, firmware, cpu, tpm }: Inventory) => ({
-    'serial number': system?.serial,
-    product: system?.product,
-    firmware: firmware?.version,
-    'boot mode': firmware?.mode,
-    'secure boot': firmware?.secure_boot,
-    CPU: cpu?.model,
-    'CPU sockets': cpu?.sockets,
-    cores: cpu?.cores,
-    threads: cpu?.threads,
-    TPM: tpm?.version
-  })
-  const was = values(before)
-  for (const [what, now] of Object.entries(values(after))) {
-    const then = was[what as keyof typeof was]
-    if (now === then || now === undefined || then === undefined) continue
-    yield typeof now === 'number'
-      ? `${now} ${what}, ${then} ${lastBoot}`
-      : `${what} ${now}, ${then} ${lastBoot}`
-  }
 }
 
 function* memoryChanges(before: Inventory, after: Inventory): Generator<string> {
@@ -71,7 +56,7 @@ function* memoryChanges(before: Inventory, after: Inventory): Generator<string> 
     yield `${memorySize(total)} of memory, ${memorySize(then)} ${lastBoot}`
 }
 
-/** What a disk is known by: names change from boot to boot. */
+/** Returns the identity of a disk: names change from boot to boot. */
 const diskKey = ({ serial, by_id, name }: InventoryDisk) => serial ?? by_id?.[0] ?? name
 
 const nameOf = ({ name, model, size, serial }: InventoryDisk) => {
@@ -103,21 +88,6 @@ function* interfaceChanges(was: Inventory['interfaces'], now: Inventory['interfa
   if (!was || !now) return
   for (const { name, mac } of lacking(now, was)) yield `interface ${name} with MAC ${mac} is new`
   for (const { name, mac } of lacking(was, now)) yield `interface ${name} with MAC ${mac} is gone`
-}
-
-type Card = NonNullable<Inventory['pci']>[number]
-
-const cardName = ({ class: kind = '', vendor, device }: Card) =>
-  `${isGpu(kind) ? 'GPUs' : isInfiniband(kind) ? 'InfiniBand cards' : 'PCI cards'} ${vendor}:${device}`
-
-/** Compares numbers: a card more gives others another address. */
-function* cardChanges(was: Inventory['pci'], now: Inventory['pci']): Generator<string> {
-  if (!was || !now) return
-  const [names, before] = [now.map(cardName), was.map(cardName)]
-  for (const name of new Set([...names, ...before])) {
-    const [count, then] = [names, before].map(list => list.filter(one => one === name).length)
-    if (count !== then) yield `${count} ${name}, ${then} ${lastBoot}`
-  }
 }
 
 /**

@@ -33,13 +33,13 @@ export const dimmsOf = ({ memory }: Inventory) => memory?.slots?.filter(({ size 
 const words = (...parts: readonly (string | number | undefined)[]) =>
   parts.filter(part => part !== undefined && part !== '').join(' ') || undefined
 
-/** Whether a PCI class is that of a graphics card or an accelerator. */
-export const isGpu = (kind: string) => /^(?:03|12)/.test(kind)
-/** Whether a PCI class is that of an InfiniBand card. */
-export const isInfiniband = (kind: string) => /^(?:0207|0c06)/.test(kind)
+const isGpu = (kind: string) => /^(?:03|12)/.test(kind)
+const isInfiniband = (kind: string) => /^(?:0207|0c06)/.test(kind)
 
+/** The cards of some classes, by the ids of their makers and devices. */
 const cards = ({ pci }: Inventory, is: (kind: string) => boolean) =>
-  pci && counted(pci.flatMap(card => (is(card.class ?? '') ? `${card.vendor}:${card.device}` : [])))
+  pci &&
+  counted(pci.flatMap(({ class: kind = '', vendor, device }) => (is(kind) ? `${vendor}:${device}` : [])))
 
 /** The facts of a machine in which nodes of a group are compared; the kernel is none of them. */
 const readers = {
@@ -67,6 +67,7 @@ const readers = {
         ),
   gpus: (of: Inventory) => cards(of, isGpu),
   infiniband: (of: Inventory) => cards(of, isInfiniband),
+  cards: (of: Inventory) => cards(of, kind => !isGpu(kind) && !isInfiniband(kind)),
   firmware: ({ firmware }: Inventory) => words(firmware?.vendor, firmware?.version),
   boot: ({ firmware }: Inventory) => firmware?.mode,
   secureboot: ({ firmware }: Inventory) =>

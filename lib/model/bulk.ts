@@ -2,7 +2,7 @@ import { runSync } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
 import { digestChanges } from './change-digest.js'
 import type { TypeName } from './docs.js'
-import { type Actor, type Model, removeObjects, saveObject } from './model.js'
+import { type Actor, checkExpected, type Model, removeObjects, saveObject } from './model.js'
 import type { ChangeContext, ObjectPatch } from './object-type.js'
 import { checkChangesSliced, refusalMessage } from './rules.js'
 import type { View } from './stored.js'
@@ -65,6 +65,7 @@ function changeAll(
     const names = [...(yield* pick(changing.tx))]
     for (const name of names) yield* change(changing, name)
     yield* checkChangesSliced(changing.tx, changing.cluster)
+    yield* checkExpected(actor, changing.tx)
     return names.length
   })
 }

@@ -24,10 +24,10 @@ export class ChangeDigest {
   }
 
   /** Throws 400 unless the digest equals that of the dry run. */
-  check(expected: string): void {
+  check(expected: string, what = 'import'): void {
     if (this.text !== expected)
       throw badRequest(
-        'import refused: something has changed since the dry run; make it again',
+        `${what} refused: something has changed since the dry run; make it again`,
         'outdated-dry-run'
       )
   }

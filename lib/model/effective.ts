@@ -106,10 +106,22 @@ export function settingsOf(node: NodeDoc, group: GroupDoc | undefined, cluster: 
   return withOwn(effectiveGroup(group, cluster).settings, node, field => node[field as keyof NodeDoc])
 }
 
+/** Whether the installer of a distribution writes the disk of a node with this `provision_method`. */
+export const isInstaller = (method: unknown): boolean => method === 'kickstart' || installsPackages(method)
+
+/** Whether that installer installs packages of its distribution, and no packed image. */
+export const installsPackages = (method: unknown): boolean => method === 'preseed' || method === 'autoinstall'
+
+/** Returns the file that stands for what a node installs: the packed image, or the installer's initramfs. */
+export const installedFile = (
+  { provision_method }: Pick<Settings, 'provision_method'>,
+  { imagefile, initrdfile }: Docs['osimage']
+): string | undefined => (installsPackages(provision_method) ? initrdfile : imagefile)
+
 /** Replaces all settings with which a rescue could write to a disk. */
 const rescueSettings = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
-  ...{ prescript: '', partscript: '', postscript: '' }
+  ...{ prescript: '', partscript: '', postscript: '', disklayout: null }
 } satisfies Partial<Settings>
 
 /** Returns the node as its next network boot sees it: with settings and image of its rescue (rules 6.15). */
@@ -117,8 +129,23 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   const { rescue } = target.node
   if (rescue === undefined) return target
   const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : defaultTag
-  const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag }
+  const { provision_method: method, provision_fallback } = target.settings
+  const provision_method = isInstaller(method) ? provision_fallback : method
+  const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag, provision_method }
   return { ...target, settings, image: imageOf(view, settings) }
+}
+
+/**
+ * Returns the disk layout that a node is installed by (rules 4.39): the node's own setting comes before its
+ * group's, and on one level a partscript comes before a layout. undefined: a partscript, or neither.
+ */
+export function layoutOf(
+  view: Pick<View, 'get'>,
+  { node, settings }: Pick<EffectiveNode, 'node' | 'settings'>
+): Docs['disklayout'] | undefined {
+  const { disklayout, partscript } = settings
+  const isScript = partscript !== '' && (node.disklayout === undefined || (node.partscript ?? '') !== '')
+  return disklayout === null || isScript ? undefined : view.get('disklayout', disklayout)
 }
 
 /** Returns the level that sets each setting and each variable of a node in `group`. */

@@ -34,6 +34,8 @@ export interface FieldType<V> {
   readonly json: 'string' | 'boolean' | 'integer' | 'array' | 'object' | 'null'
   /** The empty string is a value. Otherwise it means "not set", as null does. */
   readonly keepsEmpty?: true
+  /** All values, where there are few. */
+  readonly values?: readonly V[]
   /** With `exact`, fields inside the value must be spelled as in a file (rules 11.2). */
   read(value: JsonValue, exact?: boolean): V
 }
@@ -212,14 +214,19 @@ export const anObject = valueType<JsonObject>('an object', 'object', value =>
 )
 
 /** Makes a type of a few words. */
-export const oneOf = <V extends string>(...values: readonly V[]) =>
-  valueType<V>(`one of ${values.join(', ')}`, 'string', value => values.find(one => one === value))
+export const oneOf = <V extends string>(...values: readonly V[]): FieldType<V> => ({
+  ...valueType<V>(`one of ${values.join(', ')}`, 'string', value => values.find(one => one === value)),
+  values
+})
 
 /** Makes a type of a few numbers. */
 export const oneNumberOf = <V extends number>(...values: readonly V[]) =>
   valueType<V>(`one of ${values.join(', ')}`, 'integer', value => values.find(one => one === value))
 
 export const provisionMethod = oneOf('torrent', 'http')
+
+/** How a node gets its system: as an image, or from the installer of a distribution. */
+export const nodeMethod = oneOf('torrent', 'http', 'kickstart', 'preseed', 'autoinstall')
 
 /** Comma-separated names; blanks around them are allowed. */
 export const nameList = checked('comma-separated names', value =>

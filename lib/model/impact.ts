@@ -1,11 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type Difference, differences } from './differences.js'
+import type { Docs } from './docs.js'
 import {
   atNextBoot,
   type EffectiveNode,
   effectiveNode,
   findNodesUsing,
-  kernelOptionsOf
+  isInstaller,
+  kernelOptionsOf,
+  layoutOf
 } from './effective.js'
 import { secretMask } from './field.js'
 import type { Change, ClusterSettings, View } from './stored.js'
@@ -14,6 +17,8 @@ import type { NodeDoc } from './types/node.js'
 
 /** Affected nodes that are listed with their values. */
 const mostNodes = 20
+/** Reinstalled nodes whose disk layouts are checked. */
+const mostLayouts = 50
 /** Characters after which a listed text is cut. */
 const mostCharacters = 200
 
@@ -21,6 +26,8 @@ const mostCharacters = 200
 export interface Impact {
   /** Nodes whose disks are written at their next network boot, if the change affects that. */
   readonly reinstalled: readonly string[]
+  /** The disk layouts that the first of them are installed by. */
+  readonly layouts: readonly (readonly [node: string, layout: Docs['disklayout']])[]
   readonly count: number
   readonly examples: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
@@ -57,20 +64,25 @@ export function findImpact(
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
     const written: string[] = []
+    const layouts: (readonly [string, Docs['disklayout']])[] = []
     for (const name of nodes) {
       yield
       const [was, is] = [now.view.get('node', name), then.view.get('node', name)]
       if (!is) continue
       const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
       const fields = difference(had, has)
-      if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) written.push(name)
+      if (was) fields.push(...ofReferenced(changed, now, was))
+      if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) {
+        written.push(name)
+        const layout = layoutOf(then.view, effectiveNode(then.view as View, is, then.cluster))
+        if (layout && layouts.length < mostLayouts) layouts.push([name, layout])
+      }
       if (!was) continue
-      fields.push(...ofReferenced(changed, now, was))
       if (fields.length === 0) continue
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }
-    return { count, examples: first, reinstalled: written }
+    return { count, examples: first, reinstalled: written, layouts }
   }
 }
 
@@ -85,7 +97,7 @@ function* affectedCandidates(changes: readonly Change[], view: View): Generator<
     if (type === 'node') found.add(name)
     if (!before) continue
     if (type === 'group') add(view.index.members(name)?.all.values ?? [])
-    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file')
+    else if (type === 'osimage' || type === 'bmcsetup' || type === 'file' || type === 'disklayout')
       add(yield* findNodesUsing(view, type, name, true))
     else if (type === 'osimagetag')
       add(yield* findNodesUsing(view, 'osimage', (before as { osimage: string }).osimage))
@@ -115,13 +127,16 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
 
 /** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
-  /^(?:(?:netboot|localinstall|partscript|rescue|osimage)\b|netboot_once|osimagetag|.*\.macaddress$)/
+  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage|provision_method)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
 const isReinstalled = (values: ReadonlyMap<string, unknown>) =>
   values.get('rescue') === undefined &&
   values.get('netboot') === true &&
-  (values.get('partscript') !== '' || values.get('localinstall') === true)
+  (values.get('partscript') !== '' ||
+    values.get('disklayout') !== null ||
+    values.get('localinstall') === true ||
+    isInstaller(values.get('provision_method')))
 
 function difference(was: ReadonlyMap<string, unknown>, is: ReadonlyMap<string, unknown>): Difference[] {
   return [...new Set([...was.keys(), ...is.keys()])]
@@ -139,7 +154,8 @@ function ofReferenced(changed: ReadonlyMap<string, Change>, side: Side, node: No
   const names = [
     ...new Set((node.interfaces ?? []).map(({ network }) => `network/${network}`)),
     ...(settings.setupbmc ? [`bmcsetup/${settings.bmcsetupname}`] : []),
-    ...fileNames(side.view as View, target).map(name => `file/${name}`)
+    ...fileNames(side.view as View, target).map(name => `file/${name}`),
+    ...(settings.disklayout === null ? [] : [`disklayout/${settings.disklayout}`])
   ]
   return names.flatMap(key => {
     const change = changed.get(key)

@@ -1,5 +1,6 @@
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { TypeName } from './docs.js'
+import { isInstaller } from './effective.js'
 import type { Table } from './field.js'
 import { decoded, listed, withFlags, yesOrNo } from './luna.js'
 import { settingFields } from './settings.js'
@@ -76,7 +77,8 @@ function fieldsOf({ nameOf, lose }: Export, table: string, known: Table, row: Js
     const read = json === 'array' ? listed(text) : json === 'integer' ? number : plain
     const given = json === 'boolean' ? yesOrNo(text) : read
     try {
-      if (given === undefined || !field) throw new Error()
+      // luna's kickstart installs its own image.
+      if (given === undefined || !field || isInstaller(given)) throw new Error()
       if (given !== '') field.type.read(given)
       if (given !== '') fields[name] = given
     } catch {

@@ -40,3 +40,9 @@ export function machineKeys({ serial, uuid }: MachineIds): string[] {
   const [ofSerial, ofUuid] = [serialKey(serial), uuidKey(uuid)]
   return [ofSerial && `serial/${ofSerial}`, ofUuid && `uuid/${ofUuid}`].filter(key => key !== undefined)
 }
+
+/** Whether two machines have different serial numbers, or different UUIDs. */
+export function differ(one: MachineIds, other: MachineIds): boolean {
+  const kindOf = (key: string) => key.split('/', 1)[0]
+  return machineKeys(one).some(key => machineKeys(other).some(k => k !== key && kindOf(k) === kindOf(key)))
+}

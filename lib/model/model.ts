@@ -1,6 +1,7 @@
 import { runSyncWithin, TooManySteps } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
+import { digestChanges } from './change-digest.js'
 import { isBmc, type Owner, type Ref, renameReference } from './cluster-index.js'
 import type { Docs, TypeName } from './docs.js'
 import { type EffectiveNode, effectiveNode } from './effective.js'
@@ -25,10 +26,17 @@ export interface Actor extends CallerRights {
   readonly from: string
   /** Set for a dry run: makes the error that is thrown at the end, so that the transaction is rolled back. */
   readonly dryRun?: (changes: readonly Change[], view: View, cluster: ClusterSettings) => Error
+  /** Digest of a dry run: a change with another outcome is refused with 400. */
+  readonly expected?: string
 }
 
 /** The actor of changes that svcd makes on its own. */
 export const daemonActor: Actor = { who: 'svcd', from: '-', mayTakeAddresses: false }
+
+/** Throws 400 if a change is no longer the one of the dry run that the actor saw. */
+export function* checkExpected({ expected }: Pick<Actor, 'expected'>, tx: Tx): Generator<void> {
+  if (expected !== undefined) (yield* digestChanges(tx.changes())).check(expected, 'change')
+}
 
 /** How a change was requested: one object, one change of a set, a table of entries, an import. */
 export type ChangeKind = 'change' | 'set' | 'table' | 'import'
@@ -180,6 +188,7 @@ export class Model {
     const checked = function* (changing: ChangeContext) {
       const returned = yield* fn(changing)
       yield* checkChangesSliced(changing.tx, changing.cluster)
+      yield* checkExpected(actor, changing.tx)
       return returned
     }
     try {

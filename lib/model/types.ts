@@ -7,6 +7,7 @@ import { secrets } from './secrets.js'
 import { cluster } from './settings.js'
 import { type AttachedType, kindOf, type StoredKind, type StoredType } from './stored.js'
 import { bmcsetup } from './types/bmcsetup.js'
+import { disklayout } from './types/disklayout.js'
 import { file } from './types/file.js'
 import { group } from './types/group.js'
 import { handover } from './types/handover.js'
@@ -21,6 +22,7 @@ export const objectTypes: { readonly [K in TypeName]: ObjectType<Docs[K]> } = {
   osimage,
   bmcsetup,
   file,
+  disklayout,
   group,
   node,
   switch: switches,

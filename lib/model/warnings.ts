@@ -72,13 +72,20 @@ const provisionProblem = (wanted: string, has: readonly string[]) =>
     ? undefined
     : `provision_interface is ${wanted}, which is none of its interfaces: ${listOf(has)}`
 
+const bothSet = ({ disklayout, partscript = '' }: Docs['node'] | Docs['group']) =>
+  disklayout === undefined || partscript === ''
+    ? []
+    : [`it has a partscript and the disk layout ${disklayout}: the partscript is used, take one of them out`]
+
 function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
+  yield* bothSet(doc)
   const why = provisionProblem(effectiveGroup(doc, cluster).settings.provision_interface, interfacesOf(doc))
   if (why !== undefined) yield why
   yield* optionWarnings(doc)
 }
 
 function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
+  yield* bothSet(doc)
   yield* linuxProblemsOf(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []

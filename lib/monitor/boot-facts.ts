@@ -35,6 +35,8 @@ export interface Facts {
   /** Faults of the tracker and of svcd's own disk; '' for none. */
   readonly trackerProblem: string
   readonly diskProblem: string
+  /** The last lines of its console, without control characters, the oldest first. */
+  readonly consoleLines: readonly { readonly time: number | undefined; readonly text: string }[]
 }
 
 const secondMs = 1000
@@ -187,6 +189,36 @@ export const runs = ({ node, running, wouldInstall, netboot }: Facts) =>
         ? 'now'
         : `if it were installed again: it boots from its disk, so type svcctl node reinstall ${node} first`
     }`
+
+/** Words of firmware, boot loaders, kernels and initramfs that say why a machine stands still. */
+const telling = new RegExp(
+  [
+    'Kernel panic|not syncing|Unable to mount root|Cannot open root device|Out of memory: Kill',
+    'no boot(?:able)? (?:device|disk|medi(?:a|um))|boot failed|Operating System not found',
+    String.raw`Missing operating system|PXE-[EMT]\d+|\(https?:\/\/ipxe\.org\/[0-9a-f]+\)`,
+    'No more network devices',
+    String.raw`root password for maintenance|in emergency mode|emergency shell|^\(initramfs\)|^dracut:\/#`,
+    'ALERT! .* does not exist|grub rescue>'
+  ].join('|'),
+  'i'
+)
+const mostQuoted = 3
+const longestQuoted = 200
+
+/**
+ * Returns what the console says of a boot that stands still, for the end of a verdict; "" for nothing. Lines
+ * from before the boot, or before its system reported that it is up, explain nothing.
+ */
+export function consoleQuote(facts: Facts): string {
+  const since = Math.max(facts.boot?.began ?? 0, isUp(facts) ? lastSeen(facts) : 0)
+  const lines = facts.consoleLines.filter(
+    ({ time, text }) => time !== undefined && time + secondMs > since && telling.test(text)
+  )
+  const texts = [...new Set(lines.map(({ text }) => text.slice(0, longestQuoted).trim()))].slice(-mostQuoted)
+  const last = lines.at(-1)?.time
+  if (last === undefined) return ''
+  return `. Its console says at ${formatTime(last)}: ${texts.map(text => JSON.stringify(text)).join(', ')}`
+}
 
 /** Describes the last step in words. */
 export function describeLastStep({ boot }: Facts): string {

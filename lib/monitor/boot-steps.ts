@@ -14,7 +14,7 @@ export const stepMeanings = {
   file: 'it asked for another boot file; about: the file',
   'no-file': 'it asked for a boot file that is not served; about: the file',
   install: 'it got the install script; about: image, tag and packed image',
-  kickstart: 'it got the kickstart; about: image, tag and packed image',
+  kickstart: 'it got the kickstart, preseed or autoinstall; about: image, tag and packed image',
   refused: 'its install script was asked for and refused; about: the reason',
   report: 'it reported a state; about: the state',
   image: 'it asked for a packed image over http; about: the file',

@@ -1,5 +1,3 @@
-import { Background } from '../base/background.js'
-import type { Log } from '../base/log.js'
 import type { FileDelivery } from '../base/request-source.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
@@ -61,28 +59,20 @@ interface BootHistory {
   readonly elsewhere: readonly Step[]
 }
 
-type BootRecord =
-  | { readonly node: string; readonly dropped: true }
-  | {
-      readonly node: string
-      /** Replaces all that is known; absent if only the current boot changed. */
-      readonly past?: readonly string[]
-      readonly boot?: string
-      readonly running?: Running
-    }
+interface BootRecord {
+  readonly node: string
+  /** Replaces all that is known; absent if only the current boot changed. */
+  readonly past?: readonly string[]
+  readonly boot?: string
+  readonly running?: Running
+}
 
 const mostBoots = 10
 const mostElsewhere = 16
 /** A machine that asks for its script again after this pause has been restarted. */
 const rebootAfterMs = 120_000
-/** Nodes written at once, and intervals: they bound the load on disk, event loop and shared store. */
-const batchSize = 200
-const ownMs = 1000
-const sharedMs = 2000
-const writesOnCloseMax = 1000
 /** Earlier boots of a node in the shared store. */
 const sharedBootsMax = 1
-const retryMs = { first: 2_000, longest: 10_000 }
 
 /**
  * Records what svcd saw of the boots of each node (rules 6.7): in memory at once, on disk in the background.
@@ -91,49 +81,29 @@ const retryMs = { first: 2_000, longest: 10_000 }
  */
 export class Boots {
   readonly #nodes = new Map<string, NodeBoots>()
-  /** Nodes with changes that are not stored: of the current boot, or of all boots. */
-  readonly #pendingWrites = new Map<string, 'boot' | 'all'>()
   /** Nodes of which this controller saw something as a follower. */
   readonly #seenAsFollower = new Set<string>()
-  readonly #writing: Background
   /** Reports on what nodes run, where controllers share the records. */
   readonly #runningRate = new NodeRate()
   #records!: KeptRecords<BootRecord>
   /** Called with each step, and without one when what the node runs changes; must not throw. */
   onChange: (node: string, step?: Step) => void = () => undefined
 
-  private constructor(
-    readonly now: () => number,
-    private everyMs: number | undefined,
-    log: Pick<Log, 'warn' | 'info'>
-  ) {
-    this.#writing = new Background({
-      work: () => this.#write(batchSize),
-      everyMs: () => (this.#pendingWrites.size > 0 ? this.everyMs : undefined),
-      retryMs,
-      onFailure: reason => log.warn(`the boots of nodes cannot be written, and it is tried again: ${reason}`),
-      onRecovery: () => log.info('the boots of nodes are written again')
-    })
-  }
+  private constructor(readonly now: () => number) {}
 
-  /** Reads the records that `open` opens; throws as `open` does. Changes are written every `everyMs`. */
-  static async open(
-    open: OpenRecords,
-    now: () => number,
-    log: Pick<Log, 'warn' | 'info'>,
-    everyMs?: number
-  ): Promise<Boots> {
-    const boots = new Boots(now, everyMs, log)
+  /** Reads the records that `open` opens; throws as `open` does. */
+  static async open(open: OpenRecords, now: () => number): Promise<Boots> {
+    const boots = new Boots(now)
     boots.#records = await open<BootRecord>({
       namesIn: ({ node }) => [node],
       appliesOnceStored: () => false,
-      isAddition: event => !('dropped' in event || event.past),
+      isAddition: event => !event.past,
+      latest: node => boots.#recordOf(node),
       names: () => boots.#nodes.keys(),
       recordsOf: (node, isShared) => boots.#recordsOf(node, isShared ? sharedBootsMax : mostBoots),
       replaceRecords: (node, events) => boots.#replace(node, events),
       reset: () => boots.#reset()
     })
-    boots.everyMs ??= boots.#records.isShared ? sharedMs : ownMs
     return boots
   }
 
@@ -206,8 +176,6 @@ export class Boots {
       await this.#records.append({ node, running })
     } catch (error) {
       if (kept.running === running) kept.running = before
-      // A failed write may still have succeeded.
-      this.#markPending(node)
       throw error
     }
     if (kept.name !== undefined) this.onChange(kept.name)
@@ -269,23 +237,17 @@ export class Boots {
   becameLeader(view: View): void {
     const seen = [...this.#seenAsFollower]
     this.#seenAsFollower.clear()
-    for (const node of seen) this.#markPending(node, 'all')
+    for (const node of seen) this.#markPending(node, true)
     this.catchUp(view)
   }
 
   /** Whether changes can be written, and if not, why. */
   get health(): { ok: boolean; reason: string } {
-    const { problem } = this.#writing
-    return { ok: problem === '', reason: problem }
+    return this.#records.health
   }
 
-  /** Writes pending changes; few to a shared store, as another controller waits for the lease. */
-  async close(): Promise<void> {
-    await this.#writing.close()
-    await this.#write(this.#records.isShared ? writesOnCloseMax : Number.POSITIVE_INFINITY).catch(
-      () => undefined
-    )
-    await this.#records.close()
+  close(): Promise<void> {
+    return this.#records.close()
   }
 
   /** Returns the boot that a step belongs to; creates it if the step begins one. */
@@ -299,9 +261,11 @@ export class Boots {
   ): Boot {
     const { boot } = kept
     if (boot && !startsNewBoot(step, boot, now, rebootAfterMs)) return boot
-    if (boot) archive(kept, boot)
-    // The end of the previous boot is not stored yet.
-    if (this.#pendingWrites.has(node)) this.#markPending(node, 'all')
+    if (boot) {
+      archive(kept, boot)
+      // Its end may not be stored yet.
+      this.#markPending(node, true)
+    }
     kept.boot = newBoot(now, from)
     // The asking machine may be a stranger, and the node may still be installing its pack.
     if (place === 'near') kept.boot.given = boot?.given
@@ -317,13 +281,9 @@ export class Boots {
     return kept
   }
 
-  #markPending(node: string, what: 'boot' | 'all' = 'boot'): void {
-    if (this.#records.isReadOnly) {
-      this.#seenAsFollower.add(node)
-      return
-    }
-    if (what === 'all' || !this.#pendingWrites.has(node)) this.#pendingWrites.set(node, what)
-    if (this.#pendingWrites.size === 1) this.#writing.wake(this.everyMs)
+  #markPending(node: string, isWhole = false): void {
+    if (this.#records.isReadOnly) this.#seenAsFollower.add(node)
+    else this.#records.soon(node, isWhole)
   }
 
   #move(node: string, to: string | undefined): void {
@@ -331,37 +291,22 @@ export class Boots {
     if (!kept || node === to) return
     this.#nodes.delete(node)
     kept.name = to
-    this.#markPending(node, 'all')
+    this.#markPending(node, true)
     if (to === undefined) return
     const there = this.#nodes.get(to)
     // Both names exist if a controller crashed between the change of the node and this move.
     if (isNewer(there?.boot, kept.boot)) kept.boot = there?.boot
     if ((there?.running?.seen ?? 0) > (kept.running?.seen ?? 0)) kept.running = there?.running
     this.#nodes.set(to, kept)
-    this.#markPending(to, 'all')
+    this.#markPending(to, true)
   }
 
-  async #write(most: number): Promise<void> {
-    const batch = [...this.#pendingWrites].slice(0, most)
-    for (const [node] of batch) this.#pendingWrites.delete(node)
-    try {
-      await Promise.all(batch.map(([node, what]) => this.#records.append(this.#eventOf(node, what))))
-    } catch (error) {
-      // The new leader has what was stored.
-      if (this.#records.isReadOnly) return
-      for (const [node, what] of batch)
-        if (what === 'all' || !this.#pendingWrites.has(node)) this.#pendingWrites.set(node, what)
-      throw error
-    }
-  }
-
-  #eventOf(node: string, what: 'boot' | 'all', most = mostBoots): BootRecord {
-    const kept = this.#nodes.get(node)
-    if (!kept) return { node, dropped: true }
-    const { past, boot, running } = kept
+  /** Returns the record of the current boot, and the past ones if given. */
+  #recordOf(node: string, past?: readonly EncodedBoot[]): BootRecord {
+    const { boot, running } = this.#nodes.get(node) ?? {}
     return {
       node,
-      ...(what === 'all' ? { past: past.slice(-most).map(({ text }) => text) } : {}),
+      ...(past ? { past: past.map(({ text }) => text) } : {}),
       ...(boot ? { boot: encode(boot) } : {}),
       ...(running ? { running } : {})
     }
@@ -381,12 +326,10 @@ export class Boots {
 
   #reset(): void {
     this.#nodes.clear()
-    this.#pendingWrites.clear()
     this.#seenAsFollower.clear()
   }
 
   #apply(node: string, event: BootRecord): void {
-    if ('dropped' in event) return
     const kept = this.#of(node)
     if (event.past) {
       kept.past = event.past.map(text => ({ proven: decode(text).proven, text }))
@@ -401,8 +344,8 @@ export class Boots {
   }
 
   *#recordsOf(node: string, most: number): Generator<BootRecord> {
-    const { boot, running } = this.#nodes.get(node) ?? {}
-    if (boot || running) yield this.#eventOf(node, 'all', most)
+    const { past = [], boot, running } = this.#nodes.get(node) ?? {}
+    if (boot || running) yield this.#recordOf(node, past.slice(-most))
   }
 }
 

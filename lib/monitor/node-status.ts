@@ -1,10 +1,7 @@
-import { Background } from '../base/background.js'
-import { notFound } from '../base/errors.js'
 import type { Log } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
-import { NotLeaderError } from '../store/errors.js'
 import type { KeptRecords, OpenRecords } from '../store/records.js'
 import type { Change } from '../store/types.js'
 import { NodeRate } from './node-rate.js'
@@ -26,19 +23,9 @@ type StatusRecord =
   | { readonly node: string; readonly history: readonly Report[] }
   | { readonly node: string; readonly state: string; readonly time: string }
   | { readonly node: string; readonly reason: string | null }
-  | { readonly node: string; readonly renamed: string }
-  | { readonly node: string; readonly dropped: true }
-  | { readonly probe: true }
 
 const historyLength = 20
-/** Events written at once, so that a change of many nodes does not block the event loop. */
-const batchSize = 500
-const retryMs = { first: 2_000, longest: 2_000 }
-/** Anybody may ask in a node's name and so change its reason, so writes and log lines are limited. */
-const reasonEveryMs = 1_000
-/** Limits for a shared store, where a write is larger and its old versions are kept for a while. */
-const sharedLimits = { everyMs: 2_000, most: 200 }
-/** New reasons of a node that are logged in a minute. */
+/** New reasons of a node that are logged in a minute: anybody may ask in its name. */
 const newsRate = { burst: 10, refill: 10, everyMs: 60_000 }
 const lastReports = (history: readonly Report[]) => history.slice(-historyLength)
 const byTime = (a: Report, b: Report) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0)
@@ -65,14 +52,6 @@ export class NodeStatus {
   /** Failures of a node in the log, and its reasons. */
   readonly #failureRate = new NodeRate()
   readonly #newsRate = new RateLimit(newsRate)
-  #failure = ''
-  /** Nodes whose reason is not stored yet. */
-  readonly #pendingReasons = new Set<string>()
-  /** Time of the last write of reasons. */
-  #reasonsMs = Number.NEGATIVE_INFINITY
-  /** Pending writes that follow from committed changes. */
-  readonly #pendingWrites: StatusRecord[] = []
-  readonly #flushing = new Background({ work: () => this.#flush(), retryMs })
   #records!: KeptRecords<StatusRecord>
   /** Called with the node of each new state or reason; must not throw. */
   onChange: (node: string) => void = () => undefined
@@ -90,37 +69,30 @@ export class NodeStatus {
   ): Promise<NodeStatus> {
     const status = new NodeStatus(now, log)
     status.#records = await open<StatusRecord>({
-      namesIn: event =>
-        'probe' in event ? [] : 'renamed' in event ? [event.node, event.renamed] : [event.node],
+      namesIn: ({ node }) => [node],
       appliesOnceStored: event => 'state' in event,
-      isAddition: event => 'state' in event || 'reason' in event,
+      isAddition: event => 'state' in event,
+      latest: node => ({ node, reason: status.reason(node) }),
       names: () => status.#nodes.keys(),
       recordsOf: node => status.#eventsOf(node),
       replaceRecords: (node, events) => status.#replace(node, events),
-      reset: () => status.#reset()
+      reset: () => status.#nodes.clear()
     })
     return status
   }
 
   /**
-   * Records a state; resolves once it is stored. Rejects with StoreError if it cannot be stored, with 404 if
-   * the node was deleted meanwhile, and with 503 if it reports too often for a shared store.
+   * Records a state; resolves once it is stored. Rejects with StoreError if it cannot be stored, and with 503
+   * if it reports too often for a shared store.
    */
   async report(node: string, state: string): Promise<void> {
     const kept = this.#of(node)
     if (this.#records.isShared) this.#reportRate.takeOrThrow(node)
     const time = new Date(this.now()).toISOString()
-    if (this.#pendingWrites.length > 0) await this.#flushing.run().catch(() => undefined)
-    // The node may have been renamed or deleted during the flush.
-    const name = this.#nameOf(kept, node)
-    if (name === undefined)
-      throw this.#records.isReadOnly
-        ? new NotLeaderError()
-        : notFound(`there is no node ${node}`, 'no-object')
-    await this.#append({ node: name, state, time })
+    await this.#records.append({ node, state, time })
     const before = kept.history
     kept.history = lastReports([...kept.history, { state, time }])
-    this.onChange(name)
+    this.onChange(node)
     const [, ended, step, reason] = outcome.exec(withoutOutput(state)) ?? []
     if (ended !== 'failed') return
     // A node retries forever: the same failure is logged once.
@@ -179,39 +151,32 @@ export class NodeStatus {
     const kept = this.#of(node)
     kept.reason = reason
     this.onChange(node)
-    const now = performance.now()
-    if (!this.#records.isReadOnly) {
-      this.#pendingReasons.add(node)
-      this.#flushing.wake(Math.max(0, this.#reasonsMs + this.#reasonEveryMs - now))
-    }
+    if (!this.#records.isReadOnly) this.#records.soon(node)
     return reason === null || this.#newsRate.take(node)
   }
 
   /** Deletes a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async drop(node: string): Promise<void> {
-    if (this.#nodes.delete(node)) await this.#enqueue([{ node, dropped: true }])
+    if (this.#nodes.delete(node)) await this.#records.rewrite(node)
   }
 
   /** Renames a node: at once for readers, on disk now or as soon as possible. Never throws. */
   async rename(node: string, to: string): Promise<void> {
-    if (node !== to && this.#move(node, to)) await this.#enqueue([{ node, renamed: to }])
+    if (node !== to && this.#move(node, to)) await this.#records.rewrite(node, to)
   }
 
   /** Whether the last write succeeded, and if not, why. */
   get health(): { ok: boolean; reason: string } {
-    return { ok: this.#failure === '', reason: this.#failure }
+    return this.#records.health
   }
 
   /** Applies committed changes: renamed and deleted nodes take their states along. */
   follow(changes: readonly Change[]): void {
-    const events: StatusRecord[] = []
     for (const { type, name, after } of changes) {
       if (type !== 'revoked' || !after) continue
       const { renamed } = after as RevokedDoc
-      if (renamed === undefined ? this.#nodes.delete(name) : name !== renamed && this.#move(name, renamed))
-        events.push(renamed === undefined ? { node: name, dropped: true } : { node: name, renamed })
+      void (renamed === undefined ? this.drop(name) : this.rename(name, renamed))
     }
-    void this.#enqueue(events)
   }
 
   /** Repairs names after a crash between the change of a node and the change of its states. */
@@ -223,74 +188,14 @@ export class NodeStatus {
     }
   }
 
-  async close(): Promise<void> {
-    await this.#flushing.close()
-    await this.#flush().catch(() => undefined)
-    await this.#records.close()
-  }
-
-  /** Writes events of a committed change. They cannot be refused, so they stay pending until written. */
-  async #enqueue(events: readonly StatusRecord[]): Promise<void> {
-    // The leader writes them too.
-    if (events.length === 0 || this.#records.isReadOnly) return
-    for (const event of events) this.#pendingWrites.push(event)
-    await this.#flushing.run().catch(() => undefined)
-  }
-
-  /** Writes pending events in order; after a failure at least a probe, so that `health` recovers. */
-  async #flush(): Promise<void> {
-    if (this.#records.isReadOnly) return this.#dropPending()
-    for (
-      let owed = this.#pendingWrites.slice(0, batchSize);
-      owed.length > 0;
-      owed = this.#pendingWrites.slice(0, batchSize)
-    ) {
-      await this.#write(owed)
-      this.#pendingWrites.splice(0, owed.length)
-    }
-    const due = [...this.#pendingReasons].slice(0, this.#records.isShared ? sharedLimits.most : undefined)
-    const reasons = due.map(node => ({ node, reason: this.reason(node) }))
-    if (reasons.length > 0) this.#reasonsMs = performance.now()
-    await this.#write(reasons.length === 0 && this.#failure !== '' ? [{ probe: true }] : reasons)
-    for (const { node, reason } of reasons)
-      if (this.reason(node) === reason) this.#pendingReasons.delete(node)
-    if (this.#pendingReasons.size > 0) this.#flushing.wake(this.#reasonEveryMs)
-  }
-
-  get #reasonEveryMs(): number {
-    return this.#records.isShared ? sharedLimits.everyMs : reasonEveryMs
-  }
-
-  async #append(event: StatusRecord): Promise<void> {
-    try {
-      await this.#write([event])
-    } catch (error) {
-      this.#flushing.wake(retryMs.first)
-      throw error
-    }
-  }
-
-  async #write(events: readonly StatusRecord[]): Promise<void> {
-    try {
-      // One write; repeating an event after a failure is harmless.
-      await Promise.all(events.map(event => this.#records.append(event)))
-      if (this.#failure !== '') this.log.info('the states of nodes are written again')
-      this.#failure = ''
-    } catch (error) {
-      if (this.#failure === '')
-        this.log.warn(
-          `the states of nodes cannot be written, and it is tried again: ${(error as Error).message}`
-        )
-      this.#failure = (error as Error).message
-      throw error
-    }
+  close(): Promise<void> {
+    return this.#records.close()
   }
 
   /** Replaces what is known of a node with stored records, those of an earlier name included. */
   #replace(node: string, events: readonly StatusRecord[]): void {
     this.#nodes.delete(node)
     for (const event of events) {
-      if ('probe' in event) continue
       const kept = this.#of(node)
       const reports = 'history' in event ? event.history : 'state' in event ? [event] : []
       const all = [...kept.history, ...reports.map(({ state, time }) => ({ state, time }))]
@@ -299,25 +204,6 @@ export class NodeStatus {
       if ('reason' in event && event.node === node) kept.reason = event.reason
     }
     this.onChange(node)
-  }
-
-  #reset(): void {
-    this.#nodes.clear()
-    this.#dropPending()
-  }
-
-  /** Drops pending events: the new leader writes them. */
-  #dropPending(): void {
-    this.#pendingWrites.length = 0
-    this.#pendingReasons.clear()
-    this.#failure = ''
-  }
-
-  /** Returns the current name of a node that was called `node`. */
-  #nameOf(kept: NodeState, node: string): string | undefined {
-    if (this.#nodes.get(node) === kept) return node
-    for (const [name, one] of this.#nodes) if (one === kept) return name
-    return undefined
   }
 
   #of(node: string): NodeState {

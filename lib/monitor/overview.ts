@@ -26,6 +26,8 @@ export const nodeColumns = [
   'name',
   'group',
   'rack',
+  'rack_unit',
+  'rack_height',
   'osimage',
   'netboot',
   'state',
@@ -46,13 +48,16 @@ function nodeRow({ model, status, boots, oddOf }: OverviewSources, name: string)
   if (!node) return undefined
   const group = groupOf(model.view, node)
   const settings = settingsOf(node, group, model.cluster)
+  const variables = variablesOf(node, group, model.cluster)
   const last = status.history(name).at(-1)
   const present = boots.present(name)
   const running = boots.running(name)
   return {
     name,
     group: node.group ?? null,
-    rack: variablesOf(node, group, model.cluster)?.rack ?? null,
+    rack: variables?.rack ?? null,
+    rack_unit: variables?.rack_unit ?? null,
+    rack_height: variables?.rack_height ?? null,
     osimage: imageOf(model.view, settings)?.name ?? null,
     netboot: settings.netboot,
     state: last?.state ?? null,

@@ -1,4 +1,4 @@
-import { groupOf, imageOf, settingsOf } from '../model/effective.js'
+import { groupOf, imageOf, installedFile, settingsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import type { Pack } from './boot-steps.js'
 import type { Boots, Running } from './boots.js'
@@ -12,9 +12,10 @@ export function packOnRestart(model: Known, name: string): Pack | undefined {
   if (!node) return undefined
   const settings = settingsOf(node, groupOf(view, node), model.cluster)
   const image = imageOf(view, settings)
-  if (image?.imagefile === undefined) return undefined
-  const sha256 = view.get('pack', image.imagefile)?.sha256 ?? ''
-  return { osimage: image.name, osimagetag: settings.osimagetag, pack: image.imagefile, sha256 }
+  const pack = image && installedFile(settings, image)
+  if (!image || pack === undefined) return undefined
+  const sha256 = view.get('pack', pack)?.sha256 ?? ''
+  return { osimage: image.name, osimagetag: settings.osimagetag, pack, sha256 }
 }
 
 const unknown = Object.freeze({ _running: null, _stale: null })

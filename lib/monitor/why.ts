@@ -4,6 +4,7 @@ import {
   cannotBoot,
   causeGone,
   causeSuffix,
+  consoleQuote,
   describeLastStep,
   type Facts,
   failed,
@@ -346,7 +347,7 @@ export const verdictRules: readonly VerdictRule[] = [
       return up?.step === 'report' && isRescue(up.about)
         ? `${facts.node} was booted for a rescue at ${formatTime(up.last)}; it starts next ${
             facts.netboot
-              ? 'from the network, and is installed again if it has a partscript'
+              ? 'from the network, and is installed again if it has a partscript or a disk layout'
               : 'from its disk'
           }`
         : undefined
@@ -435,8 +436,14 @@ interface Verdict {
 /**
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
  * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
+ * The lines of its console that explain it come last.
  */
 export function why(facts: Facts): Verdict {
+  const found = wholeVerdict(facts)
+  return { ...found, verdict: found.verdict + consoleQuote(facts) }
+}
+
+function wholeVerdict(facts: Facts): Verdict {
   const seen = firstVerdict(facts)
   const own = authenticatedFacts(facts, seen)
   if (!own) return seen

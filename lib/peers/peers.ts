@@ -30,6 +30,7 @@ export async function openPeers(base: Base, local: FileMedium, start: PeersStart
   const { config, register } = base
   const { state } = config.paths
   await local.lock()
+  await local.writeLogged(Object.keys(start.kinds))
   const log = (level: 'warn' | 'info', message: string) => start.log?.(level, message)
   const etcd = await openEtcd(config.store, { log, url: urlOf(config) })
   const beforeFirstWrite: PeersStart['beforeFirstWrite'] = async view => {

@@ -25,8 +25,8 @@ export interface ApplyOptions {
   readonly settings: ServiceSettings
   /** Directory of the templates. */
   readonly templates: string
-  /** State directory. */
-  readonly state: string
+  /** The notes of all services. */
+  readonly notes: ConstructorParameters<typeof Notes>[0]
   /** Makes the templates' data: the call captures the objects, the generator runs in slices. */
   readonly data: () => Generator<unknown, object>
   readonly log: Log
@@ -66,7 +66,7 @@ export class Apply {
   readonly #abort = new AbortController()
 
   constructor(private readonly o: ApplyOptions) {
-    this.#notes = new Notes(o.state, o.service)
+    this.#notes = new Notes(o.notes, o.service)
   }
 
   /** Stops the current run; the next daemon continues it. */

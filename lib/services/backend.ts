@@ -1,5 +1,6 @@
 import type { DataOf } from '../base/variables.js'
 import type { Config } from '../config/types.js'
+import type { consoleTemplates } from './consoles/variables.js'
 import type { dhcpTemplates } from './dhcp/variables.js'
 import type { dnsTemplates } from './dns/variables.js'
 
@@ -26,7 +27,7 @@ export interface Rendered {
   readonly owned: readonly OwnedDirectory[]
 }
 
-type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates
+type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates & typeof consoleTemplates
 
 /** Renders a template by its path in the template directory. The cluster's `variables` are added. */
 export type Render = <Name extends keyof ServiceTemplates>(
@@ -53,6 +54,8 @@ export interface Backend<Data> {
     Partial<Pick<ServiceSettings, 'controlSocket'>>
   /** The command that checks a single zone, where the server has one. */
   readonly zoneCheck?: readonly string[]
+  /** Returns the text of a file without its secrets, for previews and differences. */
+  readonly masked?: (text: string) => string
   /** Verb of the control command for a reload; `restart` where the server cannot reload. */
   readonly reload: ReloadKind
   render(data: Data, settings: ServiceSettings, render: Render, serial: SerialOf): Rendered

@@ -1,10 +1,22 @@
+import type { Config } from '../config/types.js'
 import type { Backend } from './backend.js'
+import { conman } from './consoles/conman.js'
 import { dnsmasq as dhcpDnsmasq, isc, kea } from './dhcp/servers.js'
 import { bind, dnsmasq as dnsDnsmasq } from './dns/servers.js'
 
-export type ServiceName = 'dhcp' | 'dns'
+/** The services that svcd configures. */
+export const serviceNames = ['dhcp', 'dns', 'consoles'] as const
+export type ServiceName = (typeof serviceNames)[number]
 
-const backends = { dhcp: { isc, kea, dnsmasq: dhcpDnsmasq }, dns: { bind, dnsmasq: dnsDnsmasq } } as const
+/** Returns the server that the ini names for a service; `none` if svcd does not manage it. */
+export const serverOf = (config: Config, service: ServiceName): string =>
+  service !== 'consoles' ? config[service].server : config.consoles.enabled ? 'conman' : 'none'
+
+const backends = {
+  consoles: { conman },
+  dhcp: { isc, kea, dnsmasq: dhcpDnsmasq },
+  dns: { bind, dnsmasq: dnsDnsmasq }
+} as const
 
 /** Returns the backend of the server that the ini names. Throws TypeError for an unknown one. */
 export function backendOf(service: ServiceName, server: string): Backend<unknown> {

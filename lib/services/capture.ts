@@ -3,6 +3,7 @@ import type { Connection } from '../model/cluster-index.js'
 import type { TypeName } from '../model/docs.js'
 import { domainOf, provisionOf, settingsOf } from '../model/effective.js'
 import type { ClusterSettings, View } from '../model/stored.js'
+import type { BmcsetupDoc } from '../model/types/bmcsetup.js'
 import type { GroupDoc } from '../model/types/group.js'
 import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
@@ -22,6 +23,8 @@ export interface Captured {
   readonly controllers: readonly ClusterSettings['controller'][]
   /** Groups by name: nodes inherit from them. */
   readonly groups: ReadonlyMap<string, GroupDoc>
+  /** BMC set-ups by name. */
+  readonly bmcsetups: ReadonlyMap<string, BmcsetupDoc>
 }
 
 /** An object with an address or a MAC that is no node. */
@@ -49,7 +52,8 @@ export function capture(
       .map(({ owner, ...entry }) => ({ ...entry, title: `${owner.title} ${owner.name}`, name: owner.name })),
     cluster,
     controllers,
-    groups: new Map(all('group').map(group => [group.name, group]))
+    groups: new Map(all('group').map(group => [group.name, group])),
+    bmcsetups: new Map(all('bmcsetup').map(setup => [setup.name, setup]))
   }
 }
 

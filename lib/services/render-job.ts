@@ -68,7 +68,8 @@ export function renderJob(job: RenderJob): RenderOutcome {
       }
     const removed = surplus(rendered)
     if (job.preview) {
-      const all = preview(rendered, removed)
+      const { masked = (text: string) => text } = backendOf(job.service, job.settings.server)
+      const all = preview(rendered, removed, masked)
       const differing = all.filter(({ diff }) => diff !== '').map(({ path, diff }) => ({ path, diff }))
       return { kind: 'preview', files: JSON.stringify(job.preview === 'whole' ? all : differing) }
     }
@@ -126,9 +127,22 @@ function leftovers({ service, settings }: RenderJob, { files, owned }: Rendered)
   ]
 }
 
-function preview({ files }: Rendered, removed: readonly string[]): PreviewFile[] {
+function preview(
+  { files }: Rendered,
+  removed: readonly string[],
+  masked: (text: string) => string
+): PreviewFile[] {
   return [
-    ...files.map(({ path, text }) => ({ path, text, diff: unifiedDiff(path, contentOf(path), text) })),
+    ...files.map(({ path, text }) => {
+      // Texts that differ in a secret alone have an empty diff.
+      const inForce = contentOf(path)
+      const shown = masked(text)
+      return {
+        path,
+        text: shown,
+        diff: unifiedDiff(path, inForce === undefined ? inForce : masked(inForce), shown)
+      }
+    }),
     ...removed.map(path => ({ path, text: '', diff: unifiedDiff(path, contentOf(path), undefined) }))
   ]
 }

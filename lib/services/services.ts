@@ -1,5 +1,6 @@
 import { isIPv4 } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Semaphore } from '../base/concurrency.js'
 import { tryLater } from '../base/errors.js'
@@ -11,10 +12,11 @@ import type { ClusterSettings, NamedController, View } from '../model/stored.js'
 import { objectTypes } from '../model/types.js'
 import type { Condition } from '../monitor/health.js'
 import type { Change } from '../store/types.js'
-import { NotApplied } from './apply.js'
+import { type ApplyOptions, NotApplied } from './apply.js'
 import type { ServiceSettings } from './backend.js'
-import { backendOf, type ServiceName } from './backends.js'
+import { backendOf, type ServiceName, serverOf, serviceNames } from './backends.js'
 import { type Captured, capture } from './capture.js'
+import { consolesData } from './consoles/data.js'
 import type { Runner } from './control.js'
 import { type Cards, type DhcpOptions, dhcpData } from './dhcp/data.js'
 import { Leases } from './dhcp/leases.js'
@@ -40,6 +42,7 @@ export interface SharedServices {
 /** The types of objects that DHCP and DNS are rendered from. */
 const types: ReadonlySet<string> = new Set([
   'cluster',
+  'bmcsetup',
   ...Object.values(objectTypes)
     .filter(({ network, connections, interfaces }) => network || connections || interfaces)
     .map(({ type }) => type)
@@ -50,6 +53,8 @@ interface ServicesOptions {
   readonly model: Model
   readonly log: Log
   readonly now: () => number
+  /** The notes of all services. */
+  readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner
   /** State shared with other controllers. */
@@ -64,21 +69,21 @@ export class Services {
   readonly #shared: SharedServices | undefined
   #isLeaving = false
 
-  constructor({ config, model, log, now, run, shared }: ServicesOptions) {
+  constructor({ config, model, log, now, notes, run, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, ManagedServer>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
     const add = (service: ServiceName, dataOf: DataOf) => {
-      if (config[service].server === 'none') return
+      if (serverOf(config, service) === 'none') return
       const settings = settingsOf(service, config)
-      const { templates, state } = config.paths
+      const { templates } = config.paths
       const unit = units.get(unitName(settings)) ?? new ManagedServer(settings, run)
       units.set(unitName(settings), unit)
       // Captured for each rendering, so that no old object is held in between.
       const data = () => dataOf(this.#capture(model.view, model.cluster))
       const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
       const added = new Service({
-        ...{ service, settings, templates, state, data, log, now, unit },
+        ...{ service, settings, templates, notes, data, log, now, unit },
         ...(zones ? { zones } : {})
       })
       this.#services.set(service, added)
@@ -93,6 +98,15 @@ export class Services {
       )
     )
     add('dns', dnsData)
+    // A BMC has one session for its console: that of the leader.
+    add('consoles', captured =>
+      consolesData(captured, {
+        port: config.consoles.port,
+        log_directory: consoleLogs(config),
+        ipmi_port: config.control.ipmi_port,
+        standby: this.#isLeaving || (shared?.isReadOnly ?? false)
+      })
+    )
     this.#shared = shared
     if (!shared) return
     shared.onChange = what => {
@@ -158,11 +172,11 @@ export class Services {
   }
 
   async close(): Promise<void> {
-    // The DHCP server outlives svcd: it gives up the range, which the next leader's server lends.
+    // The servers outlive svcd: they give up the range and the consoles for those of the next leader.
     if (this.#shared?.hasSuccessor) {
       this.#isLeaving = true
-      const given = this.of('dhcp')?.applied()
-      await Promise.race([given?.catch(() => {}), sleep(LEAVING_MS, undefined, { ref: false })])
+      const given = [this.of('dhcp'), this.of('consoles')].map(service => service?.applied().catch(() => {}))
+      await Promise.race([Promise.all(given), sleep(LEAVING_MS, undefined, { ref: false })])
     }
     await Promise.all([...this.#services.values()].map(service => service.close()))
   }
@@ -195,13 +209,15 @@ export type DifferingFile = { readonly service: string } & (
 
 /** Returns the ini's values, with the server's usual ones in place of empty ones. */
 export function settingsOf(service: ServiceName, config: Config): ServiceSettings {
-  const { server, control, gather, reload, ...given } = config[service]
+  const { control, gather, reload, ...given } = config[service]
+  const server = serverOf(config, service)
   const { defaults } = backendOf(service, server)
   const dhcp = service === 'dhcp' ? config.dhcp : undefined
+  const logs = service === 'consoles' ? consoleLogs(config) : ''
   return {
     server,
-    config: given.config || defaults.config,
-    directory: given.directory || defaults.directory,
+    config: given.config || defaults.config || join(logs, 'conman.conf'),
+    directory: given.directory || defaults.directory || logs,
     check: given.check.length > 0 ? given.check : defaults.check,
     reload,
     control: control.length > 0 ? control : ['systemctl'],
@@ -212,7 +228,17 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   }
 }
 
-/** A program that svcd runs for DHCP or DNS. */
+/** Returns the directory of the logs of consoles. */
+export const consoleLogs = ({ consoles, paths }: Config): string =>
+  consoles.directory || join(paths.state, 'consoles')
+
+/** Returns the line of the ini that names the server of a service. */
+export const serverLine = (config: Config, service: ServiceName): string =>
+  service === 'consoles'
+    ? `[consoles] enabled = ${config.consoles.enabled ? 'yes' : 'no'}`
+    : `[${service}] server = ${config[service].server}`
+
+/** A program that svcd runs for DHCP, DNS or consoles. */
 interface NamedProgram {
   /** Its key in the ini. */
   readonly key: string
@@ -221,10 +247,10 @@ interface NamedProgram {
   readonly usualFor: string | undefined
 }
 
-/** Returns the programs that svcd runs for DHCP and DNS. */
+/** Returns the programs that svcd runs for DHCP, DNS and consoles. */
 export function programsOf(config: Config): NamedProgram[] {
-  return (['dhcp', 'dns'] as const).flatMap(service => {
-    if (config[service].server === 'none') return []
+  return serviceNames.flatMap(service => {
+    if (serverOf(config, service) === 'none') return []
     const settings = settingsOf(service, config)
     const { zoneCheck = [] } = backendOf(service, settings.server)
     const own = config[service]
@@ -235,7 +261,7 @@ export function programsOf(config: Config): NamedProgram[] {
       ['check (of zones)', zoneCheck, []]
     ] as const
     return rows.flatMap(([key, [program], given]) => {
-      const usualFor = given.length > 0 ? undefined : `[${service}] server = ${settings.server}`
+      const usualFor = given.length > 0 ? undefined : serverLine(config, service)
       return program === undefined ? [] : [{ key: `[${service}] ${key}`, program, usualFor }]
     })
   })

@@ -1,15 +1,9 @@
 import { chmod, constants, copyFile, link, mkdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { inParallel } from '../base/concurrency.js'
-import type { JsonValue } from '../base/json.js'
-import {
-  exists,
-  readRegularFileSync,
-  replaceDurably,
-  syncDirectory,
-  unlessMissing,
-  writeNew
-} from '../disk/file.js'
+import { exists, syncDirectory, unlessMissing, writeNew } from '../disk/file.js'
+import { RecordMap } from '../store/record-map.js'
+import type { OpenRecords } from '../store/records.js'
 import type { ReloadKind, RenderedFile } from './backend.js'
 import type { Serials } from './dns/serials.js'
 
@@ -170,7 +164,7 @@ export class Swap {
 }
 
 /** State of a service that survives a restart. */
-interface ServiceState {
+export interface ServiceState {
   readonly serials: Serials
   /** How the server still has to take the files in force; '' for not at all. */
   readonly due: ReloadKind | ''
@@ -181,16 +175,19 @@ interface ServiceState {
   readonly trial: SwapPlan | undefined
 }
 
-/** `<state>/services/<name>.json`. */
+/** Opens what is known of the services, by name. */
+export const openNotes = (open: OpenRecords): Promise<RecordMap<ServiceState>> =>
+  RecordMap.open(open, stateIn)
+
+/** The notes of a service. If they are missing, serials start from the clock and the zones in force. */
 export class Notes {
-  readonly #directory: string
-  readonly #file: string
   #now: ServiceState
 
-  constructor(state: string, service: string) {
-    this.#directory = join(state, 'services')
-    this.#file = join(this.#directory, `${service}.json`)
-    this.#now = read(this.#file)
+  constructor(
+    private readonly stored: Pick<RecordMap<ServiceState>, 'get' | 'set'>,
+    private readonly service: string
+  ) {
+    this.#now = stored.get(service) ?? { serials: {}, due: '', trial: undefined }
   }
 
   get now(): ServiceState {
@@ -200,36 +197,25 @@ export class Notes {
   /** Changes the notes. The change holds once it is durable, when this resolves. */
   async keep(change: Partial<ServiceState>): Promise<void> {
     const next = { ...this.#now, ...change }
-    await this.#write(next)
+    await this.stored.set(this.service, next)
     this.#now = next
   }
 
   /** Notes a finished step at once, so that a full disk does not repeat it; durable when this resolves. */
   done(change: Partial<ServiceState>): Promise<void> {
     this.#now = { ...this.#now, ...change }
-    return this.#write(this.#now)
-  }
-
-  async #write(remembered: ServiceState): Promise<void> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    await replaceDurably(this.#file, `${JSON.stringify(remembered, null, 2)}\n`)
+    return this.stored.set(this.service, this.#now)
   }
 }
 
-/** Reads the notes. A missing or damaged file costs a reload, and serials start from the clock. */
-function read(file: string): ServiceState {
-  try {
-    const { serials = {}, due = '', trial } = JSON.parse(readRegularFileSync(file).toString())
-    const numbers = Object.entries(serials as Record<string, JsonValue>).filter(([, serial]) =>
-      Number.isInteger(serial)
-    )
-    return {
-      serials: Object.fromEntries(numbers) as Serials,
-      due: due === 'restart' || due === '' ? due : 'reload',
-      trial: isPlan(trial) ? trial : undefined
-    }
-  } catch {
-    return { serials: {}, due: '', trial: undefined }
+/** Reads stored notes; what is no such value in them is left out. */
+function stateIn(json: unknown): ServiceState {
+  const { serials = {}, due = '', trial } = json as Partial<ServiceState>
+  const numbers = Object.entries(serials).filter(([, serial]) => Number.isInteger(serial))
+  return {
+    serials: Object.fromEntries(numbers),
+    due: due === 'restart' || due === '' ? due : 'reload',
+    trial: isPlan(trial) ? trial : undefined
   }
 }
 

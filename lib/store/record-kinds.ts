@@ -1,22 +1,46 @@
-/**
- * A kind of records. `table`: all of its texts are one file, `<kind>.journal`, which is written anew at a
- * checkpoint. `files`: each text is a file, `<kind>/<name>.json`, written behind the log.
- */
+/** How the records of a kind are stored. */
 interface RecordKind {
+  /** `shared`: a fact of the cluster, in etcd where controllers share it. `local`: one of this machine. */
+  readonly scope: 'shared' | 'local'
+  /**
+   * `table`: all of its texts are one file, `<kind>.journal`, which is written anew at a checkpoint. `files`:
+   * each text is a file, `<kind>/<name>.json`, written behind the log.
+   */
   readonly base: 'table' | 'files'
+  /** The subject of messages; absent: its keeper reports failures. */
+  readonly title?: string
+  /** False: it means nothing on another machine, or at another time. */
+  readonly isBackedUp: boolean
 }
 
-/** The kinds of records, which nodes report and svcd observes. Only this table knows where they are. */
+/** The kinds of records that the state directory may hold. Only this table knows where they are. */
 export const recordKinds = {
-  'node-status': { base: 'table' },
-  'node-boots': { base: 'table' },
-  'node-inventory': { base: 'table' },
-  jobs: { base: 'files' }
+  // Reports of nodes, and their boots as svcd sees them.
+  'node-status': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the states of nodes' },
+  'node-boots': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the boots of nodes' },
+  // What nodes are made of, as they report it.
+  'node-inventory': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the inventories of nodes' },
+  // Requests.
+  jobs: { scope: 'shared', base: 'files', isBackedUp: true },
+  // Work on images that a crash would leave unfinished: hidden files and directories of this machine.
+  work: { scope: 'local', base: 'files', isBackedUp: false },
+  // Swaps under the DHCP and DNS servers of this machine, and the serials in its zones.
+  services: { scope: 'local', base: 'files', isBackedUp: true }
 } as const satisfies Readonly<Record<string, RecordKind>>
 
+const kindOf = (type: string) => (recordKinds as Readonly<Record<string, RecordKind | undefined>>)[type]
+
 /** Returns where the texts of a type are stored; undefined for a type of objects. */
-export const baseOf = (type: string): RecordKind['base'] | undefined =>
-  (recordKinds as Readonly<Record<string, RecordKind | undefined>>)[type]?.base
+export const baseOf = (type: string): RecordKind['base'] | undefined => kindOf(type)?.base
+
+/** Returns the subject of messages on a kind. */
+export const titleOf = (kind: string): string | undefined => kindOf(kind)?.title
+
+/** Whether a type is a kind of facts of one machine. */
+export const isLocal = (type: string): boolean => kindOf(type)?.scope === 'local'
+
+/** Whether a type is a kind that no backup has. */
+export const isUnsaved = (type: string): boolean => kindOf(type)?.isBackedUp === false
 
 /** The kinds with a table. */
 export const TABLES = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'table')

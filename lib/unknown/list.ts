@@ -1,7 +1,7 @@
 import { contains, parseAddress } from '../model/address.js'
 import { machineKeys } from '../model/machine-id.js'
 import type { View } from '../model/stored.js'
-import type { SeenMachine, UnknownMachines } from './machines.js'
+import type { ScannedMachine, SeenMachine, UnknownMachines } from './machines.js'
 import { nodeOf } from './node-of.js'
 
 /** The switch port that a machine is at. */
@@ -10,19 +10,13 @@ export interface PortLocation {
   readonly port: string
 }
 
-/** A controller whose list is missing, and why. */
-interface Missing {
-  readonly controller: string
-  readonly reason: string
-}
-
 export interface Sources {
   /** The machines that asked this controller. */
-  readonly own: Pick<UnknownMachines, 'all'>
+  readonly own: Pick<UnknownMachines, 'all' | 'scanned'>
   /** The machines that asked the other controllers. */
   readonly others?: () => Promise<{
     readonly lists: readonly (readonly SeenMachine[])[]
-    readonly missing: readonly Missing[]
+    readonly missing: readonly { readonly controller: string; readonly reason: string }[]
   }>
   /** The switch ports of MACs, where they can be asked for. */
   readonly ports?: (macs: readonly string[]) => Promise<ReadonlyMap<string, PortLocation>>
@@ -36,31 +30,19 @@ export class UnknownList {
   async seen() {
     const { own, others, ports } = this.sources
     const { lists, missing } = (await others?.()) ?? { lists: [], missing: [] }
-    const machines = merged([own.all(), ...lists])
+    const machines = joined(merged([own.all(), ...lists]), own.scanned())
     const at = (await ports?.(machines.map(({ mac }) => mac))) ?? new Map<string, PortLocation>()
     return { machines, missing, ports: at }
   }
 }
 
+type Texts = 'mac' | 'maker' | 'product' | 'serial' | 'uuid' | 'asset' | 'address' | 'network'
+type Places = 'switch' | 'port' | 'bmc' | 'bmc_mac' | 'first' | 'last' | 'conflict'
+
 /** An unknown machine as an admin sees it; null: not known. Times: ISO 8601, UTC. */
-export interface UnknownMachine {
-  readonly mac: string | null
+export type UnknownMachine = { readonly [K in Texts | Places]: string | null } & {
   readonly macs: readonly string[]
-  readonly maker: string | null
-  readonly product: string | null
-  readonly serial: string | null
-  readonly uuid: string | null
-  readonly asset: string | null
-  readonly address: string | null
-  /** The network of svcd that the address is in. */
-  readonly network: string | null
-  readonly switch: string | null
-  readonly port: string | null
-  readonly first: string | null
-  readonly last: string | null
   readonly count: number
-  /** Why it may not be what it says; null: nothing speaks against it. */
-  readonly conflict: string | null
 }
 
 /** Joins what several controllers saw: the first and last times, all requests, the last claims. */
@@ -75,15 +57,50 @@ function merged(lists: readonly (readonly SeenMachine[])[]): SeenMachine[] {
   return [...found.values()]
 }
 
+/** A machine in the list: it asked, or a scan found it, or both. */
+type ListedMachine = SeenMachine &
+  Partial<Pick<ScannedMachine, 'bmc' | 'bmcMac' | 'network'>> & { readonly doubt?: string }
+
+/** Joins what scans found to the machines with its MACs, serial number or UUID; others have a count of 0. */
+function joined(
+  seen: readonly SeenMachine[],
+  scans: readonly { readonly machine: ScannedMachine; readonly at: number }[]
+): ListedMachine[] {
+  const byKey = new Map<string, ScannedMachine>()
+  for (const { machine } of scans)
+    for (const key of [...machineKeys(machine), ...machine.macs]) byKey.set(key, machine)
+  const used = new Set<ScannedMachine>()
+  const both = seen.map((machine): ListedMachine => {
+    const scan = [machine.mac, ...machineKeys(machine)].flatMap(key => byKey.get(key) ?? [])[0]
+    if (!scan) return machine
+    used.add(scan)
+    const { network: _, ...found } = scan
+    const macs = [...new Set([...machine.macs, ...scan.macs])]
+    const isOther = scan.macs.length > 0 && !scan.macs.includes(machine.mac)
+    return {
+      ...found,
+      ...machine,
+      macs,
+      ...(isOther ? { doubt: `its BMC ${scan.bmc} tells other MACs` } : {})
+    }
+  })
+  const alone = scans.flatMap(({ machine, at }): ListedMachine[] =>
+    used.has(machine)
+      ? []
+      : [{ ...machine, mac: machine.macs[0] ?? '', address: '', first: at, last: at, count: 0 }]
+  )
+  return [...both, ...alone]
+}
+
 const iso = (ms: number) => new Date(ms).toISOString()
 
 /** Lists the machines whose MACs no node or device has, in steps. */
 export function* unknownIn(
   view: View,
-  seen: readonly SeenMachine[],
+  seen: readonly ListedMachine[],
   ports: ReadonlyMap<string, PortLocation>
 ): Generator<void, UnknownMachine[]> {
-  const strangers = seen.filter(({ mac }) => view.index.macOwners(mac).length === 0)
+  const strangers = seen.filter(machine => !isKnown(view, machine))
   const sharing = sharedIds(strangers)
   const found: UnknownMachine[] = []
   for (const machine of strangers) {
@@ -92,8 +109,10 @@ export function* unknownIn(
     const { address, first, last, count } = machine
     const place = ports.get(mac)
     found.push({
-      ...{ mac, macs, maker, product, serial, uuid, asset, address, network: networkOf(view, address) },
+      ...{ mac: mac || null, macs, maker, product, serial, uuid, asset, address: address || null },
+      network: machine.network ?? networkOf(view, address),
       ...{ switch: place?.switch ?? null, port: place?.port ?? null },
+      ...{ bmc: machine.bmc ?? null, bmc_mac: machine.bmcMac ?? null },
       ...{ first: iso(first), last: iso(last), count },
       conflict: conflictOf(view, machine, sharing) ?? null
     })
@@ -109,14 +128,31 @@ function networkOf(view: View, text: string): string | null {
   return null
 }
 
-/** Returns the machines by each serial number and UUID that they give. */
-function sharedIds(machines: readonly SeenMachine[]): Map<string, string[]> {
-  const byId = new Map<string, string[]>()
+/** Whether a machine is a node's, or a device's. */
+function isKnown({ index }: View, machine: ListedMachine): boolean {
+  const { mac, macs, count, bmcMac = '' } = machine
+  if (count > 0) return index.macOwners(mac).length > 0
+  return (
+    [...macs, bmcMac].some(one => index.macOwners(one).length > 0) ||
+    machineKeys(machine).some(key => index.lookup(key).length > 0)
+  )
+}
+
+/** Returns the texts that no two machines share, each behind its kind. */
+const idsOf = (machine: ListedMachine) => [
+  ...machineKeys(machine),
+  // Of other MACs than its own a machine only says that they are its.
+  ...(machine.bmc === undefined ? [machine.mac] : machine.macs).map(mac => `MAC/${mac}`)
+]
+
+/** Returns the machines by each of these texts. */
+function sharedIds(machines: readonly ListedMachine[]): Map<string, ListedMachine[]> {
+  const byId = new Map<string, ListedMachine[]>()
   for (const machine of machines)
-    for (const id of machineKeys(machine)) {
-      const macs = byId.get(id)
-      if (macs) macs.push(machine.mac)
-      else byId.set(id, [machine.mac])
+    for (const id of idsOf(machine)) {
+      const those = byId.get(id)
+      if (those) those.push(machine)
+      else byId.set(id, [machine])
     }
   return byId
 }
@@ -124,11 +160,12 @@ function sharedIds(machines: readonly SeenMachine[]): Map<string, string[]> {
 /** Returns why a machine may not be what it says; undefined if nothing speaks against it. */
 function conflictOf(
   view: View,
-  machine: SeenMachine,
-  sharing: ReadonlyMap<string, readonly string[]>
+  machine: ListedMachine,
+  sharing: ReadonlyMap<string, readonly ListedMachine[]>
 ): string | undefined {
-  const { mac, macs, before } = machine
+  const { mac, macs, before, doubt } = machine
   if (before !== undefined) return `it gave ${before} before`
+  if (doubt !== undefined) return doubt
   for (const other of macs) {
     const [owner] = other === mac ? [] : view.index.macOwners(other)
     if (owner) return `its MAC ${other} is that of ${owner.title} ${owner.name}`
@@ -136,9 +173,10 @@ function conflictOf(
   const node = nodeOf(view, machine)
   if (typeof node === 'string') return node
   if (node) return `node ${node.name} has its serial number or UUID, and no machine`
-  for (const id of machineKeys(machine)) {
-    const other = sharing.get(id)?.find(one => one !== mac)
-    if (other !== undefined) return `MAC ${other} gives the same ${id.split('/', 1)[0]}`
+  for (const id of idsOf(machine)) {
+    const other = sharing.get(id)?.find(one => one !== machine)
+    const who = other?.bmc !== undefined && other.count === 0 ? `BMC ${other.bmc}` : `MAC ${other?.mac}`
+    if (other) return `${who} gives the same ${id.split('/', 1)[0]}`
   }
-  return undefined
+  return mac === '' && machineKeys(machine).length === 0 ? 'it gives no MAC and no serial number' : undefined
 }

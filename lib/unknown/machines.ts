@@ -1,7 +1,7 @@
 import { type Log, oneLine } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
-import { serialKey, uuidKey } from '../model/machine-id.js'
+import { differ } from '../model/machine-id.js'
 import { parseMac } from '../model/names.js'
 import type { View } from '../model/stored.js'
 import { nodeOf } from './node-of.js'
@@ -32,10 +32,13 @@ export interface SeenMachine extends Claims {
   readonly refused?: string
 }
 
-/** As `SeenMachine`, with times of the monotonic clock. */
-interface Entry {
-  readonly party: string
-  readonly machine: SeenMachine
+/** A machine that a scan of BMCs found (rules 13.5). */
+export interface ScannedMachine extends Claims {
+  /** Address of its BMC. */
+  readonly bmc: string
+  readonly bmcMac?: string
+  /** The network that was scanned. */
+  readonly network: string
 }
 
 interface Options {
@@ -57,7 +60,7 @@ export const MOST_MACHINES = 4096
 export const MOST_OF_SOURCE = 256
 const MOST_MACS = 8
 const LONGEST = 64
-const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i
+const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
 /** New machines that are logged and sent as events: so many at once, then one in a second. */
 const TOLD = { burst: 64, refill: 1, everyMs: 1000 }
 
@@ -82,7 +85,7 @@ export const macsOf = (given: readonly unknown[]): string[] =>
 export function claims(macs: readonly unknown[], texts: Readonly<Record<string, unknown>>): Claims {
   const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
   const told = names.flatMap(name => {
-    const text = tame(texts[name])
+    const text = tame(name === 'uuid' ? String(texts[name] ?? '').toLowerCase() : texts[name])
     return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
   })
   return { macs: macsOf(macs), ...Object.fromEntries(told) }
@@ -96,22 +99,18 @@ export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
     Object.fromEntries(['serial', 'uuid', 'maker', 'product', 'asset'].map(name => [name, query.get(name)]))
   )
 
-/** Whether a machine says of itself that it is another one than before. */
-const contradicts = (one: Claims, other: Claims) =>
-  [serialKey, uuidKey].some((key, i) => {
-    const [a, b] = i === 0 ? [key(one.serial), key(other.serial)] : [key(one.uuid), key(other.uuid)]
-    return a !== undefined && b !== undefined && a !== b
-  })
-
 /**
  * The machines that asked for a boot script and belong to no node (rules 4.37): 4,096 in memory. Above that
  * the source address with the most machines loses its oldest one, so that a stranger pushes out his own.
  */
 export class UnknownMachines {
-  readonly #byMac = new Map<string, Entry>()
+  /** Their times are those of the monotonic clock. */
+  readonly #byMac = new Map<string, { readonly party: string; readonly machine: SeenMachine }>()
   /** The MACs of each source, the one that asked longest ago first. */
   readonly #bySource = new Map<string, Set<string>>()
   readonly #told: RateLimit
+  /** By the address of the BMC, the one found longest ago first. */
+  readonly #scanned = new Map<string, { readonly machine: ScannedMachine; readonly at: number }>()
 
   constructor(private readonly o: Options) {
     this.#told = new RateLimit(TOLD, o.ticks)
@@ -126,7 +125,7 @@ export class UnknownMachines {
     const party = known?.party ?? clientNetworkOf(address)
     if (!known) this.#makeRoom(party)
     const was = known?.machine
-    const before = was && contradicts(was, said) ? (was.serial ?? was.uuid) : was?.before
+    const before = was && differ(was, said) ? (was.serial ?? was.uuid) : was?.before
     const refused = model && nodeOf(model.view, said)
     const machine: SeenMachine = {
       ...{ mac, ...said, address, first: was?.first ?? ticks(), last: ticks(), count: (was?.count ?? 0) + 1 },
@@ -163,6 +162,22 @@ export class UnknownMachines {
       ...machine,
       ...{ first: Math.round(machine.first + at), last: Math.round(machine.last + at) }
     }))
+  }
+
+  /** Keeps a machine that a scan found: 4,096 at most. */
+  addScanned(machine: ScannedMachine): void {
+    const { bmc } = machine
+    this.#scanned.delete(bmc)
+    const [oldest] = this.#scanned.size < MOST_MACHINES ? [] : this.#scanned.keys()
+    if (oldest !== undefined) this.#scanned.delete(oldest)
+    this.#scanned.set(bmc, { machine, at: this.o.ticks() })
+  }
+
+  /** Returns the machines that scans found, each with the time, in milliseconds since 1970. */
+  scanned(): { readonly machine: ScannedMachine; readonly at: number }[] {
+    const { now, ticks, ageMs } = this.o
+    const kept = [...this.#scanned.values()].filter(({ at }) => at >= ticks() - ageMs)
+    return kept.map(({ machine, at }) => ({ machine, at: Math.round(at + now() - ticks()) }))
   }
 
   /** Drops a machine where the source has too many, or the list is full. */

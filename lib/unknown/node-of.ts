@@ -1,6 +1,6 @@
 import { firstOf } from '../base/log.js'
 import { isBmc } from '../model/cluster-index.js'
-import { type MachineIds, machineKeys } from '../model/machine-id.js'
+import { differ, type MachineIds, machineKeys } from '../model/machine-id.js'
 import type { View } from '../model/stored.js'
 import type { NodeDoc } from '../model/types/node.js'
 
@@ -15,9 +15,7 @@ export function nodeOf(view: View, machine: MachineIds): NodeDoc | string | unde
   const node = view.get('node', name)
   if (!node) return undefined
   if (names.length > 1) return `nodes ${firstOf(names.sort(), 3)} have its serial number or UUID`
-  const own = machineKeys(node)
-  const isOther = keys.some(key => own.some(one => one !== key && one.split('/')[0] === key.split('/')[0]))
-  if (isOther) return `node ${name} has its serial number or UUID, but not both`
+  if (differ(node, machine)) return `node ${name} has its serial number or UUID, but not both`
   const mac = node.interfaces?.find(entry => entry.macaddress !== undefined && !isBmc(entry))?.macaddress
   return mac === undefined ? node : `node ${name} has its serial number or UUID, and the machine ${mac}`
 }

@@ -62,6 +62,7 @@ const nodeReads = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own
 const anyToken = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own: 'served', other: 'served' })
 const consoles: Rule = (_, where) => (where === 'outside' ? 403 : 'served')
 const nodesAddress: Rule = (who, where) => (where === 'n1' && who !== 'invalid' ? 'served' : 401)
+const nodesOwn: Rule = (who, where) => (who === 'own' ? 'served' : nodesAddress(who, where))
 const files: Rule = (who, where) => {
   if (where !== 'outside') return 'served'
   if (who === 'nobody' || who === 'invalid') return 401
@@ -98,6 +99,13 @@ const rules: readonly (readonly [Rule, string])[] = [
     nodesAddress,
     `GET /boot/install/{node}
      GET /boot/running/{node}/{tarball}`
+  ],
+  [
+    nodesOwn,
+    `GET /boot/cloud-init/{node}/meta-data
+     GET /boot/cloud-init/{node}/user-data
+     GET /boot/cloud-init/{node}/vendor-data
+     GET /boot/cloud-init/{node}/network-config`
   ],
   [files, 'GET /files/{tarball}'],
   [
@@ -153,6 +161,10 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}
      GET /config/node/{node}/interfaces
      GET /config/node/{node}/interfaces/{interface}
+     GET /config/disklayout
+     GET /config/disklayout/{disklayout}
+     GET /config/disklayout/{disklayout}/_list
+     GET /config/disklayout/{disklayout}/_member
      GET /config/bmcsetup
      GET /config/bmcsetup/{bmcsetup}
      GET /config/bmcsetup/{bmcsetup}/_list
@@ -179,6 +191,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/request/{request_id}
      GET /service/dhcp/status
      GET /service/dns/status
+     GET /service/consoles/status
      GET /control/action/power/{node}/_status
      POST /control/action/power/_status
      GET /control/action/sel/{node}/_list
@@ -220,14 +233,20 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/install
      GET /config/node/{node}/_render/files
      GET /config/node/{node}/_render/kickstart
+     GET /config/node/{node}/_render/partscript
      GET /config/node/{node}/_release
      GET /monitor/audit
      GET /monitor/inventory
      GET /monitor/inventory/{node}
+     POST /monitor/unknown/_scan
      GET /config/cluster/snapshot
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
      POST /config/node/{node}/_ospush
+     POST /config/disklayout/{disklayout}
+     GET /config/disklayout/{disklayout}/_delete
+     POST /config/disklayout/{disklayout}/_delete
+     POST /config/disklayout/{disklayout}/_clone
      POST /config/bmcsetup/{bmcsetup}
      GET /config/bmcsetup/{bmcsetup}/_delete
      POST /config/bmcsetup/{bmcsetup}/_delete
@@ -275,6 +294,14 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /service/dns/restart
      GET /service/dns/reload
      GET /config/dns/_preview
+     GET /service/consoles/start
+     GET /service/consoles/stop
+     GET /service/consoles/restart
+     GET /service/consoles/reload
+     GET /config/consoles/_preview
+     GET /control/console/{node}
+     POST /control/console/{node}
+     GET /monitor/console/{node}
      GET /control/action/power/{node}/_on
      POST /control/action/power/_on
      GET /control/action/power/{node}/_off
@@ -475,7 +502,17 @@ function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
   return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
 }
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
+const types = [
+  'group',
+  'node',
+  'network',
+  'osimage',
+  'bmcsetup',
+  'switch',
+  'otherdev',
+  'filename',
+  'disklayout'
+]
 
 interface Cell {
   readonly route: ApiRoute

@@ -52,6 +52,40 @@ t.test('a change, with the addresses that would be given', async t => {
 })
 
 // rules 12.7
+t.test('a change is bound to its dry run', async t => {
+  const bound = async (path: string, body: object) => {
+    const { mark } = (await dry(t, `${path}?dryrun=yes`, body)).body
+    return () => c.post(`${path}?expect=${mark}`, body)
+  }
+  await c.post('/config/node/m1', { group: 'compute' })
+  await c.post('/config/node/m2', { group: 'compute' })
+  const bodies: [path: string, body: object][] = [
+    ['/config/node/m1', { comment: 'a' }],
+    ['/config/node/m[1-2]', { comment: 'b' }],
+    ['/config/node/_set', { nodes: 'm1,m2', fields: { comment: 'c' } }],
+    ['/config/group/compute', { comment: 'd' }]
+  ]
+  for (const [i, [path, body]] of bodies.entries()) {
+    const late = await bound(path, body)
+    await c.post(path.includes('group') ? '/config/group/compute' : '/config/node/m1', { domain: `d${i}` })
+    const refused = await late()
+    t.match(refused, {
+      status: 400,
+      body: {
+        message: 'change refused: something has changed since the dry run; make it again',
+        code: 'outdated-dry-run'
+      }
+    })
+    t.ok((await (await bound(path, body))()).status < 300, path)
+    t.equal((await (await bound(path, body))()).status < 300, true, `${path}: nothing differs`)
+  }
+  t.match((await c.get('/config/node/m2')).body.config.node.m2, { comment: 'c' })
+  t.match((await c.get('/config/group/compute')).body.config.group.compute, { comment: 'd', domain: 'd3' })
+  for (const path of ['node/m1', 'node/m2']) await c.get(`/config/${path}/_delete`)
+  await c.post('/config/group/compute', { domain: null, comment: null })
+})
+
+// rules 12.7
 t.test('what nodes will feel of a change of something else', async t => {
   await c.post('/config/node/own', { group: 'compute', osimage: 'compute', variables: { rack: '9' } })
   const felt = async (path: string, body: object) => (await dry(t, `${path}?dryrun=yes`, body)).body

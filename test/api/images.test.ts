@@ -7,6 +7,7 @@ import { makeSystem, requireNode, startNode } from '../image/node.js'
 import { makeTree } from '../image/small-tree.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
+import { notesIn } from '../support/notes.js'
 import { until } from '../support/until.js'
 
 requireNode()
@@ -74,7 +75,7 @@ t.test('grab: a dry run, the first, and one that replaces it', async t => {
     'what is left out stays as the image has it'
   )
   t.strictSame(readdirSync(images), ['taken'])
-  t.strictSame(readdirSync(join(c.directory, 'state', 'work')), [])
+  t.strictSame(notesIn(join(c.directory, 'state')), [])
 
   // Deleted, the directory goes with it, since svcd made it.
   t.equal((await c.get('/config/osimage/taken/_delete')).status, 204)

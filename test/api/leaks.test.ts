@@ -141,7 +141,7 @@ async function askAll(): Promise<void> {
       // A login tells a token to whom it is for.
       if (route.path === '/token') continue
       // What node n1 is there to read.
-      if (who === 'node n1' && route.path.startsWith('/config/secrets/node')) continue
+      if (who === 'node n1' && /^\/(?:config\/secrets\/node|boot\/cloud-init)/.test(route.path)) continue
       const ask = { token, source }
       const path = pathOf(route)
       const { text } = await (route.method === 'GET' ? c.get(path, ask) : c.post(path, bodyOf(route), ask))

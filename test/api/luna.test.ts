@@ -68,6 +68,7 @@ t.test('what svcctl sends is taken as it is: it says that it does not speak the 
       err: text => void said.push(text),
       ...{
         confirmed: async () => false,
+        typed: () => () => {},
         edited: async text => text,
         hidden: async () => '',
         input: async () => Buffer.from(input)

@@ -19,6 +19,9 @@ t.test('an empty collection is an empty map', async t => {
   await c.post('/config/bmcsetup/referred', {})
   await c.post('/config/file/referred', { path: '/etc/referred' })
   await c.post('/config/bmcsetup/other', {})
+  await c.post('/config/disklayout/referred', {
+    disks: [{ name: 'system', partitions: [{ name: 'root', size: 'rest', format: 'ext4', mount: '/' }] }]
+  })
   await c.post('/config/osimage/referred', {})
   await c.post('/config/osimage/packed', {
     kernelfile: 'vmlinuz',

@@ -16,6 +16,7 @@ const paths = [
   '/boot/search/mac/52:54:00:00:00:02',
   '/boot/install/n1',
   '/boot/running/n1/x',
+  '/boot/cloud-init/n1/user-data',
   '/kickstart/install/n1'
 ]
 const agents = {

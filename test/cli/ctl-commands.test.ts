@@ -44,6 +44,7 @@ async function run(
     err: text => {
       said.stderr += text
     },
+    typed: () => () => {},
     edited: async text => (edits.shift() ?? (same => same))(text)
   })
   return { code, ...said }
@@ -54,6 +55,24 @@ async function ok(t: Test, ...args: string[]): Promise<string> {
   return stdout
 }
 const node = async (name: string) => (await c.get(`/config/node/${name}`)).body.config.node[name]
+
+t.test('a disk layout that comes with svcd', async t => {
+  t.match(await ok(t, 'disklayout', 'add', 'raid1', '--shipped', 'comment=mine'), 'disk layout raid1 created')
+  const made = async () => (await c.get('/config/disklayout/raid1')).body.config.disklayout.raid1
+  t.match(await made(), { comment: 'mine', disks: [{ name: 'system', count: 2 }] })
+  for (const args of [
+    ['disklayout', 'add', 'raid9', '--shipped'],
+    ['group', 'add', 'raid1', '--shipped']
+  ]) {
+    const { code, stderr } = await run(args)
+    t.equal(code, 2)
+    t.match(stderr, '--shipped makes one of the disk layouts whole-disk, raid1, raid1-lvm')
+  }
+  const edits = [(text: string) => text.replace('"count": 2', '"count": 3')]
+  const edited = await run(['disklayout', 'edit', 'raid1'], { types: ['y'], edits })
+  t.equal(edited.code, 0, edited.stderr)
+  t.match(await made(), { disks: [{ count: 3 }] })
+})
 
 // rules 14.8
 t.test('the same verbs by the names that other programs have, and fields as options', async t => {

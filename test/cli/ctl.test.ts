@@ -84,6 +84,7 @@ async function here(args: readonly string[], { tty = false, input = '', more = {
       wrote.stderr += text
     },
     ...{ confirmed: async question => (await asked(question)) === 'y', hidden: asked, file: namedFile },
+    typed: () => () => {},
     edited: async text => text,
     input: async () => Buffer.from(input)
   })
@@ -416,7 +417,7 @@ t.test('nodes are installed again after a question, or with --yes', async t => {
   t.same(await netboots(), [true, true])
   t.match(
     await ok(t, ['node', 'reinstall', '@all', '--dryrun']),
-    /partscript or localinstall, its next boot .* writes/
+    /partscript, a disk layout or localinstall, its next boot .* writes/
   )
 })
 
@@ -1103,7 +1104,7 @@ t.test('the commands of docs/ctl.md, as they are typed', async t => {
 t.test('help is made from the tables, and a reader that goes away is no failure', async t => {
   t.match(await ok(t, ['--help']), /^Usage: svcctl login/)
   const ofNode = await ok(t, ['node', '--help'])
-  t.match(ofNode, /^ {2}provision_method= +.*: torrent or http$/m)
+  t.match(ofNode, /^ {2}provision_method= +.*: torrent or http or kickstart or preseed or autoinstall$/m)
   t.notMatch(ofNode, /null|base64/, 'words of the interface, which are not typed here')
   const { stdout } = await start(
     'bash',

@@ -14,7 +14,8 @@ import { daemonActor, Model, storeOptions } from '../../lib/model/model.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { iniSettings } from '../../lib/model/settings.js'
 import type { ClusterStore, Tx } from '../../lib/model/stored.js'
-import { Store } from '../store/file-store.js'
+import { FileMedium } from '../../lib/store/files/medium.js'
+import { Store } from '../../lib/store/store.js'
 import { scratch } from '../support/scratch.js'
 
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
@@ -41,9 +42,9 @@ export class Bench {
       ...overrides
     ])
     const box = new SecretBox(Buffer.alloc(32))
-    const store: ClusterStore = await Store.open(
-      storeOptions(config.paths.state, iniSettings(config), box, '0.1.0')
-    )
+    const options = storeOptions(config.paths.state, iniSettings(config), box, '0.1.0')
+    const medium = new FileMedium(options)
+    const store: ClusterStore = await Store.open({ ...options, medium })
     t.teardown(() => store.close())
     const log: string[] = []
     const model = new Model({
@@ -53,7 +54,7 @@ export class Bench {
       box,
       audit: async () => {}
     })
-    const notes = await Notes.open(join(directory, 'state', 'work'))
+    const notes = await Notes.open(memory => medium.openRecords('work', memory))
     const bench: Bench = new Bench(directory, {
       config,
       model,

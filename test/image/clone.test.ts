@@ -5,6 +5,7 @@ import { decide, recover, removeHidden } from '../../lib/image/tree-changes.js'
 import { daemonActor } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/stored.js'
 import { NotLeaderError, StoreError } from '../../lib/store/errors.js'
+import { notesIn } from '../support/notes.js'
 import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree } from './small-tree.js'
@@ -26,7 +27,7 @@ async function beginning(t: Test) {
     t.equal(view.get('osimage', 'copy'), undefined, `${what}: no clone`)
     t.equal(view.get('tree', 'copy'), undefined, `${what}: no directory is known`)
     t.strictSame(readdirSync(bench.path('images')), ['compute'], `${what}: nothing is left`)
-    t.strictSame(readdirSync(bench.path('state', 'work')), [], `${what}: no note is left`)
+    t.strictSame(notesIn(bench.path('state')), [], `${what}: no note is left`)
   }
   return { bench, begin, clone, none }
 }
@@ -138,7 +139,7 @@ t.test('of which etcd gave no answer: it stays until it is known whether it is s
   t.equal(await decide(known, stored), true)
   await removeHidden(known, stored)
   t.strictSame(readdirSync(bench.path('images')).sort(), standing, 'the image that is stored has it')
-  t.strictSame(readdirSync(bench.path('state', 'work')), [])
+  t.strictSame(notesIn(bench.path('state')), [])
 
   // The same where svcd is started again before it is known.
   await output('rm', ['-rf', '--one-file-system', bench.path('images', 'copy')])

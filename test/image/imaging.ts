@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Controller } from '../support/controller.js'
 import { Gate } from '../support/jobs.js'
+import { notesIn } from '../support/notes.js'
 import { stored } from '../support/state.js'
 import { until } from '../support/until.js'
 import { type Files, makeTree, small } from './small-tree.js'
@@ -56,7 +57,7 @@ export async function beginning(t: Test, files: Files = small, ...overrides: str
       [],
       `${what}: no temporary is left`
     )
-    t.strictSame(readdirSync(join(c.directory, 'state', 'work')), [], `${what}: no note is left`)
+    t.strictSame(notesIn(join(c.directory, 'state')), [], `${what}: no note is left`)
   }
   return { c, images, directory, tree, image, pack, served, packs, records, ended, hold, clean }
 }

@@ -4,6 +4,7 @@ import { packImage } from '../../lib/image/pack.js'
 import { daemonActor } from '../../lib/model/model.js'
 import type { Tx } from '../../lib/model/stored.js'
 import { StoreError } from '../../lib/store/errors.js'
+import { notesIn } from '../support/notes.js'
 import { output, requireRoot } from '../support/programs.js'
 import { Bench } from './bench.js'
 import { makeTree, small } from './small-tree.js'
@@ -21,7 +22,7 @@ async function beginning(t: Parameters<typeof Bench.open>[0], ...overrides: stri
   const unchanged = (what: string) => {
     t.strictSame(image(), before, `${what}: the image is as before`)
     t.strictSame(readdirSync(bench.path('files')).sort(), files, `${what}: nothing is left`)
-    t.strictSame(readdirSync(bench.path('state', 'work')), [], `${what}: no note is left`)
+    t.strictSame(notesIn(bench.path('state')), [], `${what}: no note is left`)
   }
   const touch = () => writeFileSync(bench.path('images', 'compute', 'etc/hostname'), `${Math.random()}`)
   return { bench, image, before, pack, files, unchanged, touch }
@@ -73,7 +74,7 @@ t.test('a pack of which nobody knows whether it is stored keeps its files for wh
   await t.rejects(packImage(context, 'compute', {}, daemonActor, bench.job()))
   t.ok(kept.length > 0)
   t.strictSame(readdirSync(bench.path('files')).sort(), [...new Set([...files, ...kept])].sort())
-  t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
+  t.strictSame(notesIn(bench.path('state')), [], 'no note is left')
 })
 
 // rules 9.3

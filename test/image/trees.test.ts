@@ -132,7 +132,7 @@ t.test('a standby removes what is left of a directory whose record is gone by no
   const context = { ...bench.context, model: { view: bench.context.model.view, change } } as never
   await (await recover(context))()
   t.same(readdirSync(bench.path('images')), [], bench.log.join('\n'))
-  t.same(await notes.left(() => {}), [])
+  t.same(notes.left, [])
 })
 
 /** Controller c1 has the directory of the image copy, which is deleted. */
@@ -165,10 +165,10 @@ async function deleted(t: Test) {
     renameSync(bench.path('images', 'copy'), bench.path('images', temporary(note.id)))
     return note
   }
-  const left = () => notes.left(() => {})
+  const left = () => notes.left
   const stands = async (what: string) => {
     t.same(readdirSync(images), ['copy'], what)
-    t.same(await left(), [], `${what}: no note is left`)
+    t.same(left(), [], `${what}: no note is left`)
   }
   const remove = (context: never, signal = new AbortController().signal) =>
     removeTree(
@@ -241,7 +241,7 @@ t.test('a standby keeps what an interrupted removal has hidden until the record 
     []
   )
   t.same(readdirSync(images), [temporary(note.id)])
-  t.same(await left(), [note])
+  t.same(left(), [note])
   // The directory is out of its place.
   t.equal(await remove(follower()), true)
   const [undecided] = [...notes.undecided] as [never]
@@ -254,7 +254,7 @@ t.test('a standby keeps what an interrupted removal has hidden until the record 
   await removeHidden(follower(), undecided)
   t.same([...notes.undecided], [])
   t.same(readdirSync(images), [])
-  t.same(await left(), [])
+  t.same(left(), [])
 })
 
 // rules 9.15
@@ -274,7 +274,7 @@ t.test('a directory that a follower has hidden goes when its record is gone', as
   // This controller takes over.
   t.equal(await decide(as(), again), true)
   await removeHidden(as(), again)
-  t.same([readdirSync(images), await left()], [[], []])
+  t.same([readdirSync(images), left()], [[], []])
   t.equal(bench.context.model.view.get('tree', 'copy'), undefined)
 })
 
@@ -285,7 +285,7 @@ t.test('what an interrupted removal has hidden is not taken for a later director
   const later = { name: 'copy', osimage: 'copy', at: 2, controller: 'c2' }
   await bench.put(tx => tx.put('tree', 'copy', later))
   await (await recover(follower()))()
-  t.same([readdirSync(images), await left()], [[], []])
+  t.same([readdirSync(images), left()], [[], []])
   t.same(bench.context.model.view.get('tree', 'copy'), later)
 })
 
@@ -305,5 +305,5 @@ t.test('a removal of which etcd gave no answer is decided when it is known', asy
   t.same([...notes.undecided], [note])
   t.equal(await decide(as(), note), true)
   await removeHidden(as(), note)
-  t.same([readdirSync(images), await left()], [[], []])
+  t.same([readdirSync(images), left()], [[], []])
 })

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { PackReconciler } from '../../lib/image/pack-reconciler.js'
+import { notesIn } from '../support/notes.js'
 import { Bench } from './bench.js'
 
 const announce = 'http://127.0.0.1:9/announce'
@@ -73,7 +74,7 @@ t.test('torrents follow the tracker of the ini', async t => {
   await run()
   t.match(text(), announce)
   t.equal(told(), 1)
-  t.strictSame(readdirSync(bench.path('state', 'work')), [], 'no note is left')
+  t.strictSame(notesIn(bench.path('state')), [], 'no note is left')
   writeFileSync(torrent, text().replace(announce, 'http://127.0.0.1:8/announce'))
   await run()
   t.match(text(), announce, 'another tracker')

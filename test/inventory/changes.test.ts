@@ -19,16 +19,16 @@ t.test('each change of the hardware is one sentence', async t => {
     [{ memory: { total: 218 * gib } }, '218 GiB of memory, 250 GiB at the last boot'],
     [{ memory: { total: 249 * gib } }],
     [
-      { cpu: { sockets: 1, cores: 32, threads: 128 } },
-      '1 CPU sockets, 2 at the last boot',
-      '32 cores, 64 at the last boot'
+      { cpu: { ...machine().cpu, sockets: 1, cores: 32 } },
+      'sockets 1, 2 at the last boot',
+      'cores 32, 64 at the last boot'
     ],
     [
       { firmware: { version: '1.1', mode: 'bios' } },
-      'firmware 1.1, 1.0 at the last boot',
-      'boot mode bios, uefi at the last boot'
+      'firmware 1.1, Maker 1.0 at the last boot',
+      'boot bios, uefi at the last boot'
     ],
-    [{ system: { serial: 'S2' } }, 'serial number S2, S1 at the last boot'],
+    [{ system: { ...machine().system, serial: 'S2' } }, 'serial number S2, S1 at the last boot'],
     [{ disks: [sda] }, 'disk sdb (ST4000, 4 TB, serial D2) is gone'],
     [
       {
@@ -61,11 +61,11 @@ t.test('each change of the hardware is one sentence', async t => {
     ],
     [
       { pci: pci.slice(1).map(card => ({ ...card, address: `1${card.address}` })) },
-      '3 GPUs 10de:20b5, 4 at the last boot'
+      'gpus 3 x 10de:20b5, 4 x 10de:20b5 at the last boot'
     ],
     [
       { pci: [...pci, { class: '0207', vendor: '15b3', device: '101b' }] },
-      '1 InfiniBand cards 15b3:101b, 0 at the last boot'
+      'infiniband 1 x 15b3:101b, none at the last boot'
     ],
     [{ kernel: '6.2.0', tpm: {} }]
   ]

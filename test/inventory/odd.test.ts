@@ -64,6 +64,7 @@ t.test('each fact is compared', async t => {
     ['drives', { disks: disks.slice(1) }],
     ['nics', { interfaces: interfaces.map(one => ({ ...one, speed: 10_000 })) }],
     ['infiniband', { pci: [...(machine().pci ?? []), { class: '0207', vendor: '15b3', device: '101b' }] }],
+    ['cards', { pci: [...(machine().pci ?? []), { class: '0107', vendor: '1000', device: '00e6' }] }],
     ['firmware', { firmware: { ...machine().firmware, version: '0.9' } }],
     ['boot', { firmware: { ...machine().firmware, mode: 'bios' } }],
     ['secureboot', { firmware: { ...machine().firmware, secure_boot: true } }],

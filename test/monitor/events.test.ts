@@ -248,6 +248,7 @@ t.test('a daemon', async t => {
     const { mark, columns, nodes } = body.monitor.overview
     const row = Object.fromEntries(columns.map((name: string, i: number) => [name, nodes[0][i]]))
     t.match(row, { name: 'n1', group: 'compute', osimage: 'compute', state: 'installer.completed' })
+    t.match(row, { rack: null, rack_unit: null, rack_height: null })
     await c.post('/monitor/node/n1', { state: 'installer.failed: disk: full' })
     const stream = await follow(c, viewer, { 'Last-Event-ID': mark })
     await stream.sees('node', data => data.state.startsWith('installer.failed'))

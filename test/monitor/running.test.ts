@@ -120,7 +120,7 @@ t.test('what a node installed, what it would get now, and how many run which pac
 // rules 6.7, 6.8
 t.test('a report that the disk still writes follows a rename, and goes with a delete', async t => {
   const records = new MemoryRecords()
-  const open = () => Boots.open(records.opener('node-boots'), Date.now, { warn: () => {}, info: () => {} })
+  const open = () => Boots.open(records.opener('node-boots'), Date.now)
   const pack = (name: string) => ({ osimage: 'a', osimagetag: '', pack: name, sha256: '' })
   const revoked = (name: string, renamed?: string) =>
     [{ type: 'revoked', name, before: undefined, after: { name, at: 0, renamed } }] as const

@@ -57,6 +57,10 @@ export function dimm({ slot, bank = '', size, extended = 0, kind = 26, speed = 0
   )
 }
 
+/** The structure with another handle. */
+export const withHandle = (bytes: Buffer, handle: number): Buffer =>
+  Buffer.concat([bytes.subarray(0, 2), Buffer.from(word(handle)), bytes.subarray(4)])
+
 /** The table: a BIOS with texts, an array without, the slots, and the end. */
 export const dmiTable = (...slots: readonly Buffer[]): Buffer =>
   Buffer.concat([

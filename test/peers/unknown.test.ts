@@ -36,7 +36,7 @@ async function controllerWith(t: Test, name: string, machines: readonly SeenMach
 
 const listOf = (own: readonly SeenMachine[], others: readonly { name: string; url?: string }[]) =>
   new UnknownList({
-    own: { all: () => [...own] },
+    own: { all: () => [...own], scanned: () => [] },
     others: async () => {
       const questions = {
         ...{ own: 'c1', others: () => others, controllerNames: () => ['c1', 'c9'] },

@@ -42,6 +42,18 @@ export const named = (name: string): Objects => ({
   }
 })
 
+/** Notes of services as files, which tests read and change. */
+const notesIn = (directory: string): ServiceOptions['notes'] => ({
+  get: name => {
+    const file = join(directory, `${name}.json`)
+    return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined
+  },
+  set: async (name, state) => {
+    mkdirSync(directory, { recursive: true })
+    writeFileSync(join(directory, `${name}.json`), JSON.stringify(state, undefined, 2))
+  }
+})
+
 /** A server that is two scripts: what was asked of it is in a file, and flags (files) make it fail. */
 export class Fake {
   readonly directory: string
@@ -110,7 +122,7 @@ exit 1
       service: name,
       settings: this.settings,
       templates,
-      state: join(directory, 'state'),
+      notes: notesIn(join(directory, 'state', 'services')),
       data: () => {
         const captured = capture(this.prepare(), cluster)
         return name === 'dhcp' ? dhcpData(captured, options) : dnsData(captured)

@@ -11,6 +11,7 @@ import { capture } from '../../lib/services/capture.js'
 import { dnsData } from '../../lib/services/dns/data.js'
 import { digestOf, serials, type ZoneSerial } from '../../lib/services/dns/serials.js'
 import type { DnsData } from '../../lib/services/dns/variables.js'
+import type { ServiceOptions } from '../../lib/services/service.js'
 import { Services } from '../../lib/services/services.js'
 import { StoreError } from '../../lib/store/errors.js'
 import type { OpenRecords, RecordedState } from '../../lib/store/records.js'
@@ -27,6 +28,8 @@ requirePrograms('dhcpd', 'kea-dhcp4', 'dnsmasq', 'named-checkconf', 'named-check
 const DAY_MS = 86_400_000
 /** Where a controller answers, and its ini. */
 const own = { port: 7050, ini: '/etc/svcd/svcd.ini' }
+
+const notes: ServiceOptions['notes'] = { get: () => undefined, set: async () => {} }
 
 /** What etcd is for records: all have what is stored, and one stores it. */
 class Hub {
@@ -53,6 +56,9 @@ class Hub {
           if (hub.answer !== 'failed') hub.#store(who, key, structuredClone([...own.recordsOf(key)]))
           if (hub.answer !== 'stored') throw new StoreError('no answer')
         },
+        rewrite: async () => {},
+        soon: () => {},
+        health: { ok: true, reason: '' },
         read: async () => [],
         close: async () => {}
       }
@@ -135,7 +141,7 @@ t.test('a controller that is stopped gives its range up where another one goes o
       log: log(),
       now: Date.now
     })
-    const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
+    const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, notes, shared })
     await services.of('dhcp')?.applied()
     const before = lends()
     await services.close()
@@ -154,7 +160,7 @@ t.test('a controller that is stopped gives its range up where another one goes o
   const shared = await SharedServiceState.open(hub.opener('one'), {
     ...{ self: one, others: () => [other], log: log(), now: Date.now }
   })
-  const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, shared })
+  const services = new Services({ config, model: c.daemon.model, log: log(), now: Date.now, notes, shared })
   await services.close()
   await shared.close()
   t.ok(

@@ -1,7 +1,9 @@
 // The promises of records, whatever medium stores their texts. A test file for each medium runs this suite.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { StoreError } from '../../lib/store/errors.js'
 import type { KeptRecords, RecordedState } from '../../lib/store/records.js'
+import { until } from '../support/until.js'
 
 /** A medium, and the controller that has its records open. */
 export interface RecordsPlace {
@@ -29,6 +31,7 @@ interface Known {
 /** Reports of nodes, which are in memory once they are stored, and notes of them, which are there before. */
 class Controller {
   readonly known = new Map<string, Known>()
+  readonly #soon = new Set<string>()
   #records!: KeptRecords<Event>
 
   static async start(place: RecordsPlace): Promise<Controller> {
@@ -60,9 +63,29 @@ class Controller {
     return this.#records.append({ node, dropped: true })
   }
 
+  /** A note that is stored soon. */
+  noteSoon(node: string, note: string): void {
+    this.#of(node).note = note
+    this.#records.soon(node)
+    this.#soon.add(node)
+  }
+
+  /** As `rename`, and stored again until it succeeds. */
+  move(node: string, renamed: string): Promise<void> {
+    const known = this.known.get(node)
+    this.known.delete(node)
+    if (known) this.known.set(renamed, known)
+    return this.#records.rewrite(node, renamed)
+  }
+
   /** Stores what may not be stored yet. */
-  probe(): Promise<void> {
-    return this.#records.append({ probe: true })
+  async probe(): Promise<void> {
+    await this.#records.rewrite(...this.#soon)
+    await this.#records.append({ probe: true })
+  }
+
+  get health() {
+    return this.#records.health
   }
 
   close(): Promise<void> {
@@ -85,6 +108,7 @@ class Controller {
         'probe' in event ? [] : 'renamed' in event ? [event.node, event.renamed] : [event.node],
       appliesOnceStored: event => 'report' in event,
       isAddition: event => 'report' in event || ('note' in event && !('reports' in event)),
+      latest: node => ({ node, note: this.known.get(node)?.note ?? '' }),
       names: () => this.known.keys(),
       recordsOf: node => {
         const known = this.known.get(node)
@@ -171,6 +195,49 @@ export function testRecords(t: Test, begin: (t: Test) => Promise<RecordsPlace>):
     await againSame(t, place, one, 'stop')
   })
 
+  t.test('records: what is stored soon is there a moment later, and after a stop', async t => {
+    const place = await begin(t)
+    const one = await Controller.start(place)
+    one.noteSoon('n1', 'a')
+    await sleep(500)
+    const two = await againSame(t, place, one)
+    await two.report('n2', 'b')
+    two.noteSoon('n2', 'b')
+    two.noteSoon('n3', 'b')
+    await againSame(t, place, two, 'stop')
+  })
+
+  t.test('records: nothing of a name is there without what was to be stored soon before it', async t => {
+    const place = await begin(t)
+    const one = await Controller.start(place)
+    await one.report('n1', 'a')
+    one.noteSoon('n1', 'first')
+    one.noteSoon('n2', 'first')
+    await one.report('n1', 'b')
+    one.noteSoon('n1', 'lost')
+    one.noteSoon('n3', 'lost')
+    await place.end('kill')
+    const again = await Controller.start(place)
+    t.strictSame(again.known.get('n1'), { reports: ['a', 'b'], note: 'first' })
+    t.notOk(again.known.has('n3'), 'what was written soon is all that is lost')
+  })
+
+  t.test('records: what is stored soon, or follows from a change, is tried until it succeeds', async t => {
+    const place = await begin(t)
+    const one = await Controller.start(place)
+    await one.report('n1', 'a')
+    place.answer = 'failed'
+    await one.move('n1', 'n2')
+    t.equal(one.health.ok, false)
+    one.noteSoon('n3', 'x')
+    await t.rejects(one.report('n4', 'x'), StoreError)
+    place.answer = 'stored'
+    await until(() => one.health.ok)
+    // The interval of what is stored soon.
+    await sleep(2500)
+    await againSame(t, place, one)
+  })
+
   t.test('records: a random history is what a map says, over failures, stops and kills', async t => {
     const place = await begin(t)
     const seed = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31))
@@ -189,7 +256,9 @@ export function testRecords(t: Test, begin: (t: Test) => Promise<RecordsPlace>):
           const word = `${round}-${step}-${i}`
           const [node, other] = [name(), name()]
           if (random(2) === 0) return one.report(node, word)
+          if (random(4) === 0) return one.noteSoon(node, word)
           if (random(2) === 0) return one.note(node, word)
+          if (random(4) === 0 && node !== other) return one.move(node, other)
           return random(2) === 0 && node !== other ? one.rename(node, other) : one.drop(node)
         })
         await Promise.allSettled(burst)

@@ -10,6 +10,8 @@ interface BmcOptions {
   readonly port: number
   readonly user?: string
   readonly password?: string
+  /** TCP port of the machine's serial console, on 127.0.0.1. */
+  readonly serial?: number
 }
 
 /** A machine that a BMC switches: a file holds its power, another what it was told. */
@@ -40,7 +42,7 @@ export class Bmc {
   ) {}
 
   static async start(t: Test, address: string, options: BmcOptions): Promise<Bmc> {
-    const { port, user = 'admin', password = 'secret' } = options
+    const { port, user = 'admin', password = 'secret', serial } = options
     requirePrograms('ipmi_sim', 'ipmitool')
     const directory = join(scratch(t), address)
     mkdirSync(directory)
@@ -62,7 +64,7 @@ set_working_mc 0x20
     guid a123456789abcdefa123456789abcdef
   endlan
   chassis_control "${program} 0x20"
-  user 1 true "" "test" user 10 none md2 md5 straight
+${serial === undefined ? '' : `  sol "tcp:127.0.0.1:${serial}" 115200\n`}  user 1 true "" "test" user 10 none md2 md5 straight
   user 2 true "${user}" "${password}" admin 10 none md2 md5 straight
 `
     )

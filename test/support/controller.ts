@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,6 +9,7 @@ import { type Daemon, startDaemon } from '../../lib/daemon.js'
 import type { JobSummary } from '../../lib/jobs/record.js'
 import { adminToken, sshKeyMade } from './first-start.js'
 import { inject } from './inject.js'
+import { notesIn } from './notes.js'
 import { scratch } from './scratch.js'
 import { isWritten, objectTexts } from './stored-texts.js'
 import { until } from './until.js'
@@ -164,7 +165,7 @@ export class Controller {
    */
   idle(held: ReadonlySet<string> = new Set()): Promise<void> {
     const { jobs } = this.daemon
-    const work = join(this.directory, 'state', 'work')
+    const work = () => notesIn(join(this.directory, 'state'))
     const hasEnded = ({ id, state }: JobSummary) =>
       held.has(id) || (state !== 'queued' && state !== 'running')
     const isAtRest = async () => {
@@ -172,9 +173,8 @@ export class Controller {
       const found = Object.entries(this.elsewhere ? await this.elsewhere() : this.state())
       return !found.some(([path, text]) => path.startsWith('tree/') && text.includes('abandoned'))
     }
-    const isIdle = async () =>
-      (await isAtRest()) && jobs.records().every(hasEnded) && readdirSync(work).length === 0
-    return until(isIdle, () => ({ jobs: jobs.records(), work: readdirSync(work) }))
+    const isIdle = async () => (await isAtRest()) && jobs.records().every(hasEnded) && work().length === 0
+    return until(isIdle, () => ({ jobs: jobs.records(), work: work() }))
   }
 
   async #ask(method: string, path: string, body: string | Buffer | undefined, ask: Ask): Promise<Reply> {

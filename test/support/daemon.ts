@@ -1,9 +1,10 @@
-import { mkdirSync, readdirSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { builtTree } from './built-tree.js'
 import { type Child, start } from './child.js'
 import { Client, type Read } from './client.js'
 import { adminToken, sshKeyMade } from './first-start.js'
+import { notesIn } from './notes.js'
 import { output, requirePrograms } from './programs.js'
 import { isWritten } from './stored-texts.js'
 import { until } from './until.js'
@@ -158,7 +159,7 @@ export class Daemon {
    */
   settled(): Promise<void> {
     const state = this.path('state')
-    return until(() => readdirSync(join(state, 'work')).length === 0 && isWritten(state))
+    return until(() => notesIn(state).length === 0 && isWritten(state))
   }
 
   /** What it has logged. */

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import type { ApiRoute, Parts } from '../../lib/api/context.js'
 import { routes } from '../../lib/api/routes.js'
 import { loadConfig } from '../../lib/config/load.js'
+import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
 import { Controller } from './controller.js'
 import { installLibrary } from './install-script.js'
 import { ended, plantRequest } from './planted-request.js'
@@ -29,6 +30,7 @@ export const existing: Readonly<Record<string, string>> = {
   switch: 'sw1',
   otherdev: 'pdu',
   filename: 'motd',
+  disklayout: 'disk',
   controller: 'c9',
   tagname: 'v1',
   secret: 'key',
@@ -68,6 +70,7 @@ export async function populated(
   await c.post('/config/otherdev/pdu', {})
   await c.post('/config/dns/cluster', [{ host: 'www', alias: 'elsewhere.example.org' }])
   await c.post('/config/file/motd', { path: '/etc/motd', template: 'this is {{ node }}\n' })
+  await c.post('/config/disklayout/disk', { ...shippedLayouts.raid1 })
   await c.post('/config/osimage/compute/tag', { tag: 'v1' })
   await c.post('/config/secrets/group/compute', [secret])
   await c.post('/config/node/n1', {
@@ -121,7 +124,8 @@ export function bodyOf(route: ApiRoute): unknown {
     osimage: 'newosimage',
     switch: 'newswitchname',
     otherdev: 'newotherdevname',
-    file: 'newfilename'
+    file: 'newfilename',
+    disklayout: 'newlayoutname'
   }
   return clone === '' ? {} : { [newName[clone as keyof typeof newName]]: 'copy' }
 }

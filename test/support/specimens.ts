@@ -39,7 +39,8 @@ const inheritable = {
   unmanaged_bmc_users: 'delete',
   kerneloptions: 'rd.debug a="b c"',
   variables: { ntp: awkward, rack: '' },
-  files: ['referred']
+  files: ['referred'],
+  disklayout: 'referred'
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -256,6 +257,7 @@ function settings(ini: string) {
     kerneloptions: null,
     variables: {},
     files: [],
+    disklayout: null,
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -275,6 +277,7 @@ function settings(ini: string) {
     _provision_fallback_source: ini,
     _unmanaged_bmc_users_source: 'default',
     _netboot_once_source: 'default',
+    _disklayout_source: 'default',
     _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'

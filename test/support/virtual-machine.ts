@@ -36,12 +36,16 @@ export interface Machine {
    * them.
    */
   readonly moreDisks?: readonly string[]
+  /** Raw disk images of NVMe disks, which no firmware boots from while there is `disk`. */
+  readonly nvmeDisks?: readonly string[]
   /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
   readonly firmware?: Firmware
   /**
    * What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM.
    */
   readonly asks?: 'ipxe' | 'pxe' | 'http'
+  /** Further arguments of qemu: devices that no firmware boots from, texts of SMBIOS. */
+  readonly devices?: readonly string[]
   /** Default 512. */
   readonly memoryMiB?: number
   /** Default: 5 minutes, five times what a machine takes that is alone. */
@@ -176,6 +180,11 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...(machine.moreDisks ?? []).flatMap((file, i) => [
       ...['-drive', `id=more${i},if=none,format=raw,file=${file}`],
       ...['-device', `virtio-blk-pci,drive=more${i}`]
+    ]),
+    ...(machine.devices ?? []),
+    ...(machine.nvmeDisks ?? []).flatMap((file, i) => [
+      ...['-drive', `id=nvme${i},if=none,format=raw,file=${file}`],
+      ...['-device', `nvme,drive=nvme${i},serial=nvme${i}`]
     ]),
     ...['-device', 'isa-debug-exit,iobase=0xf4,iosize=4']
   ]

@@ -1,7 +1,10 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
+import { layoutData } from '../../lib/disk-layout/data.js'
+import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
 import { everything, mac, many, type Objects } from '../services/cluster.js'
 import { servers, templateData } from '../services/rendered.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
+import { shippedLayout, wholeLayout } from '../support/layout-script.js'
 
 /** One rendering of a shipped template. */
 export interface Case {
@@ -57,8 +60,10 @@ const BOOT: readonly Case[] = [
     mac: ['52:54:00:00:00:01', '${netX/mac}'],
     ip: ['10.141.0.1/16', ''],
     hostname: ['node001.cluster', 'node001'],
+    nameserver: ['10.141.0.1 10.141.0.2', ''],
     service: [0, 1],
     rescue: [false, true],
+    provision_method: ['http', 'kickstart', 'preseed', 'autoinstall'],
     kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
     warning: ['', 'node node001 asks from outside'],
     menu: ['boot', 'boot/short']
@@ -81,6 +86,16 @@ const longScript = base64('echo long\n'.repeat(20)).replace(/.{76}/g, '$&\n')
 
 /** Each a flag of the install templates with the values that change what is rendered. */
 const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
+  variables: [
+    {
+      variables: {
+        ...{ locale: 'de_DE.UTF-8', keymap: 'de', timezone: 'Europe/Berlin', disk: '/dev/sda' },
+        ...{ mirror_host: 'mirror', mirror_directory: '/debian', mirror_proxy: 'http://proxy:3128' },
+        ...{ kernel_package: 'linux-image-amd64', packages: 'vim  less', upgrade: 'none' }
+      }
+    }
+  ],
+  network: [{ network: '{"version":2,"ethernets":{}}' }],
   masked: [{ masked: true, token: '********' }],
   library: [{ library: 'cd'.repeat(32) }],
   urls: [{ urls: ['http://127.0.0.1:7050', "http://it's", 'http://[fd00::1]'] }],
@@ -105,6 +120,13 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
       secret_access: { key: '0400 munge munge' }
     },
     { secrets: hostile.map((path, i) => ({ name: `s${i}`, path: `/etc/${path}`, content: '' })) }
+  ],
+  layout_secrets: [
+    {
+      secrets: [{ name: 'key', path: '/etc/key', content: base64('k') }],
+      layout_secrets: ['key', 'none'],
+      partscript: script
+    }
   ],
   prescript: [{ prescript: script }, { prescript: longScript }],
   partscript: [{ partscript: script }, { partscript: longScript }],
@@ -228,11 +250,37 @@ async function serviceCases(): Promise<Case[]> {
   return cases
 }
 
+const CONSOLE = {
+  ...{ name: 'node001', group: 'compute', setup: 'boards', address: '10.148.0.1', port: 623 },
+  ...{ username: 'admin', password: '736563726574', cipher: 3, privilege: 'admin' }
+}
+
+const CONSOLES: readonly Case[] = combinations({
+  variables: [{}, { conman_options: 'W:solport,W:opensesspriv' }],
+  port: [7891],
+  log_directory: ['/var/lib/svcd/consoles'],
+  consoles: [[], [CONSOLE, { ...CONSOLE, name: 'node002', port: 6230, cipher: 17, privilege: 'op' }]],
+  notes: [[], ['node003: field "username" of BMC set-up x has a character that conmand does not take']]
+}).map((data, i) => ({ template: 'consoles/templ_conman.cfg', what: `case ${i + 1}`, data }))
+
 /** Every shipped template in every case that changes what it renders. */
 export const CASES: readonly Case[] = [
   ...BOOT,
   ...installCases('install/templ_install.cfg'),
   ...installCases('install/templ_kickstart.cfg'),
+  ...[...Object.keys(shippedLayouts).map(shippedLayout), wholeLayout].flatMap(layout =>
+    ['', '_kickstart'].map(kind => ({
+      template: `install/templ_disklayout${kind}.cfg`,
+      what: layout.name,
+      data: layoutData(layout)
+    }))
+  ),
+  ...installCases('install/templ_preseed.cfg'),
+  ...installCases('install/templ_autoinstall.cfg'),
+  ...installCases('install/templ_installer.cfg'),
+  ...installCases('install/templ_user_data.cfg'),
+  { template: 'install/templ_vendor_data.cfg', what: 'nothing', data: installData({}) },
   { template: 'install/templ_library.cfg', what: 'without a node', data: {} },
-  ...(await serviceCases())
+  ...(await serviceCases()),
+  ...CONSOLES
 ]

@@ -4,11 +4,13 @@ import t from 'tap'
 import { type Variable, type Variables, variablesDocument } from '../../lib/base/variables.js'
 import { fileVariables } from '../../lib/boot/node-files.js'
 import { bootTemplates } from '../../lib/boot/template-variables.js'
+import { consoleTemplates } from '../../lib/services/consoles/variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
 import { FILTERS, METHODS, TESTS } from '../../lib/template/filters.js'
 import { Templates } from '../../lib/template/templates.js'
 import { Controller } from '../support/controller.js'
+import { wholeLayout } from '../support/layout-script.js'
 import { Reference } from './reference.js'
 import { render } from './render.js'
 import { CASES } from './shipped-cases.js'
@@ -17,7 +19,8 @@ const tables: Readonly<Record<string, Variables>> = {
   ...bootTemplates,
   '/config/file/{filename}': fileVariables,
   ...dhcpTemplates,
-  ...dnsTemplates
+  ...dnsTemplates,
+  ...consoleTemplates
 }
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
 
@@ -105,10 +108,10 @@ t.test('docs/templates.md is what the tables of today say', async t => {
 })
 
 t.test('the templates of servers are given what their tables say', async t => {
-  const given = CASES.filter(({ template }) => /^(dhcp|dns)\//.test(template))
+  const given = CASES.filter(({ template }) => /^(dhcp|dns|consoles)\//.test(template))
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
-    Object.keys({ ...dhcpTemplates, ...dnsTemplates }).sort()
+    Object.keys({ ...dhcpTemplates, ...dnsTemplates, ...consoleTemplates }).sort()
   )
   agree(t, given)
 })
@@ -118,7 +121,10 @@ t.test('the templates of nodes are given what their tables say', async t => {
   await c.cluster()
   await c.post('/config/network/ipmi', { network: '10.148.0.0/16' })
   await c.post('/config/bmcsetup/compute', { username: 'operator', password: 'secret' })
+  const { name: layout, ...fields } = wholeLayout
+  t.equal((await c.post(`/config/disklayout/${layout}`, fields)).status, 201)
   await c.post('/config/group/compute', {
+    disklayout: layout,
     setupbmc: true,
     bmcsetupname: 'compute',
     roles: 'one',
@@ -130,6 +136,11 @@ t.test('the templates of nodes are given what their tables say', async t => {
     { name: 'key', path: '/etc/key', content: Buffer.from('x').toString('base64') }
   ])
 
+  for (const method of ['preseed', 'autoinstall'])
+    await c.post(`/config/node/${method}`, { group: 'compute', provision_method: method })
+  await c.post('/config/secrets/group/compute', [
+    { name: 'key', path: '/etc/key', content: Buffer.from('x').toString('base64') }
+  ])
   const given: { template: string; data: object }[] = []
   const { render } = Templates.prototype
   t.teardown(() => {
@@ -142,9 +153,13 @@ t.test('the templates of nodes are given what their tables say', async t => {
   for (const path of [
     ...['/boot', '/boot/short', '/boot/disk', '/boot/search/mac/52:54:00:00:00:99'],
     ...['boot', 'install', 'kickstart'].map(what => `/config/node/node001/_render/${what}`),
-    '/config/node/bare/_render/boot'
+    '/config/node/bare/_render/boot',
+    ...['preseed', 'autoinstall'].map(node => `/config/node/${node}/_render/kickstart`),
+    '/config/node/preseed/_render/install'
   ])
     t.equal((await c.get(path)).status, 200, path)
+  for (const file of ['user-data', 'vendor-data'])
+    t.equal((await c.get(`/boot/cloud-init/node001/${file}`, { source: '10.141.0.1' })).status, 200, file)
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
     Object.keys(bootTemplates).sort(),

@@ -31,6 +31,8 @@ interface ConnectionOptions {
   /** In PEM; undefined for the public CAs. */
   readonly ca: Buffer | undefined
   readonly setup: string
+  /** Time limit for the connection; absent: that of the signal. */
+  readonly connectMs?: number | undefined
 }
 
 /** Connection failures by system error code, with remedies. */
@@ -105,12 +107,12 @@ export class Connection {
     body?: JsonObject,
     headers: Readonly<Record<string, string>> = {}
   ): Promise<Answer> {
-    const { address, port, verifyCertificate, ca } = this.options
+    const { address, port, verifyCertificate, ca, connectMs } = this.options
     const text = body === undefined ? '' : JSON.stringify(body)
     const most = Math.min(LARGEST_ANSWER, this.#left)
     const answer = await requestWhole({
       ...{ url: originAt('https', address, port), path, method, signal, most },
-      ...{ connections: this.#connections, body: text },
+      ...{ connections: this.#connections, body: text, ...(connectMs === undefined ? {} : { connectMs }) },
       tls: { ...(ca === undefined ? {} : { ca }), rejectUnauthorized: verifyCertificate },
       headers: {
         Accept: 'application/json',
@@ -121,7 +123,7 @@ export class Connection {
       }
     }).catch(error => {
       signal.throwIfAborted()
-      throw this.#explained(error)
+      throw Object.assign(this.#explained(error), { cause: error })
     })
     this.#left -= answer.body.length
     const { status } = answer

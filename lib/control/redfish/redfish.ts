@@ -65,41 +65,50 @@ function physical(systems: readonly Resource[]): readonly Resource[] {
 const LOGOUT_MS = 2000
 
 /** Sends a command by Redfish, and ends the session. Returns as `ipmi`. Throws Error with the reason. */
-export async function redfish(
+export function redfish(bmc: Bmc, command: Command, limits: RedfishLimits): Promise<string> {
+  return withSession(bmc, limits, async (connection, root, signal) => {
+    const system = await systemOf(connection, root, bmc, signal)
+    switch (command) {
+      case 'power status':
+        return powerState(system)
+      case 'chassis identify':
+      case 'chassis noidentify':
+        await identify(connection, system, command === 'chassis identify', signal)
+        return ''
+      case 'chassis netboot':
+      case 'chassis diskboot':
+        await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd', signal)
+        return ''
+      case 'sel list':
+        return listLog(connection, system, signal)
+      case 'sel clear':
+        await clearLog(connection, system, signal)
+        return ''
+      default:
+        await switchPower(connection, system, command, signal)
+        return ''
+    }
+  })
+}
+
+type RedfishLimits = CallLimits & { readonly caFile: string; readonly connectMs?: number }
+
+/** Logs in, does some work, and ends the session. Throws Error with the reason. */
+async function withSession<R>(
   bmc: Bmc,
-  command: Command,
-  { port, timeLimitMs, signal, caFile }: CallLimits & { readonly caFile: string }
-): Promise<string> {
+  { port, timeLimitMs, signal, caFile, connectMs }: RedfishLimits,
+  work: (connection: Connection, root: JsonObject, signal: AbortSignal) => Promise<R>
+): Promise<R> {
   const { address, setup, verifyCertificate } = bmc
   const ca = caFile === '' || !verifyCertificate ? undefined : await certificates(caFile)
-  const connection = new Connection({ address, port, setup, verifyCertificate, ca })
+  const connection = new Connection({ address, port, setup, verifyCertificate, ca, connectMs })
   const late = new Error(`no answer within ${timeLimitMs / 1000} s`)
   const logoutMs = Math.min(LOGOUT_MS, timeLimitMs / 4)
   const visit = timeoutSignal(timeLimitMs - logoutMs, late, signal)
   try {
     const session = await login(connection, bmc, visit.signal)
     try {
-      const system = await systemOf(connection, session.root, bmc, visit.signal)
-      switch (command) {
-        case 'power status':
-          return powerState(system)
-        case 'chassis identify':
-        case 'chassis noidentify':
-          await identify(connection, system, command === 'chassis identify', visit.signal)
-          return ''
-        case 'chassis netboot':
-        case 'chassis diskboot':
-          await bootOnce(connection, system, command === 'chassis netboot' ? 'Pxe' : 'Hdd', visit.signal)
-          return ''
-        case 'sel list':
-          return await listLog(connection, system, visit.signal)
-        case 'sel clear':
-          await clearLog(connection, system, visit.signal)
-          return ''
-        default:
-          await switchPower(connection, system, command, visit.signal)
-          return ''
-      }
+      return await work(connection, session.root, visit.signal)
     } finally {
       const end = timeoutSignal(logoutMs, late)
       // The command has succeeded; a session that cannot be ended expires by itself.
@@ -118,6 +127,56 @@ export async function redfish(
     connection.close()
   }
 }
+
+/** A machine as its BMC describes it: texts that may be anything. */
+export interface BmcMachine {
+  readonly texts: Readonly<Record<'maker' | 'product' | 'serial' | 'uuid' | 'asset', string | undefined>>
+  readonly macs: readonly string[]
+  readonly bmcMacs: readonly string[]
+}
+
+const MOST_INTERFACES = 16
+
+/** Reads what a BMC says of its machine. Throws Error with the reason. */
+export function readMachine(bmc: Bmc, limits: RedfishLimits): Promise<BmcMachine> {
+  return withSession(bmc, limits, async (connection, root, signal) => {
+    const { body } = await systemOf(connection, root, bmc, signal)
+    const maker = textAt(body, 'Manufacturer')
+    // Dell's firmware gives the service tag as serial number, and Redfish the number of the board.
+    const tag = /^dell/i.test(maker ?? '') ? textAt(body, 'SKU') : undefined
+    const [manager] = linksOf(objectAt(body, 'Links').ManagedBy, 1)
+    const managing = manager === undefined ? {} : await ifThere(connection, manager, signal)
+    const bmcPorts = await portsOf(connection, managing, signal)
+    const own = bmcPorts.filter(port => JSON.stringify(port.IPv4Addresses ?? '').includes(`"${bmc.address}"`))
+    return {
+      texts: {
+        ...{ maker, product: textAt(body, 'Model'), serial: tag || textAt(body, 'SerialNumber') },
+        ...{ uuid: textAt(body, 'UUID'), asset: textAt(body, 'AssetTag') }
+      },
+      macs: (await portsOf(connection, body, signal)).flatMap(macsAt),
+      bmcMacs: [...own, ...bmcPorts].flatMap(macsAt)
+    }
+  })
+}
+
+const macsAt = (port: JsonObject) => textAt(port, 'PermanentMACAddress') ?? textAt(port, 'MACAddress') ?? []
+
+/** Returns the network interfaces of a system or manager; some services have none, or fail there. */
+async function portsOf(connection: Connection, of: JsonObject, signal: AbortSignal): Promise<JsonObject[]> {
+  const collection = linkOf(of.EthernetInterfaces)
+  if (collection === undefined) return []
+  const ports: JsonObject[] = []
+  const { Members: members } = await ifThere(connection, collection, signal)
+  for (const path of linksOf(members, MOST_INTERFACES)) ports.push(await ifThere(connection, path, signal))
+  return ports
+}
+
+/** Returns a resource; {} if the service refuses it. */
+const ifThere = (connection: Connection, path: string, signal: AbortSignal): Promise<JsonObject> =>
+  connection.get(path, signal).catch(error => {
+    if (error instanceof RefusedError) return {}
+    throw error
+  })
 
 /** Returns a signal that aborts after a time with `reason`, or together with another signal. */
 function timeoutSignal(ms: number, reason: Error, other?: AbortSignal) {

@@ -46,7 +46,7 @@ const fields = [
   comment
 ] as const satisfies Table
 
-type BmcsetupDoc = { readonly name: string } & Stored<typeof fields>
+export type BmcsetupDoc = { readonly name: string } & Stored<typeof fields>
 
 declare module '../docs.js' {
   interface ObjectShapes {

@@ -18,6 +18,7 @@ import { checkVariables, variablesField } from '../variables.js'
 import { attachedFiles, checkAttached } from './file.js'
 import {
   bmcFields,
+  diskLayout,
   installFields,
   netbootOnce,
   ownKernelOptions,
@@ -35,7 +36,8 @@ const fields = [
   netbootOnce,
   ownKernelOptions,
   variablesField,
-  attachedFiles
+  attachedFiles,
+  diskLayout
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table

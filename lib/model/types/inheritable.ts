@@ -5,6 +5,7 @@ import {
   domain,
   kernelOptions,
   nameList,
+  nodeMethod,
   noInit,
   objectName,
   oneOf,
@@ -56,10 +57,10 @@ export const provisionFields = [
   },
   {
     name: 'provision_method',
-    type: provisionMethod,
+    type: nodeMethod,
     inherited: 'cluster',
     default: 'torrent',
-    meaning: 'how the image is fetched'
+    meaning: 'how the image is fetched, or the installer of a distribution that installs the node'
   },
   {
     name: 'provision_fallback',
@@ -82,8 +83,18 @@ export const unmanagedBmcUsers = {
 export const netbootOnce = flag(
   'netboot_once',
   false,
-  'sets `netboot` of the node to false when an installation with `localinstall` is completed'
+  'sets `netboot` of the node to false when an installation onto its disk is completed: with ' +
+    '`localinstall`, or by kickstart, preseed or autoinstall'
 )
+
+/** The description of a node's disks, in the place of a partscript (rules 4.39). */
+export const diskLayout = {
+  name: 'disklayout',
+  type: objectName,
+  refers: 'disklayout',
+  inherited: 'group',
+  meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
+} as const
 
 /** Not inherited but appended: image, then group, then node (rules 4.2). */
 export const ownKernelOptions = {
@@ -100,7 +111,8 @@ export const inheritable = [
   ...installFields,
   ...provisionFields,
   unmanagedBmcUsers,
-  netbootOnce
+  netbootOnce,
+  diskLayout
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

@@ -45,6 +45,7 @@ import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
 import {
   bmcFields,
+  diskLayout,
   installFields,
   netbootOnce,
   ownKernelOptions,
@@ -107,7 +108,8 @@ const fields = [
   netbootOnce,
   ownKernelOptions,
   variablesField,
-  attachedFiles
+  attachedFiles,
+  diskLayout
 ] as const satisfies Table
 
 const hidden = [

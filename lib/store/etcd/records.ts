@@ -80,7 +80,7 @@ export class EtcdRecords implements RecordStore {
     const isBegun = of.head !== undefined && endOf(of.head) === ''
     const first = before && !isBegun && !this.isReadOnly ? await before() : undefined
     const records = new Records<R>({
-      ...{ kind, store: this, memory, most: MOST },
+      ...{ kind, store: this, memory, most: MOST, log: this.o.log },
       isTooLarge: error => error instanceof TooLargeError,
       texts: [...(first ?? []), ...of.texts],
       damaged: (name, reason) => {

@@ -7,7 +7,7 @@ import { makeDirectory, readRegularFile, removeLeftovers, unlessMissing } from '
 import { type DiskStep, type FileLayer, realFiles } from '../../disk/steps.js'
 import { LoadError, reasonOf, StoreError } from '../errors.js'
 import { INTENTS, type Medium, type Revertible } from '../medium.js'
-import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
+import { baseOf, isLocal, recordKinds, TABLES } from '../record-kinds.js'
 import { type RecordChange, type RecordedState, type RecordStore, Records } from '../records.js'
 import { soleLeader } from '../role.js'
 import { LAYOUT } from '../start.js'
@@ -109,12 +109,12 @@ export class FileMedium implements Medium {
   async start(types: Iterable<string>): Promise<void> {
     const { directory, outstandingFiles, segmentBytes, clock, log = () => {} } = this.options
     const stored = this.#stored ?? (await this.read())
-    const kinds = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
-    // Their leftovers are listed too.
-    for (const kind of kinds) stored.names(kind)
-    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
+    for (const type of [LOG, ...types]) await this.#make(join(directory, type))
+    await this.#prepare(
+      stored,
+      Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+    )
     for (const kind of TABLES) await removeLeftovers(tableFile(directory, kind), /\.\d+$/)
-    for (const type of [LOG, ...types, ...kinds]) await this.#make(join(directory, type))
     if (stored.log.torn) await cutTorn(this.#layer, stored.log.torn)
     const [filled, empty] = [true, false].map(is =>
       stored.log.segments.filter(({ bytes }) => bytes > 0 === is)
@@ -173,11 +173,30 @@ export class FileMedium implements Medium {
   }
 
   /**
+   * With the objects elsewhere, nothing is logged here: writes the files that an earlier log promises, so
+   * that records can be files at once. Throws LoadError for a damaged log.
+   */
+  async writeLogged(types: Iterable<string>): Promise<void> {
+    const stored = await this.read()
+    const [promised] = stored.promised()
+    if (promised) {
+      const problems = stored.problems()
+      if (problems.length > 0) throw new LoadError(problems)
+      await this.start(types)
+      await this.#open.behind.flush()
+      await this.#append([this.#marker])
+      await this.#stop()
+    }
+    this.#stored = undefined
+  }
+
+  /**
    * Loads the records of a kind into memory, and keeps them. A file that is no record is reported and left
-   * alone. Throws LoadError for a damaged table.
+   * alone. Throws LoadError for a damaged table or log.
    */
   async openRecords<R>(kind: string, memory: RecordedState<R>): Promise<Records<R>> {
     const { directory, log } = this.options
+    if (!this.#writing && isLocal(kind)) await this.#prepare(new StoredFiles(directory), [kind])
     const isTable = baseOf(kind) === 'table'
     if (isTable)
       this.#tables.set(kind, {
@@ -185,7 +204,7 @@ export class FileMedium implements Medium {
         first: Number.POSITIVE_INFINITY
       })
     return new Records<R>({
-      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind), most: MOST },
+      ...{ kind, memory, store: this.#records, texts: this.storedRecords(kind), most: MOST, log },
       text: name => this.#readRecord(kind, name),
       damaged: (name, message) => {
         if (isTable)
@@ -210,19 +229,30 @@ export class FileMedium implements Medium {
   }
 
   async #close(): Promise<void> {
-    const writing = this.#writing
-    if (writing) {
-      await writing.tidying.close()
-      try {
-        if ((await writing.behind.close()) && this.#isDue(0)) await this.#checkpoint()
-        await this.#cut()
-      } catch (error) {
-        this.options.log?.('warn', `the log of the store is left to the next start: ${reasonOf(error)}`)
-      }
-      this.#writing = undefined
-      await writing.log.close()
-    }
+    await this.#stop()
     await this.#lock?.release()
+  }
+
+  async #stop(): Promise<void> {
+    const writing = this.#writing
+    if (!writing) return
+    await writing.tidying.close()
+    try {
+      if ((await writing.behind.close()) && this.#isDue(0)) await this.#checkpoint()
+      await this.#cut()
+    } catch (error) {
+      this.options.log?.('warn', `the log of the store is left to the next start: ${reasonOf(error)}`)
+    }
+    this.#writing = undefined
+    await writing.log.close()
+  }
+
+  /** Makes the directories of kinds, and removes what interrupted writes left. */
+  async #prepare(stored: StoredFiles, kinds: readonly string[]): Promise<void> {
+    // Their leftovers are listed with their names.
+    for (const kind of kinds) stored.names(kind)
+    for (const leftover of stored.leftovers) await rm(leftover, { force: true })
+    for (const kind of kinds) await this.#make(join(this.options.directory, kind))
   }
 
   readonly #records: RecordStore = {
@@ -260,7 +290,21 @@ export class FileMedium implements Medium {
     if (files) await added
   }
 
+  /** Writes records of this machine alone where the objects, and so the log, are elsewhere. */
+  #writeFiles(kind: string, changes: readonly RecordChange[]): Promise<unknown> {
+    const { directory } = this.options
+    const steps = changes.map(({ name, text }): DiskStep => {
+      const file = objectFile(directory, kind, name)
+      return text === '' ? { remove: file } : { replace: file, text }
+    })
+    return this.#layer.runSteps([this.ownershipCheck, ...steps, { syncDirectory: join(directory, kind) }])
+  }
+
   async #writeRecords(kind: string, changes: readonly RecordChange[]): Promise<void> {
+    if (!this.#writing && !this.#closed) {
+      await this.#writeFiles(kind, changes)
+      return
+    }
     const writes = changes.map(({ name, text, adds }) => ({
       ...{ type: kind, name },
       text: text === '' && !adds ? undefined : text,

@@ -1,10 +1,10 @@
-import { lstatSync } from 'node:fs'
+import { existsSync, lstatSync } from 'node:fs'
 import { isMissing, readRegularFileSync } from '../../disk/file.js'
 import { isEdited } from '../../disk/steps.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { StoredState } from '../medium.js'
-import { baseOf, recordKinds, TABLES } from '../record-kinds.js'
+import { baseOf, isUnsaved, recordKinds, TABLES } from '../record-kinds.js'
 import { type Intent, ofUnknownType, readIntents } from './intents.js'
 import { entryOf, listing, objectFile } from './listing.js'
 import type { LogRecord } from './log-record.js'
@@ -184,6 +184,8 @@ export class StoredFiles implements StoredState {
   #apply({ entries, time, number }: LogRecord): void {
     for (const { type, name, text, before } of entries) {
       if (type === WRITTEN.type || baseOf(type) === 'table') continue
+      // A backup may have the log of a killed svcd, but not their directory.
+      if (isUnsaved(type) && !existsSync(this.place(type))) continue
       const earlier = this.#logged.get(type)?.get(name)
       // After a clock that was ahead, times say nothing.
       const { sinceMs = time > Date.now() ? 0 : time, texts = [] } = earlier ?? {}

@@ -49,7 +49,7 @@ init() {
     mkdir -p "$_RUN" && chmod 700 "$_RUN" && cut -d ' ' -f 1,2 /proc/mounts > "$_RUN/mounts" || return 1
   fi
   : > "$_RUN/log"
-  rm -rf "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed" "$_TMP/http"
+  rm -rf "$_RUN/layout" "$_TMP/torrent" "$_TMP/image" "$_TMP/reason" "$_TMP/failed" "$_TMP/http"
   memory_limit
 }
 

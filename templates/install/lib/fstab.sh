@@ -32,6 +32,10 @@ fstab_write() {
     printf '# svc end\n'
   } | image_place /etc/fstab 644 || return 1
   fstab_told /etc/fstab
+  if [ -s "$_RUN/layout/crypttab" ]; then
+    image_program cryptsetup || complain 'the image holds no cryptsetup: it would not open what the disk layout encrypts'
+    image_program cryptsetup && image_block /etc/crypttab < "$_RUN/layout/crypttab" || return 1
+  fi
   fstab_clean /etc/crypttab 2 600
 }
 
@@ -122,8 +126,14 @@ fstab_new() {
       *) fstab_pass=2 ;;
     esac
     printf '%s %s %s %s 0 %s\n' "${fstab_uuid:+UUID=}${fstab_uuid:-$fstab_source}" "$fstab_path" \
-      "$fstab_type" "defaults$(subvolume "$fstab_options")$(fstab_spare "$fstab_path")" "$fstab_pass"
+      "$fstab_type" "$(fstab_layout "$fstab_path")$(subvolume "$fstab_options")$(fstab_spare "$fstab_path")" "$fstab_pass"
   done
+}
+
+# Prints the mount options of the disk layout.
+fstab_layout() {
+  layout_options=$(sed -n "s|^$1 ||p" "$_RUN/layout/options" 2>/dev/null)
+  printf '%s' "${layout_options:-defaults}"
 }
 
 # Firmware knows no RAID: /boot/efi is on one of the disks that hold /boot, and optional.

@@ -251,6 +251,50 @@ export const service: Cases = {
     { what: 'an unknown node', ask: ['/boot/install/n9'], by: 'nobody', source: '10.141.0.1', status: 404 },
     { what: 'no name', ask: ['/boot/install/N_1'], by: 'nobody', source: '10.141.0.1', status: 400 }
   ],
+  ...Object.fromEntries(
+    (
+      [
+        ['meta-data', /"instance-id": "n1-/],
+        ['user-data', /^#cloud-config\n/],
+        ['vendor-data', /^$/],
+        ['network-config', /"version": 2/]
+      ] as const
+    ).map(([file, text]): [string, Cases[string]] => [
+      `GET /boot/cloud-init/{node}/${file}`,
+      [
+        {
+          what: 'for the node itself',
+          ask: [`/boot/cloud-init/n1/${file}`],
+          by: 'nobody',
+          source: '10.141.0.1',
+          status: 200,
+          text
+        },
+        { what: 'with its token', ask: [`/boot/cloud-init/n1/${file}`], by: 'n1', status: 200, text },
+        {
+          what: 'from another address',
+          ask: [`/boot/cloud-init/n1/${file}`],
+          by: 'nobody',
+          source: '10.141.0.9',
+          status: 401
+        },
+        {
+          what: 'an unknown node',
+          ask: [`/boot/cloud-init/n9/${file}`],
+          by: 'nobody',
+          source: '10.141.0.1',
+          status: 404
+        },
+        {
+          what: 'no name',
+          ask: [`/boot/cloud-init/N_1/${file}`],
+          by: 'nobody',
+          source: '10.141.0.1',
+          status: 400
+        }
+      ]
+    ])
+  ),
   'GET /boot/running/{node}/{tarball}': [
     {
       what: 'from the node itself',

@@ -9,6 +9,7 @@ import { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { freePort } from '../../support/free-port.js'
 import { giveKeys } from '../../support/keys.js'
+import { notesIn } from '../../support/notes.js'
 import { scratch } from '../../support/scratch.js'
 import { svcd } from '../../support/svcd.js'
 import { until } from '../../support/until.js'
@@ -180,7 +181,7 @@ t.test(
     await until(async () => (await first.request('GET', '/config/node')).status === 200)
     t.equal((await record(first, id))?.message, LOST)
     t.equal(await imagefile(second), packed, 'no commit of it')
-    await until(() => readdirSync(first.path('state', 'work')).length === 0, 'what was begun to be undone')
+    await until(() => notesIn(first.path('state')).length === 0, 'what was begun to be undone')
     t.notOk(readdirSync(first.path('files')).some(name => name.startsWith('.')))
     await second.stop()
     await until(() => isPrimary(first))

@@ -9,6 +9,7 @@ import type { Daemon } from '../../support/daemon.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
 import { adminToken } from '../../support/first-start.js'
 import { giveKeys } from '../../support/keys.js'
+import { notesIn } from '../../support/notes.js'
 import { isThere } from '../../support/there.js'
 import { until } from '../../support/until.js'
 import { type Asked, watched } from '../../support/watched-etcd.js'
@@ -110,7 +111,7 @@ t.test('what is not done on another controller is refused, and names where the d
     () => first.log() + second.log()
   )
   await until(async () => (await stored('tree', 'copy')) === undefined)
-  await until(() => readdirSync(first.path('state', 'work')).length === 0)
+  await until(() => notesIn(first.path('state')).length === 0)
   t.notOk(readdirSync(first.path('images')).some(name => name.startsWith('.svcd-')))
 
   // The controller that has it is away.
@@ -201,7 +202,7 @@ t.test('who is cut off removes no directory of an image that another controller 
   stands('as the one that writes')
   t.strictSame(readdirSync(first.path('images')).sort(), ['compute', 'copy'])
   // One that the controller before it has asked for may just be ending.
-  await until(() => readdirSync(first.path('state', 'work')).length === 0)
+  await until(() => notesIn(first.path('state')).length === 0)
   await first.stop()
 })
 
@@ -239,7 +240,7 @@ t.test('what a removal has hidden goes though its controller is started again as
     () => first.log() + second.log()
   )
   await until(
-    () => !existsSync(hidden) && readdirSync(first.path('state', 'work')).length === 0,
+    () => !existsSync(hidden) && notesIn(first.path('state')).length === 0,
     () => first.log()
   )
   t.ok(await isPrimary(second))
@@ -281,7 +282,7 @@ t.test('a clone to which etcd gave no answer is what the controller that takes o
     isCut = false
     await answers(first)
     await until(
-      () => readdirSync(first.path('state', 'work')).length === 0,
+      () => notesIn(first.path('state')).length === 0,
       () => first.log()
     )
     t.strictSame(readdirSync(first.path('images')).sort(), isStored ? ['compute', 'copy'] : ['compute'])

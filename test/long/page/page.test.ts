@@ -11,7 +11,10 @@ import { browser, looks, open, Stage } from './stage.js'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const desktop = { theme: 'light', width: 1360, height: 860 } as const
-const views = ['cluster', 'node/node003', 'jobs', 'images', 'networks', 'services', 'audit']
+const views = [
+  ...['cluster', 'cluster?as=racks', 'node/node003', 'edit/node/node003', 'edit/group/compute'],
+  ...['unknown', 'jobs', 'images', 'networks', 'services', 'audit']
+]
 
 /** What axe finds wrong with the page as it is. */
 async function findings(page: Page): Promise<string[]> {
@@ -196,6 +199,9 @@ t.test('the page of a small cluster', async t => {
     t.same(problems, [])
   })
 
+  await stage.ask('GET', '/boot/search/mac/52:54:77:00:00:01?serial=S1', undefined, '10.141.99.1')
+  const inventory = { node003: { cpu: { model: 'EPYC', cores: 64 }, disks: [{ name: 'sda', size: 480e9 }] } }
+  await stage.ask('POST', '/monitor/inventory/node003', { monitor: { inventory } })
   for (const look of looks)
     await t.test(`axe finds nothing: ${look.name}`, async t => {
       const stranger = await window(t, on, stage, look, undefined)
@@ -213,6 +219,10 @@ t.test('the page of a small cluster', async t => {
         if (view === 'cluster') {
           await page.getByLabel('Show as').selectOption('table')
           t.same(await findings(page), [], 'table')
+          await page.getByRole('button', { name: 'Select all 3 shown' }).click()
+          t.same(await findings(page), [], 'selection')
+          await page.getByRole('button', { name: 'Install again' }).click()
+          t.same(await findings(page), [], 'dialog of a selection')
         }
         if (view.startsWith('node')) {
           await page.getByRole('button', { name: 'Install again' }).click()

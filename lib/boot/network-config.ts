@@ -1,0 +1,165 @@
+import type { InstallInterface } from './install-data.js'
+
+/** The options of an interface (docs/interfaces.md); others are left out, as the install script does. */
+const optionRules: Readonly<Record<string, RegExp>> = {
+  mtu: /^\d{1,6}$/,
+  vlan: /^(?:[1-9]\d{0,2}|[1-3]\d{3}|40[0-8]\d|409[0-4])$/,
+  link: /^[\w.:-]+$/,
+  on: /^[\w.:-]+$/,
+  bond: /^[\w.:,-]+$/,
+  bridge: /^[\w.:,-]+$/,
+  mode: /^(?:balance-(?:rr|xor|tlb|alb)|active-backup|broadcast|802\.3ad)$/,
+  metric: /^\d{1,9}$/,
+  defaultroute: /^(?:yes|no)$/,
+  dhcp: /^(?:yes|no)$/
+}
+
+type Kind = 'ethernets' | 'bonds' | 'bridges' | 'vlans'
+
+interface Entry {
+  readonly given: InstallInterface
+  readonly name: string
+  /** undefined: no interface, but a further address of the one that it names. */
+  readonly kind: Kind | undefined
+  readonly options: Readonly<Record<string, string | undefined>>
+  readonly members: readonly string[]
+  readonly link: string
+}
+
+/** Returns the interfaces of a node as netplan's version 2, which cloud-init reads too (rules 4.40). */
+export function networkConfig(interfaces: readonly InstallInterface[]): object {
+  const known = interfaces.filter(({ bmc }) => !bmc).map(entryOf)
+  const lower = known.flatMap(({ kind, members, link }) => (kind === 'vlans' ? [link] : members))
+  const others = [...new Set(lower)].filter(name => !known.some(entry => entry.name === name))
+  const entries = [...known, ...others.map(bareEntry)]
+  const route = defaultRoute(entries)
+  const config: { version: 2 } & Partial<Record<Kind, Record<string, object>>> = { version: 2 }
+  for (const entry of entries) {
+    if (!entry.kind) continue
+    config[entry.kind] ??= {}
+    const devices = config[entry.kind] as Record<string, object>
+    devices[entry.name] = { ...deviceOf(entry), ...addressing(entry, entries, route) }
+  }
+  return config
+}
+
+function entryOf(given: InstallInterface): Entry {
+  const options: Record<string, string | undefined> = {}
+  for (const word of given.options.split(/\s+/)) {
+    const [, name = '', value = ''] = /^(\w+)=(.+)$/.exec(word) ?? []
+    if (Object.hasOwn(optionRules, name) && optionRules[name]?.test(value)) options[name] = value
+  }
+  const { interface: name } = given
+  const link = options.link ?? name.replace(/\.[^.]*$/, '')
+  const kind = kindOf(options, link !== name)
+  const members = kind === 'bonds' ? options.bond : kind === 'bridges' ? options.bridge : undefined
+  return { given, name, kind, options, members: members?.split(',').filter(Boolean) ?? [], link }
+}
+
+function kindOf(options: Entry['options'], hasLink: boolean): Kind | undefined {
+  if (options.on) return undefined
+  if (options.vlan && hasLink) return 'vlans'
+  return options.bond ? 'bonds' : options.bridge ? 'bridges' : 'ethernets'
+}
+
+/** An interface below a bond, bridge or VLAN that has no entry of its own. */
+const bareEntry = (name: string): Entry => {
+  const none = { network: '', ipaddress: '', netmask: '', gateway: '', nameserver: '', ns_hostname: '' }
+  const empty = { ...none, domain: '', ntp_server: '', macaddress: '', options: '', routes: [], prefixlen: 0 }
+  return entryOf({ ...empty, interface: name, provision: false, bmc: false })
+}
+
+function deviceOf({ given, name, kind, options, members, link }: Entry): object {
+  const { macaddress } = given
+  switch (kind) {
+    case 'vlans':
+      return { id: Number(options.vlan), link }
+    case 'bonds':
+      return {
+        interfaces: members,
+        ...(macaddress ? { macaddress } : {}),
+        parameters: { mode: options.mode ?? 'active-backup', 'mii-monitor-interval': 100 }
+      }
+    case 'bridges':
+      return { interfaces: members, ...(macaddress ? { macaddress } : {}), parameters: { stp: false } }
+    default:
+      // The GUID of an InfiniBand port is no MAC: it is found by its name.
+      if (/^..(?::..){5}$/.test(macaddress)) return { match: { macaddress } }
+      return name === 'BOOTIF' ? { match: { name: 'e*' } } : {}
+  }
+}
+
+type Method = 'none' | 'static' | 'dhcp'
+
+function methodOf({ given, name, options }: Entry, entries: readonly Entry[]): Method {
+  const isMember = entries.some(({ members }) => members.includes(name))
+  if (isMember || (given.network === '' && !given.provision)) return 'none'
+  if (options.on) return given.ipaddress ? 'static' : 'none'
+  return given.ipaddress !== '' && options.dhcp !== 'yes' ? 'static' : 'dhcp'
+}
+
+/** Returns the interface with the default route: one that asks for it, the provision interface, another. */
+function defaultRoute(entries: readonly Entry[]): Entry | undefined {
+  const rank = (entry: Entry): number => {
+    const { given, options } = entry
+    const method = methodOf(entry, entries)
+    if (options.on || options.defaultroute === 'no' || method === 'none') return 0
+    if (method === 'static' && given.gateway === '') return 0
+    if (options.defaultroute === 'yes') return 3
+    if (given.provision) return 2
+    return method === 'static' ? 1 : 0
+  }
+  const most = Math.max(0, ...entries.map(rank))
+  return most === 0 ? undefined : entries.find(entry => rank(entry) === most)
+}
+
+function addressing(entry: Entry, entries: readonly Entry[], route: Entry | undefined): object {
+  const { given, name, options } = entry
+  const method = methodOf(entry, entries)
+  const mtu = options.mtu ? { mtu: Number(options.mtu) } : {}
+  if (method === 'none') return { ...mtu, dhcp4: false, optional: true }
+  const metric = options.metric ? { metric: Number(options.metric) } : {}
+  const asks = options.defaultroute === 'yes' && options.metric !== undefined
+  const isDefault = options.defaultroute !== 'no' && (!route || route === entry || asks)
+  const further = entries.filter(other => other.options.on === name && methodOf(other, entries) === 'static')
+  const addresses = [...(method === 'static' ? [entry] : []), ...further].map(
+    ({ given: { ipaddress, prefixlen } }) => `${ipaddress}/${prefixlen}`
+  )
+  const gateway = method === 'static' && isDefault ? given.gateway : ''
+  const routes = [
+    ...(gateway ? [{ to: '0.0.0.0/0', via: gateway, ...metric }] : []),
+    ...[entry, ...further].flatMap(({ given: { routes } }) =>
+      routes.map(text => {
+        const [to = '', via = ''] = text.split(' via ')
+        return { to, via, ...metric }
+      })
+    )
+  ]
+  const servers = given.nameserver.split(' ').filter(Boolean)
+  const nameservers = {
+    ...(servers.length > 0 ? { addresses: servers } : {}),
+    ...(given.domain ? { search: [given.domain] } : {})
+  }
+  return {
+    ...mtu,
+    ...(method === 'dhcp' ? leased(isDefault, options.metric) : { dhcp4: false }),
+    ...(addresses.length > 0 ? { addresses } : {}),
+    ...(routes.length > 0 ? { routes } : {}),
+    ...(method === 'static' && Object.keys(nameservers).length > 0 ? { nameservers } : {}),
+    // A card without a link must not delay the boot, unless the node is provisioned over it.
+    ...(given.provision ? {} : { optional: true })
+  }
+}
+
+/** The lease follows the MAC, not an identifier that each new system invents. */
+function leased(isDefault: boolean, metric: string | undefined): object {
+  const overrides = {
+    ...(metric === undefined ? {} : { 'route-metric': Number(metric) }),
+    ...(isDefault ? {} : { 'use-routes': false })
+  }
+  return {
+    dhcp4: true,
+    'dhcp-identifier': 'mac',
+    ...(Object.keys(overrides).length > 0 ? { 'dhcp4-overrides': overrides } : {})
+  }
+}

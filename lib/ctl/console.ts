@@ -1,0 +1,126 @@
+import { isObject, type JsonValue } from '../base/json.js'
+import type { Answer } from './controller.js'
+import { within } from './render.js'
+import type { Session, Verb } from './session.js'
+import { clean, refused, wrongUsage } from './terminal.js'
+
+/** Characters of one request that types. */
+const MOST_TYPED = 8192
+
+/** The verb that shows the serial console of a node. */
+export const consoleVerb: Verb<''> = {
+  operands: 'NODE',
+  summary: 'attach to the serial console of a node, &. leaves; --log shows its last lines',
+  options: ['log', 'lines', 'output'],
+  async run(session, _type, [node = '']) {
+    const { log, lines, output } = session.options
+    if (!log && (lines !== undefined || output !== undefined)) throw wrongUsage('-n and -o belong to --log')
+    await (log ? showLog(session, node, lines) : attached(session, node))
+  }
+}
+
+async function showLog(session: Session, node: string, lines: string | undefined): Promise<void> {
+  const answer = await session.controller.json('GET', `/monitor/console/${encodeURIComponent(node)}`, {
+    lines
+  })
+  const shown = within(answer, 'monitor', 'consoles', node).lines
+  const all = (Array.isArray(shown) ? shown : []).filter(isObject)
+  if (session.format !== 'text') return session.json(all)
+  await session.lines(
+    all.map(({ time, text }) => {
+      const at = typeof time === 'string' ? `${time.slice(0, 19).replace('T', ' ')} ` : ''
+      return `${session.paint('dim', clean(at))}${clean(String(text))}`
+    })
+  )
+}
+
+async function attached(session: Session, node: string): Promise<void> {
+  const { terminal, controller } = session
+  if (!terminal.shows.in) throw wrongUsage('there is no terminal to type on: use --log to see the last lines')
+  const path = `/control/console/${encodeURIComponent(node)}`
+  const answer = await controller.send('GET', path)
+  let hasLeft = false
+  let waiting: { input: string; break: boolean }[] = []
+  let sending: Promise<void> | undefined
+  let failure: Error | undefined
+  let id = ''
+  const leave = (error?: Error) => {
+    hasLeft = true
+    failure ??= error
+    answer.response.body.destroy()
+  }
+  // Keys wait for the answer to those before them, so that they arrive in order.
+  const send = async () => {
+    for (let next = waiting.shift(); next; next = waiting.shift())
+      await controller.json('POST', path, {}, { control: { consoles: { [node]: { session: id, ...next } } } })
+    sending = undefined
+  }
+  const type = (input: string, isBreak: boolean) => {
+    const last = waiting.at(-1)
+    if (last && !last.break && last.input.length + input.length <= MOST_TYPED)
+      waiting = [...waiting.slice(0, -1), { input: last.input + input, break: isBreak }]
+    else waiting.push({ input, break: isBreak })
+    sending ??= send().catch(leave)
+  }
+  let restore = () => {}
+  try {
+    for await (const { kind, text } of eventsOf(answer)) {
+      if (kind === 'session') {
+        id = text
+        terminal.err(clean(`attached to ${node}; &. leaves, &B sends a break, && types an &`).concat('\r\n'))
+        restore = terminal.typed(escapes({ type, leave: () => leave() }))
+      } else if (kind === 'end') failure ??= refused(clean(text))
+      else await terminal.out(text)
+    }
+  } catch (error) {
+    if (!hasLeft) throw error
+  } finally {
+    restore()
+    terminal.err('\r\n')
+  }
+  await sending
+  if (failure) throw failure
+}
+
+/** Yields the events of a console: pieces of text, the session, and the reason of the end. */
+async function* eventsOf(answer: Answer): AsyncGenerator<{ kind: string; text: string }> {
+  let rest = ''
+  for await (const piece of answer.pieces()) {
+    const events = (rest + piece).split('\n\n')
+    rest = events.pop() ?? ''
+    for (const event of events) {
+      const [, kind = 'text', data] = /^(?:event: (\w+)\n)?data: (.*)$/.exec(event) ?? []
+      const text: JsonValue = data === undefined ? null : JSON.parse(data)
+      if (typeof text === 'string') yield { kind, text }
+    }
+  }
+}
+
+interface Typist {
+  type(text: string, isBreak: boolean): void
+  leave(): void
+}
+
+/** Returns what takes typed text: `&.` leaves, `&B` sends a serial break, `&&` is one `&`. */
+export function escapes({ type, leave }: Typist): (text: string) => void {
+  let isEscape = false
+  return text => {
+    let plain = ''
+    for (const key of text) {
+      if (!isEscape && key === '&') {
+        isEscape = true
+        continue
+      }
+      if (isEscape && key === '.') {
+        if (plain !== '') type(plain, false)
+        return leave()
+      }
+      if (isEscape && key === 'B') {
+        type(plain, true)
+        plain = ''
+      } else plain += isEscape && key !== '&' ? `&${key}` : key
+      isEscape = false
+    }
+    if (plain !== '') type(plain, false)
+  }
+}

@@ -1,0 +1,25 @@
+import type { Backend } from '../backend.js'
+import type { ConsolesData } from './variables.js'
+
+/**
+ * conmand has one file, which it reads at its start alone. It has no checker: the check is that the program
+ * is there, and its values are checked before they are rendered.
+ */
+export const conman: Backend<ConsolesData> = {
+  name: 'conman',
+  defaults: {
+    config: '',
+    directory: '',
+    check: ['conmand', '-V'],
+    service: 'svcd-consoles',
+    leaseFile: ''
+  },
+  reload: 'restart',
+  render: (data, { config }, render) => ({
+    // The file has the passwords of BMCs.
+    files: [{ path: config, text: render('consoles/templ_conman.cfg', data), mode: 0o600, needs: 'restart' }],
+    owned: []
+  }),
+  masked: text => text.replace(/\b0x[0-9a-f]{2,}/gi, '0x…'),
+  checks: ({ check }) => ({ commands: [check], files: [] })
+}

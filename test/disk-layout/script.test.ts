@@ -1,0 +1,283 @@
+import t, { type Test } from 'tap'
+import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
+import { InstallingNode, type Run } from '../install/installing-node.js'
+import { layoutScript, shippedLayout, wholeLayout } from '../support/layout-script.js'
+
+// The scripts of disk layouts on a machine whose sysfs is made here, with programs that note what they are
+// asked: no disk of this machine is near. test/long/disk-layouts.test.ts has real ones.
+
+interface Disk {
+  readonly mib: number
+  readonly rotational?: boolean
+  readonly byId?: string
+  readonly removable?: boolean
+  /** Labels of file systems on it: 0 is the disk itself. */
+  readonly labels?: Readonly<Record<number, string>>
+  /** Sizes of its partitions in MiB. */
+  readonly partitions?: readonly number[]
+}
+type Disks = Readonly<Record<string, Disk>>
+
+const note = (name: string, more = '') => `echo "${name} $*" >> /calls\n${more}`
+const programs = {
+  ...Object.fromEntries(
+    ['mkfs.ext4', 'mkfs.xfs', 'mkfs.btrfs', 'mkfs.vfat', 'mkswap', 'lvm', 'mdadm', 'svc_wipe'].map(name => [
+      name,
+      note(name)
+    ])
+  ),
+  // $disk1 and its kin appear.
+  sfdisk: note(
+    'sfdisk',
+    'cat > /table\nsed "s/^/  /" /table >> /calls\nn=0\nwhile read -r line; do\n' +
+      'case $line in label*) continue ;; esac\nn=$((n + 1))\n' +
+      'case $2 in *[0-9]) p=p ;; *) p= ;; esac\n/tools/busybox mknod "$2$p$n" b 240 $n\ndone < /table'
+  ),
+  cryptsetup: note('cryptsetup', 'case $1 in luksUUID) echo the-uuid ;; esac'),
+  blkid: 'shift\ncase $1 in -s) cat "/labels/${5##*/}" ;; *) [ -e "/used/${1##*/}" ] || exit 2 ;; esac',
+  mount: note('mount'),
+  swapon: note('swapon')
+}
+
+async function run(
+  t: Test,
+  layout: DisklayoutDoc,
+  disks: Disks,
+  { kind = '', prepare = () => {} }: { kind?: '' | '_kickstart'; prepare?: (m: InstallingNode) => void } = {}
+): Promise<Run & { readonly calls: string; readonly machine: InstallingNode }> {
+  // Busybox would run its own mount and blkid. The kernel of this machine has neither md nor a device mapper.
+  const environment = { SVC_NODE: 'node009', SVC_PARTITIONING: '/words' }
+  const machine = new InstallingNode(t, { shell: 'dash', programs, environment })
+  machine.mkdir('sys/block', 'labels', 'used', 'dev/disk/by-id', 'svcrun')
+  for (const [
+    name,
+    { mib, rotational = false, removable = false, byId, labels, partitions = [] }
+  ] of Object.entries(disks)) {
+    const at = `sys/block/${name}`
+    machine.write(`${at}/device`, '')
+    machine.write(`${at}/size`, `${mib * 2048}\n`)
+    machine.write(`${at}/ro`, '0\n')
+    machine.write(`${at}/removable`, `${Number(removable)}\n`)
+    machine.write(`${at}/queue/rotational`, `${Number(rotational)}\n`)
+    machine.write(`dev/${name}`, '')
+    if (byId) machine.link('dev/disk/by-id', [[byId, `../../${name}`]])
+    for (const [i, size] of partitions.entries()) {
+      machine.write(`${at}/${name}${i + 1}/partition`, `${i + 1}\n`)
+      machine.write(`${at}/${name}${i + 1}/size`, `${size * 2048}\n`)
+    }
+    for (const [i, label] of Object.entries(labels ?? {})) {
+      machine.write(`labels/${name}${i === '0' ? '' : i}`, `${label}\n`)
+      machine.write(`used/${name}`, '')
+    }
+  }
+  prepare(machine)
+  const script = layoutScript(layout, kind).replace(/^kernel=.*$/m, "kernel=''")
+  const [done] = await machine.run(script)
+  if (!done) throw new Error('no run')
+  return { ...done, machine, calls: machine.has('calls') ? machine.text('calls') : '' }
+}
+
+const hdd = (mib: number): Disk => ({ mib, rotational: true })
+const raid1 = shippedLayout('raid1')
+const kept = shippedLayout('second-kept')
+
+t.test('what a node lacks is told before anything is written', async t => {
+  for (const [layout, disks, reason] of [
+    [
+      raid1,
+      { vda: hdd(9000) },
+      /^node009 has 1 fitting disk\(s\) for "system", the disk layout raid1 needs 2 .*; its disks: vda hdd 9000 MiB/
+    ],
+    [raid1, { vda: hdd(9000), vdb: hdd(100) }, /has 1 fitting .*vdb hdd 100 MiB/],
+    [raid1, { vda: hdd(9000), sdb: { mib: 9000, removable: true } }, /has 1 fitting/],
+    [
+      shippedLayout('scratch-nvme'),
+      { sda: hdd(9000) },
+      /has 0 fitting disk\(s\) for "scratch", .* needs 1 \(nvme,/
+    ],
+    [
+      kept,
+      { sda: hdd(9000), sdb: { ...hdd(9000), labels: { 0: 'other' } } },
+      /has something on sdb that is not data, .* type svc_wipe \/dev\/sdb/
+    ],
+    [
+      kept,
+      { sda: { ...hdd(9000), labels: { 0: 'data' } }, sdb: { ...hdd(9000), labels: { 0: 'data' } } },
+      /has several disks that hold data, .*: sda sdb/
+    ]
+  ] as const) {
+    const { status, output, calls } = await run(t, layout, disks)
+    t.equal(status, 1, output)
+    t.match(output, reason)
+    t.equal(calls, '', 'nothing was touched')
+  }
+  const { output } = await run(
+    t,
+    { ...raid1, name: 'raid' },
+    { vda: hdd(9000), vdb: hdd(9000) },
+    {
+      prepare: machine => machine.write('tools/mdadm', '', 0o644)
+    }
+  )
+  t.match(output, /node009 has no mdadm in its initramfs, which the disk layout raid needs/)
+})
+
+t.test('the kernel is asked as well', async t => {
+  const machine = new InstallingNode(t, { shell: 'ash', programs, environment: { SVC_NODE: 'node009' } })
+  machine.mkdir('sys/block', 'svcrun')
+  const [done] = await machine.run(layoutScript(raid1).replace(/^kernel=.*$/m, "kernel='raid77'"))
+  t.match(done?.output, /node009 has a kernel without raid77, which the disk layout raid1 needs/)
+})
+
+t.test('two disks as one', async t => {
+  const { status, output, calls } = await run(t, shippedLayout('raid1-lvm'), {
+    vdb: hdd(9000),
+    vda: hdd(9000)
+  })
+  t.equal(status, 0, output)
+  const lines = calls.trim().split('\n')
+  t.equal(lines[0], 'svc_wipe /dev/vda /dev/vdb', 'one call empties both: it refuses before it erases')
+  t.match(
+    calls,
+    /^sfdisk --quiet \/dev\/vda\n {2}label: gpt\n {2}size=1MiB, type=21686148\S+, name="firmware"\n {2}type=A19D880F\S+, name="lvm"\n/m
+  )
+  t.match(calls, 'svc_wipe /dev/vda1 /dev/vdb1 /dev/vda2 /dev/vdb2', 'what lay there before')
+  t.match(calls, /^mdadm --create \/dev\/md0 .*--level=1 --raid-devices=2 .* \/dev\/vda2 \/dev\/vdb2$/m)
+  t.match(
+    calls,
+    /^lvm pvcreate -ff -y \/dev\/md0\nlvm vgcreate -y system \/dev\/md0\nlvm lvcreate .*-n swap -L 2048M system\nmkswap /m
+  )
+  t.match(
+    calls,
+    /^lvm lvcreate -y -Wn -n root -l 100%FREE system\nmkfs.ext4 .*\/dev\/system\/root\nmount \/dev\/system\/root \/sysroot\/$/m
+  )
+})
+
+t.test('a kept disk is found by its label, whatever the order of disks is', async t => {
+  const empty = await run(t, kept, { sda: hdd(9000), sdb: hdd(9000) })
+  t.equal(empty.status, 0, empty.output)
+  t.match(empty.calls, /^mkfs.ext4 -q -F -L data \/dev\/sdb1$/m, 'made once')
+  t.match(empty.machine.text('svcrun/layout/options'), '/data defaults,nofail')
+  const data = { ...hdd(9000), partitions: [8998], labels: { 1: 'data' } }
+  const again = await run(t, kept, { sda: data, sdb: hdd(9000) })
+  t.equal(again.status, 0, again.output)
+  t.match(again.calls, 'svc_wipe /dev/sdb\n')
+  t.match(again.calls, /^mount \/dev\/sdb2 \/sysroot\/\nmount \/dev\/sda1 \/sysroot\/data$/m)
+  t.notMatch(again.calls, /(?:wipe|sfdisk|mkfs).*sda/)
+})
+
+t.test('a kept partition stays in its place', async t => {
+  const layout: DisklayoutDoc = {
+    name: 'home',
+    disks: [
+      {
+        name: 'system',
+        partitions: [
+          { name: 'firmware', use: 'firmware' },
+          { name: 'root', size: '4G', format: 'xfs', mount: '/' },
+          { name: 'home', size: 'rest', format: 'ext4', mount: '/home', label: 'home', keep: true }
+        ]
+      }
+    ]
+  }
+  const disk = { ...hdd(9000), partitions: [1, 4096, 4800], labels: { 3: 'home' } }
+  const again = await run(t, layout, { sda: disk })
+  t.equal(again.status, 0, again.output)
+  t.equal(again.calls.split('\n')[0], 'svc_wipe /dev/sda1 /dev/sda2')
+  t.notMatch(again.calls, /sfdisk|(?:wipe|mkfs).*sda3/)
+  for (const partitions of [
+    [1, 100, 8000],
+    [1, 4096]
+  ]) {
+    const { status, output, calls } = await run(t, layout, { sda: { ...disk, partitions } })
+    t.not(status, 0)
+    t.match(
+      output,
+      /keeps a partition of sda, but \/dev\/sda[23] is not (root|home) of the disk layout home|has something on sda/
+    )
+    t.equal(calls, '')
+  }
+})
+
+const machineOfAll: Disks = {
+  sda: { mib: 100_000, byId: 'ata-one' },
+  sdb: { mib: 50_000 },
+  sdc: { mib: 50_000 },
+  sdd: hdd(2_000_000),
+  sde: hdd(40_000)
+}
+
+t.test('each kind of choice', async t => {
+  const { status, output, calls, machine } = await run(t, wholeLayout, machineOfAll, {
+    prepare: machine => {
+      for (const name of ['key', 'swapkey']) {
+        machine.write(`svcrun/keys/${name}`, 'k')
+        machine.write(`svcrun/keys/${name}.path`, `/etc/${name}`)
+      }
+    }
+  })
+  t.equal(status, 0, output)
+  t.strictSame(machine.text('svcrun/layout/chosen').trim().split('\n').sort(), [
+    'ceph sdd',
+    'data sda',
+    'home sde',
+    'system sdb',
+    'system sdc'
+  ])
+  t.notMatch(calls, 'sdd', 'nothing of the layout is on it: it is not touched')
+  t.match(calls, /^sfdisk --quiet \/dev\/sde\n {2}label: dos\n {2}size=3999MiB, type=82\n {2}type=83\n/m)
+  t.match(calls, /^cryptsetup luksFormat -q --key-file \/svcrun\/keys\/key \/dev\/system\/scratch$/m)
+  t.match(
+    machine.text('svcrun/layout/crypttab'),
+    'luks-scratch UUID=the-uuid /etc/key luks,nofail',
+    'the system finds the key where the secret is placed'
+  )
+  const mounted = [...calls.matchAll(/^mount (\S+) \/sysroot(\S*)$/gm)].map(([, , path]) => path)
+  t.strictSame(mounted, ['/', '/boot', '/data', '/home', '/scratch'])
+  const without = await run(t, wholeLayout, machineOfAll)
+  t.match(without.output, /node009 has no secret swapkey, which encrypts swap/)
+  t.equal(without.calls, '')
+})
+
+t.test('in the words of the Red Hat installer', async t => {
+  const lvm = await run(
+    t,
+    shippedLayout('raid1-lvm'),
+    { vda: hdd(9000), vdb: hdd(9000) },
+    { kind: '_kickstart' }
+  )
+  t.equal(lvm.status, 0, lvm.output)
+  t.strictSame(
+    lvm.machine
+      .text('words')
+      .trimEnd()
+      .split('\n')
+      .map(line => line.trimEnd()),
+    [
+      'ignoredisk --only-use=vda,vdb',
+      'clearpart --all --initlabel --drives=vda,vdb --disklabel=gpt',
+      'part biosboot --size=1 --ondisk=vda --fstype=biosboot',
+      'part biosboot --size=1 --ondisk=vdb --fstype=biosboot',
+      'part raid.lvm-vda --size=64 --grow --ondisk=vda',
+      'part raid.lvm-vdb --size=64 --grow --ondisk=vdb',
+      'raid pv.lvm --level=1 --device=lvm raid.lvm-vda raid.lvm-vdb',
+      'volgroup system pv.lvm',
+      'logvol swap --vgname=system --name=swap --size=2048 --fstype=swap',
+      'logvol / --vgname=system --name=root --size=64 --grow --fstype=ext4'
+    ]
+  )
+  const data = { ...hdd(9000), partitions: [8998], labels: { 1: 'data' } }
+  const again = await run(t, kept, { sda: data, sdb: hdd(9000) }, { kind: '_kickstart' })
+  t.match(again.machine.text('words'), /only-use=sdb,sda\nclearpart .*--drives=sdb /)
+  t.match(
+    again.machine.text('words'),
+    'part /data --fstype=ext4 --label=data --fsoptions=defaults,nofail --noformat --onpart=sda1'
+  )
+  const both = await run(t, wholeLayout, machineOfAll, {
+    kind: '_kickstart',
+    prepare: machine => {
+      for (const name of ['key', 'swapkey']) machine.write(`svcrun/keys/${name}`, 'k')
+    }
+  })
+  t.match(both.output, /is installed by a kickstart, which cannot/)
+})

@@ -1,0 +1,110 @@
+import { rm } from 'node:fs/promises'
+import t, { type Test } from 'tap'
+import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
+import type { Firmware, Machine } from '../support/virtual-machine.js'
+import { reported } from './debian-image.js'
+import { type DiskNode, type InstalledDisks, installedDisks } from './installed-disks.js'
+
+// Each disk layout that comes with svcd (docs/disk-layouts.md), with each firmware: a real Debian is installed
+// onto empty disks, then again over what it has left, and boots from its disks; a RAID also from each of them
+// alone. What is kept stays the same to the byte, in whatever order the machine has its disks.
+// SVCD_LAYOUTS=raid1-lvm/uefi,… runs these alone.
+
+type Disks = Pick<Machine, 'disk' | 'moreDisks' | 'nvmeDisks'>
+
+/** What a layout is proved by. */
+interface Proof {
+  readonly disks: number
+  readonly nvme?: number
+  /** Its root, as findmnt has it. */
+  readonly root: RegExp
+  /** Lines of the report. */
+  readonly reports?: Readonly<Record<string, RegExp>>
+}
+
+const proofs: Readonly<Record<string, Proof>> = {
+  'whole-disk': { disks: 1, root: /^ext4 +\/dev\/vda2/ },
+  raid1: { disks: 2, root: /^ext4 +\/dev\/md/, reports: { array: /\[UU\]/ } },
+  'raid1-lvm': {
+    ...{ disks: 2, root: /^ext4 +\/dev\/mapper\/system-root/ },
+    reports: { array: /\[UU\]/, swap: /\/dev\/dm-/ }
+  },
+  'second-kept': { disks: 2, root: /^ext4 +\/dev\/vd.2/, reports: { data: /^[0-9a-f]{64}/ } },
+  'scratch-nvme': {
+    ...{ disks: 1, nvme: 2, root: /^ext4 +\/dev\/vda2/ },
+    reports: { scratch: /^xfs +\/dev\/md\d+ +\S*noatime/ }
+  }
+}
+
+/** A file on the kept disk is made once; its checksum tells whether it is still the same. */
+const more = `
+echo "REPORT array $(grep -o '\\[[U_]*\\]' /proc/mdstat)"
+echo "REPORT swap $(tail -n +2 /proc/swaps)"
+echo "REPORT scratch $(findmnt -n -o FSTYPE,SOURCE,OPTIONS /scratch)"
+if mountpoint -q /data; then
+  [ -e /data/proof ] || head -c 1000000 /dev/urandom > /data/proof
+  sync
+  echo "REPORT data $(sha256sum < /data/proof) $(findmnt -n -o SOURCE /data)"
+fi
+`
+
+const firmwares: readonly Firmware[] = ['bios', 'uefi']
+const wanted = process.env.SVCD_LAYOUTS?.split(',')
+const cases = Object.keys(shippedLayouts)
+  .flatMap(layout => firmwares.map(firmware => ({ layout, firmware })))
+  .map(({ layout, firmware }, i) => ({
+    ...{ layout, firmware, name: `node${100 + i}` },
+    ...{ mac: `52:54:00:14:07:${10 + i}`, ipaddress: `10.141.0.${20 + i}` }
+  }))
+  .filter(({ layout, firmware }) => !wanted || wanted.includes(`${layout}/${firmware}`))
+
+t.setTimeout(12 * 3_600_000)
+
+async function prove(t: Test, site: InstalledDisks, node: DiskNode, layout: string): Promise<void> {
+  const { disks, nvme = 0, root, reports = {} } = proofs[layout] as Proof
+  const make = (kind: string, count: number) =>
+    Promise.all(Array.from({ length: count }, (_, i) => site.disk(`${kind}${i}`, 6)))
+  const [[first = '', ...others], nvmeDisks] = [await make('disk', disks), await make('nvme', nvme)]
+  const boot = async (t: Test, machine: Disks, rules = reports) => {
+    const { console } = await site.boot(t, node, { ...machine, nvmeDisks })
+    t.match(reported(console, 'root'), root, 'its root')
+    for (const [word, expected] of Object.entries(rules)) t.match(reported(console, word), expected, word)
+    return console
+  }
+  const both: Disks = { disk: first, moreDisks: others }
+  const kept = layout === 'second-kept'
+  // Nothing depends on the order in which the kernel finds them.
+  const turned: Disks = kept ? { disk: others[0] as string, moreDisks: [first] } : both
+  await site.create(node, { disklayout: layout })
+  let data: string | undefined
+  for (const [what, machine] of [
+    ['empty disks', both],
+    ['the same disks again', turned]
+  ] as const)
+    await t.test(`installed onto ${what}`, async t => {
+      const console = await boot(t, machine)
+      t.equal((await site.controller.monitor(node.name)).state, 'installer.completed')
+      const sum = reported(console, 'data')?.split(' ')[0]
+      if (data !== undefined) t.equal(sum, data, 'the kept file is the same')
+      data = sum
+    })
+  await site.leaveNetwork(t, node.name)
+  await t.test('booted from its disks', async t => {
+    const console = await boot(t, both)
+    t.notMatch(console, /svc: step/, 'nothing was installed')
+    if (kept) t.equal(reported(console, 'data')?.split(' ')[0], data, 'the kept file is the same')
+  })
+  if (layout.startsWith('raid1'))
+    for (const [i, disk] of [first, ...others].entries())
+      await t.test(`booted from disk ${i + 1} alone`, t => boot(t, { disk }, { array: /_/ }))
+  for (const file of [first, ...others, ...nvmeDisks]) await rm(file)
+}
+
+t.test('disk layouts', async t => {
+  t.strictSame(Object.keys(proofs), Object.keys(shippedLayouts), 'each one that is shipped is proved')
+  const site = await installedDisks(t, cases, more)
+  for (const layout of new Set(cases.map(({ layout }) => layout)))
+    await site.controller.create('disklayout', layout, { ...shippedLayouts[layout] })
+  for (const node of cases)
+    await t.test(`${node.layout}, ${node.firmware}`, t => prove(t, site, node, node.layout))
+})
