@@ -151,13 +151,12 @@ export class Install {
 
   #data(node: NodeDoc, masked: boolean, what: 'install' | 'kickstart'): InstallData {
     const { model, urls, library } = this.o
-    const url = urls[0] as string
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = image.imagefile ?? ''
     const pack = model.view.get('pack', imagefile)
-    const who = nodeData(target, url)
+    const who = nodeData(target, urls[0] as string)
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = effectiveSecrets(model, node, masked)
@@ -170,7 +169,7 @@ export class Install {
       comment: who.comment,
       vendor: who.vendor,
       assettag: who.assettag,
-      url,
+      url: who.url,
       urls,
       library: library.sha256(),
       api_protocol: this.#protocol,
