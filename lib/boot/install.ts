@@ -201,7 +201,7 @@ export class Install {
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const imagefile = installedFile(settings, image) ?? ''
     const pack = model.view.get('pack', imagefile)
-    const who = nodeData(target, urls[0] ?? '')
+    const who = nodeData(target, urls[0] as string)
     // A file may be a unit or an fstab, which would mount a disk in a rescue.
     const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = effectiveSecrets(model, node, masked)
