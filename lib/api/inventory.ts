@@ -46,7 +46,7 @@ const columns = Object.keys(Object.getPrototypeOf(rowOf('', { since: '', invento
 const inventories: Listing = {
   title: 'inventory',
   place,
-  // Those that hold objects are shown on demand.
+  // Columns that hold objects are shown on demand.
   item: object(
     Object.fromEntries(
       columns.map(name => [name, /^(?:disks|interfaces|pci|.*slots)$/.test(name) ? object({}) : string()])
@@ -75,7 +75,7 @@ const odd: Listing = {
   ...{ title: 'difference', place: 'monitor.odd', item: object(difference), columns: ['name', 'difference'] }
 }
 
-/** What the nodes are made of, and which one is not like the others (rules 6.16, 6.17). */
+/** The hardware of nodes, and which one is not like the others (rules 6.16, 6.17). */
 export function inventoryRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
   const query = { ...listQuery, nodes: string('a node set: limits the list to these nodes') }

@@ -10,9 +10,11 @@ const ofObjects = [
 const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
 /** Directories bound to this machine and time: notes of work on images, and earlier states. */
 const localDirectories = ['work', 'initramfs', 'backups']
-const files =
-  /^(node-(boots|inventory|status)\.journal|audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
-const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|inventory|status)\.journal\.new)$/
+const journals = /^node-(boots|inventory|status)\.journal$/
+const otherFiles = /^(audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+const files = { test: (name: string) => journals.test(name) || otherFiles.test(name) }
+const localFiles =
+  /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|inventory|status)\.journal\.new)$/
 
 /** Whether this is a directory of the state. */
 export const isDirectoryOfState = (name: string): boolean =>
@@ -32,8 +34,7 @@ export const isBackedUp = (name: string): boolean => directories.includes(name) 
 export const isStored = (name: string): boolean => ofObjects.includes(name) || name === 'layout'
 
 /** Whether an entry of this name belongs to the medium, or holds its records: controllers share it. */
-export const isShared = (name: string): boolean =>
-  isStored(name) || name === 'jobs' || /^node-(boots|inventory|status)\.journal$/.test(name)
+export const isShared = (name: string): boolean => isStored(name) || name === 'jobs' || journals.test(name)
 
 /**
  * Directories of a restore in the state directory. `part`: being filled, the state is untouched. `ready`:

@@ -121,7 +121,7 @@ export const installVariables = {
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
   files: flag('whether svcd renders files for the node'),
-  files_token: text("a token for the running node, which fetches its files and reports its hardware with it"),
+  files_token: text('a token for the running node, which fetches its files and reports its hardware with it'),
   rootpw: text("`[kickstart] rootpw`: a crypt(3) hash; '' locks the root account"),
   masked: flag('true when the caller is not the node itself: passwords and the token are `********`')
 } as const

@@ -12,7 +12,7 @@ const told: ReadonlySet<string> = new Set(['memory', 'dimms', 'drives', 'nics'])
 
 /**
  * Returns what changed in the hardware between two reports, one sentence each, without the node's name.
- * What software decides is left out: kernel, drivers, names, links and speeds.
+ * Kernel, drivers, names, links and speeds are left out: software decides them.
  */
 export function changesOf(before: Inventory, after: Inventory): string[] {
   const [was, now] = [factsOf(before), factsOf(after)]
@@ -56,7 +56,7 @@ function* memoryChanges(before: Inventory, after: Inventory): Generator<string> 
     yield `${memorySize(total)} of memory, ${memorySize(then)} ${lastBoot}`
 }
 
-/** What a disk is known by: names change from boot to boot. */
+/** Returns the identity of a disk: names change from boot to boot. */
 const diskKey = ({ serial, by_id, name }: InventoryDisk) => serial ?? by_id?.[0] ?? name
 
 const nameOf = ({ name, model, size, serial }: InventoryDisk) => {

@@ -11,9 +11,9 @@ import { changesOf, settled } from './changes.js'
 import { type Facts, factsOf } from './facts.js'
 import type { Inventory, InventoryDisk } from './shape.js'
 
-/** What a node is made of. */
+/** The hardware of a node. */
 export interface NodeInventory {
-  /** Since when it is so: ISO 8601, UTC. */
+  /** Time of the first report that was so: ISO 8601, UTC. */
   readonly since: string
   readonly inventory: Inventory
 }

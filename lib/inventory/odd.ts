@@ -8,7 +8,7 @@ import { type FactName, type Facts, factNames, isSameMemory, memorySize } from '
 export interface Difference {
   readonly fact: FactName
   readonly group: string
-  /** What the node has, and what most have; 'none' for nothing. */
+  /** The values of the node and of most nodes; 'none' for nothing. */
   readonly value: string
   readonly usual: string
   /** How many of how many nodes have the usual. */

@@ -1,7 +1,7 @@
 import { badRequest } from '../base/errors.js'
 import { isObject, type JsonValue } from '../base/json.js'
 
-/** What a place of a report holds: a text, a whole number, yes or no, a list of something, or an object. */
+/** The kind of a value in a report: a text, a whole number, yes or no, a list, or an object. */
 export type Shape = 'text' | 'number' | 'flag' | readonly [Shape] | { readonly [field: string]: Shape }
 
 type ValueOf<S> = S extends 'text'
@@ -14,7 +14,7 @@ type ValueOf<S> = S extends 'text'
         ? readonly ValueOf<E>[]
         : { readonly [K in keyof S]?: ValueOf<S[K]> }
 
-/** The report of a node (rules 6.16). Sizes are bytes, speeds Mbit/s and MT/s; `source` is boot or installation. */
+/** The report of a node (rules 6.16), of a `boot` or an `installation`. Sizes are in bytes. */
 export const inventoryShape = {
   source: 'text',
   system: { maker: 'text', product: 'text', serial: 'text', uuid: 'text', asset: 'text' },
@@ -48,7 +48,7 @@ export const inventoryShape = {
   kernel: 'text'
 } as const satisfies Shape
 
-/** What a node is made of. What it could not read is absent. */
+/** The hardware of a node. Values that it could not read are absent. */
 export type Inventory = ValueOf<typeof inventoryShape>
 /** A disk of a node. */
 export type InventoryDisk = NonNullable<Inventory['disks']>[number]

@@ -163,6 +163,10 @@ t.test('the shell parts hold nothing that the template engine would read', async
     const text = readFileSync(join(library, name), 'utf8')
     // They join parts, so that edited templates that include them get all.
     const include = /^\{% include 'install\/lib\/\w+\.sh' -?%\}$/gm
-    t.notMatch(['svc-files.sh', 'inventory.sh'].includes(name) ? text.replace(include, '') : text, /\{\{|\{%|\{#/, name)
+    t.notMatch(
+      ['svc-files.sh', 'inventory.sh'].includes(name) ? text.replace(include, '') : text,
+      /\{\{|\{%|\{#/,
+      name
+    )
   }
 })

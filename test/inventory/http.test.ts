@@ -1,10 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { dimms, machine } from './machines.js'
 
 /** A controller with three nodes of group compute that have reported, and what posts the report of another machine. */
-async function started(test: typeof t) {
+async function started(test: Test) {
   const c = await Controller.start(test)
   await c.cluster()
   for (const n of [1, 2, 3])

@@ -74,8 +74,12 @@ t.test('virtual machines report what they are made of', async t => {
     }
     return args
   }
+  const monitor = async (path: string) =>
+    (await controller.request('GET', `/monitor/${path}`)).body as {
+      monitor: { inventory: Record<string, Inventory>; audit: { after?: { hardware?: string } }[] }
+    }
   const inventoryOf = async (node: string): Promise<Inventory> =>
-    (await controller.request('GET', `/monitor/inventory/${node}`)).body.monitor.inventory[node]
+    (await monitor(`inventory/${node}`)).monitor.inventory[node] ?? {}
   const booted = async (n: number, devices: readonly string[]) => {
     let early: Promise<Inventory> | undefined
     const run = await runMachine({
@@ -132,8 +136,8 @@ t.test('virtual machines report what they are made of', async t => {
     'its graphics card'
   )
   await booted(1, [...cards, ...(await memory(7))])
-  const { audit } = (await controller.request('GET', '/monitor/audit?by=machines')).body.monitor
-  const told = audit.flatMap((line: { after?: { hardware?: string } }) => line.after?.hardware ?? [])
+  const { audit } = (await monitor('audit?by=machines')).monitor
+  const told = audit.flatMap(line => line.after?.hardware ?? [])
   t.strictSame(told, ['node001: 7 of 8 DIMMs, 8 at the last boot: DIMM_A7 is empty'])
   // A plain machine: what qemu says of itself.
   const second = await booted(2, [])

@@ -14,8 +14,9 @@ export const kickstart = (data: InstallData): string =>
 export const installLibrary = (): string => templates.render('install/templ_library.cfg', {})
 /** The program that reports the hardware, as the installation puts it into the image. */
 export const inventoryProgram = (): string =>
-  /^inventory_text\(\) \{\n {2}cat <<'SVC_END_OF_SCRIPT'\n(.*?)^SVC_END_OF_SCRIPT$/ms.exec(installLibrary())?.[1] ??
-  ''
+  /^inventory_text\(\) \{\n {2}cat <<'SVC_END_OF_SCRIPT'\n(.*?)^SVC_END_OF_SCRIPT$/ms.exec(
+    installLibrary()
+  )?.[1] ?? ''
 /** svc-files, as the installation puts it into the image. */
 export const runningFiles = (): string =>
   /^svc_files\(\) \{\n {2}cat <<'SVC_END_OF_SCRIPT'\n(.*?)^SVC_END_OF_SCRIPT$/ms.exec(
