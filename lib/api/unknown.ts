@@ -33,11 +33,11 @@ const scanBody = bodyOf(
   { about: 'scan' },
   {
     network: { type: objectName, required: true, meaning: 'network of the BMCs' },
-    bmcsetup: { type: objectName, meaning: 'BMC set-up with their user; null: the only one' }
+    bmcsetupname: { type: objectName, meaning: 'BMC set-up with their user; null: the only one' }
   }
 )
 
-/** Machines that belong to no node (rules 4.37, 13.9). */
+/** Machines that belong to no node (rules 4.37, 13.5). */
 export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
   return [
     get('/monitor/unknown', {
@@ -64,8 +64,8 @@ export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
       summary: 'Ask the BMCs of a network for their machines, by Redfish; an asynchronous request',
       body: scanBody,
       output: acknowledgement,
-      handler: async (request, { network, bmcsetup }) =>
-        acknowledge(request, await scan.submit(network, bmcsetup ?? undefined, actorOf(request)))
+      handler: async (request, { network, bmcsetupname }) =>
+        acknowledge(request, await scan.submit(network, bmcsetupname ?? undefined, actorOf(request)))
     })
   ]
 }

@@ -110,8 +110,8 @@ export class Boot {
 
   /**
    * Returns the script for a MAC: its node's, or the normal menu (rules 4.1). Returns a promise only if an
-   * unknown machine is known by its serial number, or searched for on the switches, which only a source within
-   * the networks can cause (rules 4.5).
+   * unknown machine has the serial number of a node, or is searched for on the switches, which only a source
+   * within the networks can cause (rules 4.5).
    */
   search(mac: string, visit: Search): string | Promise<string> {
     const { model, detection, unknown } = this.o

@@ -222,7 +222,8 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup) previous=''; continue ;;
+      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup)
+        previous=''; continue ;;
     esac
     previous=$word
     [[ $word == -* ]] || plain+=("$word")

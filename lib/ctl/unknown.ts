@@ -44,9 +44,9 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
     summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
     options: ['output', 'bmcsetup'],
     async run(session, _type, [network = '']) {
-      const { bmcsetup = null } = session.options
+      const { bmcsetup: bmcsetupname = null } = session.options
       const path = '/monitor/unknown/_scan'
-      const asked = await session.controller.json('POST', path, {}, { network, bmcsetup })
+      const asked = await session.controller.json('POST', path, {}, { network, bmcsetupname })
       const { lines, ...rest } = await awaitResult(session, asked)
       if (session.format === 'json') return session.json({ ...rest, lines: lines ?? [] })
       await session.lines((Array.isArray(lines) ? lines : []).map(line => clean(String(line))))

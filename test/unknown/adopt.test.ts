@@ -47,7 +47,7 @@ t.test('machines that ask are listed until they have a node', async t => {
   const { c, run, asks } = await site(t)
   t.equal(
     (await run(['unknown', 'list'])).out,
-    'mac  maker  product  serial  address  port  count  last  conflict\n'
+    'mac  maker  product  serial  address  port  bmc  count  last  conflict\n'
   )
   const said = `serial=ABC123&uuid=4c4c4544-0033-5610-8052-b4c04f4d3132&maker=Dell%20Inc.&product=R640&asset=&macs=${mac(1)},${mac(9)},`
   t.match((await asks(mac(1), said)).text, /is unknown/)

@@ -114,7 +114,7 @@ t.test('what the BMC says is joined to the machine when it boots', async t => {
     interfaces: [{ interface: 'BMC', network: 'ipmi', ipaddress: `${net}.4` }]
   })
   await scan()
-  t.strictSame(Object.keys(await unknown()), [`${net}.1`, `${net}.2`], 'not those of nodes')
+  t.strictSame(Object.keys(await unknown()).sort(), [`${net}.1`, `${net}.2`], 'not those of nodes')
   t.notOk(
     bmcs.asked.some(line => line.startsWith(`${net}.4 `)),
     'an address of a node is not asked'
@@ -165,7 +165,7 @@ t.test('a scan stays in its network, and needs a user and an admin', async t => 
   const wrong = async (body: object) => (await scan(body)).message
   t.match(await wrong({ network: 'nowhere' }), /network nowhere does not exist/)
   t.match(await wrong({ network: `${net}.0/24` }), /network/)
-  t.match(await wrong({ network: 'ipmi', bmcsetup: 'none' }), /BMC set-up none does not exist/)
+  t.match(await wrong({ network: 'ipmi', bmcsetupname: 'none' }), /BMC set-up none does not exist/)
   await c.post('/config/network/wide', { network: '10.0.0.0/10' })
   t.match(await wrong({ network: 'wide' }), /has 4194304 addresses, and a scan takes 65536 at most/)
   await c.post('/config/bmcsetup/more', { username: 'x' })
@@ -173,7 +173,7 @@ t.test('a scan stays in its network, and needs a user and an admin', async t => 
     await wrong({ network: 'ipmi' }),
     /there are 2 BMC set-ups: name one: svcctl unknown scan NETWORK --bmcsetup NAME/
   )
-  t.match(await wrong({ network: 'ipmi', bmcsetup: 'more' }), /BMC set-up more has no "password"/)
+  t.match(await wrong({ network: 'ipmi', bmcsetupname: 'more' }), /BMC set-up more has no "password"/)
   t.equal((await c.post('/monitor/unknown/_scan', { network: 'ipmi' }, { token: null })).status, 401)
 })
 

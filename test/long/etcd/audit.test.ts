@@ -49,6 +49,20 @@ t.test('what several controllers wrote, one after the other, is one list on each
   t.strictSame(named(both), ['two b', 'one a'])
   t.strictSame(both.missing, [])
   t.strictSame(await read(second), both)
+  await t.test('and so are the machines of no node (rules 4.37)', async t => {
+    // The answer is a script of iPXE, and no JSON.
+    for (const [i, one] of [first, second, second].entries())
+      await one
+        .request('GET', `/boot/search/mac/02:00:00:00:00:0${i + 1}?serial=SN10${i}`)
+        .catch(() => undefined)
+    const list = async (of: Daemon) => {
+      const { body } = await of.request('GET', '/monitor/unknown')
+      const { unknown } = (body as { monitor: { unknown: Record<string, { serial: string }> } }).monitor
+      return Object.values(unknown).map(({ serial }) => serial)
+    }
+    t.strictSame((await list(first)).sort(), ['SN100', 'SN101', 'SN102'])
+    t.strictSame((await list(second)).sort(), ['SN100', 'SN101', 'SN102'])
+  })
   const [line = ''] = readFileSync(first.path('state', 'audit.log'), 'utf8').split('\n')
   t.equal(JSON.parse(line).controller, 'one', 'the file says it too')
   await first.stop()
