@@ -17,7 +17,7 @@ import {
 } from './fixtures.js'
 import { openLines } from './node-values.js'
 
-const steps = Number(process.env.SVCD_MODEL_STEPS ?? (process.env.SVCD_LONG ? 100_000 : 2000))
+const steps = Number(process.env.SVCD_MODEL_STEPS ?? (process.env.SVCD_LONG ? 100_000 : 800))
 const seed = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31))
 
 let state = seed
