@@ -14,6 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
 import { damage, Known, prepare, WRITERS } from '../api/writers.js'
+import { kernelOptions } from '../machine/image.js'
 import { addModules, busybox, packInitramfs } from '../machine/initramfs.js'
 import { builtTree } from '../support/built-tree.js'
 import { type Child, start } from '../support/child.js'
@@ -85,7 +86,7 @@ t.test(`the power is cut ${rounds} times`, async t => {
   const powerOn = async () => {
     const qemu = start('qemu-system-x86_64', [
       ...['-accel', 'tcg', '-m', '1024', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
-      ...['-kernel', kernel.image, '-initrd', initramfs, '-append', 'console=ttyS0 quiet panic=-1'],
+      ...['-kernel', kernel.image, '-initrd', initramfs, '-append', kernelOptions],
       ...['-netdev', `user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:${port}-10.0.2.15:7050`],
       ...['-device', 'virtio-net-pci,netdev=net0,romfile='],
       ...['-drive', `id=disk0,if=none,format=raw,cache=writeback,file=nbd+unix:///?socket=${socket}`],
