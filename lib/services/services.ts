@@ -39,10 +39,9 @@ export interface SharedServices {
   agreed(gatherMs: number): SerialAgreement
 }
 
-/** The types of objects that DHCP and DNS are rendered from. */
+/** The types of objects that DHCP and DNS are rendered from; consoles have those of BMC set-ups too. */
 const types: ReadonlySet<string> = new Set([
   'cluster',
-  'bmcsetup',
   ...Object.values(objectTypes)
     .filter(({ network, connections, interfaces }) => network || connections || interfaces)
     .map(({ type }) => type)
@@ -134,14 +133,15 @@ export class Services {
     view: View,
     cluster: ClusterSettings
   ): () => Promise<DifferingFile[]> {
-    if (this.#services.size === 0 || !concerns(changes)) return async () => []
+    const concerned = [...this.#services].filter(([name]) => concerns(name, changes))
+    if (concerned.length === 0) return async () => []
     if (this.#differing.waiting(0) >= MOST_WAITING)
       throw tryLater('too many dry runs wait for the files of DHCP and DNS', 5)
     const captured = this.#capture(view, cluster)
     return () =>
       this.#differing.run('', async () => {
         const all: DifferingFile[] = []
-        for (const [name, service] of this.#services) {
+        for (const [name, service] of concerned) {
           const dataOf = this.#dataOf.get(service) as DataOf
           const found = await service.differing(() => dataOf(captured)).catch(notApplied)
           for (const file of found) all.push({ service: name, ...file })
@@ -159,7 +159,7 @@ export class Services {
 
   /** Takes committed changes. Cheap. */
   changed(changes: readonly Change[], isUrgent = true): void {
-    if (concerns(changes)) for (const service of this.#services.values()) service.changed(isUrgent)
+    for (const [name, service] of this.#services) if (concerns(name, changes)) service.changed(isUrgent)
   }
 
   /** Takes a change of role: this controller became leader or follower. */
@@ -193,7 +193,8 @@ const STANDBY_MS = 2_000
 /** Most dry runs that wait for a rendering: each holds the objects of a moment. */
 const MOST_WAITING = 8
 
-const concerns = (changes: readonly Change[]) => changes.some(({ type }) => types.has(type))
+const concerns = (service: string, changes: readonly Change[]) =>
+  changes.some(({ type }) => types.has(type) || (service === 'consoles' && type === 'bmcsetup'))
 
 /** Reports a service whose files cannot be rendered: the change itself would be stored all the same. */
 function notApplied(error: unknown): { problem: string }[] {

@@ -97,8 +97,8 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['kerneloptions', 'variables', 'files', 'netboot_once'],
-  node: ['serial', 'uuid', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
+  group: ['disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once'],
+  node: ['serial', 'uuid', 'disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
 }
 
 // rules 1.4

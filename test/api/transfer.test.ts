@@ -52,7 +52,9 @@ t.test('an export has each object on a line of its own', async t => {
 t.test('an export has every section, and stored values', async t => {
   const { config } = JSON.parse(document)
   const sections =
-    'cluster network osimage bmcsetup file group node switch otherdev osimagetag secrets'.split(' ')
+    'cluster network osimage bmcsetup disklayout file group node switch otherdev osimagetag secrets'.split(
+      ' '
+    )
   t.same(Object.keys(config).sort(), sections.sort())
   t.same(config.cluster, {
     ntp_server: 'ntp1.example.org,10.0.0.1',

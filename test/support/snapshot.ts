@@ -115,9 +115,10 @@ function paths(config: Exported, table: readonly string[]): string[] {
  */
 const timeless = (path: string, text: string) =>
   text
-    .replace(/^SVC_TOKEN=.*$/m, 'SVC_TOKEN=')
+    .replaceAll(/^(SVC|FILES)_TOKEN=.*$/gm, '$1_TOKEN=')
     .replaceAll(/"seen":"[^"]*"/g, '')
     .replaceAll(/^\/monitor\/(service|status)/.test(path) ? /"since":"[^"]*"/g : '', '')
+    .replaceAll(/^\/monitor\/unknown/.test(path) ? /"(first|last|count)":("[^"]*"|\d+)/g : '', '')
 
 /**
  * A loopback address that no node has: to ask from a node's is to be heard of, which changes what the next

@@ -4,6 +4,7 @@ import { isShared } from '../../lib/backup/state-names.js'
 import { isLeftover } from '../../lib/disk/file.js'
 import { SecretBox } from '../../lib/model/secret-box.js'
 import { sealedKinds } from '../../lib/model/types.js'
+import { recordKinds } from '../../lib/store/record-kinds.js'
 import type { Controller } from './controller.js'
 import { storedTexts } from './stored-texts.js'
 
@@ -20,7 +21,7 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
   for (const entry of readdirSync(state, { recursive: true, withFileTypes: true })) {
     const file = join(entry.parentPath, entry.name)
     const path = file.slice(state.length + 1)
-    if (!entry.isFile() || isOfMedium(path) || isLeftover(entry.name)) continue
+    if (!entry.isFile() || isOfMedium(c, path) || isLeftover(entry.name)) continue
     if (!/^(holder\.json|audit(-machines)?\.log|\.?logins\.json)/.test(entry.name))
       found[path] = readFileSync(file, 'latin1')
   }
@@ -28,7 +29,10 @@ export async function stored(c: Controller): Promise<Record<string, string>> {
 }
 
 /** Whether a file is one of the medium, whose contents `storedTexts` gives. */
-const isOfMedium = (path: string) => isShared(path.split('/', 1)[0] as string)
+function isOfMedium(c: Controller, path: string): boolean {
+  const [first = ''] = path.split('/', 1)
+  return isShared(first) || (!c.elsewhere && first in recordKinds)
+}
 
 /** Returns a function that makes a value of each file of a controller, once for each content. */
 function remembered<T>(make: (c: Controller, path: string, bytes: string) => T) {
