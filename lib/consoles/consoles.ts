@@ -38,7 +38,7 @@ interface Open {
 export class Consoles {
   readonly #open = new Map<string, Open>()
   readonly #logs: ConsoleLogs
-  #attaching = 0
+  readonly #attaching = new Set<{ readonly who: string }>()
 
   constructor(private readonly options: ConsolesOptions) {
     const { config, model, log } = options
@@ -59,18 +59,18 @@ export class Consoles {
   async attach(node: string, actor: Actor): Promise<Attachment> {
     this.#assertConsole(node)
     const { who } = actor
-    const own = [...this.#open.values()].filter(open => open.who === who).length
-    if (own >= MOST_OF_USER)
-      throw tryLater(`${who} has ${own} consoles open, which is the most for one user`, 30)
-    if (this.#open.size + this.#attaching >= MOST)
-      throw tryLater(`${this.#open.size} consoles are open, which is the most`, 30)
+    const users = [...this.#attaching, ...this.#open.values()].map(one => one.who)
+    if (users.filter(user => user === who).length >= MOST_OF_USER)
+      throw tryLater(`${who} has ${MOST_OF_USER} consoles open, which is the most for one user`, 30)
+    if (users.length >= MOST) throw tryLater(`${MOST} consoles are open, which is the most`, 30)
     const session = randomBytes(16).toString('hex')
-    this.#attaching++
+    const attaching = { who }
+    this.#attaching.add(attaching)
     const { port } = this.options.config.consoles
     const attachment = await Attachment.open(port, node, {
       user: who.replace(/^user /, ''),
       session
-    }).finally(() => this.#attaching--)
+    }).finally(() => this.#attaching.delete(attaching))
     const idleMs = this.options.idleMs ?? IDLE_MS
     const idle = setTimeout(() => attachment.end('nothing was typed for hours'), idleMs).unref()
     this.#open.set(session, { attachment, node, who, idle })

@@ -78,7 +78,8 @@ function fieldsOf({ nameOf, lose }: Export, table: string, known: Table, row: Js
     const given = json === 'boolean' ? yesOrNo(text) : read
     try {
       // luna's kickstart installs its own image.
-      if (given === undefined || !field || isInstaller(given)) throw new Error()
+      if (given === undefined || !field) throw new Error()
+      if (name === 'provision_method' && isInstaller(given)) throw new Error()
       if (given !== '') field.type.read(given)
       if (given !== '') fields[name] = given
     } catch {

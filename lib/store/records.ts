@@ -248,11 +248,12 @@ export class Records<R> {
     let isTried = false
     let failure: unknown
     this.#isRunning = true
-    this.#soonLeft = this.#soonDueMs <= 0 ? SOON.names : 0
+    this.#soonLeft = 0
     if (this.#isClosed) this.#soonLeft = this.isShared ? SHARED_NAMES_ON_CLOSE : Number.POSITIVE_INFINITY
     do {
       // Further appends of this turn join; meanwhile callers of the last ones update their memory.
       await nextTurn()
+      if (!this.#isClosed && this.#soonDueMs <= 0) this.#soonLeft = SOON.names
       const { batch, changes } = this.#next()
       if (batch.length === 0 && changes.size === 0) break
       try {

@@ -68,7 +68,7 @@ t.test('the export of the other daemon is imported as it is, and what has no pla
     ]
   })
   t.match(all.node.node001, {
-    ...{ group: 'compute', switch: 'sw1', switchport: 7, service: true, comment: 'first' },
+    ...{ group: 'compute', switch: 'sw1', switchport: 7, service: true, comment: 'kickstart' },
     interfaces: [
       { interface: 'BOOTIF', network: 'cluster', ipaddress: '10.141.0.1', macaddress: '52:54:00:00:00:01' },
       { interface: 'BMC', network: 'ipmi', ipaddress: '10.148.0.1' },

@@ -126,7 +126,7 @@ export const luna2Export = {
         switchid: 1,
         switchport: '7',
         service: 1,
-        comment: base64('first')
+        comment: base64('kickstart')
       },
       ...{
         osimagetagid: 'default',
