@@ -63,6 +63,9 @@ token = JSON.parse(await ask('POST', '/token', { username: 'admin', password }))
 const content = Buffer.from('a secret text\n').toString('base64')
 await make('network/cluster', { network: '10.141.0.0/16', gateway: '10.141.255.253' })
 await make('network/ipmi', { network: '10.148.0.0/16' })
+await make('disklayout/data', {
+  disks: [{ name: 'data', partitions: [{ name: 'data', size: 'rest', format: 'xfs', mount: '/' }] }]
+})
 await make('bmcsetup/ipmi', { username: 'admin', password: 'bmc-word', userid: 2 })
 await make('osimage/compute', { comment: 'the image' })
 await ask('GET', '/config/osimage/compute/_pack')
