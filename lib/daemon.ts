@@ -262,7 +262,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     role: { becameLeader: () => boots.becameLeader(store.current) },
     condition: () => boots.health
   })
-  const inventories = await Inventories.open(records('node-inventory'), now, log)
+  const inventories = await Inventories.open(records('node-inventory'), now)
   inventories.catchUp(store.current)
   register.add(inventories, {
     changes: changes => inventories.follow(changes),

@@ -1,6 +1,4 @@
-import { Background } from '../base/background.js'
 import { notFound } from '../base/errors.js'
-import type { Log } from '../base/log.js'
 import type { View } from '../model/stored.js'
 import type { RevokedDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
@@ -24,14 +22,12 @@ type InventoryRecord = { readonly node: string } & Partial<NodeInventory>
 interface Kept {
   /** Current name of the node; undefined once it is deleted. */
   name: string | undefined
-  /** The record as JSON: a tenth of the memory that its objects take. */
+  /** NodeInventory as JSON, a tenth of the memory that its objects take; '' before the first report. */
   text: string
+  /** The text before the reports that are being written; '' if there is none. */
+  stored: string
   facts?: Facts
 }
-
-const retryMs = { first: 2_000, longest: 10_000 }
-/** Nodes written at once. */
-const batchSize = 200
 
 /**
  * Keeps what the nodes are made of (rules 6.16), in memory and stored. A report is stored before it is
@@ -39,45 +35,24 @@ const batchSize = 200
  */
 export class Inventories {
   readonly #nodes = new Map<string, Kept>()
-  /** Nodes whose stored record may be another one: deleted, renamed, or after a failed write. */
-  readonly #pending = new Set<string>()
   readonly #rate = new NodeRate()
-  readonly #writing: Background
   #records!: KeptRecords<InventoryRecord>
   /** Called with each node whose inventory is another one; must not throw. */
   onChange: (node: string) => void = () => undefined
 
-  private constructor(
-    readonly now: () => number,
-    log: Pick<Log, 'warn' | 'info'>
-  ) {
-    this.#writing = new Background({
-      work: () => this.#write(),
-      retryMs,
-      onFailure: reason =>
-        log.warn(`the inventories of nodes cannot be written, and it is tried again: ${reason}`),
-      onRecovery: () => log.info('the inventories of nodes are written again')
-    })
-  }
+  private constructor(readonly now: () => number) {}
 
   /** Reads the records that `open` opens; throws as `open` does. */
-  static async open(
-    open: OpenRecords,
-    now: () => number,
-    log: Pick<Log, 'warn' | 'info'>
-  ): Promise<Inventories> {
-    const all = new Inventories(now, log)
+  static async open(open: OpenRecords, now: () => number): Promise<Inventories> {
+    const all = new Inventories(now)
     all.#records = await open<InventoryRecord>({
       namesIn: ({ node }) => [node],
       appliesOnceStored: () => false,
       names: () => all.#nodes.keys(),
       recordsOf: node => all.#recordsOf(node),
-      json: ({ node }) => all.#nodes.get(node)?.text,
+      json: ({ node }) => `{"node":${JSON.stringify(node)},${all.#nodes.get(node)?.text.slice(1)}`,
       replaceRecords: (node, records) => all.#replace(node, records),
-      reset: () => {
-        all.#nodes.clear()
-        all.#pending.clear()
-      }
+      reset: () => all.#nodes.clear()
     })
     return all
   }
@@ -88,33 +63,31 @@ export class Inventories {
    * hardware changes too often.
    */
   async report(node: string, report: Inventory): Promise<string[]> {
-    const kept = this.#nodes.get(node) ?? { name: node, text: '' }
-    const before = kept.text === '' ? undefined : inventoryIn(kept).inventory
-    const inventory = settled(before, report)
-    if (before && JSON.stringify(before) === JSON.stringify(inventory)) return []
+    const kept = this.#nodes.get(node) ?? { name: node, text: '', stored: '' }
+    const inventory = settled(inventoryIn(kept.stored), report)
+    const isEqual = JSON.stringify(inventoryIn(kept.stored)) === JSON.stringify(inventory)
+    if (isEqual && kept.text === kept.stored) return []
     this.#rate.takeOrThrow(node)
-    const was = kept.text
+    const text = JSON.stringify({ since: new Date(this.now()).toISOString(), inventory })
     // In memory first: a rename or delete during the write then moves it along.
-    this.#set(kept, { since: new Date(this.now()).toISOString(), inventory })
     this.#nodes.set(node, kept)
-    const now = kept.text
+    this.#set(kept, text)
     try {
       await this.#records.append({ node })
     } catch (error) {
-      if (kept.text === now && was === '') this.#nodes.delete(node)
-      else if (kept.text === now) this.#set(kept, inventoryIn({ text: was }))
-      this.#markPending(node)
+      if (kept.text === text) this.#set(kept, kept.stored)
       throw error
     }
+    const before = inventoryIn(kept.stored)
+    kept.stored = text
     if (kept.name === undefined) throw notFound(`there is no node ${node}`, 'no-object')
-    this.onChange(kept.name)
-    return before ? changesOf(before, inventory).map(text => `${kept.name}: ${text}`) : []
+    return before ? changesOf(before, inventory).map(change => `${kept.name}: ${change}`) : []
   }
 
   /** Returns a function that parses what a node is made of now; undefined before its first report. */
   snapshot(node: string): (() => NodeInventory) | undefined {
     const text = this.#nodes.get(node)?.text
-    return text === undefined ? undefined : () => inventoryIn({ text })
+    return text ? () => parsed(text) : undefined
   }
 
   /** Returns the disks of a node; undefined if they are not known. */
@@ -125,8 +98,8 @@ export class Inventories {
   /** Returns the facts in which nodes are compared; undefined before the first report. */
   factsOf(node: string): Facts | undefined {
     const kept = this.#nodes.get(node)
-    if (!kept) return undefined
-    kept.facts ??= factsOf(inventoryIn(kept).inventory)
+    if (!kept?.text) return undefined
+    kept.facts ??= factsOf(parsed(kept.text).inventory)
     return kept.facts
   }
 
@@ -141,39 +114,30 @@ export class Inventories {
     for (const node of [...this.#nodes.keys()]) this.#move(node, currentName(view, node))
   }
 
-  /** Whether changes can be written, and if not, why. */
+  /** Whether the last write succeeded, and if not, why. */
   get health(): { ok: boolean; reason: string } {
-    const { problem } = this.#writing
-    return { ok: problem === '', reason: problem }
+    return this.#records.health
   }
 
-  async close(): Promise<void> {
-    await this.#writing.close()
-    while (
-      this.#pending.size > 0 &&
-      (await this.#write().then(
-        () => true,
-        () => false
-      ))
-    );
-    await this.#records.close()
+  close(): Promise<void> {
+    return this.#records.close()
   }
 
-  #set(kept: Kept, { since, inventory }: NodeInventory): void {
-    kept.text = JSON.stringify({ node: kept.name, since, inventory })
+  #set(kept: Kept, text: string): void {
+    kept.text = text
     delete kept.facts
+    if (kept.name !== undefined) this.onChange(kept.name)
   }
 
   *#recordsOf(node: string): Generator<InventoryRecord> {
-    if (this.#nodes.has(node)) yield { node }
+    if (this.#nodes.get(node)?.text) yield { node }
   }
 
   #replace(node: string, records: readonly InventoryRecord[]): void {
     this.#nodes.delete(node)
     for (const { since = '', inventory = {} } of records) {
-      const kept: Kept = { name: node, text: '' }
-      this.#set(kept, { since, inventory })
-      this.#nodes.set(node, kept)
+      const text = JSON.stringify({ since, inventory })
+      this.#nodes.set(node, { name: node, text, stored: text })
     }
     this.onChange(node)
   }
@@ -182,35 +146,13 @@ export class Inventories {
     const kept = this.#nodes.get(node)
     if (!kept || node === to) return
     this.#nodes.delete(node)
-    this.#markPending(node)
-    const last = inventoryIn(kept)
     kept.name = to
-    if (to === undefined) return
-    this.#set(kept, last)
+    if (to === undefined) return void this.#records.rewrite(node)
     this.#nodes.set(to, kept)
-    this.#markPending(to)
+    void this.#records.rewrite(node, to)
     this.onChange(to)
-  }
-
-  #markPending(node: string): void {
-    // The leader writes them too.
-    if (this.#records.isReadOnly) return
-    this.#pending.add(node)
-    this.#writing.wake()
-  }
-
-  async #write(): Promise<void> {
-    const batch = [...this.#pending].slice(0, batchSize)
-    for (const node of batch) this.#pending.delete(node)
-    try {
-      await Promise.all(batch.map(node => this.#records.append({ node })))
-    } catch (error) {
-      // The new leader has what was stored, and repairs names.
-      for (const node of this.#records.isReadOnly ? [] : batch) this.#pending.add(node)
-      throw error
-    }
-    if (this.#pending.size > 0) this.#writing.wake()
   }
 }
 
-const inventoryIn = ({ text }: Pick<Kept, 'text'>): NodeInventory => JSON.parse(text) as NodeInventory
+const parsed = (text: string): NodeInventory => JSON.parse(text) as NodeInventory
+const inventoryIn = (text: string) => (text === '' ? undefined : parsed(text).inventory)

@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
 import { inventoryProgram } from '../support/install-script.js'
 import { scratch } from '../support/scratch.js'
 import { completed, install, type Plan } from './install.js'
 
-// An installation reports what the machine is made of, and the installed system does so at each boot (rules 6.16).
+// An installation reports what the machine is made of, and the installed system does so at each boot and each day (rules 6.16).
 
 t.test('an installation reports, and places the program for the system', async t => {
   const done = await install(t, { shell: 'ash', data: { files_token: 'the.running.token' } })
@@ -27,8 +27,12 @@ t.test('an installation reports, and places the program for the system', async t
     machine.read('etc/systemd/system/svc-inventory.service'),
     '\nExecStart=/bin/sh /etc/svc/inventory\n'
   )
-  const wants = 'etc/systemd/system/multi-user.target.wants/svc-inventory.service'
-  t.equal(readlinkSync(machine.image(wants)), '../svc-inventory.service')
+  t.match(machine.read('etc/systemd/system/svc-inventory.timer'), '\nOnUnitActiveSec=1d\n')
+  for (const wants of [
+    'multi-user.target.wants/svc-inventory.service',
+    'timers.target.wants/svc-inventory.timer'
+  ])
+    t.equal(readlinkSync(machine.image(`etc/systemd/system/${wants}`)), `../${basename(wants)}`)
 })
 
 t.test('an installation goes on when its report is refused', async t => {

@@ -4,16 +4,23 @@ import { readInventory } from '../../lib/inventory/shape.js'
 import { MemoryRecords } from '../support/memory-records.js'
 import { dimms, machine } from './machines.js'
 
-const log = { warn: () => {}, info: () => {} }
 const kind = 'node-inventory'
 const revoked = (name: string, renamed?: string) => ({
   ...{ type: 'revoked', name, before: undefined },
   after: { name, generation: 1, time: 0, ...(renamed === undefined ? {} : { renamed }) }
 })
 
+function held() {
+  let resolve = () => {}
+  const promise = new Promise<void>(done => {
+    resolve = done
+  })
+  return { promise, resolve }
+}
+
 async function opened() {
   const records = new MemoryRecords()
-  const open = () => Inventories.open(records.opener(kind), () => Date.parse('2026-11-26T20:00:00Z'), log)
+  const open = () => Inventories.open(records.opener(kind), () => Date.parse('2026-11-26T20:00:00Z'))
   return { records, open, all: await open() }
 }
 
@@ -41,10 +48,7 @@ t.test('an inventory follows a rename and goes with a delete, also during a writ
   all.follow([revoked('n1', 'n2')])
   t.equal(all.snapshot('n1'), undefined)
   t.strictSame(all.snapshot('n2')?.().inventory, machine())
-  let resolve = () => {}
-  const promise = new Promise<void>(done => {
-    resolve = done
-  })
+  const { promise, resolve } = held()
   records.before = () => promise
   const late = all.report('n2', machine({ kernel: '6.2.0' }))
   await new Promise(setImmediate)
@@ -72,6 +76,49 @@ t.test('a failed write is refused, and is made good later', async t => {
   const again = await open()
   t.equal(again.snapshot('n1')?.().inventory.kernel, '6.1.0')
   t.equal(again.snapshot('n3'), undefined)
+})
+
+t.test('a refused report leaves nothing behind, also where its node is renamed meanwhile', async t => {
+  const { records, open, all } = await opened()
+  const two = machine({ memory: { slots: dimms(7) } })
+  await all.report('a', machine())
+  const { promise, resolve } = held()
+  records.before = async () => {
+    await promise
+    throw new Error('EIO')
+  }
+  const refused = t.rejects(all.report('a', two), /EIO/)
+  await new Promise(setImmediate)
+  all.follow([revoked('a', 'b')])
+  const repeated = t.rejects(all.report('b', two), /EIO/, 'an equal one waits for the store as well')
+  resolve()
+  await refused
+  await repeated
+  t.strictSame(all.snapshot('b')?.().inventory, machine())
+  t.match(all.health, { ok: false, reason: /EIO/ })
+  records.before = () => {}
+  const sentence = 'b: 7 of 8 DIMMs, 8 at the last boot: A8 is empty'
+  t.strictSame(await all.report('b', two), [sentence])
+  await all.close()
+  t.strictSame([...records.texts(kind).keys()], ['b'])
+  t.strictSame((await open()).snapshot('b')?.().inventory, two)
+})
+
+t.test('a rename is one change', async t => {
+  const { records, all } = await opened()
+  await all.report('n1', machine())
+  records.writes.length = 0
+  all.follow([revoked('n1', 'n2')])
+  await all.close()
+  t.strictSame(
+    records.writes.map(changes => changes.map(({ name, text }) => [name, text === ''])),
+    [
+      [
+        ['n1', true],
+        ['n2', false]
+      ]
+    ]
+  )
 })
 
 t.test('a node whose hardware changes all the time is held back', async t => {

@@ -75,8 +75,8 @@ export const identity: readonly string[] = [
   '/usr/local/sbin/svc-files',
   // Its report of its hardware, with its own token.
   '/etc/svc/inventory*',
-  '/etc/systemd/system/svc-inventory.service',
-  '/etc/systemd/system/*.wants/svc-inventory.service',
+  '/etc/systemd/system/svc-inventory.*',
+  '/etc/systemd/system/*.wants/svc-inventory.*',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',

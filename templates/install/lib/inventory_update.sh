@@ -1,4 +1,5 @@
-# Reports what the machine is made of, and makes the installed system report it at each boot (rules 6.16).
+# Reports what the machine is made of, and makes the installed system report it at each boot and each day
+# (rules 6.16).
 
 inventory_update() {
   inventory_text > "$_TMP/inventory"
@@ -26,6 +27,20 @@ RestartSec=60
 
 [Install]
 WantedBy=multi-user.target
+Also=svc-inventory.timer
 SVC_END_OF_UNIT
-    image_link ../svc-inventory.service /etc/systemd/system/multi-user.target.wants/svc-inventory.service
+    image_place /etc/systemd/system/svc-inventory.timer 644 <<'SVC_END_OF_UNIT' &&
+[Unit]
+Description=Tell svcd each day what this machine is made of, so that its token does not expire
+
+[Timer]
+OnBootSec=1d
+OnUnitActiveSec=1d
+RandomizedDelaySec=1h
+
+[Install]
+WantedBy=timers.target
+SVC_END_OF_UNIT
+    image_link ../svc-inventory.service /etc/systemd/system/multi-user.target.wants/svc-inventory.service &&
+    image_link ../svc-inventory.timer /etc/systemd/system/timers.target.wants/svc-inventory.timer
 }
