@@ -100,7 +100,17 @@ t.test('no path climbs out of its route', async t => {
   t.equal((await c.get('/config/node/n1')).status, 200)
 })
 
-const types = ['group', 'node', 'network', 'osimage', 'bmcsetup', 'switch', 'otherdev', 'filename']
+const types = [
+  'group',
+  'node',
+  'network',
+  'osimage',
+  'bmcsetup',
+  'switch',
+  'otherdev',
+  'filename',
+  'disklayout'
+]
 
 /** The path with its slashes doubled, and three at its end; the query as it is. */
 const doubled = (path: string) => path.replace(/^[^?]*/, bare => `/${bare.replaceAll('/', '//')}///`)
