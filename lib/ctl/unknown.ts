@@ -143,7 +143,7 @@ function selected(
   }
   for (const machine of left)
     if (!found.has(machine)) {
-      const hint = machine.node === null ? '; name its MAC to take it' : ''
+      const hint = textOf(machine, 'node') === '' ? '; name its MAC to take it' : ''
       terminal.err(`left out: ${idOf(machine)}: ${clean(textOf(machine, 'conflict'))}${hint}\n`)
     }
   return [...found]

@@ -18,7 +18,7 @@ export const recordKinds = {
   // Reports of nodes, and their boots as svcd sees them.
   'node-status': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the states of nodes' },
   'node-boots': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the boots of nodes' },
-  // What nodes are made of, as they report it.
+  // The hardware of nodes, as they report it.
   'node-inventory': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the inventories of nodes' },
   // Requests.
   jobs: { scope: 'shared', base: 'files', isBackedUp: true },
