@@ -1,6 +1,6 @@
 import { runFairly } from '../base/concurrency.js'
 import { clip } from '../base/log.js'
-import { layoutProblem } from '../disk-layout/check.js'
+import { layoutProblems } from '../disk-layout/check.js'
 import type { RemovedDirectory } from '../image/tree-reconciler.js'
 import { ChangeDigest } from '../model/change-digest.js'
 import { type Difference, differences } from '../model/differences.js'
@@ -8,13 +8,14 @@ import type { Docs } from '../model/docs.js'
 import { findImpact, type Impact } from '../model/impact.js'
 import type { Change } from '../model/stored.js'
 import { actionOf, countObjects, objectTypes, participles } from '../model/types.js'
+import { addedWarnings } from '../model/warnings.js'
 import { foldSliced } from '../node-set/fold.js'
 import { type Captured, capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
 import type { DifferingFile } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.js'
 import { choice } from './listing.js'
-import { withWarnings } from './objects.js'
+import { MOST_CHECKED, withWarnings } from './objects.js'
 import { word } from './schema.js'
 
 /** Changes that a job makes, or that have a dry run of their own. */
@@ -54,14 +55,16 @@ export function withDryRun(
     handler: async request => {
       if (!isDryRun(request)) return route.handler(request)
       const warnings: string[] = []
-      const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) =>
-        new DryRun(
+      const dryRun: ApiRequest['dryRun'] = (changes, view, cluster) => {
+        warnings.push(...addedWarnings(changes.slice(0, MOST_CHECKED), model.view, view, cluster))
+        return new DryRun(
           changes,
           services.differing(changes, view, cluster),
           findImpact(changes, { view: model.view, cluster: model.cluster }, { view, cluster }),
           images.trees.foretold(changes, view),
           config.dns.server !== 'none' && changes.some(touchesZones) ? capture(view, cluster) : undefined
         )
+      }
       try {
         await route.handler(replaced(request, { dryRun, warnings }))
       } catch (error) {
@@ -73,16 +76,11 @@ export function withDryRun(
           for (const zone of before.keys()) zones.delete(zone)
           warnings.push(...(await foreignNameWarnings(zones)))
         }
-        for (const [node, layout] of felt.layouts) {
-          const disks = inventories.disksOf(node)
-          const why = disks && layoutProblem(node, layout, disks)
-          if (why !== undefined) warnings.push(why)
-        }
+        warnings.push(...layoutProblems(felt.layouts, node => inventories.disksOf(node)))
         const files = await error.files()
-        return withWarnings(
-          dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)),
-          warnings
-        )
+        return withWarnings(dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)), [
+          ...new Set(warnings)
+        ])
       }
       throw new TypeError(`${route.path} has changed something in a dry run`)
     }

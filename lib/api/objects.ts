@@ -103,7 +103,7 @@ export function findWarnings(
         ? sentence.replace(/^it (?=has )/, `${objectTypes[type].title} ${of[0]} `)
         : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
     )
-    if (diskFields.some(field => fields.has(field))) loose.push(...(await diskProblems(parts, type, now)))
+    loose.push(...(await diskProblems(parts, type, now, fields)))
     const [first = ''] = now
     const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
     const isOfNodes = type === 'file' || type === 'group' || type === 'node'
@@ -129,8 +129,14 @@ export function findWarnings(
 const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
 
 /** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
-async function diskProblems({ model, inventories }: Parts, type: TypeName, names: readonly string[]) {
-  if (type !== 'node' && type !== 'group' && type !== 'disklayout') return []
+async function diskProblems(
+  { model, inventories }: Parts,
+  type: TypeName,
+  names: readonly string[],
+  fields: ReadonlySet<string>
+) {
+  const [changed, ...others] = diskFields.filter(field => fields.has(field))
+  if (changed === undefined || (type !== 'node' && type !== 'group' && type !== 'disklayout')) return []
   const [first = ''] = names
   const nodes =
     type === 'node'
@@ -138,7 +144,13 @@ async function diskProblems({ model, inventories }: Parts, type: TypeName, names
       : type === 'group'
         ? (model.view.index.members(first)?.all.values ?? [])
         : await runFairly(findNodesUsing(model.view, type, first))
-  return layoutWarnings(model, nodes.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
+  // Without a boot from the network nothing is installed.
+  const isBooted = (name: string) => {
+    const node = model.view.get('node', name)
+    return node !== undefined && model.effective(node).settings.netboot
+  }
+  const judged = changed === 'netboot' && others.length === 0 ? nodes.filter(isBooted) : nodes
+  return layoutWarnings(model, judged.slice(0, MOST_CHECKED), node => inventories.disksOf(node))
 }
 
 /** Maximum length of all warnings in bytes. */
@@ -319,8 +331,14 @@ async function saveSet(
   request: ApiRequest
 ): Promise<Answer> {
   const { model } = parts
-  const names = request.dryRun ? [] : await runFairly(pick(model.view), request)
-  const found = findWarnings(parts, type, names, new Set(given.values.keys()))
+  const fields = new Set(given.values.keys())
+  const picked = () => runFairly(pick(model.view), request)
+  const names = request.dryRun ? [] : await picked()
+  const onlyBoots = diskFields.every(field => fields.has(field) === (field === 'netboot'))
+  // A dry run judges the nodes that it changes; those that boot from the network already are judged here.
+  if (request.dryRun && onlyBoots && given.values.get('netboot') === true)
+    request.warnings?.push(...(await diskProblems(parts, type, await picked(), fields)))
+  const found = findWarnings(parts, type, names, fields)
   const count = await saveAll(model, type, pick, given, expecting(request))
   return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
 }

@@ -498,14 +498,19 @@ function obstacle(
 ): string | undefined {
   if (settings.osimage === null) return `node ${node.name} has no OS image`
   if (!image) return `OS image ${settings.osimage} does not exist`
-  for (const [what, file] of [
-    ['kernel (kernelfile)', image.kernelfile],
-    ['initramfs (initrdfile)', image.initrdfile],
-    ['packed image (imagefile)', image.imagefile]
+  const isInstaller = installsPackages(settings.provision_method)
+  for (const [what, field] of [
+    ['kernel', 'kernelfile'],
+    ['initramfs', 'initrdfile'],
+    ...(isInstaller ? [] : [['packed image', 'imagefile'] as const])
   ] as const) {
-    if (file === image.imagefile && installsPackages(settings.provision_method)) continue
-    if (file === undefined) return missingFileReason(image, settings.osimagetag, what)
-    if (!hasFile(file)) return `the ${what} of OS image ${image.name}, ${file}, is missing`
+    const file = image[field]
+    if (file === undefined)
+      return (
+        missingFileReason(image, settings.osimagetag, `${what} (${field})`) +
+        (isInstaller ? `: svcctl osimage set ${image.name} ${field}=FILE` : '')
+      )
+    if (!hasFile(file)) return `the ${what} (${field}) of OS image ${image.name}, ${file}, is missing`
   }
   if (provision?.ipaddress === undefined && !network?.dhcp)
     return (

@@ -259,7 +259,7 @@ export function auditLine(line: JsonObject): string {
 /** The fields that decide how a node boots. */
 const ofBoot: ReadonlySet<string> = new Set([
   ...['group', 'osimage', 'osimagetag', 'netboot', 'provision_interface', 'interfaces'],
-  ...['kernelfile', 'initrdfile', 'imagefile']
+  ...['kernelfile', 'initrdfile', 'imagefile', 'provision_method']
 ])
 
 /** Whether a person sees the answer. A dry run already tells everything. */
@@ -341,7 +341,7 @@ async function cannotBoot(
   return [...stopped].map(([ofMany, { names, ofOne }]) => {
     const obstacle = names.length === 1 ? ofOne : ofMany
     // A packed image already warns of what it lacks; packing again would not help.
-    const [, image] = /^OS image (\S+) has no /.exec(obstacle) ?? []
+    const [, image] = /^OS image (\S+) has no [^:]*$/.exec(obstacle) ?? []
     const wayOut = image === undefined ? '' : `; type: svcctl osimage pack ${image}`
     const who = `${names.length === 1 ? 'node' : 'nodes'} ${fold(names)}${looked}`
     return clean(`warning: ${who} cannot boot now: ${obstacle}${wayOut}`)

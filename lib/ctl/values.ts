@@ -103,15 +103,19 @@ async function readValue(field: Field, key: string, text: string, readText: Read
   if (type === base64) return bytes.toString('base64')
   const long = strictUtf8(bytes)
   if (long === undefined) throw wrongUsage(`${key}: ${text} does not hold text in UTF-8`)
-  if (type.json === 'array' && /^\s*\[/.test(long))
-    return jsonList(long) ?? Promise.reject(wrong(type.expected))
+  if (type.json === 'array' && /^\s*[[{]/.test(long)) {
+    const list = jsonList(long)
+    if (!Array.isArray(list))
+      throw wrongUsage(`${key} must be ${type.expected}, and this is no JSON list: ${long}`)
+    return list
+  }
   if (type.json === 'array') return long.split(text === long ? ',' : /[,\r\n]+/).filter(entry => entry !== '')
   if (type.json === 'object') return jsonObject(long) ?? Promise.reject(wrong(type.expected))
   // `echo` ends its line.
   return field.secret ? long.replace(/\r?\n$/, '') : long
 }
 
-/** Parses a list of objects; undefined if it is none. */
+/** Parses a list of objects; undefined if it is no JSON. */
 const jsonList = (text: string) => jsonObject(`{"list":${text}}`)?.list
 
 function longText(field: Field, text: string, readText: ReadText): Promise<Buffer> {

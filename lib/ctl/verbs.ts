@@ -156,11 +156,11 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   preview: {
-    operands: 'NAME boot|install|kickstart|files',
+    operands: 'NAME boot|install|kickstart|partscript|files',
     summary: 'what a node would get, with its secrets masked',
     options: ['output'],
     onlyTypes: ['node'],
-    actions: ['boot', 'install', 'kickstart', 'files'],
+    actions: ['boot', 'install', 'kickstart', 'partscript', 'files'],
     async run(session, type, [name = '', what = '']) {
       const path = `${pathOf(type, name)}/_render/${encodeURIComponent(what)}`
       if (what === 'files') return showFiles(session, name, await session.controller.json('GET', path))

@@ -2,7 +2,8 @@ import type { InventoryDisk } from '../inventory/shape.js'
 import { layoutOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { type DiskDoc, type DisklayoutDoc, mebibytes } from '../model/types/disklayout.js'
-import { leastDisks, leastMib } from './data.js'
+import { fold } from '../node-set/fold.js'
+import { layoutSecrets, leastDisks, leastMib } from './data.js'
 
 /** Returns the disks of a node; undefined where no inventory is known. */
 export type DisksOf = (node: string) => readonly InventoryDisk[] | undefined
@@ -39,19 +40,15 @@ const orders: Readonly<Record<string, (disks: InventoryDisk[]) => InventoryDisk[
 }
 
 /**
- * Returns why the disks of a node do not suffice for a layout, in the words of the node's script; undefined
- * if they do. Labels of kept file systems are not known here.
+ * Returns why the disks of a node do not suffice for a layout, in the words of the node's script after its
+ * name; undefined if they do. Labels of kept file systems are not known here.
  */
-export function layoutProblem(
-  node: string,
-  layout: DisklayoutDoc,
-  disks: readonly InventoryDisk[]
-): string | undefined {
+export function layoutProblem(layout: DisklayoutDoc, disks: readonly InventoryDisk[]): string | undefined {
   const nameOf = ({ name = '' }: InventoryDisk) => name
   const byName = disks
     .filter(disk => nameOf(disk) !== '' && disk.transport !== 'usb')
     .sort((a, b) => nameOf(a).length - nameOf(b).length || (nameOf(a) < nameOf(b) ? -1 : 1))
-  const taken = new Set<InventoryDisk>()
+  const taken = new Map<InventoryDisk, string>()
   const all = layout.disks ?? []
   const isFirst = ({ keep, partitions = [] }: DiskDoc) => keep === true && partitions.length === 0
   for (const wanted of [...all.filter(isFirst), ...all.filter(one => !isFirst(one))]) {
@@ -59,31 +56,59 @@ export function layoutProblem(
     const least = leastMib(wanted, layout)
     const free = byName.filter(disk => !taken.has(disk) && fits(disk, wanted, least))
     const ordered = orders[order]?.(free) ?? free
-    for (const disk of ordered.slice(0, count === 'all' ? free.length : count)) taken.add(disk)
+    for (const disk of ordered.slice(0, count === 'all' ? free.length : count)) taken.set(disk, name)
     if (free.length >= leastDisks(wanted)) continue
     const rule = [type ?? [], pattern ?? [], `${least} MiB or more`].flat().join(', ')
     const has = byName.map(disk => `${disk.name} ${kindOf(disk)} ${mib(disk)} MiB`).join(', ')
+    const others = [...taken].filter(([, by]) => by !== name)
+    const gone = others.map(([disk, by]) => `; ${disk.name} is taken by "${by}"`).join('')
     return (
-      `${node} has ${free.length} fitting disk(s) for "${name}", the disk layout ${layout.name} needs ` +
-      `${leastDisks(wanted)} (${rule}); its disks: ${has || 'none'}`
+      `has ${free.length} fitting disk(s) for "${name}", the disk layout ${layout.name} needs ` +
+      `${leastDisks(wanted)} (${rule})${gone}; its disks: ${has || 'none'}`
     )
   }
   return undefined
 }
 
-/** Returns what the inventory of nodes says against the disk layouts that they have; one sentence each. */
+/** Returns why nodes cannot be installed by their disk layouts: a secret that they lack, or their disks. */
 export function layoutWarnings(
   model: Pick<Model, 'view' | 'effective'>,
   nodes: Iterable<string>,
   disksOf: DisksOf
 ): string[] {
-  const found: string[] = []
-  for (const name of nodes) {
+  const layouts = [...nodes].flatMap(name => {
     const node = model.view.get('node', name)
     const layout = node && layoutOf(model.view, model.effective(node))
-    const disks = layout && disksOf(name)
-    const why = disks && layoutProblem(name, layout, disks)
-    if (why !== undefined) found.push(why)
-  }
-  return found
+    return layout ? [[name, layout] as const] : []
+  })
+  const secretsOf = (owner: string) => model.view.get('secrets', owner)?.secrets ?? []
+  const lacking = layouts.flatMap(([name, layout]) => {
+    const group = model.view.get('node', name)?.group
+    const has = [...secretsOf(`node.${name}`), ...secretsOf(`group.${group}`)].map(secret => secret.name)
+    return layoutSecrets(layout)
+      .filter(secret => !has.includes(secret))
+      .map(secret => [name, `lacks the secret "${secret}" of the disk layout ${layout.name}`] as const)
+  })
+  return [...folded(lacking), ...layoutProblems(layouts, disksOf)]
+}
+
+/** Returns why the disks of nodes do not suffice for these layouts. */
+export function layoutProblems(
+  layouts: Iterable<readonly [node: string, layout: DisklayoutDoc]>,
+  disksOf: DisksOf
+): string[] {
+  return folded(
+    [...layouts].flatMap(([name, layout]) => {
+      const disks = disksOf(name)
+      const why = disks && layoutProblem(layout, disks)
+      return why === undefined ? [] : [[name, why] as const]
+    })
+  )
+}
+
+/** Returns one sentence for all nodes that have the same problem. */
+function folded(problems: readonly (readonly [node: string, why: string])[]): string[] {
+  const found = new Map<string, string[]>()
+  for (const [name, why] of problems) found.set(why, [...(found.get(why) ?? []), name])
+  return [...found].map(([why, names]) => `${fold(names)}${names.length > 1 ? ': each' : ''} ${why}`)
 }

@@ -1,10 +1,11 @@
-import { firstOf } from '../base/log.js'
+import { clip, firstOf } from '../base/log.js'
 import { dimmsOf, diskSize, factNames, factsOf, isSameMemory, memorySize } from './facts.js'
 import type { Inventory, InventoryDisk } from './shape.js'
 
-/** Sentences of one report, and names in one. */
+/** Sentences of one report, names in one, and its characters: nodes make the texts. */
 const mostSentences = 20
 const mostNames = 10
+const longestSentence = 300
 
 const lastBoot = 'at the last boot'
 /** Facts of which more can be told than their values, and those that an interface that is set up changes. */
@@ -29,7 +30,7 @@ export function changesOf(before: Inventory, after: Inventory): string[] {
     ...memoryChanges(before, after),
     ...diskChanges(before.disks, after.disks),
     ...interfaceChanges(before.interfaces, after.interfaces)
-  ]
+  ].map(sentence => clip(sentence, longestSentence))
   if (found.length <= mostSentences) return found
   return [...found.slice(0, mostSentences), `${found.length - mostSentences} more changes of its hardware`]
 }

@@ -1,5 +1,6 @@
 import { Background } from '../base/background.js'
 import { runSliced } from '../base/concurrency.js'
+import { clip } from '../base/log.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Change } from '../store/types.js'
 import { type FactName, type Facts, factNames, isSameMemory, memorySize } from './facts.js'
@@ -16,9 +17,13 @@ export interface Difference {
   readonly of: number
 }
 
+/** Nodes make the texts. */
+const longestFact = 150
+const short = (text: string) => clip(text, longestFact)
+
 /** Says a difference in one line. */
 export const differenceText = ({ fact, value, usual, count, of, group }: Difference) =>
-  `${fact}: ${value}; ${count} of ${of} nodes of group ${group} have ${usual}`
+  `${fact}: ${short(value)}; ${count} of ${of} nodes of group ${group} have ${short(usual)}`
 
 /** Nodes of a group with a known fact that a majority needs. */
 const leastNodes = 3

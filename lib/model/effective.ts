@@ -137,7 +137,8 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
 
 /**
  * Returns the disk layout that a node is installed by (rules 4.39): the node's own setting comes before its
- * group's, and on one level a partscript comes before a layout. undefined: a partscript, or neither.
+ * group's, and on one level a partscript comes before a layout. undefined: a partscript, neither, or an
+ * installer that partitions the disk itself.
  */
 export function layoutOf(
   view: Pick<View, 'get'>,
@@ -145,7 +146,8 @@ export function layoutOf(
 ): Docs['disklayout'] | undefined {
   const { disklayout, partscript } = settings
   const isScript = partscript !== '' && (node.disklayout === undefined || (node.partscript ?? '') !== '')
-  return disklayout === null || isScript ? undefined : view.get('disklayout', disklayout)
+  if (disklayout === null || isScript || installsPackages(settings.provision_method)) return undefined
+  return view.get('disklayout', disklayout)
 }
 
 /** Returns the level that sets each setting and each variable of a node in `group`. */

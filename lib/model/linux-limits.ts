@@ -1,6 +1,12 @@
 import { badRequest } from '../base/errors.js'
 import { isBmc } from './cluster-index.js'
-import { atNextBoot, effectiveKernelOptions, effectiveNode, findNodesUsing } from './effective.js'
+import {
+  atNextBoot,
+  effectiveKernelOptions,
+  effectiveNode,
+  findNodesUsing,
+  installsPackages
+} from './effective.js'
 import type { Change, ClusterSettings, Tx, View } from './stored.js'
 import { defaultTag } from './tags.js'
 import type { GroupDoc } from './types/group.js'
@@ -36,8 +42,14 @@ const packedFiles = ['kernelfile', 'initrdfile', 'imagefile'] as const
 /** Returns why the rescue of a node cannot boot: it is needed when there is trouble already (rules 6.15). */
 export function rescueProblem(view: View, node: NodeDoc, cluster: ClusterSettings): string | undefined {
   if (node.rescue === undefined) return undefined
-  const { image, settings } = atNextBoot(view, effectiveNode(view, node, cluster))
+  const target = effectiveNode(view, node, cluster)
+  const { image, settings } = atNextBoot(view, target)
   if (!image || packedFiles.every(file => image[file])) return undefined
+  if (image.name === target.settings.osimage && installsPackages(target.settings.provision_method))
+    return (
+      `field "rescue": OS image ${image.name} boots an installer, and a rescue needs a packed image: ` +
+      `svcctl node rescue ${node.name} --image IMAGE`
+    )
   const tag = settings.osimagetag === defaultTag ? '' : settings.osimagetag
   return (
     `field "rescue": OS image ${image.name} has no packed files${tag && ` in its tag ${tag}`}: ` +

@@ -134,19 +134,22 @@ function throwAll([first, ...others]: readonly ValueError[]): void {
 }
 
 /** Makes a type for a list of objects, identified by their first field. `what` names one: "interface". */
-export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> => {
+export const listOf = <D>(
+  what: string,
+  table: Table,
+  expected = `a list of ${what}s`
+): FieldType<readonly D[]> => {
   const key = table[0]?.name ?? ''
   const entryType = objectOf<D>(table)
-  const nameOf = (entry: JsonValue | undefined) => (isObject(entry) ? entry[key] : undefined)
   return {
-    expected: `a list of ${what}s`,
+    expected,
     json: 'array',
     read: (value, exact) => {
-      if (!Array.isArray(value)) throw new ValueError('')
+      if (!Array.isArray(value) || !value.every(isObject)) throw new ValueError('')
       const seen = new Set<JsonValue | undefined>()
       const wrong: ValueError[] = []
       const read = value.flatMap((entry, i) => {
-        const name = nameOf(entry)
+        const name = entry[key]
         const where = `${what} ${name ?? i + 1}`
         try {
           if (seen.has(name)) throw new ValueError('is given twice')
@@ -155,8 +158,7 @@ export const listOf = <D>(what: string, table: Table): FieldType<readonly D[]> =
         } catch (error) {
           if (!(error instanceof ValueError)) throw error
           for (const { path, message } of [error, ...error.furtherErrors]) {
-            const told = path ? `: ${message}` : ` ${message || 'is not an object'}`
-            wrong.push(new ValueError(`${where}${told}`, [i, ...(path ?? [])]))
+            wrong.push(new ValueError(`${where}${path ? ':' : ''} ${message}`, [i, ...(path ?? [])]))
           }
           return []
         }

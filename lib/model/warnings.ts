@@ -2,10 +2,10 @@ import { didYouMean } from '../base/did-you-mean.js'
 import { firstOf } from '../base/log.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
-import { effectiveGroup, groupOf, settingsOf } from './effective.js'
+import { effectiveGroup, groupOf, installsPackages, type Settings, settingsOf } from './effective.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
-import type { ClusterSettings, View } from './stored.js'
+import type { Change, ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
 
 /** Lines of the warnings, and names in one line. */
@@ -78,9 +78,16 @@ const bothSet = ({ disklayout, partscript = '' }: Docs['node'] | Docs['group']) 
     ? []
     : [`it has a partscript and the disk layout ${disklayout}: the partscript is used, take one of them out`]
 
+const unusedLayout = ({ disklayout, provision_method: method }: Settings) =>
+  disklayout === null || !installsPackages(method)
+    ? []
+    : [`it has the disk layout ${disklayout}, which its provision_method ${method} does not use: take it out`]
+
 function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
   yield* bothSet(doc)
-  const why = provisionProblem(effectiveGroup(doc, cluster).settings.provision_interface, interfacesOf(doc))
+  const { settings } = effectiveGroup(doc, cluster)
+  yield* unusedLayout(settings)
+  const why = provisionProblem(settings.provision_interface, interfacesOf(doc))
   if (why !== undefined) yield why
   yield* optionWarnings(doc)
 }
@@ -90,7 +97,9 @@ function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings):
   yield* linuxProblemsOf(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []
-  const wanted = settingsOf(doc, group, cluster).provision_interface
+  const settings = settingsOf(doc, group, cluster)
+  if ((doc.disklayout ?? doc.provision_method) !== undefined) yield* unusedLayout(settings)
+  const wanted = settings.provision_interface
   const why = provisionProblem(wanted, interfacesOf(doc))
   // A problem of the whole group is reported once, for the group.
   const isOfGroup = doc.provision_interface === undefined && provisionProblem(wanted, ofGroup) !== undefined
@@ -135,6 +144,24 @@ export function warningsOf(view: View, type: TypeName, name: string, cluster: Cl
   const doc = view.get(type, name)
   const isLoose = (one: TypeName): one is WarnedType => warnedTypes.some(loose => loose === one)
   return doc && isLoose(type) ? [...warningsIn(view, type, doc, cluster)] : []
+}
+
+/** Returns the sentences that changes add, one line each. */
+export function addedWarnings(
+  changes: readonly Change[],
+  was: View,
+  is: View,
+  cluster: ClusterSettings
+): string[] {
+  function* found(): Generator<readonly [string, string]> {
+    for (const { type, name } of changes) {
+      if (type !== 'node' && type !== 'group') continue
+      const had = warningsOf(was, type, name, cluster)
+      for (const sentence of warningsOf(is, type, name, cluster))
+        if (!had.includes(sentence)) yield [`${type} ${name}`, sentence]
+    }
+  }
+  return lines(found())
 }
 
 /** Joins the objects of each sentence to one line. */

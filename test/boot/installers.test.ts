@@ -84,6 +84,27 @@ t.test('the boot script starts the installer of the node', async t => {
 })
 
 // rules 4.41
+t.test(
+  'an installer without a kernel or an initramfs does not boot, and is no image of a rescue',
+  async t => {
+    const c = await started(t, { provision_method: 'preseed' })
+    t.match(
+      (await c.post('/config/node/n1', { rescue: 'di' })).body.message,
+      /OS image di boots an installer, and a rescue needs a packed image: svcctl node rescue n1 --image IMAGE/
+    )
+    for (const [field, file] of Object.entries({ kernelfile: 'di-linux', initrdfile: 'di-initrd.gz' })) {
+      await c.post('/config/osimage/di', { [field]: null })
+      t.match(
+        await script(c),
+        new RegExp(`OS image di has no .*${field}.*: svcctl osimage set di ${field}=FILE`)
+      )
+      await c.post('/config/osimage/di', { [field]: file })
+    }
+    t.match(await script(c), /^imgfetch .*di-initrd\.gz/m)
+  }
+)
+
+// rules 4.41
 t.test('/kickstart/install answers in the form of the installer, masked for others', async t => {
   const c = await started(t, { provision_method: 'preseed' })
   const preseed = await installer(c)

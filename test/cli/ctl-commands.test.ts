@@ -72,6 +72,15 @@ t.test('a disk layout that comes with svcd', async t => {
   const edited = await run(['disklayout', 'edit', 'raid1'], { types: ['y'], edits })
   t.equal(edited.code, 0, edited.stderr)
   t.match(await made(), { disks: [{ count: 3 }] })
+  for (const text of ['{"name":"x"}', '[{"name":]'])
+    t.match(await run(['disklayout', 'set', 'raid1', `disks=${text}`]), {
+      code: 2,
+      stderr: `disks must be a list of disks, and this is no JSON list: ${text}`
+    })
+  await c.post('/config/osimage/bare', {})
+  await c.post('/config/node/node001', { disklayout: 'raid1', osimage: 'bare' })
+  t.match(await ok(t, 'node', 'preview', 'node001', 'partscript'), /^layout='raid1'$/m)
+  await c.post('/config/node/node001', { disklayout: null, osimage: null })
 })
 
 // rules 14.8
@@ -98,7 +107,10 @@ t.test('the same verbs by the names that other programs have, and fields as opti
     [['node', 'delte', 'x'], /unknown verb delte \(did you mean "delete"\?\)/],
     [['nodes', 'a', 'b'], /usage: svcctl nodes \[SET\]/],
     [['audit', 'people'], /audit takes users, machines, not people/],
-    [['node', 'preview', 'node001', 'all'], /preview takes boot, install, kickstart, files, not all/],
+    [
+      ['node', 'preview', 'node001', 'all'],
+      /preview takes boot, install, kickstart, partscript, files, not all/
+    ],
     [['node', 'edit', 'node*'], /edit takes one node/]
   ]
   for (const [args, message] of wrong)

@@ -260,6 +260,11 @@ warning: node move1 cannot boot now: OS image bare has no kernel (kernelfile); t
     /^node move1 updated\nWithout a group, these changed too:\n/
   )
   t.match(
+    await ok(t, ['group', 'set', 'to', 'provision_method=preseed']),
+    /cannot boot now: OS image bare has no kernel \(kernelfile\): svcctl osimage set bare kernelfile=FILE\n$/
+  )
+  await ok(t, ['group', 'set', 'to', 'provision_method='])
+  t.match(
     await ok(t, ['osimage', 'set', 'bare', 'kernelfile=none']),
     /^OS image bare updated\nwarning: nodes move\[2-3\] cannot boot now: the kernel .*, none, is missing\n$/
   )

@@ -2,6 +2,8 @@ import t from 'tap'
 import { layoutProblem, layoutWarnings } from '../../lib/disk-layout/check.js'
 import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
 import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
+import { machine } from '../inventory/machines.js'
+import { scriptToken } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
 import { shippedLayout, wholeLayout } from '../support/layout-script.js'
 import { MemoryCluster } from '../support/memory-cluster.js'
@@ -133,20 +135,88 @@ t.test('a group and a node have a layout', async t => {
   t.match(dry.body.message, /would write the disk of 1 node|node001/, 'a dry run names the disks')
 })
 
+t.test('a dry run warns as the change does: a partscript too, an installer', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  const { name: _, ...raid1 } = shippedLayout('raid1')
+  await c.post('/config/disklayout/raid1', raid1)
+  await c.post('/config/node/n1', { group: 'compute' })
+  for (const [path, before, fields, warning] of [
+    [
+      'node/n1',
+      { disklayout: 'raid1' },
+      { partscript: 'Og==' },
+      /n1:? (?:it )?has a partscript and the disk layout raid1/
+    ],
+    [
+      'group/compute',
+      { disklayout: 'raid1' },
+      { provision_method: 'preseed' },
+      /compute:? (?:it )?has the disk layout raid1, which its provision_method preseed does not use/
+    ],
+    [
+      'node/n1',
+      { provision_method: 'http' },
+      { provision_method: 'autoinstall' },
+      /n1:? (?:it )?has the disk layout raid1, which .* autoinstall does not/
+    ]
+  ] as const) {
+    await c.post(`/config/${path}`, before)
+    t.match((await c.post(`/config/${path}?dryrun=yes`, fields)).headers['x-svcd-warning'], warning)
+    t.match((await c.post(`/config/${path}`, fields)).headers['x-svcd-warning'], warning)
+    await c.post('/config/node/n1', { partscript: null, disklayout: null })
+  }
+  t.equal(
+    (await c.get('/config/node/n1/_render/partscript')).text.trim(),
+    '',
+    'no layout beside an installer'
+  )
+})
+
+t.test('a reinstallation and its dry run warn of the disks of the nodes that would be installed', async t => {
+  const c = await Controller.start(t)
+  await c.cluster()
+  const { name: _, ...raid1 } = shippedLayout('raid1')
+  await c.post('/config/disklayout/raid1', raid1)
+  await c.post('/config/osimage/debian', {})
+  const fields = { disklayout: 'raid1', osimage: 'debian', netboot_once: true }
+  await c.post('/config/node/n1', { group: 'compute', macaddr: '52:54:00:00:00:01', ...fields })
+  const inventory = machine({ disks: [{ name: 'sda', size: 960e9 }] })
+  const token = await scriptToken(c, 'n1')
+  const posted = await c.post(
+    '/monitor/inventory/n1',
+    { monitor: { inventory: { n1: inventory } } },
+    { token }
+  )
+  t.equal(posted.status, 204, posted.text)
+  const set = async (query: string, netboot: boolean) => {
+    const body = { nodes: 'n1', fields: { netboot, netboot_once: true } }
+    return (await c.post(`/config/node/_set${query}`, body)).headers['x-svcd-warning']
+  }
+  for (const query of ['?dryrun=yes', ''])
+    t.match(await set(query, true), /^n1 has 1 fitting disk[^;]*; its [^;]*$/)
+  for (const query of ['?dryrun=yes', '']) t.equal(await set(query, false), undefined, 'nothing is installed')
+  t.match(await set('?dryrun=yes', true), /^n1 has 1 fitting disk[^;]*; its [^;]*$/, 'of a node that changes')
+})
+
 const gib = (count: number, more = {}) => ({ size: count * 2 ** 30, rotational: true, ...more })
 
 t.test('a layout and the inventory of a node', t => {
-  const of = (layout: DisklayoutDoc, ...disks: Parameters<typeof layoutProblem>[2]) =>
-    layoutProblem('node009', layout, disks)
+  const of = (layout: DisklayoutDoc, ...disks: Parameters<typeof layoutProblem>[1]) =>
+    layoutProblem(layout, disks)
   const sda = { name: 'sda', ...gib(100) }
   t.equal(
     of(shippedLayout('raid1'), sda),
-    'node009 has 1 fitting disk(s) for "system", the disk layout raid1 needs 2 (964 MiB or more); ' +
+    'has 1 fitting disk(s) for "system", the disk layout raid1 needs 2 (964 MiB or more); ' +
       'its disks: sda hdd 102400 MiB'
   )
   t.equal(of(shippedLayout('raid1'), sda, { ...sda, name: 'sdb' }), undefined)
   t.match(of(shippedLayout('scratch-nvme'), sda), /0 fitting disk\(s\) for "scratch", .* needs 1 \(nvme,/)
   t.equal(of(shippedLayout('scratch-nvme'), sda, { name: 'nvme0n1', ...gib(9) }), undefined)
+  t.match(
+    of({ name: 'two', disks: [{ name: 'system' }, { name: 'data' }] }, sda),
+    /0 fitting disk\(s\) for "data", .*\); sda is taken by "system"; its disks: sda hdd/
+  )
   const all = [
     { name: 'sda', ...gib(100, { rotational: false }), by_id: ['wwn-1', 'ata-one'] },
     ...['sdb', 'sdc'].map(name => ({ name, ...gib(50, { rotational: false }) })),
@@ -166,11 +236,18 @@ t.test('the disks of nodes against the layouts that they have', t => {
     'node/node001': { group: 'compute' },
     'node/node002': { group: 'compute' },
     'node/node003': { group: 'compute', partscript: 'Og==' },
-    'node/node004': {}
+    'node/node004': {},
+    'disklayout/secret': { disks: [{ name: 'a', partitions: [{ name: 'b', secret: 'key' }] }] },
+    'node/node007': { disklayout: 'secret' },
+    'node/node005': { group: 'compute' },
+    'node/node006': { group: 'compute', provision_method: 'preseed' }
   })
+  const secret = layoutWarnings(model, ['node007'], () => undefined)
+  t.same(secret, ['node007 lacks the secret "key" of the disk layout secret'])
   const disksOf = (node: string) => (node === 'node002' ? undefined : [{ name: 'sda', ...gib(100) }])
-  const found = layoutWarnings(model, ['node001', 'node002', 'node003', 'node004', 'none'], disksOf)
-  t.equal(found.length, 1, 'no inventory, a script, no layout: nothing is said')
-  t.match(found[0], /^node001 has 1 fitting disk/)
+  const nodes = ['node001', 'node002', 'node003', 'node004', 'node005', 'node006', 'none']
+  const found = layoutWarnings(model, nodes, disksOf)
+  t.equal(found.length, 1, 'no inventory, a script, no layout, an installer: nothing is said')
+  t.match(found[0], /^node\[001,005\]: each has 1 fitting disk/, 'one line for nodes that are alike')
   t.end()
 })

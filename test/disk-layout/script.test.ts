@@ -88,6 +88,11 @@ t.test('what a node lacks is told before anything is written', async t => {
       { vda: hdd(9000) },
       /^node009 has 1 fitting disk\(s\) for "system", the disk layout raid1 needs 2 .*; its disks: vda hdd 9000 MiB/
     ],
+    [
+      shippedLayout('second-kept'),
+      { vda: hdd(9000) },
+      /has 0 fitting disk\(s\) for "data", .*\); vda is taken by "system"; its disks: vda hdd/
+    ],
     [raid1, { vda: hdd(9000), vdb: hdd(100) }, /has 1 fitting .*vdb hdd 100 MiB/],
     [raid1, { vda: hdd(9000), sdb: { mib: 9000, removable: true } }, /has 1 fitting/],
     [

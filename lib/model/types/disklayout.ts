@@ -107,7 +107,7 @@ const groupFields = [
   { name: 'volumes', type: volumes, default: [], meaning: 'logical volumes' }
 ] as const satisfies Table
 
-const disks = listOf<DiskDoc>('disks', diskFields)
+const disks = listOf<DiskDoc>('disks', diskFields, 'a list of disks')
 const groups = listOf<VolumegroupDoc>('volume group', groupFields)
 const fields = [
   { name: 'disks', type: disks, default: [], meaning: 'disks and what they get (docs/disk-layouts.md)' },

@@ -168,7 +168,9 @@ disk_choose() {
   done < "$_PLAN/order"
   if [ "$choose_has" -lt "$d_least" ]; then
     give_up "has $choose_has fitting disk(s) for \"$d_name\", the disk layout $layout needs $d_least" \
-      "(${d_type:+$d_type, }${d_by_id:+$d_by_id, }$d_min MiB or more); its disks:" \
+      "(${d_type:+$d_type, }${d_by_id:+$d_by_id, }$d_min MiB or more)$(
+        sed -n "/^$d_name /!s/^\([^ ]*\) \(.*\)/; \2 is taken by \"\1\"/p" "$_PLAN/chosen" | tr -d '\n'
+      ); its disks:" \
       "$(sed 's/^\([^ ]*\) \([^ ]*\) \(.*\)/\1 \3 \2 MiB,/' "$_PLAN/disks" | tr '\n' ' ')"
   fi
 }
