@@ -103,6 +103,7 @@ const text = (value: JsonValue): string => {
 export const checked = (expected: string, accept: (value: string) => string | undefined) =>
   valueType(expected, 'string', value => accept(text(value)))
 
+/** Makes the `accept` of `checked` from a test. */
 export const passes = (test: (value: string) => boolean) => (value: string) =>
   test(value) ? value : undefined
 

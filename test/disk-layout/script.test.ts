@@ -267,12 +267,12 @@ const encrypted: DisklayoutDoc = {
       partitions: [
         { name: 'root', size: '4G', format: 'ext4', mount: '/' },
         ...['key', 'key.path', 'path'].map((secret, i) => ({
-          ...{ name: `data${i}`, size: '1G', format: 'xfs', mount: `/srv/data${i}`, secret }
+          ...{ name: `data${i}`, size: '1G', format: 'xfs' as const, mount: `/srv/data${i}`, secret }
         }))
       ]
     }
   ]
-} as const
+}
 
 t.test('crypttab gets the paths of secrets, whatever their names are', async t => {
   const secrets = { key: '/etc/k1', 'key.path': '/etc/k2', path: '/etc/k3' }
