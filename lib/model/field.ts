@@ -99,10 +99,13 @@ const text = (value: JsonValue): string => {
   return value
 }
 
-const checked = (expected: string, accept: (value: string) => string | undefined) =>
+/** Makes a type of texts from `accept`, which returns undefined for a text that it does not take. */
+export const checked = (expected: string, accept: (value: string) => string | undefined) =>
   valueType(expected, 'string', value => accept(text(value)))
 
-const passes = (test: (value: string) => boolean) => (value: string) => (test(value) ? value : undefined)
+/** Makes the `accept` of `checked` from a test. */
+export const passes = (test: (value: string) => boolean) => (value: string) =>
+  test(value) ? value : undefined
 
 export const freeText: FieldType<string> = { ...checked('a string', value => value), keepsEmpty: true }
 

@@ -66,6 +66,52 @@ t.test('what is wrong with a layout is named', async t => {
     [system({ ...root, format: 'xfs', label: 'thirteenchars' }), /field "label" is too long: xfs takes 12/],
     [system({ ...root, keep: true, label: 'r' }), /field "keep": \/ cannot be kept/],
     [system({ name: 'a', size: 'rest', volumegroup: 'vg' }), /there is no volume group vg: add it/],
+    ...[
+      '/proc',
+      '/sys/x',
+      '/dev',
+      '/run',
+      '/run/lock',
+      '/svcrun',
+      '/svctmp',
+      '/etc',
+      '/lib64',
+      '/bin',
+      '/var/run'
+    ].map(
+      mount =>
+        [
+          system({ ...root, size: '9G' }, { ...root, name: 'data', mount }),
+          new RegExp(`partition data: field "mount": ${mount} cannot be a file system of its own: choose`)
+        ] as const
+    ),
+    [
+      {
+        ...system({ name: 'lvm', size: 'rest', volumegroup: 'vg' }),
+        volumegroups: [
+          {
+            ...group,
+            volumes: [
+              { ...root, size: '9G' },
+              { ...root, name: 'data', mount: '/run' }
+            ]
+          }
+        ]
+      },
+      /volume group vg: volume data: field "mount": \/run cannot be a file system of its own/
+    ],
+    ...['mapper', 'disk', 'shm'].map(
+      name =>
+        [
+          {
+            ...system({ name: 'lvm', size: 'rest', volumegroup: name }),
+            volumegroups: [{ ...group, name, volumes: [{ ...root, name: 'control' }] }]
+          },
+          new RegExp(
+            `volume group ${name}: field "name": every Linux has a /dev/${name}: choose another name`
+          )
+        ] as const
+    ),
     [{ ...system(root), volumegroups: [group] }, /volume group vg: no partition has it/],
     [disk({ partitions: [] }), /disks system: field "partitions" is missing/],
     [disk({ keep: true, partitions: [] }), /a kept disk without partitions needs "by_id"/],
@@ -88,6 +134,10 @@ t.test('what is wrong with a layout is named', async t => {
     t.match(answer.message, reason)
   }
   t.equal((await c.get('/config/disklayout/x')).status, 404)
+  for (const mount of ['/tmp', '/var/tmp', '/etc/x', '/usr', '/library', '/runs', '/boot', '/var']) {
+    const body = system({ ...root, size: '9G' }, { ...root, name: 'data', mount })
+    t.equal((await c.post(`/config/disklayout/fine${mount.replaceAll('/', '-')}`, body)).status, 201, mount)
+  }
 })
 
 t.test('a group and a node have a layout', async t => {

@@ -1,6 +1,8 @@
 import t, { type Test } from 'tap'
 import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
 import { InstallingNode, type Run } from '../install/installing-node.js'
+import { base64, installData } from '../support/install-data.js'
+import { installScript } from '../support/install-script.js'
 import { layoutScript, shippedLayout, wholeLayout } from '../support/layout-script.js'
 
 // The scripts of disk layouts on a machine whose sysfs is made here, with programs that note what they are
@@ -39,11 +41,32 @@ const programs = {
   swapon: note('swapon')
 }
 
+/** The function of the install script that gives these secrets to the script of a layout. */
+function secretsOf(paths: Readonly<Record<string, string>>): string {
+  const secrets = Object.entries(paths).map(([name, path]) => ({
+    name,
+    path,
+    content: base64(`the ${name}`)
+  }))
+  const script = installScript(installData({ secrets, layout_secrets: Object.keys(paths) }))
+  const [text] = /^layout_secrets\(\) \{\n[\s\S]*?^\}$/m.exec(script) ?? []
+  return `_RUN=/svcrun\ndecode() { printf %s "$1" | base64 -d; }\n${text}\nlayout_secrets || exit 1\n`
+}
+
 async function run(
   t: Test,
   layout: DisklayoutDoc,
   disks: Disks,
-  { kind = '', prepare = () => {} }: { kind?: '' | '_kickstart'; prepare?: (m: InstallingNode) => void } = {}
+  {
+    kind = '',
+    secrets = {},
+    prepare = () => {}
+  }: {
+    kind?: '' | '_kickstart'
+    /** Paths of the node's secrets by name. */
+    secrets?: Readonly<Record<string, string>>
+    prepare?: (m: InstallingNode) => void
+  } = {}
 ): Promise<Run & { readonly calls: string; readonly machine: InstallingNode }> {
   // Busybox would run its own mount and blkid. The kernel of this machine has neither md nor a device mapper.
   const environment = { SVC_NODE: 'node009', SVC_PARTITIONING: '/words' }
@@ -72,7 +95,8 @@ async function run(
   }
   prepare(machine)
   const script = layoutScript(layout, kind).replace(/^kernel=.*$/m, "kernel=''")
-  const [done] = await machine.run(script)
+  const given = Object.keys(secrets).length > 0 ? secretsOf(secrets) : ''
+  const [done] = await machine.run(given + script)
   if (!done) throw new Error('no run')
   return { ...done, machine, calls: machine.has('calls') ? machine.text('calls') : '' }
 }
@@ -214,12 +238,7 @@ const machineOfAll: Disks = {
 
 t.test('each kind of choice', async t => {
   const { status, output, calls, machine } = await run(t, wholeLayout, machineOfAll, {
-    prepare: machine => {
-      for (const name of ['key', 'swapkey']) {
-        machine.write(`svcrun/keys/${name}`, 'k')
-        machine.write(`svcrun/keys/${name}.path`, `/etc/${name}`)
-      }
-    }
+    secrets: { key: '/etc/key', swapkey: '/etc/swapkey' }
   })
   t.equal(status, 0, output)
   t.strictSame(machine.text('svcrun/layout/chosen').trim().split('\n').sort(), [
@@ -231,7 +250,7 @@ t.test('each kind of choice', async t => {
   ])
   t.notMatch(calls, 'sdd', 'nothing of the layout is on it: it is not touched')
   t.match(calls, /^sfdisk --quiet \/dev\/sde\n {2}label: dos\n {2}size=3999MiB, type=82\n {2}type=83\n/m)
-  t.match(calls, /^cryptsetup luksFormat -q --key-file \/svcrun\/keys\/key \/dev\/system\/scratch$/m)
+  t.match(calls, /^cryptsetup luksFormat -q --key-file \/svcrun\/keys\/content\/key \/dev\/system\/scratch$/m)
   t.match(
     machine.text('svcrun/layout/crypttab'),
     'luks-scratch UUID=the-uuid /etc/key luks,nofail',
@@ -243,6 +262,52 @@ t.test('each kind of choice', async t => {
   t.match(without.output, /node009 has no secret swapkey, which encrypts swap/)
   t.equal(without.calls, '')
 })
+
+/** Data encrypted with the secrets `key`, `key.path` and `path`. */
+const encrypted: DisklayoutDoc = {
+  name: 'encrypted',
+  disks: [
+    {
+      name: 'system',
+      partitions: [
+        { name: 'root', size: '4G', format: 'ext4', mount: '/' },
+        ...['key', 'key.path', 'path'].map((secret, i) => ({
+          ...{ name: `data${i}`, size: '1G', format: 'xfs' as const, mount: `/srv/data${i}`, secret }
+        }))
+      ]
+    }
+  ]
+}
+
+t.test('crypttab gets the paths of secrets, whatever their names are', async t => {
+  const secrets = { key: '/etc/k1', 'key.path': '/etc/k2', path: '/etc/k3' }
+  const { status, output, calls, machine } = await run(t, encrypted, { sda: hdd(9000) }, { secrets })
+  t.equal(status, 0, output)
+  t.equal(
+    machine.text('svcrun/layout/crypttab'),
+    [1, 2, 3].map(i => `luks-data${i - 1} UUID=the-uuid /etc/k${i} luks,nofail\n`).join('')
+  )
+  const files = [...calls.matchAll(/^cryptsetup luksFormat -q --key-file (\S+) /gm)].map(
+    ([, file = '']) => file
+  )
+  t.strictSame(
+    files.map(file => machine.text(file.slice(1))),
+    Object.keys(secrets).map(name => `the ${name}`)
+  )
+})
+
+t.test(
+  'a path with blanks is refused before the disks are written: it would shift fields of crypttab',
+  async t => {
+    for (const path of ['/etc/my keys/k1', '/etc/k1\nb']) {
+      const secrets = { key: '/etc/k1', 'key.path': path, path: '/etc/k3' }
+      const { status, output, calls } = await run(t, encrypted, { sda: hdd(9000) }, { secrets })
+      t.equal(status, 1)
+      t.match(output, 'node009 cannot encrypt data1: secret key.path: field "path" holds blanks')
+      t.equal(calls, '', 'nothing was touched')
+    }
+  }
+)
 
 t.test('in the words of the Red Hat installer', async t => {
   const lvm = await run(
@@ -280,9 +345,7 @@ t.test('in the words of the Red Hat installer', async t => {
   )
   const both = await run(t, wholeLayout, machineOfAll, {
     kind: '_kickstart',
-    prepare: machine => {
-      for (const name of ['key', 'swapkey']) machine.write(`svcrun/keys/${name}`, 'k')
-    }
+    secrets: { key: '/etc/key', swapkey: '/etc/swapkey' }
   })
   t.match(both.output, /is installed by a kickstart, which cannot/)
 })

@@ -639,6 +639,25 @@ t.test('under EFI each disk below the root gets the boot loader on its own EFI s
   t.match(alone.run.output, /warning: \/dev\/nvme0n1 has no EFI system partition/)
 })
 
+t.test('fstab gets the options of the disk layout, and /tmp may be a file system', async t => {
+  const places = ['/srv/a-b ro,nosuid', '/srv/a.b noatime', '/tmp nodev']
+  const mounted = ['/srv/a-b', '/srv/a.b', '/tmp', '/srv/c'].map(
+    (path, i) => `mkdir -p /sysroot${path}; mount -t tmpfs -o mode=755 /dev/data${i} /sysroot${path}; `
+  )
+  const lines = `mkdir -p /svcrun/layout; printf '%s\\n' ${places.map(line => `'${line}'`).join(' ')} > /svcrun/layout/options`
+  const partscript = base64(`mount -t tmpfs /dev/fake1 /sysroot; ${mounted.join('')}${lines}`)
+  const image = grubImage('grub', '', { 'tmp/': '1777' })
+  const postscript = base64(`${tools}; stat -c %a /sysroot/tmp > /sysroot/mode`)
+  const done = await install(t, { ...whole('ash', image), data: { ...options, partscript, postscript } })
+  completed(t, done)
+  t.equal(done.machine.read('mode'), '1777\n', 'everyone may write to /tmp, as in the image')
+  t.match(
+    done.machine.read('etc/fstab'),
+    '/dev/data0 /srv/a-b tmpfs ro,nosuid 0 2\n/dev/data1 /srv/a.b tmpfs noatime 0 2\n' +
+      '/dev/data2 /tmp tmpfs nodev 0 2\n/dev/data3 /srv/c tmpfs defaults 0 2\n'
+  )
+})
+
 t.test('swap of the partscript has its line in fstab', async t => {
   const blocks = {
     ...twoDisks,

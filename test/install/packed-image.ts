@@ -22,7 +22,8 @@ const packed = new Map<string, Buffer>()
 
 /**
  * A packed image, owned by `owner` (the group is the next number, but for root): the usual files and the
- * given ones. A content that begins with `-> ` is a symbolic link.
+ * given ones. A content that begins with `-> ` is a symbolic link; a path that ends in / is a directory, its content
+ * the mode.
  */
 export function packImage(files: Record<string, string> = {}, suffix = 'tar.gz', owner = 1234): Buffer {
   const key = JSON.stringify([files, suffix, owner])
@@ -36,8 +37,9 @@ function pack(files: Record<string, string>, suffix: string, owner: number): Buf
   try {
     for (const [path, content] of Object.entries({ ...usual, ...files })) {
       const file = join(directory, 'root', path)
-      mkdirSync(dirname(file), { recursive: true })
-      if (content.startsWith('-> ')) execFileSync('ln', ['-s', content.slice(3), file])
+      mkdirSync(path.endsWith('/') ? file : dirname(file), { recursive: true })
+      if (path.endsWith('/')) chmodSync(file, Number.parseInt(content, 8))
+      else if (content.startsWith('-> ')) execFileSync('ln', ['-s', content.slice(3), file])
       else writeFileSync(file, content)
       if (content.startsWith('#!')) chmodSync(file, 0o755)
     }

@@ -11,6 +11,22 @@ const [sda = {}, sdb = {}] = disks
 const told = (after: Inventory, before: Inventory = {}) => changesOf(machine(before), machine(after))
 
 // rules 6.16
+t.test('the texts of a node make no long sentence', async t => {
+  const long = 'x'.repeat(256)
+  const cards = Array.from({ length: 500 }, (_, i) => ({
+    class: '0302',
+    vendor: `${i}${long}`,
+    device: long
+  }))
+  const [...sentences] = told({ pci: cards, cpu: { model: long } })
+  t.ok(sentences.length > 1)
+  t.strictSame(
+    sentences.filter(sentence => sentence.length > 301),
+    []
+  )
+})
+
+// rules 6.16
 t.test('each change of the hardware is one sentence', async t => {
   const rows: readonly (readonly [after: Inventory, ...sentences: string[]])[] = [
     [{}],

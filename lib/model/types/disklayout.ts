@@ -1,12 +1,13 @@
 import { badRequest } from '../../base/errors.js'
 import {
   boolean,
+  checked,
   comment,
   type FieldType,
-  freeText,
   objectName,
   oneNumberOf,
   oneOf,
+  passes,
   type Stored,
   type Table,
   ValueError
@@ -15,15 +16,11 @@ import { named, type ObjectType } from '../object-type.js'
 import { listOf } from '../table.js'
 
 /** Makes a type of texts that match. */
-const like = (expected: string, pattern: RegExp): FieldType<string> => ({
-  expected,
-  json: 'string',
-  read: value => {
-    const read = freeText.read(value)
-    if (!pattern.test(read)) throw new ValueError('')
-    return read
-  }
-})
+const like = (expected: string, pattern: RegExp) =>
+  checked(
+    expected,
+    passes(value => pattern.test(value))
+  )
 
 const name = like(
   '1 to 32 letters, digits, hyphens and underscores that begin with a letter',
@@ -141,8 +138,14 @@ export const leastMembers = (raid: PartitionDoc['raid']): number =>
 
 /** Lengths of labels. */
 const longestLabel: Readonly<Record<string, number>> = { xfs: 12, vfat: 11, swap: 15 }
-/** Where an installed system opens encrypted file systems too late. */
+/** An installed system opens encrypted file systems too late for these. */
 const tooEarly = /^\/(?:$|var$|(?:boot|usr|etc|lib|bin|sbin)(?:\/|$))/
+/** The kernel, the installation and the first programs need these before /etc/fstab is read. */
+const neverMounted =
+  /^\/(?:etc$|(?:proc|sys|dev|run|svcrun|svctmp|bin|sbin|lib(?:32|64|x32)?|var\/(?:run|lock))(?:\/|$))/
+/** LVM makes no group whose name is in /dev. */
+const inDev =
+  /^(?:block|bus|char|cpu|disk|dri|fd|input|mapper|md|mqueue|net|null|pts|shm|snd|tty|usb|vfio|zero)$/
 
 /** Yields why something that holds a file system cannot be; each sentence follows its name. */
 function* contentProblems(one: PartitionDoc | VolumeDoc, keep: boolean): Generator<string> {
@@ -150,6 +153,8 @@ function* contentProblems(one: PartitionDoc | VolumeDoc, keep: boolean): Generat
   if (mount !== undefined && format === undefined)
     yield 'field "format" is missing: a file system that is mounted needs one, such as ext4'
   if (format === 'swap' && mount !== undefined) yield 'field "mount" is not for swap: take it out'
+  if (neverMounted.test(mount ?? ''))
+    yield `field "mount": ${mount} cannot be a file system of its own: choose another place, such as /srv`
   if (options !== undefined && mount === undefined) yield 'field "options" is not used without "mount"'
   if (format === undefined && (label ?? secret) !== undefined)
     yield `field "${label === undefined ? 'secret' : 'label'}" needs "format"`
@@ -233,6 +238,8 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
   for (const { name, volumes = [] } of volumegroups) {
     if (!disks.some(({ partitions = [] }) => partitions.some(one => one.volumegroup === name)))
       yield `volume group ${name}: no partition has it as its "volumegroup"`
+    if (inDev.test(name))
+      yield `volume group ${name}: field "name": every Linux has a /dev/${name}: choose another name`
     if (volumes.length === 0 || volumes.length > 64)
       yield `volume group ${name}: field "volumes": 1 to 64 volumes are needed`
     yield* sizeProblems(`volume group ${name}`, 'volume', volumes)

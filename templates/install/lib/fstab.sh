@@ -132,9 +132,11 @@ fstab_new() {
 
 # Prints the mount options of the disk layout.
 fstab_layout() {
-  layout_options=$(sed -n "s|^$1 ||p" "$_RUN/layout/options" 2>/dev/null)
+  layout_options=$(while read -r layout_path layout_words; do
+    [ "$layout_path" != "$1" ] || printf '%s' "$layout_words"
+  done < "$_RUN/layout/options")
   printf '%s' "${layout_options:-defaults}"
-}
+} 2>/dev/null
 
 # Firmware knows no RAID: /boot/efi is on one of the disks that hold /boot, and optional.
 fstab_spare() {

@@ -1,8 +1,8 @@
 # Finds the disks of a layout and checks all that can be checked. Nothing is written to a disk here.
 
-# What is planned: disks, and the lines for /etc/fstab and /etc/crypttab, which the boot loader's step reads.
+# Holds the chosen disks, and lines for /etc/fstab and /etc/crypttab, which the boot loader's step reads.
 _PLAN=/svcrun/layout
-# The secrets that open encrypted file systems.
+# Holds the secrets that open encrypted file systems: content/NAME, and path/NAME on the node.
 _KEYS=/svcrun/keys
 
 # Ends the script. The node's status gets the sentence.
@@ -210,9 +210,18 @@ disk_judge() {
   done
 }
 
+# /etc/crypttab names the path of a secret, and blanks end a field there.
+secret_judge() {
+  [ -n "$p_secret" ] || return 0
+  [ -s "$_KEYS/content/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
+  case $(cat "$_KEYS/path/$p_secret") in
+    *[[:space:]]*) give_up "cannot encrypt $p_name: secret $p_secret: field \"path\" holds blanks: move it" ;;
+  esac
+}
+
 # The partitions of a disk stay where they are if one of them is kept.
 part_judge() {
-  [ -z "$p_secret" ] || [ -s "$_KEYS/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
+  secret_judge
   if [ "$p_use" = efi ] && [ -n "$programs" ]; then
     need mkfs.vfat
   fi
@@ -233,7 +242,7 @@ part_judge() {
 }
 
 volume_judge() {
-  [ -z "$p_secret" ] || [ -s "$_KEYS/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
+  secret_judge
 }
 
 need() {

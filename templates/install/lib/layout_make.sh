@@ -78,7 +78,7 @@ partition() {
       sleep 1
     done
   done < "$_PLAN/parts"
-  # What lay at these places before may be a signature in the middle of an old partition.
+  # A new partition may begin at an old signature, which was in the middle of an old partition.
   # shellcheck disable=SC2046
   [ ! -s "$_PLAN/parts" ] || svc_wipe $(cat "$_PLAN/parts") || exit 1
 }
@@ -153,10 +153,10 @@ make_content() {
   made=$1
   if [ -n "$p_secret" ]; then
     made=/dev/mapper/luks-$p_name
-    cryptsetup luksFormat -q --key-file "$_KEYS/$p_secret" "$1" &&
-      cryptsetup open --key-file "$_KEYS/$p_secret" "$1" "luks-$p_name" || exit 1
+    cryptsetup luksFormat -q --key-file "$_KEYS/content/$p_secret" "$1" &&
+      cryptsetup open --key-file "$_KEYS/content/$p_secret" "$1" "luks-$p_name" || exit 1
     printf 'luks-%s UUID=%s %s luks,nofail\n' "$p_name" "$(cryptsetup luksUUID "$1")" \
-      "$(cat "$_KEYS/$p_secret.path")" >> "$_PLAN/crypttab"
+      "$(cat "$_KEYS/path/$p_secret")" >> "$_PLAN/crypttab"
   fi
   case $p_format in
     '') return 0 ;;
