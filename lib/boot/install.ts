@@ -202,8 +202,6 @@ export class Install {
     const imagefile = installedFile(settings, image) ?? ''
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, urls[0] as string)
-    // A file may be a unit or an fstab, which would mount a disk in a rescue.
-    const files = node.rescue === undefined && this.o.hasFiles(node.name)
     const secrets = effectiveSecrets(model, node, masked)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
@@ -259,7 +257,8 @@ export class Install {
       layout_secrets: layoutSecrets(layoutOf(model.view, target)),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
-      files,
+      // A file may be a unit or an fstab, which would mount a disk in a rescue.
+      files: node.rescue === undefined && this.o.hasFiles(node.name),
       files_token: masked ? secretMask : this.o.issueToken(node.name, 'running'),
       rootpw: masked && this.o.rootpw !== '' ? secretMask : this.o.rootpw,
       masked
