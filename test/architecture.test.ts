@@ -125,7 +125,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'version'
   ],
   boot: ['disk-layout', 'monitor', 'model', 'template'],
-  'disk-layout': ['inventory', 'model'],
+  'disk-layout': ['inventory', 'model', 'node-set'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
   unknown: ['control', 'model', 'jobs', 'config'],
   image: [
