@@ -166,7 +166,8 @@ function readHead(record: readonly string[], type: ObjectType): readonly Column[
         `"${shown[i]}" ${shown[i] === name ? '' : `means ${name}, which `}stands in column ${before + 1} too`
       )
     const isRead = columnsOf(type).includes(name) || name.startsWith('_') || fieldOf(type, name) !== undefined
-    if (!isRead) add(i, `a ${type.title} has no field "${name}"${didYouMean(name, columnsOf(type))}`)
+    const hint = didYouMean(name, columnsOf(type)) || ': take this column out'
+    if (!isRead) add(i, `a ${type.title} has no field "${name}"${hint}`)
   }
   if (!names.includes('name')) refusals.add(1, 'no column is called "name"')
   refusals.check()

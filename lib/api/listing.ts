@@ -218,16 +218,20 @@ const shownNames = (schema: Schema) =>
     .filter(([, property]) => !(property as Schema).writeOnly)
     .map(([name]) => name)
 
+/** A title with its article: a node, an OS image, another device. */
+export const withArticle = (title: string) =>
+  `${/^[aeiou]/i.test(title) ? 'an' : 'a'} ${title}`.replace(/^an other/, 'another')
+
 function columnOf({ title, item }: Listing, name: string): Column {
   const known = shownNames(item)
   if (known.includes(name)) return { name, field: name }
   const dot = name.lastIndexOf('.')
   const [of, field] = [name.slice(0, dot), name.slice(dot + 1)]
-  const hasInterfaces = known.includes('interfaces')
+  const hasInterfaces = (propertiesOf(item).interfaces as Schema | undefined)?.type === 'array'
   if (hasInterfaces && dot > 0 && shownNames(components.interface).includes(field)) return { name, field, of }
   const more = hasInterfaces ? ', and fields of an interface such as BOOTIF.ipaddress' : ''
   throw badRequest(
-    `a ${title} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; ` +
+    `${withArticle(title)} shows no field ${JSON.stringify(name.slice(0, 100))}${didYouMean(name, known)}; ` +
       `it has ${known.join(', ')}${more}`,
     'unknown-query'
   )

@@ -37,7 +37,15 @@ import {
   type Parts,
   param
 } from './context.js'
-import { asPauses, type Entry, isCustomized, type Listing, listed, listQuery } from './listing.js'
+import {
+  asPauses,
+  type Entry,
+  isCustomized,
+  type Listing,
+  listed,
+  listQuery,
+  withArticle
+} from './listing.js'
 import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
@@ -62,10 +70,6 @@ interface ObjectRouteOptions {
   /** Replaces `Model.remove` when more than the object is deleted. */
   readonly remove?: (name: string, actor: Actor) => Promise<void>
 }
-
-/** A title with its article: a node, an OS image, another device. */
-const withArticle = (title: string) =>
-  `${/^[aeiou]/i.test(title) ? 'an' : 'a'} ${title}`.replace(/^an other/, 'another')
 
 function rolesWithoutFile({ model, config }: Parts, type: TypeName, name: string): string[] {
   const doc = type === 'group' || type === 'node' ? model.view.get(type, name) : undefined

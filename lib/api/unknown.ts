@@ -20,6 +20,7 @@ const machine = object({
   bmc: { ...text, description: 'address of its BMC, from a scan' },
   bmc_mac: text,
   ...{ first: orNull(time), last: orNull(time), count: { type: 'integer' } },
+  node: { ...text, description: 'the node with its serial number or UUID, which has no machine' },
   conflict: { ...text, description: 'why it may not be what it says' }
 })
 const listing: Listing = {
@@ -33,7 +34,7 @@ const scanBody = bodyOf(
   { about: 'scan' },
   {
     network: { type: objectName, required: true, meaning: 'network of the BMCs' },
-    bmcsetupname: { type: objectName, meaning: 'BMC set-up with their user; null: the only one' }
+    bmcsetupname: { type: objectName, required: true, meaning: 'BMC set-up with their user' }
   }
 )
 
@@ -65,7 +66,7 @@ export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
       body: scanBody,
       output: acknowledgement,
       handler: async (request, { network, bmcsetupname }) =>
-        acknowledge(request, await scan.submit(network, bmcsetupname ?? undefined, actorOf(request)))
+        acknowledge(request, await scan.submit(network, bmcsetupname, actorOf(request)))
     })
   ]
 }

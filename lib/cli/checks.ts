@@ -23,7 +23,7 @@ import { effectiveSettings, iniSettings, settingNames, settingOrigin } from '../
 import type { ClusterSettings, NamedController, View } from '../model/stored.js'
 import type { SwitchDoc } from '../model/types/switch.js'
 import { nameWarnings } from '../model/warnings.js'
-import { locate } from '../program/program.js'
+import { installHint, locate } from '../program/program.js'
 import { capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
 import { programsOf } from '../services/services.js'
@@ -293,7 +293,8 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     )
   for (const { key, program, usualFor } of programsOf(config))
     if ((await locate(program)) === undefined) {
-      const why = usualFor && `, which is the usual one for ${usualFor}: install it, or name another one here`
+      const install = `install it${installHint(program).replace(/: (.*)/, ' ($1)')}`
+      const why = usualFor && `, which is the usual one for ${usualFor}: ${install}, or name another one here`
       problems.push(`${key}: there is no program ${program}, or it may not be run${why ?? ''}`)
     }
   return problems

@@ -57,7 +57,7 @@ export class Attachment implements Feed {
       const { code, message } = error as NodeJS.ErrnoException
       const reason =
         code === 'ECONNREFUSED'
-          ? `conmand does not run (port ${port}): look at /monitor/service/consoles`
+          ? `conmand does not run (port ${port}): type systemctl start svcd-consoles`
           : `conmand: ${cleanLine(message)}`
       throw unavailable(`console of node ${node}: ${reason}`)
     }

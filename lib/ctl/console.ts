@@ -1,4 +1,5 @@
 import { isObject, type JsonValue } from '../base/json.js'
+import { isNodeSet } from '../node-set/evaluate.js'
 import type { Answer } from './controller.js'
 import { within } from './render.js'
 import type { Session, Verb } from './session.js'
@@ -6,6 +7,10 @@ import { clean, refused, wrongUsage } from './terminal.js'
 
 /** Characters of one request that types. */
 const MOST_TYPED = 8192
+/** Lines of a log that a request gets. */
+const MOST_LINES = 1000
+/** conmand has no session with the BMC. */
+const NO_BMC = /<ConMan> Console \[\S+\] is currently disconnected/
 
 /** The verb that shows the serial console of a node. */
 export const consoleVerb: Verb<''> = {
@@ -14,18 +19,22 @@ export const consoleVerb: Verb<''> = {
   options: ['log', 'lines', 'output'],
   async run(session, _type, [node = '']) {
     const { log, lines, output } = session.options
+    if (isNodeSet(node)) throw wrongUsage(`console takes one node, ${node} is a node set`)
     if (!log && (lines !== undefined || output !== undefined)) throw wrongUsage('-n and -o belong to --log')
     await (log ? showLog(session, node, lines) : attached(session, node))
   }
 }
 
 async function showLog(session: Session, node: string, lines: string | undefined): Promise<void> {
+  if (lines !== undefined && !(/^\d{1,4}$/.test(lines) && Number(lines) >= 1 && Number(lines) <= MOST_LINES))
+    throw wrongUsage(`-n takes a number from 1 to ${MOST_LINES}, not ${clean(lines)}`)
   const answer = await session.controller.json('GET', `/monitor/console/${encodeURIComponent(node)}`, {
     lines
   })
   const shown = within(answer, 'monitor', 'consoles', node).lines
   const all = (Array.isArray(shown) ? shown : []).filter(isObject)
   if (session.format !== 'text') return session.json(all)
+  if (all.length === 0) session.terminal.err(clean(`console of ${node}: nothing was logged yet`).concat('\n'))
   await session.lines(
     all.map(({ time, text }) => {
       const at = typeof time === 'string' ? `${time.slice(0, 19).replace('T', ' ')} ` : ''
@@ -70,7 +79,11 @@ async function attached(session: Session, node: string): Promise<void> {
         terminal.err(clean(`attached to ${node}; &. leaves, &B sends a break, && types an &`).concat('\r\n'))
         restore = terminal.typed(escapes({ type, leave: () => leave() }))
       } else if (kind === 'end') failure ??= refused(clean(text))
-      else await terminal.out(text)
+      else {
+        await terminal.out(text)
+        if (NO_BMC.test(text))
+          terminal.err(clean(`does its BMC answer? svcctl node power ${node} status`).concat('\r\n'))
+      }
     }
   } catch (error) {
     if (!hasLeft) throw error

@@ -81,8 +81,10 @@ const byField = (change: JsonObject, side: 'before' | 'after') =>
 function plannedChangeOf(change: JsonObject): PlannedChange {
   const [type, name, action] = [formatted(change.type), formatted(change.name), formatted(change.action)]
   const side = action === 'create' ? 'after' : action === 'delete' ? 'before' : undefined
-  const fields = objects(change.fields).map(one => {
+  const fields = objects(change.fields).flatMap(one => {
     const field = formatted(one.field)
+    // The interfaces of a new node without a group are its own in any case.
+    if (action === 'create' && /\.own$/.test(field)) return []
     const text = (of: 'before' | 'after') => shownValue(tableOf(type), field, one[of] ?? null)
     const [before, after] = [text('before'), text('after')]
     if (/\n/.test(before + after)) return [`${field}:`, ...lineChanges(before, after)].join('\n')

@@ -2,6 +2,7 @@ import { runSync } from '../base/concurrency.js'
 import { ServiceError } from '../base/errors.js'
 import { isObject, type JsonObject } from '../base/json.js'
 import { parseMac } from '../model/names.js'
+import { countObjects } from '../model/types.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { awaitResult, makeChange } from './change.js'
@@ -40,11 +41,14 @@ export const unknownVerbs: Readonly<Record<string, Verb<'unknown'>>> = {
     }
   },
   scan: {
-    operands: 'NETWORK',
-    summary: 'ask the BMCs of a network for their machines, by Redfish; for an admin',
+    operands: 'NETWORK --bmcsetup NAME',
+    summary: 'ask the BMCs of a network for their machines, by Redfish, with the password of that BMC set-up',
+    count: [1, 1],
     options: ['output', 'bmcsetup'],
     async run(session, _type, [network = '']) {
-      const { bmcsetup: bmcsetupname = null } = session.options
+      const { bmcsetup: bmcsetupname } = session.options
+      if (bmcsetupname === undefined)
+        throw wrongUsage(`usage: svcctl unknown scan ${network || 'NETWORK'} --bmcsetup NAME`)
       const path = '/monitor/unknown/_scan'
       const asked = await session.controller.json('POST', path, {}, { network, bmcsetupname })
       const { lines, ...rest } = await awaitResult(session, asked)
@@ -68,14 +72,19 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
   const { unknown } = within(await controller.json('GET', '/monitor/unknown'), 'monitor')
   showWarnings(session)
   const all = Object.values(isObject(unknown) ? unknown : {}).filter(isObject)
-  const machines = inOrder(selected(all, selector, session), fields)
+  const ordered = inOrder(selected(all, selector, names, session), fields)
+  if (ordered.length === 0)
+    throw refused(`${clean(selector)} selects no machine without a conflict; nothing was changed`)
+  const machines = ordered.filter(machine => !names.includes(textOf(machine, 'node')))
+  for (const [i, name] of names.entries())
+    machines.splice(i, 0, ...ordered.filter(({ node }) => node === name))
   const unordered = machines.find(machine => textOf(machine, fields[0] as string) === '')
   if (unordered && order !== 'mac')
     throw refused(`--order ${order}: machine ${idOf(unordered)} has no ${order}; nothing was changed`)
   if (machines.length !== names.length)
     throw refused(
-      `${clean(selector)} selects ${machines.length} machines, and ${clean(nodes)} names ` +
-        `${names.length} nodes: give as many names; nothing was changed`
+      `${clean(selector)} selects ${machines.length} machine${machines.length === 1 ? '' : 's'}, and ` +
+        `${clean(nodes)} names ${countObjects('node', names.length)}: give as many names; nothing was changed`
     )
   const table = Buffer.from(tableOf(machines, names, options.group))
   const path = '/config/node'
@@ -115,10 +124,15 @@ const idOf = (machine: JsonObject) => clean(textOf(machine, 'mac') || textOf(mac
 const searched = ['mac', 'serial', 'uuid', 'asset', 'maker', 'product', 'bmc']
 
 /**
- * Returns the machines that a selector names. One with a conflict is taken only by its MAC: nobody gives a
- * name to it by mistake. Throws Failure 1 for a word that selects none.
+ * Returns the machines that a selector names. One with a conflict is taken only by its MAC, so that nobody
+ * names it by mistake, or as the node with its serial number. Throws Failure 1 for a word that selects none.
  */
-function selected(all: readonly JsonObject[], selector: string, { terminal }: Session): JsonObject[] {
+function selected(
+  all: readonly JsonObject[],
+  selector: string,
+  names: readonly string[],
+  { terminal }: Session
+): JsonObject[] {
   const found = new Set<JsonObject>()
   const left = new Set<JsonObject>()
   for (const word of selector.split(',').map(one => one.trim())) {
@@ -128,13 +142,16 @@ function selected(all: readonly JsonObject[], selector: string, { terminal }: Se
     const hits = itself ? [itself] : all.filter(machine => isSelected(machine, word))
     if (word === '' || hits.length === 0)
       throw refused(`${clean(word) || 'an empty word'} selects no unknown machine; type: svcctl unknown list`)
-    for (const hit of hits) (hit.conflict === null || itself ? found : left).add(hit)
+    for (const hit of hits) {
+      const isSure = hit.conflict === null || names.includes(textOf(hit, 'node'))
+      ;(isSure || itself ? found : left).add(hit)
+    }
   }
   for (const machine of left)
-    if (!found.has(machine))
-      terminal.err(
-        `left out: ${idOf(machine)}: ${clean(textOf(machine, 'conflict'))}; name its MAC to take it\n`
-      )
+    if (!found.has(machine)) {
+      const hint = textOf(machine, 'node') === '' ? '; name its MAC to take it' : ''
+      terminal.err(`left out: ${idOf(machine)}: ${clean(textOf(machine, 'conflict'))}${hint}\n`)
+    }
   return [...found]
 }
 

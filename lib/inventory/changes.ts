@@ -18,7 +18,9 @@ export function changesOf(before: Inventory, after: Inventory): string[] {
   const [was, now] = [factsOf(before), factsOf(after)]
   const [serial, serialBefore] = [after.system?.serial, before.system?.serial]
   const found = [
-    ...(serial === serialBefore ? [] : [`serial number ${serial}, ${serialBefore} ${lastBoot}`]),
+    ...(!serial || !serialBefore || serial === serialBefore
+      ? []
+      : [`serial number ${serial}, ${serialBefore} ${lastBoot}`]),
     ...factNames.flatMap(fact => {
       const [value, then] = [now[fact], was[fact]]
       if (told.has(fact) || value === undefined || then === undefined || value === then) return []

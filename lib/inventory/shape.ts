@@ -56,9 +56,16 @@ export type InventoryDisk = NonNullable<Inventory['disks']>[number]
 const mostCharacters = 256
 const mostEntries = 512
 
-/** Parses the report of a node; fields of a later version are left out. Throws 400 with the field. */
-export const readInventory = (node: string, report: JsonValue): Inventory =>
-  read(inventoryShape, report, '', node) as Inventory
+/** Parses the report of a node; unknown fields within its objects are left out. Throws 400 with the field. */
+export function readInventory(node: string, report: JsonValue): Inventory {
+  const fields = isObject(report) ? Object.keys(report) : ['']
+  const unknown = fields.find(field => !Object.hasOwn(inventoryShape, field))
+  const known = read(inventoryShape, report, '', node)
+  if (unknown === undefined && Object.keys(known as object).length > 0) return known as Inventory
+  const fault = unknown === undefined ? 'the report is empty' : `there is no field "${unknown}"`
+  const all = Object.keys(inventoryShape).join(', ')
+  throw badRequest(`inventory of node ${node}: ${fault}: its fields are ${all}`, 'invalid-field')
+}
 
 function read(shape: Shape, value: JsonValue, place: string, node: string): JsonValue {
   const refuse = (expected: string) =>

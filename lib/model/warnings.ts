@@ -4,6 +4,7 @@ import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
 import { effectiveGroup, groupOf, settingsOf } from './effective.js'
 import { linuxProblemsOf } from './linux-limits.js'
+import { machineKeys } from './machine-id.js'
 import type { ClusterSettings, View } from './stored.js'
 import { objectTypes } from './types.js'
 
@@ -100,6 +101,11 @@ function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings):
     if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
   }
   yield* optionWarnings(doc)
+  const twins = machineKeys(doc)
+    .flatMap(key => view.index.lookup(key))
+    .filter(name => name !== doc.name)
+  if (twins.length > 0)
+    yield `its serial number or UUID is that of node ${listOf([...new Set(twins)].sort())} too`
   const switches = doc.switch === undefined ? [] : view.names('switch')
   if (doc.switch !== undefined && switches.length > 0 && !view.get('switch', doc.switch))
     yield `there is no switch ${doc.switch}, only ${listOf([...switches])}`

@@ -2,7 +2,7 @@ import { type ChildProcess, type StdioOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync, readdirSync, readFileSync } from 'node:fs'
 import { access, constants, stat } from 'node:fs/promises'
-import { delimiter, isAbsolute, join, resolve } from 'node:path'
+import { basename, delimiter, isAbsolute, join, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { oneLine } from '../base/log.js'
 import { LONGEST_MS } from '../base/thread.js'
@@ -70,7 +70,8 @@ export async function run(
       `cannot be given ${JSON.stringify(nul)}: it holds a NUL character`
     )
   const file = await locate(program, env.PATH)
-  if (file === undefined) throw new ProgramError(program, 'missing', 'is not installed')
+  if (file === undefined)
+    throw new ProgramError(program, 'missing', `is not installed${installHint(program)}`)
   const { cwd, user, output, wrapper = [] } = options
   const [first = file, ...rest] = [...wrapper, file, ...args]
   const outer = await locate(first, env.PATH)
@@ -278,6 +279,15 @@ async function canBind(setpriv: string): Promise<boolean> {
 
 /** Causes of failure. `failed`: a status that is not `ok`, a signal, too much output, not startable. */
 export type FailureKind = 'missing' | 'failed' | 'time limit' | 'aborted'
+
+/** The packages of Debian whose programs have another name. */
+const packages: Readonly<Record<string, string>> = { conmand: 'conman', 'named-checkconf': 'bind9' }
+
+/** Returns what to type for a missing program; '' if its package is not known. */
+export function installHint(program: string): string {
+  const name = packages[basename(program)]
+  return name === undefined ? '' : `: apt-get install ${name}`
+}
 
 /** A program failed; `message` is one sentence with its name and its last line of standard error. */
 export class ProgramError extends Error {

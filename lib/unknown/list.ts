@@ -37,7 +37,7 @@ export class UnknownList {
 }
 
 type Texts = 'mac' | 'maker' | 'product' | 'serial' | 'uuid' | 'asset' | 'address' | 'network'
-type Places = 'switch' | 'port' | 'bmc' | 'bmc_mac' | 'first' | 'last' | 'conflict'
+type Places = 'switch' | 'port' | 'bmc' | 'bmc_mac' | 'first' | 'last' | 'node' | 'conflict'
 
 /** An unknown machine as an admin sees it; null: not known. Times: ISO 8601, UTC. */
 export type UnknownMachine = { readonly [K in Texts | Places]: string | null } & {
@@ -114,17 +114,26 @@ export function* unknownIn(
     const { mac, macs, maker = null, product = null, serial = null, uuid = null, asset = null } = machine
     const { address, first, last, count } = machine
     const place = ports.get(mac)
+    const conflict = conflictOf(view, machine, sharing)
+    const known = conflict === undefined ? nodeOf(view, machine) : undefined
+    const node = typeof known === 'object' ? known.name : null
     found.push({
       ...{ mac: mac || null, macs, maker, product, serial, uuid, asset, address: address || null },
       network: machine.network ?? networkOf(view, address),
       ...{ switch: place?.switch ?? null, port: place?.port ?? null },
       ...{ bmc: machine.bmc ?? null, bmc_mac: machine.bmcMac ?? null },
       ...{ first: iso(first), last: iso(last), count },
-      conflict: conflictOf(view, machine, sharing) ?? null
+      node,
+      conflict: conflict ?? (node && matchOf(node, mac || (machine.bmc ?? '')))
     })
   }
   return found
 }
+
+/** Returns why a machine is left out unless it is adopted as the node with its serial number. */
+const matchOf = (node: string, machine: string) =>
+  `node ${node} has its serial number or UUID, and no machine: ` +
+  `type svcctl unknown adopt ${machine} as ${node}, or set [boot] by_serial = yes`
 
 /** Returns the network with an address; null if there is none. */
 function networkOf(view: View, text: string): string | null {
@@ -180,7 +189,6 @@ function conflictOf(
   }
   const node = nodeOf(view, machine)
   if (typeof node === 'string') return node
-  if (node) return `node ${node.name} has its serial number or UUID, and no machine`
   for (const id of idsOf(machine)) {
     const other = sharing.get(id)?.find(one => one !== machine)
     const who = other?.bmc !== undefined && other.count === 0 ? `BMC ${other.bmc}` : `MAC ${other?.mac}`

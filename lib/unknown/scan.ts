@@ -1,5 +1,6 @@
 import { inParallel } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { SlidingWindow } from '../base/rate-limit.js'
 import type { Config } from '../config/types.js'
 import { type Bmc, cleanLine } from '../control/bmc.js'
@@ -23,6 +24,8 @@ interface ScanOptions {
 const MOST_ADDRESSES = 65_536
 const AT_ONCE = 64
 const IN_A_SECOND = 64
+/** Addresses that a line names. */
+const MOST_NAMED = 4
 /** Nobody is at most addresses: a BMC takes connections sooner than this. */
 const CONNECT_MS = 3000
 /** A BMC answers some ten requests in so many time limits of one command. */
@@ -39,7 +42,7 @@ export class BmcScan {
   }
 
   /** Submits a job that visits each address which no object has. Throws 404, 400, and 503 as Jobs.submit. */
-  async submit(network: string, setup: string | undefined, { who }: Actor): Promise<SubmittedJob> {
+  async submit(network: string, setup: string, { who }: Actor): Promise<SubmittedJob> {
     const { model, jobs } = this.o
     const { name } = model.get('network', network)
     const prefix = model.view.index.networks.get(name) as Prefix
@@ -58,18 +61,9 @@ export class BmcScan {
     })
   }
 
-  /** Returns the access settings; without a name those of the only BMC set-up. */
-  #bmc(wanted: string | undefined): Omit<Bmc, 'address'> {
-    const { model } = this.o
-    const names = model.view.names('bmcsetup')
-    const [only] = names
-    if (wanted === undefined && (only === undefined || names.length > 1))
-      throw badRequest(
-        `a scan needs the user of the BMCs, and there are ${names.length} BMC set-ups: ` +
-          'name one: svcctl unknown scan NETWORK --bmcsetup NAME',
-        'missing-field'
-      )
-    const setup = model.get('bmcsetup', wanted ?? only ?? '')
+  /** Returns the access settings of a BMC set-up. */
+  #bmc(wanted: string): Omit<Bmc, 'address'> {
+    const setup = this.o.model.get('bmcsetup', wanted)
     const { name, username, password, port, protocol, verify_certificate, system } = setup
     if (!username || !password)
       throw badRequest(
@@ -93,6 +87,8 @@ export class BmcScan {
     for (let address = first; address <= last; address++)
       if (!index.usedAddresses.has(address) && !controllers.has(address)) addresses.push(address)
     let [ended, there] = [0, 0]
+    /** One host may answer for each address of a network: the same fault is one line. */
+    const faults = new Map<string, string[]>()
     await inParallel(addresses, AT_ONCE, async address => {
       job.signal.throwIfAborted()
       await this.#starts.turn(job.signal)
@@ -110,11 +106,17 @@ export class BmcScan {
         job.signal.throwIfAborted()
         const { message, cause } = error as Error & { cause?: NodeJS.ErrnoException }
         const isSilent = cause?.name === 'TimeLimitError' || NOBODY.test(cause?.code ?? '')
-        if (!isSilent) job.line(`${text}: ${cleanLine(message)}`)
+        const fault = cleanLine(message)
+        const at = faults.get(fault) ?? []
+        at.push(text)
+        if (!isSilent) faults.set(fault, at)
       }
       job.progress(++ended / addresses.length)
     })
-    job.line(`${there} machines at ${addresses.length} addresses of network ${network}`)
+    for (const [fault, at] of faults) job.line(`${firstOf(at, MOST_NAMED)}: ${fault}`)
+    const isSilent = there === 0 && faults.size === 0
+    const result = isSilent ? 'no BMC answered' : there === 1 ? '1 machine' : `${there} machines`
+    job.line(`${result} at ${addresses.length} addresses of network ${network}`)
   }
 
   async #visit(bmc: Bmc, signal: AbortSignal): Promise<Omit<ScannedMachine, 'network'>> {

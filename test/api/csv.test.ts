@@ -80,7 +80,7 @@ t.test('every line that is wrong is named; nothing is changed', async t => {
     ],
     ['name\tgroup\na\tb', /separated by tabs: separate them by commas$/],
     ['group,comment\na,b', /line 1: no column is called "name"/],
-    ['name,colour', /line 1, column 2: a node has no field "colour"/],
+    ['name,colour', /line 1, column 2: a node has no field "colour": take this column out$/],
     ['name,group,group', /line 1, column 3: "group" stands in column 2 too/],
     ['name,BOOTIF.colour', /line 1, column 2: a node has no field "BOOTIF.colour"/],
     ['name,comment\nn5', /line 2: the line has 1 cells, the table 2 columns/],

@@ -121,7 +121,7 @@ t.test('what the ini names and the machine does not have is told with its line',
     '--set ssh.key: [ssh] key: there is no file /no/key; put the private key there, or leave it empty: svcd makes one',
     `${ini}:6: [dns] control: ${lacks('/no/control')}`,
     // Nobody named its checker: it is the server that needs one.
-    `${ini}:5: [dns] check: ${lacks('named-checkconf')}, which is the usual one for [dns] server = bind: install it, or name another one here`
+    `${ini}:5: [dns] check: ${lacks('named-checkconf')}, which is the usual one for [dns] server = bind: install it (apt-get install bind9), or name another one here`
   ])
     t.ok(told.includes(line), `${line}\n${told.join('\n')}`)
 })

@@ -5,6 +5,7 @@ import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { checkout, output } from '../support/programs.js'
+import { svcctlFor } from '../support/svcctl.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
 
@@ -102,9 +103,17 @@ t.test('what is refused before anything is touched', async t => {
   )
   const service = lacking.daemon.services.of('consoles')
   await service?.settled()
-  t.match(service?.condition, { ok: false, reason: /conmand/ })
+  t.match(service?.condition, {
+    ok: false,
+    reason: /conmand is not installed: apt-get install conman(?:;|$)/
+  })
   t.notOk(existsSync(join(lacking.directory, 'state', 'consoles', 'conman.conf')), 'nothing was written')
   await bmcCluster(lacking)
   await addNode(lacking, 'n1', '127.7.0.1')
-  t.match(await attach(lacking, 'n1'), { status: 503, message: /conmand does not run \(port 7891\)/ })
+  t.match(await attach(lacking, 'n1'), {
+    status: 503,
+    message: /conmand does not run \(port 7891\): type systemctl start svcd-consoles/
+  })
+  const log = start('svcctl', ['console', 'n1', '--log'], { input: '', env: svcctlFor(t.testdir(), lacking) })
+  t.match(await log.ended, { code: 0, stdout: '', stderr: 'console of n1: nothing was logged yet\n' })
 })

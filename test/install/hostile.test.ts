@@ -76,10 +76,14 @@ for (const shell of shells) {
     t.match(machine.text('ipmi'), `raw 6 69 3 ${bmcBytes(hostile, 16)}\n`, 'the user name as it is')
     t.match(machine.text('ipmi'), `raw 6 71 131 2 ${bmcBytes(hostile.slice(6), 20)}\n`)
     t.notMatch(machine.text('ipmi').trim(), /^(?!raw|user|channel|lan)|[^\w .:/%=\n-]/m, 'no other command')
+    const kinds = new Set<string>()
     for (const { body, url } of controller.posts('/')) {
-      t.equal(decodeURIComponent(url.replace(/^\/\w+\/node\//, '')), node)
+      const [, kind = '', name = ''] = /^\/\w+\/(node|inventory)\/(.+)$/.exec(url) ?? []
+      t.equal(decodeURIComponent(name), node, url)
       JSON.parse(body)
+      kinds.add(kind)
     }
+    t.same([...kinds].sort(), ['inventory', 'node'], 'it reports its steps, and what it is made of')
     const { config } = JSON.parse(controller.posts('/config/')[1]?.body ?? '{}') as {
       config: { node: Record<string, { interfaces: { interface: string }[] }> }
     }

@@ -29,6 +29,7 @@ t.test('each change of the hardware is one sentence', async t => {
       'boot bios, uefi at the last boot'
     ],
     [{ system: { ...machine().system, serial: 'S2' } }, 'serial number S2, S1 at the last boot'],
+    [{ system: {} }],
     [{ disks: [sda] }, 'disk sdb (ST4000, 4 TB, serial D2) is gone'],
     [
       {

@@ -2,6 +2,7 @@ import t from 'tap'
 import { type Facts, factsOf } from '../../lib/inventory/facts.js'
 import { differenceText, OddNodes } from '../../lib/inventory/odd.js'
 import type { Inventory } from '../../lib/inventory/shape.js'
+import { longestTurn } from '../support/turns.js'
 import { dimms, machine } from './machines.js'
 
 /** Groups with machines of these kinds; undefined: no inventory. */
@@ -98,18 +99,10 @@ t.test('nodes that come, go or change are compared anew', async t => {
   await odd.close()
 })
 
-t.test('10,000 nodes hold the event loop under 50 ms', async t => {
+t.test('10,000 nodes hold the event loop under 50 ms of the processor', async t => {
   const list = Array.from({ length: 10_000 }, (_, i) =>
     machine(i % 3 === 0 ? { kernel: String(i), pci: [] } : {})
   )
-  let longest = 0
-  let last = performance.now()
-  let isDone = false
-  const watch = () => {
-    longest = Math.max(longest, performance.now() - last)
-    last = performance.now()
-    if (!isDone) setImmediate(watch)
-  }
   const facts = list.map(factsOf)
   const odd = new OddNodes({
     groups: () => ['a'],
@@ -117,11 +110,7 @@ t.test('10,000 nodes hold the event loop under 50 ms', async t => {
     groupOf: () => 'a',
     factsOf: node => facts[Number(node)]
   })
-  last = performance.now()
-  setImmediate(watch)
-  await odd.current().finally(() => {
-    isDone = true
-  })
+  const longest = await longestTurn(() => odd.current())
   t.equal([...odd.counts()][0]?.[1], 3334)
   t.comment(`${Math.round(longest)} ms`)
   t.ok(longest < 50, `${longest} ms`)

@@ -113,6 +113,8 @@ export function bodyOf(route: ApiRoute): unknown {
     if (route.path.endsWith('_clone')) return { newsecretname: 'copy' }
     return route.path.endsWith('{secret}') ? {} : []
   }
+  if (route.path.startsWith('/control/console/')) return { session: 'none' }
+  if (route.path.startsWith('/monitor/inventory/')) return { kernel: '6.1' }
   if (route.path.startsWith('/control/')) return { hostlist: 'none' }
   if (/_os(grab|push)$/.test(route.path)) return { osimage: 'none' }
   const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''

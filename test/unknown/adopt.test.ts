@@ -227,6 +227,31 @@ t.test('machines that contradict each other, or themselves, are left out of "all
   t.match(await run(['unknown', 'adopt', mac(3), 'as', 'n3', '--yes']), { code: 0 })
 })
 
+t.test('a machine of a delivery list is adopted as its own node', async t => {
+  const { c, run, asks, nodes } = await site(t)
+  for (const n of [1, 2]) await c.post(`/config/node/n${n}`, { group: 'compute', serial: `SN${n}` })
+  await asks(mac(2), 'serial=SN2')
+  await asks(mac(3), 'serial=SN3')
+  await asks(mac(1), 'serial=SN1')
+  const other = await run(['unknown', 'adopt', 'sn1', 'as', 'n9', '--yes'])
+  t.match(other, {
+    code: 1,
+    err: /as n1, or set \[boot\] by_serial = yes\nsvcctl: sn1 selects no machine without/
+  })
+  const dry = await run(['unknown', 'adopt', mac(3), 'as', 'n9', '--dryrun'])
+  t.match(dry.out, /BOOTIF\.macaddress: /)
+  t.notMatch(dry.out, /\.own/)
+  const few = await run(['unknown', 'adopt', 'sn1', 'as', 'n[1-2]', '--yes'])
+  t.match(few.err, /sn1 selects 1 machine, and n\[1-2\] names 2 nodes: /)
+  t.match(await run(['unknown', 'adopt', 'all', 'as', 'n[1-3]', '--yes']), {
+    ...{ code: 0, out: /1 node created, 2 changed/, err: '' }
+  })
+  t.strictSame(
+    Object.values(await nodes()).map(({ macaddr }) => macaddr),
+    [mac(1), mac(2), mac(3)]
+  )
+})
+
 t.test('texts of a stranger reach no terminal, csv, page or log as they came', async t => {
   const { c, run, asks } = await site(t)
   const evil = encodeURIComponent('=cmd|"/c calc"!A1\u001b]0;x\u0007\r\n<script>\u202e')

@@ -30,6 +30,9 @@ t.test('a delivery list in CSV is enough: each machine is its node at its first 
   const headers = { 'Content-Type': 'text/csv' }
   const sent = await c.post('/config/node?format=csv', table, { headers })
   t.match(sent.body.message, /2 nodes created/)
+  const again = await c.post('/config/node?format=csv', 'name,serial\nn3,abc123\n', { headers })
+  t.match(again.headers['x-svcd-warning'], /its serial number or UUID is that of node n1 too/)
+  t.equal((await c.get('/config/node/n3/_delete')).status, 204)
   t.equal(await asks(1, 'serial=%20abc123', '10.141.9.9', 'HEAD'), '')
   t.equal(await macOf('n1'), null, 'a HEAD gives no MAC')
   t.match(await asks(1, 'serial=%20abc123'), /svc\.node=n1 /)
@@ -128,6 +131,7 @@ t.test('without the key a machine only shows whose serial number it has', async 
   await add('n1', { serial: 'ABC123' })
   t.match(await asks(1, 'serial=ABC123'), /is unknown/)
   t.equal(await macOf('n1'), null)
-  t.equal(await conflict(1), 'node n1 has its serial number or UUID, and no machine')
+  const why = `node n1 has its serial number or UUID, and no machine: type svcctl unknown adopt ${mac(1)} as n1`
+  t.equal(await conflict(1), `${why}, or set [boot] by_serial = yes`)
   t.notOk(c.log.some(line => line.includes('stays unknown')))
 })

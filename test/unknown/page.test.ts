@@ -29,7 +29,7 @@ t.test('the commands of the page', async t => {
   t.match(said, /3 nodes created, 0 changed/)
   const { node } = (await c.get('/config/node')).body.config
   t.match(said, /2 nodes created, 0 changed/)
-  t.match(said, /\n0 machines at 2 addresses of network ipmi\n/)
+  t.match(said, /\nno BMC answered at 2 addresses of network ipmi\n/)
   t.equal(node.node022.serial, 'CZ20260102')
   t.equal(node.node013.macaddr, '02:00:00:00:00:03')
 })

@@ -29,7 +29,7 @@ async function site(t: Test, ...overrides: string[]) {
     password: 'secret',
     verify_certificate: false
   })
-  const scan = async (body: object = { network: 'ipmi' }) => {
+  const scan = async (body: object = { network: 'ipmi', bmcsetupname: 'boards' }) => {
     const { status, body: answer } = await c.post('/monitor/unknown/_scan', body)
     if (status !== 200) return { status, message: String(answer.message), lines: [] as string[], state: '' }
     const record = async () =>
@@ -162,19 +162,29 @@ t.test('a scan stays in its network, and needs a user and an admin', async t => 
     bmcs.asked.some(line => line.startsWith(outside)),
     'no request left the network'
   )
-  const wrong = async (body: object) => (await scan(body)).message
+  const wrong = async (body: object) => (await scan({ bmcsetupname: 'boards', ...body })).message
   t.match(await wrong({ network: 'nowhere' }), /network nowhere does not exist/)
   t.match(await wrong({ network: `${net}.0/24` }), /network/)
   t.match(await wrong({ network: 'ipmi', bmcsetupname: 'none' }), /BMC set-up none does not exist/)
   await c.post('/config/network/wide', { network: '10.0.0.0/10' })
   t.match(await wrong({ network: 'wide' }), /has 4194304 addresses, and a scan takes 65536 at most/)
   await c.post('/config/bmcsetup/more', { username: 'x' })
-  t.match(
-    await wrong({ network: 'ipmi' }),
-    /there are 2 BMC set-ups: name one: svcctl unknown scan NETWORK --bmcsetup NAME/
-  )
+  t.match((await scan({ network: 'ipmi' })).message, /scan: field "bmcsetupname" is missing/)
   t.match(await wrong({ network: 'ipmi', bmcsetupname: 'more' }), /BMC set-up more has no "password"/)
   t.equal((await c.post('/monitor/unknown/_scan', { network: 'ipmi' }, { token: null })).status, 401)
+})
+
+t.test('addresses with the same fault are one line', async t => {
+  const { c, scan, bmcs } = await site(t)
+  await c.post('/config/network/few', { network: `${net}.0/28` })
+  const few = { network: 'few', bmcsetupname: 'boards' }
+  t.strictSame((await scan(few)).lines, ['no BMC answered at 14 addresses of network few'])
+  const broken = (_: IncomingMessage, response: ServerResponse) => Boolean(response.writeHead(500).end())
+  for (const n of [1, 2, 3, 4, 5, 6]) await bmcs.start(`${net}.${n}`, 'hpe', machine(n), broken)
+  const { lines } = await scan(few)
+  t.equal(lines.length, 2)
+  t.match(lines[0], new RegExp(`^(?:${net}\\.\\d, ){3}${net}\\.\\d and 2 more: .*500`))
+  t.match(lines[1], /^0 machines at 14 addresses/)
 })
 
 t.test('a wrong password and a certificate that nobody vouches for are told', async t => {

@@ -153,7 +153,7 @@ export class Connection {
     if (fault)
       return new Error(
         `${fault.what} (${code}): ${fault.wayOut}, ` +
-          `or set "verify_certificate" of BMC set-up ${setup} to false`
+          `or type: svcctl bmcsetup set ${setup} verify_certificate=no`
       )
     const words = `${code} ${error.message}`.toLowerCase().replaceAll('_', ' ')
     const [, old] = OLD_TLS.exec(words) ?? []
