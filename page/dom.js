@@ -158,15 +158,17 @@ export function alike(reasons) {
   return [...found].map(([text, names]) => `${named(names)}: ${text}`)
 }
 
-/** Runs `work` once, `ms` after the first of many calls. */
+/** Runs `work` once, `ms` after the first of many calls, and never beside itself. */
 export function soon(ms, work) {
   let isDue = false
+  let running
   return () => {
     if (isDue) return
     isDue = true
-    setTimeout(() => {
+    setTimeout(async () => {
+      await running
       isDue = false
-      work()
+      running = work()
     }, ms)
   }
 }

@@ -35,13 +35,13 @@ export function loaded(place, title, load, draw) {
         fill(body, h('p', { class: 'problem', role: 'alert' }, error.message))
     }
   }
-  again()
+  const first = again()
   /** Returns the function that ends the view, and what it listened to. */
   const until = ends => () => {
     isOver = true
     for (const end of ends) end()
   }
-  return { again: soon(300, again), until, body }
+  return { again: soon(300, () => first.then(again)), until, body }
 }
 
 /** Shows running and past requests: their progress, and how to cancel them. */

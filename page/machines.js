@@ -6,7 +6,7 @@ import { loaded } from './lists.js'
 
 /** The orders in which machines get names. */
 const orders = {
-  time: ['first', 'mac'],
+  time: ['first'],
   serial: ['serial', 'mac'],
   port: ['switch', 'port', 'mac'],
   mac: ['mac']
@@ -36,6 +36,26 @@ function namesOf(text) {
 }
 
 const cellOf = text => (/[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+
+/** The fields that say which machine a node is, compared without case and blanks. */
+const ofMachine = /^(?:serial|uuid|.*\.macaddress)$/
+const bare = value =>
+  String(value ?? '')
+    .replace(/\s/g, '')
+    .toLowerCase()
+
+/** Throws Error for a node that has a machine, or another serial number, UUID or MAC; as svcctl does. */
+async function refuseTaken({ changes }, nodes, machines) {
+  const there = changes.filter(({ type, action }) => type === 'node' && action === 'update')
+  for (const { name, fields } of there) {
+    const { macaddr } = (await read(`/config/node/${encodeURIComponent(name)}`)).config.node[name]
+    if (macaddr !== null && macaddr !== machines[nodes.indexOf(name)]?.mac)
+      throw new Error(`Node ${name} has a machine already, ${macaddr}.`)
+    for (const { field, before, after } of fields)
+      if (ofMachine.test(field) && bare(before) !== '' && bare(before) !== bare(after))
+        throw new Error(`Node ${name} has ${field} ${before}, and the machine ${after}: clear it first.`)
+  }
+}
 
 /** Shows the machines that belong to no node, and makes nodes of them. */
 export function unknownView(place, { isAdmin, events }) {
@@ -125,9 +145,7 @@ export function unknownView(place, { isAdmin, events }) {
     ]
     const csv = [head, ...chosen.map(line)].map(cells => `${cells.map(cellOf).join(',')}\n`).join('')
     const answer = await post('/config/node?format=csv&dryrun=yes', csv)
-    const has = ({ fields }) => fields.some(one => /\.macaddress$/.test(one.field) && one.before !== null)
-    const owned = answer.changes.find(change => change.type === 'node' && has(change))
-    if (owned) throw new Error(`Node ${owned.name} has a machine already.`)
+    await refuseTaken(answer, nodes, chosen)
     const shown = chosen.map((one, i) => [
       nodes[i],
       idOf(one),
@@ -149,7 +167,8 @@ export function unknownView(place, { isAdmin, events }) {
 
   const later = soon(15_000, list.again)
   return list.until([
-    events.on('unknown', list.again),
+    // A stranger can cause an event each second.
+    events.on('unknown', soon(5_000, list.again)),
     ...['node', 'reset'].map(kind => events.on(kind, later))
   ])
 }

@@ -47,7 +47,7 @@ export function unknownRoutes({ model, unknown, scan }: Parts): ApiRoute[] {
       query: listQuery,
       output: at(listing.place, machine),
       handler: async request => {
-        const { machines, missing, ports } = await unknown.seen()
+        const { machines, missing, ports } = await unknown.seen(request)
         const found = await runFairly(unknownIn(model.view, machines, ports), request)
         const entries = found.map(one => ({
           name: one.count > 0 ? String(one.mac) : String(one.bmc),

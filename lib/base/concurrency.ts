@@ -278,7 +278,7 @@ const MOST_WAITING = { all: 512, ofParty: 128 }
 const parties = new Map<string, { readonly begun: Semaphore; count: number }>()
 
 /** The source of a request for work, and a signal that aborts when nobody waits any more. */
-interface Requester {
+export interface Requester {
   readonly source: { readonly address: string }
   readonly signal?: AbortSignal
 }

@@ -129,7 +129,9 @@ export class Boot {
     if (!free || model.isReadOnly || !(source.loopback || this.isInside(source)))
       return this.#unknown(mac, visit)
     const lookUp = unknown.find(mac, visit.query)
-    if (lookUp?.(model.view)) return this.#become(lookUp, mac, visit)
+    const found = lookUp?.(model.view)
+    if (lookUp && found && isAtHome(this.#effectiveNode(found.node), source))
+      return this.#become(lookUp, mac, visit)
     return detection ? this.#detect(detection, mac, visit) : this.#unknown(mac, visit)
   }
 
@@ -532,6 +534,12 @@ function missingFileReason(
 ): string {
   const whose = tag === defaultTag ? `OS image ${name}` : `${tagReasonPrefix}${tag} of OS image ${name}`
   return `${whose} ${imagefile === undefined ? '' : packLacks}has no ${what}`
+}
+
+/** Whether a request comes from the network of a node's provision interface, or over loopback. */
+function isAtHome({ prefix }: EffectiveNode, { address, loopback }: RequestSource): boolean {
+  const from = parseAddress(address)
+  return loopback || (prefix !== undefined && from !== undefined && contains(prefix, from))
 }
 
 /**

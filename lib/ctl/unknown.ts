@@ -6,13 +6,13 @@ import { countObjects } from '../model/types.js'
 import { evaluate, isLike } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { awaitResult, makeChange } from './change.js'
-import { within } from './render.js'
+import { dryRunLines, within } from './render.js'
 import { listOptions, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
-/** The orders in which machines get their names; each is made of these fields. */
+/** The orders in which machines get their names, by these fields; the list has the order of arrival. */
 const orders: Readonly<Record<string, readonly string[]>> = {
-  time: ['first', 'mac'],
+  time: ['first'],
   serial: ['serial', 'mac'],
   port: ['switch', 'port', 'mac'],
   mac: ['mac']
@@ -90,12 +90,16 @@ async function adopt(session: Session, selector: string, nodes: string): Promise
   const path = '/config/node'
   const query = { format: 'csv' }
   const told = await controller.json('POST', path, { ...query, dryrun: 'yes' }, table)
-  await refuseTaken(session, machines, names, told)
+  const changes = Array.isArray(told.changes) ? told.changes.filter(isObject) : []
+  const there = changes.filter(({ type, action }) => type === 'node' && action === 'update')
+  await refuseTaken(session, machines, names, there)
   if (options.dryrun) return makeChange(session, path, table, '', 'POST', query)
   if (!options.yes) {
-    terminal.err([...shownTable(machines, names), ''].join('\n'))
+    const old = dryRunLines({ ...told, changes: there, files: [] }, session.paint)
+    terminal.err([...shownTable(machines, names), ...old, ''].join('\n'))
     if (!terminal.shows.in) throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
-    if (!(await terminal.confirmed(`Create ${names.length === 1 ? 'this node' : 'these nodes'}? [y/N] `)))
+    const verb = there.length === 0 ? 'Create' : there.length < names.length ? 'Create or change' : 'Change'
+    if (!(await terminal.confirmed(`${verb} ${names.length === 1 ? 'this node' : 'these nodes'}? [y/N] `)))
       throw refused('nothing was changed')
   }
   const expect = typeof told.mark === 'string' ? told.mark : undefined
@@ -133,12 +137,14 @@ function selected(
   const left = new Set<JsonObject>()
   for (const word of selector.split(',').map(one => one.trim())) {
     const mac = parseMac(word)
-    const hits = all.filter(machine => isSelected(machine, word, mac))
+    // A serial number of 12 digits reads like a MAC.
+    const [itself] = all.filter(machine => mac !== undefined && machine.mac === mac)
+    const hits = itself ? [itself] : all.filter(machine => isSelected(machine, word))
     if (word === '' || hits.length === 0)
       throw refused(`${clean(word) || 'an empty word'} selects no unknown machine; type: svcctl unknown list`)
     for (const hit of hits) {
       const isSure = hit.conflict === null || names.includes(textOf(hit, 'node'))
-      ;(isSure || mac !== undefined ? found : left).add(hit)
+      ;(isSure || itself ? found : left).add(hit)
     }
   }
   for (const machine of left)
@@ -149,8 +155,7 @@ function selected(
   return [...found]
 }
 
-function isSelected(machine: JsonObject, word: string, mac: string | undefined): boolean {
-  if (mac !== undefined) return machine.mac === mac
+function isSelected(machine: JsonObject, word: string): boolean {
   const [, network] = /^network=(.+)$/.exec(word) ?? []
   if (network !== undefined) return machine.network === network
   return (
@@ -191,24 +196,37 @@ function tableOf(
   return [head.join(','), ...lines, ''].join('\n')
 }
 
-/** Throws Failure 1 for a node that has a machine already, which would lose its node. */
+/** The fields that say which machine a node is. */
+const ofMachine = /^(?:serial|uuid|.*\.macaddress)$/
+const bare = (value: unknown) =>
+  String(value ?? '')
+    .replace(/\s/g, '')
+    .toLowerCase()
+
+/** Throws Failure 1 for a node of these changes that has a machine, or another serial number, UUID or MAC. */
 async function refuseTaken(
   { controller }: Session,
   machines: readonly JsonObject[],
   names: readonly string[],
-  { changes }: JsonObject
+  there: readonly JsonObject[]
 ): Promise<void> {
-  const there = (Array.isArray(changes) ? changes.filter(isObject) : [])
-    .filter(({ type, action }) => type === 'node' && action === 'update')
-    .map(({ name }) => String(name))
   if (there.length === 0) return
-  const asked = { nodes: fold(there), fields: 'macaddr' }
+  const asked = { nodes: fold(there.map(({ name }) => String(name))), fields: 'macaddr' }
   const found = within(await controller.json('GET', '/config/node', asked), 'config', 'node')
   for (const [name, node] of Object.entries(found)) {
     const has = isObject(node) ? node.macaddr : null
     if (has !== null && has !== machines[names.indexOf(name)]?.mac)
       throw refused(`node ${name} has a machine already, ${String(has)}: nothing was changed`)
   }
+  for (const { name, fields } of there)
+    for (const { field, before, after } of Array.isArray(fields) ? fields.filter(isObject) : [])
+      if (ofMachine.test(String(field)) && bare(before) !== '' && bare(before) !== bare(after))
+        throw refused(
+          clean(
+            `node ${name} has ${field} ${before}, and the machine ${after}: name another node, or type ` +
+              `svcctl node set ${name} ${field}= first; nothing was changed`
+          )
+        )
 }
 
 function* shownTable(machines: readonly JsonObject[], names: readonly string[]): Generator<string> {

@@ -1,8 +1,8 @@
+import { type Requester, runFairly } from '../base/concurrency.js'
 import { contains, parseAddress } from '../model/address.js'
-import { machineKeys } from '../model/machine-id.js'
 import type { View } from '../model/stored.js'
 import type { ScannedMachine, SeenMachine, UnknownMachines } from './machines.js'
-import { nodeOf } from './node-of.js'
+import { keysOf, nodeOf } from './node-of.js'
 
 /** The switch port that a machine is at. */
 export interface PortLocation {
@@ -26,11 +26,11 @@ export interface Sources {
 export class UnknownList {
   constructor(private readonly sources: Sources) {}
 
-  /** Gathers the machines, their ports, and the controllers that did not answer. */
-  async seen() {
+  /** Gathers the machines, their ports, and the controllers that did not answer, in steps for one client. */
+  async seen(asker?: Requester) {
     const { own, others, ports } = this.sources
     const { lists, missing } = (await others?.()) ?? { lists: [], missing: [] }
-    const machines = joined(merged([own.all(), ...lists]), own.scanned())
+    const machines = await runFairly(joined([own.all(), ...lists], own.scanned()), asker)
     const at = (await ports?.(machines.map(({ mac }) => mac))) ?? new Map<string, PortLocation>()
     return { machines, missing, ports: at }
   }
@@ -46,9 +46,10 @@ export type UnknownMachine = { readonly [K in Texts | Places]: string | null } &
 }
 
 /** Joins what several controllers saw: the first and last times, all requests, the last claims. */
-function merged(lists: readonly (readonly SeenMachine[])[]): SeenMachine[] {
+function* merged(lists: readonly (readonly SeenMachine[])[]): Generator<void, SeenMachine[]> {
   const found = new Map<string, SeenMachine>()
   for (const one of lists.flat()) {
+    yield
     const other = found.get(one.mac)
     const [older, newer] = other && other.last > one.last ? [one, other] : [other ?? one, one]
     const first = Math.min(older.first, newer.first)
@@ -62,34 +63,35 @@ type ListedMachine = SeenMachine &
   Partial<Pick<ScannedMachine, 'bmc' | 'bmcMac' | 'network'>> & { readonly doubt?: string }
 
 /** Joins what scans found to the machines with its MACs, serial number or UUID; others have a count of 0. */
-function joined(
-  seen: readonly SeenMachine[],
+function* joined(
+  lists: readonly (readonly SeenMachine[])[],
   scans: readonly { readonly machine: ScannedMachine; readonly at: number }[]
-): ListedMachine[] {
+): Generator<void, ListedMachine[]> {
   const byKey = new Map<string, ScannedMachine>()
-  for (const { machine } of scans)
-    for (const key of [...machineKeys(machine), ...machine.macs]) byKey.set(key, machine)
+  for (const { machine } of scans) {
+    yield
+    for (const key of [...keysOf(machine), ...machine.macs]) byKey.set(key, machine)
+  }
   const used = new Set<ScannedMachine>()
-  const both = seen.map((machine): ListedMachine => {
-    const scan = [machine.mac, ...machineKeys(machine)].flatMap(key => byKey.get(key) ?? [])[0]
-    if (!scan) return machine
+  const found: ListedMachine[] = []
+  for (const machine of yield* merged(lists)) {
+    yield
+    const scan = scans.length > 0 && [machine.mac, ...keysOf(machine)].flatMap(key => byKey.get(key) ?? [])[0]
+    if (!scan) {
+      found.push(machine)
+      continue
+    }
     used.add(scan)
-    const { network: _, ...found } = scan
+    const { network: _, ...scanned } = scan
     const macs = [...new Set([...machine.macs, ...scan.macs])]
     const isOther = scan.macs.length > 0 && !scan.macs.includes(machine.mac)
-    return {
-      ...found,
-      ...machine,
-      macs,
-      ...(isOther ? { doubt: `its BMC ${scan.bmc} tells other MACs` } : {})
-    }
-  })
-  const alone = scans.flatMap(({ machine, at }): ListedMachine[] =>
-    used.has(machine)
-      ? []
-      : [{ ...machine, mac: machine.macs[0] ?? '', address: '', first: at, last: at, count: 0 }]
-  )
-  return [...both, ...alone]
+    const doubt = isOther ? { doubt: `its BMC ${scan.bmc} reports other MACs` } : {}
+    found.push({ ...scanned, ...machine, macs, ...doubt })
+  }
+  for (const { machine, at } of scans)
+    if (!used.has(machine))
+      found.push({ ...machine, mac: machine.macs[0] ?? '', address: '', first: at, last: at, count: 0 })
+  return found
 }
 
 const iso = (ms: number) => new Date(ms).toISOString()
@@ -100,8 +102,12 @@ export function* unknownIn(
   seen: readonly ListedMachine[],
   ports: ReadonlyMap<string, PortLocation>
 ): Generator<void, UnknownMachine[]> {
-  const strangers = seen.filter(machine => !isKnown(view, machine))
-  const sharing = sharedIds(strangers)
+  const strangers: ListedMachine[] = []
+  for (const machine of seen) {
+    yield
+    if (!isKnown(view, machine)) strangers.push(machine)
+  }
+  const sharing = yield* sharedIds(strangers)
   const found: UnknownMachine[] = []
   for (const machine of strangers) {
     yield
@@ -143,26 +149,28 @@ function isKnown({ index }: View, machine: ListedMachine): boolean {
   if (count > 0) return index.macOwners(mac).length > 0
   return (
     [...macs, bmcMac].some(one => index.macOwners(one).length > 0) ||
-    machineKeys(machine).some(key => index.lookup(key).length > 0)
+    keysOf(machine).some(key => index.lookup(key).length > 0)
   )
 }
 
 /** Returns the texts that no two machines share, each behind its kind. */
 const idsOf = (machine: ListedMachine) => [
-  ...machineKeys(machine),
+  ...keysOf(machine),
   // Of other MACs than its own a machine only says that they are its.
   ...(machine.bmc === undefined ? [machine.mac] : machine.macs).map(mac => `MAC/${mac}`)
 ]
 
 /** Returns the machines by each of these texts. */
-function sharedIds(machines: readonly ListedMachine[]): Map<string, ListedMachine[]> {
+function* sharedIds(machines: readonly ListedMachine[]): Generator<void, Map<string, ListedMachine[]>> {
   const byId = new Map<string, ListedMachine[]>()
-  for (const machine of machines)
+  for (const machine of machines) {
+    yield
     for (const id of idsOf(machine)) {
-      const those = byId.get(id)
-      if (those) those.push(machine)
+      const sharing = byId.get(id)
+      if (sharing) sharing.push(machine)
       else byId.set(id, [machine])
     }
+  }
   return byId
 }
 
@@ -186,5 +194,5 @@ function conflictOf(
     const who = other?.bmc !== undefined && other.count === 0 ? `BMC ${other.bmc}` : `MAC ${other?.mac}`
     if (other) return `${who} gives the same ${id.split('/', 1)[0]}`
   }
-  return mac === '' && machineKeys(machine).length === 0 ? 'it gives no MAC and no serial number' : undefined
+  return mac === '' && keysOf(machine).length === 0 ? 'it gives no MAC and no serial number' : undefined
 }

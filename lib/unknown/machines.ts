@@ -1,7 +1,7 @@
 import { type Log, oneLine } from '../base/log.js'
 import { RateLimit } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
-import { differ } from '../model/machine-id.js'
+import { differ, type MachineIds, serialKey, uuidKey } from '../model/machine-id.js'
 import { parseMac } from '../model/names.js'
 import type { View } from '../model/stored.js'
 import { nodeOf } from './node-of.js'
@@ -51,7 +51,7 @@ interface Options {
   readonly ageMs: number
   /** The objects, with `[boot] by_serial`. */
   readonly model?: { readonly view: View } | undefined
-  /** Called with a new machine or refusal; undefined: there are more than are told one by one. */
+  /** Called with a new machine or refusal; undefined: more came than are reported one by one. */
   readonly onNew?: (machine: SeenMachine | undefined) => void
 }
 
@@ -62,7 +62,7 @@ const MOST_MACS = 8
 const LONGEST = 64
 const UUID = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/
 /** New machines that are logged and sent as events: so many at once, then one in a second. */
-const TOLD = { burst: 64, refill: 1, everyMs: 1000 }
+const REPORTED = { burst: 64, refill: 1, everyMs: 1000 }
 
 /** Returns a text of a stranger, safe for terminals, pages, logs and shells; undefined for an empty one. */
 export function tame(text: unknown): string | undefined {
@@ -84,12 +84,18 @@ export const macsOf = (given: readonly unknown[]): string[] =>
 /** Returns the claims that have a value. */
 export function claims(macs: readonly unknown[], texts: Readonly<Record<string, unknown>>): Claims {
   const names = ['maker', 'product', 'serial', 'uuid', 'asset'] as const
-  const told = names.flatMap(name => {
+  const said = names.flatMap(name => {
     const text = tame(name === 'uuid' ? String(texts[name] ?? '').toLowerCase() : texts[name])
     return text === undefined || (name === 'uuid' && !UUID.test(text)) ? [] : [[name, text] as const]
   })
-  return { macs: macsOf(macs), ...Object.fromEntries(told) }
+  return { macs: macsOf(macs), ...Object.fromEntries(said) }
 }
+
+/** Returns the serial number and the UUID that name a machine. */
+const idsOf = ({ serial, uuid }: MachineIds): MachineIds => ({
+  ...(serial !== undefined && serialKey(serial) !== undefined ? { serial } : {}),
+  ...(uuid !== undefined && uuidKey(uuid) !== undefined ? { uuid } : {})
+})
 
 /** Returns what a machine with this MAC says in the query of its boot page. */
 export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
@@ -99,45 +105,59 @@ export const claimsOf = (mac: string, query: URLSearchParams): Claims =>
     Object.fromEntries(['serial', 'uuid', 'maker', 'product', 'asset'].map(name => [name, query.get(name)]))
   )
 
+/** A machine of the list. */
+interface Entry {
+  /** The source that it came from first. */
+  readonly party: string
+  readonly machine: SeenMachine
+  /** Its last serial number and UUID: a request without them leaves them. */
+  readonly ids: MachineIds
+  /** Time of its last request by the monotonic clock. */
+  readonly asked: number
+}
+
 /**
  * The machines that asked for a boot script and belong to no node (rules 4.37): 4,096 in memory. Above that
  * the source address with the most machines loses its oldest one, so that a stranger pushes out his own.
  */
 export class UnknownMachines {
-  /** Their times are those of the monotonic clock. */
-  readonly #byMac = new Map<string, { readonly party: string; readonly machine: SeenMachine }>()
+  readonly #byMac = new Map<string, Entry>()
   /** The MACs of each source, the one that asked longest ago first. */
   readonly #bySource = new Map<string, Set<string>>()
-  readonly #told: RateLimit
+  readonly #reported: RateLimit
   /** By the address of the BMC, the one found longest ago first. */
-  readonly #scanned = new Map<string, { readonly machine: ScannedMachine; readonly at: number }>()
+  readonly #scanned = new Map<
+    string,
+    { readonly machine: ScannedMachine; readonly at: number; readonly found: number }
+  >()
 
   constructor(private readonly o: Options) {
-    this.#told = new RateLimit(TOLD, o.ticks)
+    this.#reported = new RateLimit(REPORTED, o.ticks)
   }
 
   /** Records a request. Never throws; its cost does not depend on the number of nodes. */
   note(mac: string, query: URLSearchParams, address: string): void {
-    const { ticks, model } = this.o
+    const { now, ticks, model } = this.o
     const said = claimsOf(mac, query)
     const known = this.#byMac.get(mac)
     // A machine stays with its first source: else a stranger could take it over, and push it out.
     const party = known?.party ?? clientNetworkOf(address)
     if (!known) this.#makeRoom(party)
     const was = known?.machine
-    const before = was && differ(was, said) ? (was.serial ?? was.uuid) : was?.before
+    const { ids = {} } = known ?? {}
+    const before = differ(ids, said) ? (ids.serial ?? ids.uuid) : was?.before
     const refused = model && nodeOf(model.view, said)
     const machine: SeenMachine = {
-      ...{ mac, ...said, address, first: was?.first ?? ticks(), last: ticks(), count: (was?.count ?? 0) + 1 },
+      ...{ mac, ...said, address, first: was?.first ?? now(), last: now(), count: (was?.count ?? 0) + 1 },
       ...(before === undefined ? {} : { before }),
       ...(typeof refused === 'string' ? { refused } : {})
     }
-    this.#byMac.set(mac, { party, machine })
+    this.#byMac.set(mac, { party, machine, ids: { ...ids, ...idsOf(said) }, asked: ticks() })
     const own = this.#bySource.get(party) ?? new Set()
     this.#bySource.set(party, own)
     own.delete(mac)
     own.add(mac)
-    if (!known || machine.refused !== was?.refused) this.#tell(machine)
+    if (!known || machine.refused !== was?.refused) this.#report(machine)
   }
 
   /** With `[boot] by_serial`, finds the node of a machine in any state of the objects (rules 4.38). */
@@ -154,14 +174,9 @@ export class UnknownMachines {
 
   /** Returns the machines that asked this controller, in the order in which they came. */
   all(): SeenMachine[] {
-    const { now, ticks, ageMs } = this.o
-    const at = now() - ticks()
-    const oldest = ticks() - ageMs
-    for (const { machine } of [...this.#byMac.values()]) if (machine.last < oldest) this.#remove(machine.mac)
-    return [...this.#byMac.values()].map(({ machine }) => ({
-      ...machine,
-      ...{ first: Math.round(machine.first + at), last: Math.round(machine.last + at) }
-    }))
+    const oldest = this.o.ticks() - this.o.ageMs
+    for (const [mac, { asked }] of [...this.#byMac]) if (asked < oldest) this.#remove(mac)
+    return [...this.#byMac.values()].map(({ machine }) => machine)
   }
 
   /** Keeps a machine that a scan found: 4,096 at most. */
@@ -170,14 +185,13 @@ export class UnknownMachines {
     this.#scanned.delete(bmc)
     const [oldest] = this.#scanned.size < MOST_MACHINES ? [] : this.#scanned.keys()
     if (oldest !== undefined) this.#scanned.delete(oldest)
-    this.#scanned.set(bmc, { machine, at: this.o.ticks() })
+    this.#scanned.set(bmc, { machine, at: this.o.now(), found: this.o.ticks() })
   }
 
   /** Returns the machines that scans found, each with the time, in milliseconds since 1970. */
   scanned(): { readonly machine: ScannedMachine; readonly at: number }[] {
-    const { now, ticks, ageMs } = this.o
-    const kept = [...this.#scanned.values()].filter(({ at }) => at >= ticks() - ageMs)
-    return kept.map(({ machine, at }) => ({ machine, at: Math.round(at + now() - ticks()) }))
+    const oldest = this.o.ticks() - this.o.ageMs
+    return [...this.#scanned.values()].filter(({ found }) => found >= oldest)
   }
 
   /** Drops a machine where the source has too many, or the list is full. */
@@ -199,9 +213,9 @@ export class UnknownMachines {
     if (party !== undefined && own?.size === 0) this.#bySource.delete(party)
   }
 
-  #tell(machine: SeenMachine): void {
-    const { log, onNew, now, ticks } = this.o
-    if (!this.#told.take('')) {
+  #report(machine: SeenMachine): void {
+    const { log, onNew } = this.o
+    if (!this.#reported.take('')) {
       onNew?.(undefined)
       return
     }
@@ -210,7 +224,6 @@ export class UnknownMachines {
     const head = `unknown machine ${mac}${what && ` (${what})`} asks from ${address}`
     if (refused === undefined) log.info(oneLine(`${head}: svcctl unknown list`))
     else log.warn(oneLine(`${head}, and stays unknown: ${refused}`))
-    const at = now() - ticks()
-    onNew?.({ ...machine, first: machine.first + at, last: machine.last + at })
+    onNew?.(machine)
   }
 }

@@ -4,7 +4,7 @@ import type { Caller } from '../../lib/auth/access.js'
 import { runSync } from '../../lib/base/concurrency.js'
 import { createLog } from '../../lib/base/log.js'
 import { HttpServer } from '../../lib/http/server.js'
-import { linesOfOthers, UNKNOWN_LINES } from '../../lib/peers/audit-logs.js'
+import { linesOfOthers, UNKNOWN_LINES } from '../../lib/peers/lines.js'
 import { ControllerAuth } from '../../lib/peers/proofs.js'
 import { lineRoutes } from '../../lib/peers/routes.js'
 import { UnknownList, unknownIn } from '../../lib/unknown/list.js'
@@ -77,8 +77,29 @@ t.test('a full list of another controller fits, and is listed without a long pau
     missing.map(({ controller }) => controller),
     ['c9']
   )
+  const own = [machine(1, 1, 2)]
+  const full = Array.from({ length: 3 }, () => all)
+  const list = new UnknownList({
+    own: { all: () => own, scanned: () => [] },
+    others: async () => ({ lists: full, missing: [] })
+  })
+  const { turns } = await countingTurns(() => list.seen())
+  t.ok(turns > 1, `${turns} turns of the event loop while three full lists are joined`)
   const { model } = new MemoryCluster({})
   const began = performance.now()
   t.equal(runSync(unknownIn(model.view, machines, new Map())).length, MOST_MACHINES)
   t.comment(`${Math.round(performance.now() - began)} ms`)
 })
+
+/** Counts the turns of the event loop during some work. */
+async function countingTurns(work: () => Promise<unknown>) {
+  let [turns, isOver] = [0, false]
+  const count = () => {
+    turns++
+    if (!isOver) setImmediate(count)
+  }
+  setImmediate(count)
+  await work()
+  isOver = true
+  return { turns }
+}

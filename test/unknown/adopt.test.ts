@@ -173,6 +173,39 @@ t.test('a node that exists gets the machine, unless it has one', async t => {
   t.equal((await nodes()).n1?.macaddr, mac(1))
 })
 
+t.test('a node keeps its serial number, its UUID and the MAC of its BMC', async t => {
+  const { c, run, asks, nodes } = await site(t)
+  const uuid = '4c4c4544-0033-5610-8052-b4c04f4d3132'
+  await c.post('/config/node/n1', { group: 'compute', serial: 'AAA111', vendor: 'ACME' })
+  await c.post('/config/node/n2', { group: 'compute', uuid })
+  await asks(mac(1), 'serial=BBB999')
+  await asks(mac(2), `uuid=${uuid.replace('4c4c', '4c4d')}&serial=CCC999`)
+  await asks(mac(3), 'serial=aaa111&maker=HPE')
+  const before = await nodes()
+  t.match(await run(['unknown', 'adopt', mac(1), 'as', 'n1'], ['y']), {
+    code: 1,
+    err: /node n1 has serial AAA111, and the machine BBB999: .*svcctl node set n1 serial=.*nothing was changed/s
+  })
+  const { err } = await run(['unknown', 'adopt', mac(2), 'as', 'n2', '--yes'])
+  t.match(err, /node n2 has uuid 4c4c4544-\S+, and the machine 4c4d4544-\S+: .*svcctl node set n2 uuid=/)
+  t.strictSame(await nodes(), before)
+  const asked = await run(['unknown', 'adopt', mac(3), 'as', 'n1'], ['y'])
+  t.match(
+    asked,
+    { code: 0, err: /vendor: ACME → HPE|vendor.*ACME.*HPE/ },
+    'case does not count; old values are shown'
+  )
+  t.match(asked.err, /Change this node\?/)
+  t.match((await run(['unknown', 'adopt', mac(1), 'as', 'n3'], ['n'])).err, /Create this node\?/)
+})
+
+t.test('a serial number of 12 digits is no MAC', async t => {
+  const { run, asks, nodes } = await site(t)
+  await asks(mac(1), 'serial=202601010001')
+  t.match(await run(['unknown', 'adopt', '202601010001', 'as', 'n1', '--yes']), { code: 0 })
+  t.equal((await nodes()).n1?.macaddr, mac(1))
+})
+
 t.test('machines that contradict each other, or themselves, are left out of "all"', async t => {
   const { c, run, asks } = await site(t)
   await asks(mac(1), 'serial=SAME1')

@@ -117,6 +117,15 @@ t.test('what names no machine, and machines outside of all networks, get no node
   t.equal((await c.post('/config/node/x1', { serial: 'x'.repeat(65) })).status, 400)
 })
 
+t.test('a machine asks from the network of the provision interface, or stays unknown', async t => {
+  const { c, asks, add, macOf } = await site(t, 'boot.by_serial=yes')
+  await c.post('/config/network/ipmi', { network: '10.142.0.0/16' })
+  await add('n1', { serial: 'ABC123' })
+  t.match(await asks(1, 'serial=ABC123', '10.142.0.66'), /is unknown/)
+  t.equal(await macOf('n1'), null)
+  t.match(await asks(2, 'serial=ABC123'), /svc\.node=n1 /)
+})
+
 t.test('without the key a machine only shows whose serial number it has', async t => {
   const { c, asks, add, macOf, conflict } = await site(t)
   await add('n1', { serial: 'ABC123' })

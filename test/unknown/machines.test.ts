@@ -55,6 +55,36 @@ t.test('a machine is listed with what it says, how often, and since when', t => 
   t.end()
 })
 
+t.test('a request without a serial number does not hide that it changed', t => {
+  const { machines, asks } = listOf()
+  for (const query of ['serial=FIRST', '', 'serial=None', 'serial=SECOND', ''])
+    asks(macOf(1), '10.0.0.1', query)
+  t.equal(machines.all()[0]?.before, 'FIRST')
+  const { serial } = machines.all()[0] ?? {}
+  t.equal(serial, undefined, 'the list has what it said last')
+  t.end()
+})
+
+t.test('the time of the first request is the same in each list', t => {
+  const clock = { ticks: 1000.4 }
+  const machines = new UnknownMachines({
+    log: { info: () => undefined, warn: () => undefined },
+    now: () => 1_700_000_000_000 + Math.floor(clock.ticks),
+    ticks: () => clock.ticks,
+    ageMs: day
+  })
+  machines.note(macOf(1), new URLSearchParams(), '10.0.0.1')
+  machines.addScanned({ macs: [], bmc: '10.0.0.2', network: 'ipmi' })
+  const times = new Set<number | undefined>()
+  for (let i = 0; i < 100; i++) {
+    clock.ticks += 0.13
+    times.add(machines.all()[0]?.first)
+    times.add(machines.scanned()[0]?.at)
+  }
+  t.equal(times.size, 1)
+  t.end()
+})
+
 t.test('it is dropped when it has not asked for the time of the ini', t => {
   const { asks, has, clock } = listOf()
   asks(macOf(1), '10.0.0.1')

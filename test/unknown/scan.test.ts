@@ -135,7 +135,7 @@ t.test('what the BMC says is joined to the machine when it boots', async t => {
   t.equal(Object.keys(all).length, 2)
   const stranger = '06:00:00:00:00:99'
   await c.get(`/boot/search/mac/${stranger}?serial=SN00001`, { token: null, source: '10.141.9.9' })
-  t.equal((await unknown())[stranger].conflict, `its BMC ${net}.1 tells other MACs`)
+  t.equal((await unknown())[stranger].conflict, `its BMC ${net}.1 reports other MACs`)
 })
 
 t.test('a scan stays in its network, and needs a user and an admin', async t => {

@@ -51,7 +51,7 @@ async function linesOf(
   url: string | undefined,
   path: string
 ): Promise<readonly object[]> {
-  if (url === undefined) throw new Error('it tells no URL of its own ([store] url)')
+  if (url === undefined) throw new Error('it has no URL of its own ([store] url)')
   const headers = proofs.headersFor(path)
   try {
     const { status, body } = await requestController({ url, path, headers, tls: trust, wholeMs: LIMIT_MS })
@@ -113,7 +113,7 @@ function newestFirst(lists: readonly (readonly Line[])[], most: number): Line[] 
 const refusal = (status: number) =>
   new Error(
     status === 404
-      ? 'it is of a release that does not tell its lines'
+      ? 'it is of a release that does not send its lines'
       : status === 401
         ? 'it does not believe that a controller asks: its clock, or its token.key, is another one'
         : `it answers with ${status}: look into its log`
