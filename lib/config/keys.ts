@@ -327,8 +327,8 @@ export const keys = {
       'Whether svcd configures conmand for the serial consoles of nodes with a BMC (docs/consoles.md).'
     ),
     ...managed({
-      config: 'File that svcd writes, with passwords of BMCs; empty: conman.conf in the directory below.',
-      directory: 'Directory of the logs, a file for each node; empty: consoles in the state directory.',
+      config: 'File that svcd writes, with passwords of BMCs; empty: conman.conf beside the logs.',
+      directory: 'The logs are in consoles below this directory; empty: the state directory.',
       reload: 'Command that puts a new file in force; empty: the control command, with restart.',
       service: 'Name of the service; empty: svcd-consoles.'
     }),

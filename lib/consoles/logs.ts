@@ -1,10 +1,12 @@
-import { open, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { type FileHandle, lstat, open, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LRUCache } from 'lru-cache'
 import { Background } from '../base/background.js'
 import { inParallel } from '../base/concurrency.js'
 import { cleanLine } from '../control/bmc.js'
-import { unlessMissing, withOpen } from '../disk/file.js'
+import { replaceAmongOthers, unlessMissing, withOpen } from '../disk/file.js'
+import { FILE } from '../disk/open-directory.js'
 
 /** A line of a console. */
 export interface ConsoleLine {
@@ -36,6 +38,8 @@ const empty = Buffer.alloc(0)
 
 /** conmand's log option `sanitize` writes an escape character as ^[. */
 const terminalCodes = /\^\[(?:\[[0-9;?]*[ -/]*[@-~]|[()][0-9A-Z]|[=>78cDEHM])|\^[@GHOQ]/g
+/** Ends a log, the older file, and what a killed rotation left of it. */
+const suffix = /\.log(?:\.1(?:\.[0-9a-f]{12})?)?$/
 const stamp = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) ?/
 
 /** The logs that conmand writes: `<node>.log`, and one older file `<node>.log.1` of each. */
@@ -74,16 +78,22 @@ export class ConsoleLogs {
     return lines.filter(line => line.text !== '').slice(-MOST_LINES)
   }
 
-  /** Rotates logs that are too long, and removes those of nodes that are gone. */
+  /** Rotates logs that are too long; removes those of nodes that are gone, links and pipes. */
   async sweep(): Promise<void> {
-    const { directory, hasNode } = this.options
-    const names = (await unlessMissing(readdir(directory), [])).filter(name => /\.log(\.1)?$/.test(name))
-    const current = names.filter(name => name.endsWith('.log'))
-    const most = this.mostBytes(current.length)
-    await inParallel(names, AT_ONCE, async name => {
-      if (!hasNode(name.replace(/\.log(\.1)?$/, ''))) await rm(join(directory, name), { force: true })
-      else if (name.endsWith('.log')) await unlessMissing(rotate(join(directory, name), most), undefined)
-    })
+    const names = (await unlessMissing(readdir(this.options.directory), [])).filter(name => suffix.test(name))
+    const most = this.mostBytes(names.filter(name => name.endsWith('.log')).length)
+    const failures: unknown[] = []
+    await inParallel(names, AT_ONCE, name =>
+      unlessMissing(this.#sweepOne(name, most), undefined).catch(error => void failures.push(error))
+    )
+    if (failures.length > 0) throw failures[0]
+  }
+
+  async #sweepOne(name: string, most: number): Promise<void> {
+    const file = join(this.options.directory, name)
+    const found = await lstat(file)
+    if (!this.options.hasNode(name.replace(suffix, '')) || !found.isFile()) await rm(file, { force: true })
+    else if (name.endsWith('.log') && found.size > most) await rotate(file, most)
   }
 
   /** Returns the bytes at which each of so many logs is rotated. */
@@ -98,22 +108,25 @@ export class ConsoleLogs {
 }
 
 /** Copies and empties a log: conmand appends to the file that it has open, and need not reopen it. */
-async function rotate(file: string, most: number): Promise<void> {
-  const { size } = await stat(file)
-  if (size <= most) return
-  // A log that floods has grown far beyond its size.
-  await writeFile(`${file}.1`, await endOf(file, most), { mode: 0o600 })
-  await truncate(file, 0)
-}
+const rotate = (file: string, most: number): Promise<void> =>
+  withOpen(open(file, FILE | constants.O_RDWR), async log => {
+    // A log that floods has grown far beyond its size.
+    await replaceAmongOthers(`${file}.1`, await lastBytes(log, file, most), 0o600)
+    await log.truncate(0)
+  })
 
 /** Returns at most so many of the last bytes of a file. */
 const endOf = (file: string, bytes: number): Promise<Buffer> =>
-  withOpen(open(file, 'r'), async handle => {
-    const { size } = await handle.stat()
-    const buffer = Buffer.alloc(Math.min(size, bytes))
-    const { bytesRead } = await handle.read(buffer, 0, buffer.length, size - buffer.length)
-    return buffer.subarray(0, bytesRead)
-  })
+  withOpen(open(file, FILE), log => lastBytes(log, file, bytes))
+
+/** Throws Error for a pipe: conmand, which BMCs may have taken over, writes the directory. */
+async function lastBytes(log: FileHandle, file: string, bytes: number): Promise<Buffer> {
+  const found = await log.stat()
+  if (!found.isFile()) throw new Error(`${file} is not a regular file: remove it`)
+  const buffer = Buffer.alloc(Math.min(found.size, bytes))
+  const { bytesRead } = await log.read(buffer, 0, buffer.length, found.size - buffer.length)
+  return buffer.subarray(0, bytesRead)
+}
 
 /** Reads a line of a log; conmand stamps it with the local time. */
 function readLine(line: string): ConsoleLine {

@@ -1,7 +1,8 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { FILE_HEADERS_ONLY, formatPatch, structuredPatch } from 'diff'
 import { runInThread } from '../base/thread.js'
+import { readRegularFileSync } from '../disk/file.js'
 import { TemplateError, Templates } from '../template/templates.js'
 import type { Render, Rendered, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
@@ -149,7 +150,7 @@ function preview(
 
 /** The text of a file; undefined when there is none. */
 function contentOf(path: string): string | undefined {
-  return unlessMissing(() => readFileSync(path, 'utf8'), undefined)
+  return unlessMissing(() => readRegularFileSync(path).toString(), undefined)
 }
 
 const listOf = (directory: string) => unlessMissing(() => readdirSync(directory), [])

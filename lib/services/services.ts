@@ -229,9 +229,9 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   }
 }
 
-/** Returns the directory of the logs of consoles. */
+/** Returns the directory of the logs of consoles: svcd's own, as foreign logs in it would be removed. */
 export const consoleLogs = ({ consoles, paths }: Config): string =>
-  consoles.directory || join(paths.state, 'consoles')
+  join(consoles.directory || paths.state, 'consoles')
 
 /** Returns the line of the ini that names the server of a service. */
 export const serverLine = (config: Config, service: ServiceName): string =>

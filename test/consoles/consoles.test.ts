@@ -1,13 +1,14 @@
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { addNode, bmcCluster } from '../support/bmc-cluster.js'
 import { start } from '../support/child.js'
 import { Controller } from '../support/controller.js'
 import { checkout, output } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { svcctlFor } from '../support/svcctl.js'
 import { until } from '../support/until.js'
-import { attach, lab, type } from './lab.js'
+import { attach, lab, settings, type } from './lab.js'
 
 // rules 13.6
 t.test('a console is attached, typed into, logged and audited', async t => {
@@ -62,6 +63,45 @@ t.test('a console is attached, typed into, logged and audited', async t => {
   t.match(audit, /"who":"user admin".*"action":"console".*"name":"n1".*"after":\{"console":"attach"\}/)
   t.match(audit, /"after":\{"console":"detach"\}/)
   t.match((await type(c, 'n1', { session: one.session, input: 'x' })).status, 404)
+})
+
+t.test('the options of conman add no line to its file', async t => {
+  const c = await Controller.start(t, ...(await settings(t, join(scratch(t), '5%N'), '')))
+  await bmcCluster(c)
+  await addNode(c, 'n1', '127.7.0.1')
+  const file = async (conman_options: string) => {
+    await c.post('/config/cluster', { variables: { conman_options } })
+    return (await c.get('/config/consoles/_preview')).body.config.consoles.files[0].text
+  }
+  const fine = await file('W:solpayloadsize,W:solport')
+  t.match(fine, /L:admin,W:solpayloadsize,W:solport"$/m)
+  t.match(fine, /^global log=".*\/5%%N\/consoles\/%N\.log"$/m, 'conmand expands a % of the directory')
+  for (const evil of ['W:x"\nconsole name="evil" dev="/tmp/evil.sh', 'W:x\n', 'W:x" dev="/bin/sh', 'W:x#']) {
+    const text = await file(evil)
+    t.match(text, /^# cluster: variable "conman_options" may hold only .*$/m, evil)
+    t.match(text, /L:admin"$/m)
+    t.notMatch(text, /evil|W:x/)
+  }
+})
+
+t.test('foreign logs in the configured directory stay', async t => {
+  const directory = scratch(t)
+  writeFileSync(join(directory, 'foreign.log'), 'not of svcd')
+  const c = await Controller.start(t, ...(await settings(t, directory)))
+  const gone = join(directory, 'consoles', 'gone.log')
+  mkdirSync(join(directory, 'consoles'), { recursive: true })
+  writeFileSync(gone, '')
+  await c.restart()
+  await until(() => !existsSync(gone))
+  t.ok(existsSync(join(directory, 'foreign.log')))
+})
+
+t.test('a pipe in the place of the file of conman stops no rendering', { timeout: 60_000 }, async t => {
+  const { c, directory } = await lab(t, ['n1'])
+  const config = join(directory, 'consoles', 'conman.conf')
+  rmSync(config)
+  await output('mkfifo', [config])
+  t.match((await c.get('/config/consoles/_preview')).text, /it is not a regular file/)
 })
 
 t.test('the unit of conmand passes systemd-analyze verify', async t => {

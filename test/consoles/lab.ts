@@ -122,7 +122,7 @@ export async function settings(
   t.teardown(() => output(program, ['stop', 'conmand']))
   return [
     `paths.templates=${templates}`,
-    ...['consoles.enabled=yes', `consoles.directory=${join(directory, 'consoles')}`],
+    ...['consoles.enabled=yes', `consoles.directory=${directory}`],
     ...[`consoles.control=${program}`, `consoles.port=${await freePort()}`, 'consoles.gather=0s']
   ]
 }

@@ -1,8 +1,19 @@
-import { appendFileSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ConsoleLogs } from '../../lib/consoles/logs.js'
 import { consoleQuote, type Facts } from '../../lib/monitor/boot-facts.js'
+import { output } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 
 const kilobyte = 1024
@@ -51,6 +62,33 @@ t.test('logs are rotated, bounded together, and removed with their node', async 
   t.equal(logs(directory).mostBytes(4), 64 * kilobyte)
   t.equal(logs(directory).mostBytes(64), 8 * kilobyte, 'with many nodes each is rotated earlier')
   t.same(await made.tail('n9'), [], 'a node without a log')
+})
+
+t.test('links and pipes in the place of logs lead nowhere and stop nothing', { timeout: 20_000 }, async t => {
+  const directory = scratch(t)
+  const file = (name: string) => join(directory, name)
+  const victim = join(scratch(t), 'victim')
+  const flood = `${'x'.repeat(99)}\n`.repeat(700)
+  for (const name of [victim, file('n2.log'), file('n6.log')]) writeFileSync(name, flood)
+  for (const name of ['n1.log', 'n2.log.1', 'n3.log.1']) symlinkSync(victim, file(name))
+  await output('mkfifo', [file('n4.log'), file('n5.log.1')])
+  mkdirSync(file('n0.log.1'))
+  writeFileSync(file('n0.log'), flood)
+  const made = logs(directory)
+  for (const node of ['n1', 'n3']) await t.rejects(made.tail(node), { code: 'ELOOP' })
+  for (const node of ['n4', 'n5']) await t.rejects(made.tail(node), /n[45]\.log.* is not a regular file/)
+  await t.rejects(made.sweep(), /n0\.log\.1/, 'a directory there is reported')
+  t.equal(readFileSync(victim, 'utf8'), flood, 'no link was followed')
+  t.throws(() => readlinkSync(file('n2.log.1')), { code: 'EINVAL' }, 'a rotation replaces a link')
+  t.same(
+    readdirSync(directory).sort(),
+    ['n0.log', 'n0.log.1', 'n2.log', 'n2.log.1', 'n6.log', 'n6.log.1'],
+    'the others were removed'
+  )
+  t.same([statSync(file('n2.log')).size, statSync(file('n6.log')).size], [0, 0], 'the others are rotated')
+  writeFileSync(file('.n6.log.1.0123456789ab'), 'left by a kill')
+  await t.rejects(made.sweep())
+  t.notOk(existsSync(file('.n6.log.1.0123456789ab')))
 })
 
 t.test('a line holds nothing that a terminal or a page obeys', async t => {

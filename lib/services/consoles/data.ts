@@ -15,6 +15,8 @@ interface ConsolesOptions extends Pick<ConsolesData, 'port' | 'log_directory'> {
 /** conmand splits its options at commas and ends them at a quote; it reads 7-bit characters. */
 const fits = /^[\x20-\x7e]*$/
 const splits = /[,"]/
+/** A quote or the end of a line would let an API admin add a console, which may be a program. */
+const optionsFit = /^[A-Za-z0-9:,_-]*$/
 
 /** Yields for each node; returns all data of conmand. */
 export function* consolesData(
@@ -22,14 +24,18 @@ export function* consolesData(
   { ipmi_port, standby, ...options }: ConsolesOptions
 ): Generator<undefined, ConsolesData> {
   const consoles: ConsoleEntry[] = []
+  const { conman_options = '', ...others } = captured.cluster.variables
+  const isFit = optionsFit.test(conman_options)
   const notes: string[] = []
+  if (!isFit)
+    notes.push('cluster: variable "conman_options" may hold only letters, digits and : , _ -: left out')
   for (const node of standby ? [] : captured.nodes) {
     const found = consoleOf(captured, node, ipmi_port)
     if (typeof found === 'string') notes.push(found)
     else if (found) consoles.push(found)
     yield
   }
-  return { ...options, variables: captured.cluster.variables, consoles, notes }
+  return { ...options, variables: isFit ? captured.cluster.variables : others, consoles, notes }
 }
 
 /** Returns the console of a node, why it has none although it has a BMC, or undefined without a BMC. */

@@ -21,7 +21,7 @@ const data = {
   port: integer('TCP port of conmand'),
   log_directory: text('directory of the logs'),
   consoles: maps(entry, 'the consoles; none on a controller that follows another one'),
-  notes: texts('for comments: nodes whose BMC conmand cannot be told, a sentence for each')
+  notes: texts('for comments: what conmand cannot be told, a sentence for each')
 } as const
 
 /** The variables of the template of conmand: their types in code, their text in docs/templates.md. */
