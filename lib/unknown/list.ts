@@ -51,9 +51,10 @@ function* merged(lists: readonly (readonly SeenMachine[])[]): Generator<void, Se
   for (const one of lists.flat()) {
     yield
     const other = found.get(one.mac)
-    const [older, newer] = other && other.last > one.last ? [one, other] : [other ?? one, one]
-    const first = Math.min(older.first, newer.first)
-    found.set(one.mac, { ...newer, first, count: other ? other.count + one.count : one.count })
+    const newer = other && other.last > one.last ? other : one
+    const both = other && { first: Math.min(one.first, other.first), count: one.count + other.count }
+    // An object that stays the same keeps its keys.
+    found.set(one.mac, both ? { ...newer, ...both } : one)
   }
   return [...found.values()]
 }

@@ -1,7 +1,8 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { Controller } from '../support/controller.js'
 import { blocksOf } from '../support/page.js'
-import { output } from '../support/programs.js'
+import { checkout, output } from '../support/programs.js'
 import { svcctlFor } from '../support/svcctl.js'
 
 // docs/unknown-machines.md as it is typed.
@@ -32,4 +33,24 @@ t.test('the commands of the page', async t => {
   t.match(said, /\nno BMC answered at 2 addresses of network ipmi\n/)
   t.equal(node.node022.serial, 'CZ20260102')
   t.equal(node.node013.macaddr, '02:00:00:00:00:03')
+})
+
+t.test('a list of the web page is not loaded twice at once, and an event in the meantime counts', async t => {
+  const [, text] =
+    /export (function soon[\s\S]*?\n\})/.exec(readFileSync(`${checkout}/page/dom.js`, 'utf8')) ?? []
+  const soon = new Function(`return ${text}`)() as (ms: number, work: () => Promise<void>) => () => void
+  let [now, most, count] = [0, 0, 0]
+  const again = soon(1, async () => {
+    count++
+    most = Math.max(most, ++now)
+    await new Promise(resolve => setTimeout(resolve, 40))
+    now--
+  })
+  for (let i = 0; i < 5; i++) {
+    again()
+    await new Promise(resolve => setTimeout(resolve, 10))
+  }
+  await new Promise(resolve => setTimeout(resolve, 200))
+  t.equal(most, 1)
+  t.ok(count > 1)
 })

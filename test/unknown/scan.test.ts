@@ -3,6 +3,8 @@ import t, { type Test } from 'tap'
 import { BmcMakers, makers } from '../support/bmc-makers.js'
 import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
+import { output } from '../support/programs.js'
+import { svcctlFor } from '../support/svcctl.js'
 import { until } from '../support/until.js'
 
 // rules 13.5
@@ -136,6 +138,23 @@ t.test('what the BMC says is joined to the machine when it boots', async t => {
   const stranger = '06:00:00:00:00:99'
   await c.get(`/boot/search/mac/${stranger}?serial=SN00001`, { token: null, source: '10.141.9.9' })
   t.equal((await unknown())[stranger].conflict, `its BMC ${net}.1 reports other MACs`)
+})
+
+t.test('adopt replaces no MAC of a BMC, and gives no machine without a MAC to a node with one', async t => {
+  const { c, scan, bmcs } = await site(t)
+  await bmcs.start(`${net}.1`, 'hpe', machine(1))
+  await bmcs.start(`${net}.2`, 'openbmc', machine(2))
+  const bmc = { interface: 'BMC', network: 'ipmi', ipaddress: `${net}.9`, macaddress: mac(9, 255) }
+  await c.post('/config/node/n1', { group: 'compute', interfaces: [bmc] })
+  await c.post('/config/node/n2', { group: 'compute', macaddr: mac(8, 0) })
+  await scan()
+  const before = c.state()
+  const env = Object.entries(svcctlFor(t.testdir(), c)).map(([name, value]) => `${name}=${value}`)
+  const adopt = (n: number) =>
+    output('env', [...env, 'sh', '-c', `svcctl unknown adopt ${net}.${n} as n${n} --yes 2>&1 || true`])
+  t.match(await adopt(1), /node n1 has BMC\.macaddress \S+:09, and the machine \S+:01: /)
+  t.match(await adopt(2), /node n2 has a machine already, \S+:08/)
+  t.strictSame(c.state(), before)
 })
 
 t.test('a scan stays in its network, and needs a user and an admin', async t => {
