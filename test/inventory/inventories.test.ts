@@ -129,7 +129,7 @@ t.test('a node whose hardware changes all the time is held back', async t => {
   await all.report('n1', machine({ kernel: '59' }))
 })
 
-t.test('a wrong type is refused with its field, unknown fields are left out', async t => {
+t.test('a wrong type and an unknown part are refused, unknown fields of a part are left out', async t => {
   const wrong: readonly (readonly [unknown, string])[] = [
     [[], 'the report must be an object'],
     [{ cpu: 'x' }, 'cpu must be an object'],
@@ -149,8 +149,11 @@ t.test('a wrong type is refused with its field, unknown fields are left out', as
       status: 400,
       message: `inventory of node n1: ${message}`
     })
+  t.throws(() => readInventory('n1', { cpu: { cores: 2 }, later: { x: 1 } }), {
+    status: 400,
+    message: /^inventory of node n1: there is no field "later": its fields are source, system, /
+  })
   const report = {
-    later: { x: 1 },
     cpu: { model: null, hidden: 1, cores: 2 },
     disks: [{ name: 'sda', wear: 3 }]
   }
