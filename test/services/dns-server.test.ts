@@ -87,6 +87,8 @@ async function serves(t: Test, server: string): Promise<void> {
   await post('/config/network/storage', { network: '172.16.0.0/12' })
   await post('/config/otherdev/nas', { network: 'storage', ipaddress: '172.31.0.9' })
   await inForce(c, 'dns')
+  // BIND answers a reload before it has loaded all zones.
+  for (const name of ['login.cluster', 'nas.storage']) await until(async () => (await dig(name)) !== '')
   await both('login.cluster', '10.142.0.2')
   t.equal(await dig('node001.cluster'), '', 'its former name is nobody')
   await both('nas.storage', '172.31.0.9')
