@@ -152,7 +152,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
-  // What nodes are made of, and which one is not like the others.
+  // The hardware of nodes, and which node is not like the others.
   inventory: ['monitor', 'model', 'store'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
   jobs: ['store/records'],

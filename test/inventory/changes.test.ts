@@ -7,7 +7,7 @@ const gib = 2 ** 30
 const { disks = [], interfaces = [], pci = [] } = machine()
 const [sda = {}, sdb = {}] = disks
 
-/** What is told of a machine that has become another one. */
+/** Returns the sentences on a machine that has become another one. */
 const told = (after: Inventory, before: Inventory = {}) => changesOf(machine(before), machine(after))
 
 // rules 6.16

@@ -1,7 +1,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** What a file of a machine's /sys, /proc and /dev holds; `to` makes it a link. */
+/** The content of a file in a machine's /sys, /proc or /dev; `to` makes it a link. */
 export type Tree = Readonly<Record<string, string | Buffer | { readonly to: string }>>
 
 /** Makes a tree below a directory. */

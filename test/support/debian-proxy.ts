@@ -31,7 +31,7 @@ export async function startDebianProxy(options: {
 }): Promise<{ readonly asked: readonly string[]; stop(): Promise<void> }> {
   const { enter, directory, address, port } = options
   const kept = join(checkout, '.cache/proxy')
-  // What a mirror lacks, by its path below the host.
+  // Files that a mirror lacks, by their paths below the host.
   const instead = process.env.SVCD_MIRROR_FILES ?? join(kept, 'instead')
   mkdirSync(kept, { recursive: true })
   const socket = join(directory, 'proxy.sock')
