@@ -161,7 +161,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   auth: ['model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.
-  backup: [],
+  backup: ['store/record-kinds'],
   // A medium knows the store's words; the store knows none of them.
   'store/files': ['store'],
   'store/etcd': ['store'],

@@ -1,20 +1,21 @@
 import { join } from 'node:path'
 import { exists, isLeftover } from '../disk/file.js'
+import { baseOf, isLocal, isUnsaved, recordKinds, TABLES } from '../store/record-kinds.js'
 
 /** Directories of objects, of the log that changes them, and of the intents of releases before the log. */
 const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
   ...['disklayout', 'tree', 'cluster', 'secrets', 'revoked', 'handover', 'log', 'intents']
 ]
+/** Records: directories, and files of tables. */
+const ofRecords = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')
+const journals = TABLES.map(kind => `${kind}.journal`)
 /** All directories that belong in a backup. */
-const directories = [...ofObjects, 'layout', 'jobs', 'services', 'ssh']
-/** Directories bound to this machine and time: notes of work on images, consoles, and earlier states. */
-const localDirectories = ['work', 'initramfs', 'backups', 'consoles']
-const journals = /^node-(boots|inventory|status)\.journal$/
-const otherFiles = /^(audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
-const files = { test: (name: string) => journals.test(name) || otherFiles.test(name) }
-const localFiles =
-  /^((copies|holder|logins)\.json|lock|objects-in-etcd|node-(boots|inventory|status)\.journal\.new)$/
+const directories = [...ofObjects, 'layout', 'ssh', ...ofRecords.filter(kind => !isUnsaved(kind))]
+/** Directories bound to this machine and time: earlier states, consoles, and such records. */
+const localDirectories = ['initramfs', 'backups', 'consoles', ...ofRecords.filter(isUnsaved)]
+const files = /^(audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd)$/
 
 /** Whether this is a directory of the state. */
 export const isDirectoryOfState = (name: string): boolean =>
@@ -25,16 +26,21 @@ export const isDirectoryOfState = (name: string): boolean =>
  * belongs to the seeder, which keeps its torrents when another state is restored.
  */
 export const isOwnEntry = (name: string): boolean =>
-  isDirectoryOfState(name) || files.test(name) || localFiles.test(name) || isLeftover(name)
+  isDirectoryOfState(name) ||
+  [files, localFiles].some(pattern => pattern.test(name)) ||
+  journals.includes(name.replace(/\.new$/, '')) ||
+  isLeftover(name)
 
 /** Whether an entry of the state directory belongs in a backup (rules 11.12). */
-export const isBackedUp = (name: string): boolean => directories.includes(name) || files.test(name)
+export const isBackedUp = (name: string): boolean =>
+  directories.includes(name) || journals.includes(name) || files.test(name)
 
 /** Whether a directory of this name belongs to the store's medium: objects, the log, the layout. */
 export const isStored = (name: string): boolean => ofObjects.includes(name) || name === 'layout'
 
 /** Whether an entry of this name belongs to the medium, or holds its records: controllers share it. */
-export const isShared = (name: string): boolean => isStored(name) || name === 'jobs' || journals.test(name)
+export const isShared = (name: string): boolean =>
+  isStored(name) || journals.includes(name) || (ofRecords.includes(name) && !isLocal(name))
 
 /**
  * Directories of a restore in the state directory. `part`: being filled, the state is untouched. `ready`:
