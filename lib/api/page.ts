@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { gzipSync } from 'node:zlib'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
 import mime from 'mime'
 import { notFound } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
@@ -42,6 +44,8 @@ const headers = {
   Vary: 'Accept-Encoding'
 }
 
+const zip = promisify(gzip)
+
 interface PageFile {
   readonly plain: Answer
   readonly zipped: Answer
@@ -49,12 +53,17 @@ interface PageFile {
 
 /** The status page at `/` and its files below `/page`, from memory, for everybody (rules 6.12). */
 export function pageRoutes(): ApiRoute[] {
-  let files: ReadonlyMap<string, PageFile> | undefined
-  const answer = (name: string, request: ApiRequest) => {
-    files ??= readFiles()
-    const file = files.get(name)
-    if (!file) throw notFound(`there is no file ${name} of the status page`, 'no-file')
-    return takesGzip(request.headers['accept-encoding']) ? file.zipped : file.plain
+  let paths: ReadonlyMap<string, string> | undefined
+  const files = new Map<string, Promise<PageFile>>()
+  const answer = async (name: string, request: ApiRequest) => {
+    paths ??= findFiles()
+    const path = paths.get(name)
+    if (path === undefined) throw notFound(`there is no file ${name} of the status page`, 'no-file')
+    const reading = files.get(name) ?? readPageFile(path)
+    files.set(name, reading)
+    reading.catch(() => files.delete(name))
+    const { zipped, plain } = await reading
+    return takesGzip(request.headers['accept-encoding']) ? zipped : plain
   }
   return [
     get('/', {
@@ -75,28 +84,25 @@ export function pageRoutes(): ApiRoute[] {
 /** The terminal of consoles. */
 const terminalFiles = ['@xterm/xterm/lib/xterm.mjs', '@xterm/xterm/css/xterm.css']
 
-/** Reads all files once, some hundreds of kilobytes. Throws the error of the operating system. */
-function readFiles(): Map<string, PageFile> {
+/** Returns the path of each file by its name. Throws the error of the operating system. */
+function findFiles(): Map<string, string> {
   const { resolve } = createRequire(import.meta.url)
   const own = readdirSync(directory).map(name => [name, join(directory, name)] as const)
-  const packaged = terminalFiles.map(path => [basename(path), resolve(path)] as const)
-  return new Map(
-    [...own, ...packaged].map(([name, path]): [string, PageFile] => {
-      const content = readFileSync(path)
-      const type = mime.getType(name) ?? 'application/octet-stream'
-      const ETag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
-      const common = { status: 200, type: type.startsWith('text/') ? `${type}; charset=utf-8` : type }
-      return [
-        name,
-        {
-          plain: { ...common, bytes: content, headers: { ...headers, ETag } },
-          zipped: {
-            ...common,
-            bytes: gzipSync(content, { level: 9 }),
-            headers: { ...headers, ETag: ETag.replace(/"$/, '-gzip"'), 'Content-Encoding': 'gzip' }
-          }
-        }
-      ]
-    })
-  )
+  return new Map([...own, ...terminalFiles.map(path => [basename(path), resolve(path)] as const)])
+}
+
+/** Reads a file for good; the terminal takes a while to compress. Rejects with the system's error. */
+async function readPageFile(path: string): Promise<PageFile> {
+  const content = await readFile(path)
+  const type = mime.getType(path) ?? 'application/octet-stream'
+  const ETag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
+  const common = { status: 200, type: type.startsWith('text/') ? `${type}; charset=utf-8` : type }
+  return {
+    plain: { ...common, bytes: content, headers: { ...headers, ETag } },
+    zipped: {
+      ...common,
+      bytes: await zip(content, { level: 9 }),
+      headers: { ...headers, ETag: ETag.replace(/"$/, '-gzip"'), 'Content-Encoding': 'gzip' }
+    }
+  }
 }
