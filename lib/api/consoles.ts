@@ -48,7 +48,6 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
     }),
     get('/monitor/console/{node}', {
       access: 'admin',
-      changes: true,
       summary: `The last lines of a node's console, the oldest first; at most ${MOST_LINES}`,
       query: { lines: string(`how many, 1 to ${MOST_LINES}; default: 100`) },
       output: at(
