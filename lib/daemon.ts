@@ -135,7 +135,8 @@ async function openServer(
   const { front_files, listen, tls_certificate, tls_key: key } = config.http
   const standing = {
     tokens,
-    roleOf: (user: string) => logins.roleOf(user),
+    grantOf: logins.grantOf.bind(logins),
+    groupOf: (node: string) => model.view.get('node', node)?.group,
     isTokenCurrent: model.isTokenCurrent.bind(model)
   }
   const certificate = tls_certificate

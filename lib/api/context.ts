@@ -1,4 +1,4 @@
-import { type Access, type Caller, isAdmin } from '../auth/access.js'
+import { type Access, accountOf, type Caller, isAdmin, type Limit } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
@@ -93,6 +93,8 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
 /** A row of the route table: router, access check and documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access
+  readonly operator?: true
+  readonly limited?: Limit
   /** Every status of this route, successes first; 405, 408, 413 and 500 are implied. */
   readonly codes: readonly number[]
   readonly summary: string
@@ -107,7 +109,11 @@ export interface ApiRoute extends Route<Caller> {
 /** The caller of a request in the form of the model and the audit log. */
 export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   const who =
-    caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
+    caller.kind === 'user'
+      ? `user ${accountOf(caller)}`
+      : caller.kind === 'node'
+        ? `node ${caller.node}`
+        : 'nobody'
   const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
   return dryRun ? { ...actor, dryRun } : actor
 }
