@@ -135,7 +135,7 @@ async function openServer(
   const { front_files, listen, tls_certificate, tls_key: key } = config.http
   const standing = {
     tokens,
-    roleOf: (user: string) => logins.roleOf(user),
+    grantOf: logins.grantOf.bind(logins),
     isTokenCurrent: model.isTokenCurrent.bind(model)
   }
   const certificate = tls_certificate

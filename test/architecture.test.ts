@@ -157,7 +157,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   monitor: ['model', 'node-set', 'store', 'jobs'],
   jobs: ['store/records'],
   // The ini's [users] lines hold roles and hashes.
-  config: ['auth/passwords'],
+  config: ['auth/passwords', 'auth/grant'],
   auth: ['model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.

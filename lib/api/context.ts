@@ -1,4 +1,4 @@
-import { type Access, type Caller, isAdmin } from '../auth/access.js'
+import { type Access, accountOf, type Caller, isAdmin } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
@@ -107,7 +107,11 @@ export interface ApiRoute extends Route<Caller> {
 /** The caller of a request in the form of the model and the audit log. */
 export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
   const who =
-    caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
+    caller.kind === 'user'
+      ? `user ${accountOf(caller)}`
+      : caller.kind === 'node'
+        ? `node ${caller.node}`
+        : 'nobody'
   const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
   return dryRun ? { ...actor, dryRun } : actor
 }

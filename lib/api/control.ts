@@ -1,3 +1,4 @@
+import { accountOf } from '../auth/access.js'
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
@@ -99,7 +100,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         const id = param(request, 'request_id')
         const kind = jobs.summary(id)?.kind
         const asked = allCommands.find(({ command }) => command === kind)
-        const poll = asked && (await jobs.pollResults(id, caller.user))
+        const poll = asked && (await jobs.pollResults(id, accountOf(caller)))
         if (!poll)
           throw notFound(
             `there is no request ${id} about the power of nodes, or this user has read its end already`,

@@ -1,3 +1,4 @@
+import { accountOf } from '../auth/access.js'
 import { notFound, ServiceError, unavailable } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type JobSummary, type SubmittedJob } from '../jobs/jobs.js'
@@ -83,7 +84,7 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
       handler: async request => {
         const { caller } = request
         if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const poll = await jobs.poll(idOf(request), caller.user)
+        const poll = await jobs.poll(idOf(request), accountOf(caller))
         if (!poll)
           throw notFound(
             `there is no request ${idOf(request)}, or this user has read its end already`,

@@ -1,13 +1,17 @@
 import { forbidden, unauthorized } from '../base/errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
-import type { Role } from './passwords.js'
+import { type Grant, grantText, type Login } from './grant.js'
 import type { Claims, Tokens } from './tokens.js'
 
-export type Caller =
-  | { readonly kind: 'anonymous' }
-  | { readonly kind: 'user'; readonly user: string; readonly role: Role }
-  | NodeCaller
+export type Caller = { readonly kind: 'anonymous' } | UserCaller | NodeCaller
+
+/** A user, or a program with a token of its own. */
+export interface UserCaller extends Grant {
+  readonly kind: 'user'
+  readonly user: string
+  readonly source: Login['source'] | 'token'
+}
 
 /** A node, authenticated by its token. */
 interface NodeCaller {
@@ -103,8 +107,8 @@ const anonymous: Caller = { kind: 'anonymous' }
 
 interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
-  /** The current role of a user; undefined if the ini no longer has the user. */
-  readonly roleOf: (user: string) => Role | undefined
+  /** Returns the present grant of a login; undefined for a user who may not log in any more. */
+  readonly grantOf: (login: Login) => Grant | undefined
   /** Whether a token was issued to the node that has this name now. */
   readonly isTokenCurrent: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
@@ -128,7 +132,7 @@ export function authorize(options: AccessOptions, route: RouteAccess, head: Requ
     )
   }
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
-  if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, meaning, route)
+  if (caller.kind === 'user' && caller.role !== 'admin') checkRole(caller, meaning, route)
   return caller
 }
 
@@ -170,8 +174,9 @@ function accessRuleFor({ access }: RouteAccess, head: RequestHead): AccessRule {
 function identify(options: AccessOptions, token: string): Caller | undefined {
   const claims = options.tokens.verify(token)
   if (claims?.kind === 'user') {
-    const role = options.roleOf(claims.user)
-    return role && { kind: 'user', user: claims.user, role }
+    const { user, source } = claims
+    const grant = options.grantOf(claims)
+    return grant && userCaller(user, source, grant)
   }
   if (claims?.kind !== 'node' || !options.isTokenCurrent(claims.node, claims)) return undefined
   // A token without a generation is valid only for a node whose tokens were never revoked.
@@ -187,14 +192,22 @@ function checkNode(node: string, meaning: AccessRule, head: RequestHead): void {
     throw forbidden(`the token of node ${node} is not one for node ${named}`, 'node-not-permitted')
 }
 
-function checkViewer(
-  { user, role }: { user: string; role: Role },
-  meaning: AccessRule,
-  route: RouteAccess
-): void {
+const userCaller = (user: string, source: UserCaller['source'], { role, groups }: Grant): UserCaller =>
+  groups ? { kind: 'user', user, source, role, groups } : { kind: 'user', user, source, role }
+
+/** The name of a caller for logs and counts: names of different sources differ, as `bob` and `ldap:bob`. */
+export const accountOf = ({ user, source }: UserCaller) => (source === 'local' ? user : `${source}:${user}`)
+
+function checkRole(caller: UserCaller, meaning: AccessRule, route: RouteAccess): void {
+  const who = `user ${accountOf(caller)} (${grantText(caller)})`
+  if (caller.groups)
+    throw forbidden(
+      `${who} is limited to groups, and this shows or changes more than these`,
+      'role-not-permitted'
+    )
   if (!refusesViewers(meaning, route)) return
   const what = route.effect === 'changes' ? 'change anything' : 'see this'
-  throw forbidden(`user ${user} (${role}) may not ${what}`, 'role-not-permitted')
+  throw forbidden(`${who} may not ${what}`, 'role-not-permitted')
 }
 
 /** Whether the caller may do everything (rules 5.2). */

@@ -416,7 +416,9 @@ export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>
 /** The comment of `[users]` in the shipped file; its keys are the users' names. */
 export const usersDoc = [
   'Users, one a line: name = role hash. Roles: ' +
-    'admin (may do everything), viewer (may read). `svcd passwd NAME`',
+    'admin (may do everything), operator (power, reinstall, consoles),',
+  'viewer (may read), the last two also for groups of nodes alone (operator:compute,gpu). ' +
+    '`svcd passwd NAME`',
   'prints the line. While no user stands here, ' +
     'admin logs in with the password in the file admin-password of the state.'
 ]

@@ -1,5 +1,6 @@
 import { dirname, resolve } from 'node:path'
-import { isPasswordHash, isRole, roles, type User } from '../auth/passwords.js'
+import { parseGrant } from '../auth/grant.js'
+import { isPasswordHash, type User } from '../auth/passwords.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
@@ -262,10 +263,14 @@ function readUsers(given: ReadonlyMap<string, RawValue> = new Map(), problems: P
     if (value === undefined) continue
     const [role = '', hash = '', ...rest] = value.split(/\s+/)
     if (!nameRule.test(name)) problem(`must be named with ${nameRuleText}`)
-    else if (!isRole(role)) problem(`must have one of the roles ${roles.join(', ')} before its hash`)
     else if (!isPasswordHash(hash) || rest.length > 0)
-      problem('must have a hash as `svcd passwd` prints it, and no more')
-    else users.push({ name, role, hash })
+      problem('must have a role and a hash as `svcd passwd` prints them, and no more')
+    else
+      try {
+        users.push({ name, ...parseGrant(role), hash })
+      } catch (error) {
+        problem(`has a role that ${(error as Error).message}`)
+      }
   }
   return users
 }
