@@ -1,17 +1,13 @@
 import { refuseForeignPage } from '../auth/access.js'
 import { notFound } from '../base/errors.js'
 import type { Oidc } from '../identity/oidc.js'
-import { checked, freeText, passes } from '../model/field.js'
+import { freeText } from '../model/field.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
 import { bodyOf, get, post } from './row.js'
 import { object, string } from './schema.js'
 
-const text = (meaning: string, type = freeText) => ({ type, required: true, meaning }) as const
+const text = (meaning: string) => ({ type: freeText, required: true, meaning }) as const
 const about = 'log-in'
-const binding = checked(
-  'a SHA-256 in base64url',
-  passes(value => /^[\w-]{43}$/.test(value))
-)
 
 /** Log-ins by an OpenID provider (rules 5.10); `tokenRoutes` has those by password. */
 export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
@@ -31,11 +27,10 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
     post('/auth/oidc', {
       ...common,
       summary: 'Begins a log-in by the OpenID provider for the page of the Origin',
-      body: bodyOf({ about }, { binding: text('SHA-256 of a secret that the browser keeps', binding) }),
-      output: object({ url: string('where the browser goes on') }, ['url']),
-      handler: async ({ headers, source }, { binding }) => {
+      output: object({ url: string('where the browser goes on'), secret: string('for /auth/oidc/finish') }),
+      handler: async ({ headers, source }) => {
         refuseForeignPage(headers)
-        return ok({ url: await provider().begin(headers.origin ?? '', binding, source.address) })
+        return ok(await provider().begin(headers.origin ?? '', source.address))
       }
     }),
     post('/auth/oidc/finish', {
@@ -65,13 +60,17 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
     }),
     post('/auth/device/finish', {
       ...common,
-      answers: [201, 202],
-      summary: 'A token for a log-in by /auth/device; 202 while nobody has agreed yet',
+      answers: [200, 201],
+      summary: 'A token for a log-in by /auth/device; 200 while nobody has agreed yet',
       body: bodyOf({ about }, { device: text('device of the answer of /auth/device') }),
-      output: token,
+      output: object({ token: string(), message: string(), slow: { type: 'boolean' } }),
       handler: async ({ source }, { device }) => {
         const login = await provider().finishDevice(device, source.address)
-        if (!login) return { status: 202, body: { message: 'nobody has agreed yet: ask again' } }
+        if (typeof login === 'string')
+          return {
+            status: 202,
+            body: { message: 'nobody has agreed yet: ask again', slow: login === 'slow' }
+          }
         return { status: 201, body: { token: tokens.issueUser(login) } }
       }
     })

@@ -202,10 +202,10 @@ export const keys = {
       'Lifetime of the tokens of running nodes, which fetch their files and get a new one in time.'
     ),
     ldap_url: key(values.ldapUrls).about(
-      'Servers of an LDAP directory whose users log in too (docs/logins.md), in the order to ask; empty: none.'
+      'Servers of an LDAP directory whose users log in too (docs/logins.md), with commas between them.'
     ),
     ldap_plain: key(values.boolean, 'no').about(
-      'WARNING: yes sends passwords in the clear to ldap:// servers; no: StartTLS, but for 127.0.0.1 and [::1].'
+      'WARNING: yes sends passwords in the clear to ldap://; no: by StartTLS, but for 127.0.0.1 and [::1].'
     ),
     ldap_ca_certificate: key(values.optionalPath).about(
       "PEM file of the authorities of these servers, beside the system's; empty: the system's alone."
@@ -225,7 +225,7 @@ export const keys = {
       '(|(member={dn})(uniqueMember={dn})(memberUid={user}))'
     ).about("Filter that finds the user's groups, beside memberOf; empty: memberOf alone."),
     ldap_roles: key(values.groupRoles).about(
-      'Roles by group: ROLE=GROUP | ROLE=GROUP. A GROUP is a DN, a cn, or * for all users. No match: no log-in.'
+      'Roles by group: ROLE=GROUP | ROLE=GROUP. A GROUP is a DN, a cn, or * for all; no match: no log-in.'
     ),
     oidc_issuer: key(values.issuer).about(
       'Issuer of an OpenID provider whose users log in too (docs/logins.md); empty: none.'

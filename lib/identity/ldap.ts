@@ -10,7 +10,6 @@ import type { Config } from '../config/types.js'
 import { readPassword, readRegularFile } from '../disk/file.js'
 import { grantBy, isUserName } from './roles.js'
 
-/** Time for all that one server is asked for a log-in. */
 const LIMIT_MS = 4000
 /** Nobody is sent to a directory that has just failed: what waits would wait for nothing. */
 const REST_MS = 5000
@@ -23,13 +22,13 @@ const MOST_GROUPS = 5000
 /** Results of a bind that say no to the user: LDAP's codes of RFC 4511. The others say that it cannot tell. */
 const REFUSALS = [19, 32, 48, 49, 50, 53]
 
-type LdapSettings = Config['auth']
-
 interface LdapOptions {
-  readonly settings: LdapSettings
+  readonly settings: Config['auth']
   readonly log: Log
   /** Monotonic milliseconds. */
   readonly ticks: () => number
+  /** Milliseconds that each server has for a log-in. */
+  readonly limitMs?: number
 }
 
 /** A failure with a message that begins with its key of the ini. */
@@ -57,20 +56,21 @@ export class Ldap {
     if (password === '' || password.includes('\0') || !isUserName(name)) return undefined
     if (ticks() < this.#restUntil) throw unanswered()
     const urls = settings.ldap_url
+    let isAnswered = false
     for (let i = 0; i < urls.length; i++) {
       const at = (this.#first + i) % urls.length
       try {
-        const login = await ask(settings, urls[at] as string, client => this.#verify(client, name, password))
+        const login = await ask(this.o, urls[at] as string, client => this.#verify(client, name, password))
         this.#first = at
         return login
       } catch (error) {
         const { message, cause } = error as Error
         this.#warning.say(`a log-in fails: ${message}`, urls[at])
-        // An answer that is an error may be due to this log-in alone.
-        if (codeOf(cause) !== undefined) throw unanswered()
+        isAnswered ||= codeOf(cause) !== undefined
       }
     }
-    this.#restUntil = ticks() + REST_MS
+    // An answer that is an error may be due to this log-in alone.
+    if (!isAnswered) this.#restUntil = ticks() + REST_MS
     throw unanswered()
   }
 
@@ -111,7 +111,7 @@ export class Ldap {
     const { settings } = this.o
     const { ldap_base } = settings
     const found = settings.ldap_url.map(url =>
-      ask(settings, url, async client => {
+      ask(this.o, url, async client => {
         await client.search(ldap_base, { scope: 'base', attributes: ['1.1'] }).catch(error => {
           throw codeOf(error) === 32 ? new LdapFault(`[auth] ldap_base: ${url} has no ${ldap_base}`) : error
         })
@@ -134,7 +134,7 @@ export class Ldap {
 
 const unanswered = () =>
   unavailable(
-    'the directory of users does not answer, users of the ini can log in; on the controller, type: svcd check',
+    'the directory does not answer, users of the ini can log in; on the controller, type: svcd check',
     'directory-unavailable'
   )
 
@@ -180,22 +180,26 @@ export const plainDn = (dn: string): string =>
     .replace(/\s*([,=+])\s*/g, '$1')
 
 /**
- * Connects to a server, binds as svcd, and asks it. Ends after LIMIT_MS in any case. Throws LdapFault with the
- * key of the ini and the way out.
+ * Connects to a server, binds as svcd, and asks it. Ends after `limitMs` in any case. Throws LdapFault with
+ * the key of the ini and the way out.
  */
-async function ask<T>(settings: LdapSettings, url: string, work: (client: Client) => Promise<T>): Promise<T> {
+async function ask<T>(
+  { settings, limitMs = LIMIT_MS }: LdapOptions,
+  url: string,
+  work: (client: Client) => Promise<T>
+): Promise<T> {
   const { ldap_ca_certificate, ldap_bind_dn, ldap_bind_password_file, ldap_plain } = settings
   const connection = new Connection(url)
   try {
     const ca = ldap_ca_certificate === '' ? undefined : await readRegularFile(ldap_ca_certificate)
     const password = ldap_bind_dn === '' ? '' : await readPassword(ldap_bind_password_file)
-    return await connection.within(LIMIT_MS, async () => {
+    return await connection.within(limitMs, async () => {
       const client = connection.open(trustFor(true, ca))
       if (!ldap_plain) await connection.encrypt(client)
       if (ldap_bind_dn !== '' && !(await isPassword(client, ldap_bind_dn, password)))
         throw new LdapFault(
-          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ${ldap_bind_password_file}; ` +
-            `try it: ldapwhoami -H ${url} -D '${ldap_bind_dn}' -y ${ldap_bind_password_file}`
+          `[auth] ldap_bind_dn: ${url} refuses ${ldap_bind_dn} with the password in ` +
+            `${ldap_bind_password_file}; correct these two`
         )
       return work(client)
     })

@@ -20,7 +20,7 @@ const ANSWER_MS = 8000
 const MOST_BYTES = 512 * 1024
 /** Time for a person to log in at the provider. */
 const LOGIN_MS = 600_000
-/** What the provider says of itself is asked for again after this time, and its keys by the library. */
+/** Age at which the description of the provider is asked for again; the library renews its keys. */
 const KNOWN_MS = 3_600_000
 /** A provider that has just failed is left alone: others can log in meanwhile. */
 const REST_MS = 5000
@@ -69,7 +69,7 @@ export interface DeviceLogin {
 
 /**
  * Logs people in by an OpenID provider (rules 5.10): by code flow with PKCE for the page, by device flow for
- * svcctl. Nothing is kept of a log-in that has begun: all is in its state, which only the controllers can make.
+ * svcctl. Nothing is kept of a log-in that has begun: all is in its state, which controllers alone can make.
  */
 export class Oidc {
   readonly #warning: ThrottledWarning
@@ -91,10 +91,10 @@ export class Oidc {
   }
 
   /**
-   * Returns the URL of the provider for a page of this origin. `binding` is the SHA-256 (base64url) of a secret
-   * that stays in the browser: only that browser can finish the log-in.
+   * Returns the URL of the provider for a page of this origin, and a secret that stays in the browser: only
+   * that browser can finish the log-in. Throws ServiceError 403 for another origin, else as `finish`.
    */
-  begin(page: string, binding: string, address: string): Promise<string> {
+  async begin(page: string, address: string): Promise<{ readonly url: string; readonly secret: string }> {
     const { pages, oidc_client_id, oidc_scopes } = this.o.settings
     if (!pages.includes(page))
       throw forbidden(
@@ -103,7 +103,8 @@ export class Oidc {
         'browser-refused'
       )
     return this.#asking(address, async ({ server }) => {
-      const state = this.#seal('login', [this.o.now(), randomBytes(16).toString('base64url'), binding, page])
+      const secret = randomBytes(32).toString('base64url')
+      const state = this.#seal('login', [this.o.now(), digest(secret), page])
       const url = endpoint(server.authorization_endpoint)
       const words = {
         ...{ client_id: oidc_client_id, response_type: 'code', scope: oidc_scopes, redirect_uri: `${page}/` },
@@ -111,7 +112,7 @@ export class Oidc {
         code_challenge: await oauth.calculatePKCECodeChallenge(this.#derived('verifier', state))
       }
       for (const [word, value] of Object.entries(words)) url.searchParams.set(word, value)
-      return url.href
+      return { url: url.href, secret }
     })
   }
 
@@ -120,16 +121,15 @@ export class Oidc {
    * 401 for one that was not begun by this browser, is over, was finished already or is refused, 403 without
    * a role, 503 if the provider does not answer.
    */
-  finish(query: string, secret: string, address: string): Promise<Login> {
+  async finish(query: string, secret: string, address: string): Promise<Login> {
     const given = new URLSearchParams(query)
     const state = given.get('state') ?? ''
-    const [begunAt, , binding, page] = this.#opened('login', state)
-    const isBound = createHash('sha256').update(secret).digest('base64url') === binding
-    if (!isBound || this.#isOver(Number(begunAt) + LOGIN_MS) || this.#used.has(state))
+    const [begunAt, binding, page] = this.#opened('login', state)
+    if (digest(secret) !== binding || this.#isOver(Number(begunAt) + LOGIN_MS) || this.#used.has(state))
       throw refused('the log-in is over, or was begun in another window: begin a new one')
     return this.#asking(address, async ({ server, auth, options, keys }) => {
       this.#used.set(state, true)
-      const { client } = this
+      const client = this.#client
       const params = oauth.validateAuthResponse(server, client, given, state)
       const verifier = this.#derived('verifier', state)
       const redirect = `${page}/`
@@ -146,9 +146,9 @@ export class Oidc {
   }
 
   /** Begins a log-in by device flow. Throws as `finish`. */
-  beginDevice(address: string): Promise<DeviceLogin> {
+  async beginDevice(address: string): Promise<DeviceLogin> {
     return this.#asking(address, async ({ server, auth, options }) => {
-      const { client } = this
+      const client = this.#client
       if (!server.device_authorization_endpoint)
         throw refused(`${this.name} has no log-in by device: log in on the page, or as a user of the ini`)
       const scope = this.o.settings.oidc_scopes
@@ -165,22 +165,24 @@ export class Oidc {
     })
   }
 
-  /** Returns the login, or undefined while the person has not agreed yet. Throws as `finish`. */
-  finishDevice(device: string, address: string): Promise<Login | undefined> {
+  /**
+   * Returns the login, while the person has not agreed yet `pending`, or `slow` where it is asked too often.
+   * Throws as `finish`.
+   */
+  async finishDevice(device: string, address: string): Promise<Login | 'pending' | 'slow'> {
     const [untilMs, code] = this.#opened('device', device)
     if (this.#isOver(Number(untilMs))) throw refused('the log-in is over: begin a new one')
     return this.#asking(address, async ({ server, auth, options, keys }) => {
-      const { client } = this
+      const client = this.#client
       const answer = await oauth.deviceCodeGrantRequest(server, client, auth, String(code), options)
       try {
         const tokens = await oauth.processDeviceCodeResponse(server, client, answer)
         await oauth.validateApplicationLevelSignature(server, answer, { ...options, [oauth.jwksCache]: keys })
         return await this.#login(server, options, tokens)
       } catch (error) {
-        const isEarly =
-          error instanceof oauth.ResponseBodyError &&
-          /^(?:authorization_pending|slow_down)$/.test(error.error)
-        if (isEarly) return undefined
+        const said = error instanceof oauth.ResponseBodyError ? error.error : ''
+        if (said === 'authorization_pending') return 'pending'
+        if (said === 'slow_down') return 'slow'
         throw error
       }
     })
@@ -196,7 +198,7 @@ export class Oidc {
     }
   }
 
-  get client(): oauth.Client {
+  get #client(): oauth.Client {
     return { client_id: this.o.settings.oidc_client_id, [oauth.clockTolerance]: 30 }
   }
 
@@ -213,8 +215,8 @@ export class Oidc {
     const asks = lacks && server.userinfo_endpoint !== undefined
     const more = asks
       ? await oauth.processUserInfoResponse(
-          ...([server, this.client, own.sub] as const),
-          await oauth.userInfoRequest(server, this.client, tokens.access_token, options)
+          ...([server, this.#client, own.sub] as const),
+          await oauth.userInfoRequest(server, this.#client, tokens.access_token, options)
         )
       : {}
     const claim = (name: string) => claimOf(own, name) ?? claimOf(more, name)
@@ -313,6 +315,8 @@ export class Oidc {
   }
 }
 
+const digest = (text: string) => createHash('sha256').update(text).digest('base64url')
+
 const refused = (message: string) => unauthorized(message, 'login-refused')
 
 /** Returns a claim of this name, or the one that the name is the way to. */
@@ -386,7 +390,7 @@ function faultText({ oidc_issuer, oidc_client_id }: OidcSettings, error: Error):
     error instanceof oauth.WWWAuthenticateChallengeError ||
     /^(?:invalid|unauthorized)_client$/.test(said ?? '')
   )
-    return `[auth] oidc_client_id: ${oidc_issuer} refuses ${oidc_client_id} or its secret in oidc_client_secret_file`
+    return `[auth] oidc_client_id: ${oidc_issuer} refuses ${oidc_client_id}, or oidc_client_secret_file`
   const why =
     error instanceof TooLongError || !(cause instanceof Error)
       ? error.message

@@ -13,13 +13,14 @@ import { startSlapd } from '../support/slapd.js'
 const ini = fileURLToPath(new URL('../../etc/svcd.ini', import.meta.url))
 const slapd = await startSlapd(t)
 
-function directory(settings: readonly string[]) {
+function directory(settings: readonly string[], limitMs?: number) {
   const log: string[] = []
   let at = 0
   const ldap = new Ldap({
     settings: loadConfig(ini, settings).auth,
     log: createLog('info', line => log.push(line)),
-    ticks: () => at
+    ticks: () => at,
+    ...(limitMs === undefined ? {} : { limitMs })
   })
   const pass = (ms: number) => {
     at += ms
@@ -186,7 +187,7 @@ t.test('a server that hangs, hangs up, or sends what it likes: 503, and nothing 
   await Promise.all(
     Object.entries(cases).map(async ([name, serve]) => {
       const { url } = await hostile(t, serve)
-      const { ldap, log } = directory(slapd.settings(url))
+      const { ldap, log } = directory(slapd.settings(url), 500)
       await t.rejects(ldap.login('alice', 'wonderland'), unanswered, name)
       t.match(log.join(), /a log-in fails: \[auth\] ldap_url: ldap:/, `${name}: ${log}`)
     })
