@@ -137,6 +137,7 @@ async function openServer(
   const standing = {
     tokens,
     grantOf: logins.grantOf.bind(logins),
+    groupOf: (node: string) => model.view.get('node', node)?.group,
     isTokenCurrent: model.isTokenCurrent.bind(model)
   }
   const certificate = tls_certificate

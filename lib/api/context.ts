@@ -1,4 +1,4 @@
-import { type Access, accountOf, type Caller, isAdmin } from '../auth/access.js'
+import { type Access, accountOf, type Caller, isAdmin, type Limit } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
@@ -96,6 +96,8 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
 /** A row of the route table: router, access check and documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access
+  readonly operator?: true
+  readonly limited?: Limit
   /** Every status of this route, successes first; 405, 408, 413 and 500 are implied. */
   readonly codes: readonly number[]
   readonly summary: string

@@ -138,7 +138,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
-    await controller.json('GET', '/config/cluster')
+    await controller.json('GET', '/config/group', { fields: 'name' })
     return terminal.out(`${controller.token}\n`)
   }
   if (first === 'import') {
