@@ -11,6 +11,7 @@ import type { Config } from '../config/types.js'
 import type { Consoles } from '../consoles/consoles.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
+import type { Oidc } from '../identity/oidc.js'
 import type { Images } from '../image/images.js'
 import type { Inventories } from '../inventory/inventories.js'
 import type { OddNodes } from '../inventory/odd.js'
@@ -46,6 +47,8 @@ export interface Parts {
   readonly audit: Pick<Audit, 'last'>
   readonly logins: Logins
   readonly tokens: Tokens
+  /** Undefined without `[auth] oidc_issuer`. */
+  readonly oidc: Oidc | undefined
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install

@@ -10,6 +10,7 @@ import { eventRoutes } from './events.js'
 import { inventoryRoutes } from './inventory.js'
 import { jobRoutes } from './jobs.js'
 import { withQuery } from './listing.js'
+import { loginRoutes } from './login.js'
 import { inLuna } from './luna.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
@@ -30,6 +31,7 @@ export function routes(parts: Parts): ApiRoute[] {
   const ours: ApiRoute[] = [
     ...pageRoutes(),
     ...tokenRoutes(parts),
+    ...loginRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
     ...dnsRoutes(parts),

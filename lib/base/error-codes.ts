@@ -36,12 +36,14 @@ export const errorCodes = {
     unauthenticated: 'A valid credential is needed.',
     'invalid-token': 'The token is not valid, has expired, or its node is gone: ask for a new one.',
     'wrong-password': 'User name or password is wrong.',
+    'login-refused': 'The provider refused the log-in, or it is over: begin a new one.',
     'wrong-address': 'The address of the caller is not the one that may ask for this.',
     'unproven-controller': 'Only controllers of this cluster may ask for this.'
   },
   403: {
     'not-permitted': 'The caller may not do this.',
     'role-not-permitted': 'The role of the user does not allow this.',
+    'no-role': 'The provider knows the user, but none of the groups of the user has a role here.',
     'node-not-permitted': 'The token of a node does not reach this.',
     'browser-refused': 'A page of a browser may not ask for this.',
     'manual-boot-refused': '`[boot] manual` does not let this address choose a node.',
@@ -50,6 +52,7 @@ export const errorCodes = {
   404: {
     'not-found': 'What the path names does not exist.',
     'no-route': 'There is no such route.',
+    'no-provider': 'No OpenID provider is configured.',
     'no-object': 'There is no object of this name.',
     'no-file': 'There is no such file.',
     'no-job': 'There is no such request, or its end was reported already.',
@@ -77,6 +80,7 @@ export const errorCodes = {
   503: {
     unavailable: 'It cannot be done now; nothing was changed.',
     busy: 'Too much of this kind waits: try again after Retry-After.',
+    'directory-unavailable': 'The directory or the provider of the log-in does not answer; others log in.',
     'shutting-down': 'The service is stopping.',
     'not-leader': 'This controller is not the primary, or none is known: try again.',
     'store-unavailable': 'The store cannot make a change durable.',

@@ -53,7 +53,7 @@ export function readConfig(
 
 /** Checks keys that belong together; reports the section and key that is given. */
 function checkTogether(
-  { http, controller, store, torrent }: Values,
+  { http, controller, store, torrent, auth }: Values,
   report: (section: string, key: string, message: string) => void
 ): void {
   const { listen, tls_certificate, tls_port } = http
@@ -75,6 +75,7 @@ function checkTogether(
     report('http', 'tls_port', `[http] tls_port must be another port than that of listen, ${listen.port}`)
   needed('store', store, 'cert', 'key')
   needed('store', store, 'user', 'password_file')
+  checkAuth(auth, message => report('auth', /^\[auth\] (\w+)/.exec(message)?.[1] ?? '', message))
   const { seeder, seeder_url, seeder_watch } = torrent
   if (
     (seeder === 'aria2' && seeder_url === '') ||
@@ -83,6 +84,32 @@ function checkTogether(
     const or = seeder === 'aria2' ? 'is' : 'or seeder_watch is'
     report('torrent', 'seeder', `[torrent] seeder_url ${or} needed when seeder is ${seeder}`)
   }
+}
+
+/** Checks the keys of a directory and of a provider; each message begins with its key. */
+function checkAuth(auth: Values['auth'], report: (message: string) => void): void {
+  const {
+    ldap_url = [],
+    ldap_base,
+    ldap_roles = [],
+    ldap_filter,
+    ldap_bind_dn,
+    ldap_bind_password_file
+  } = auth
+  if (ldap_url.length > 0) {
+    if (ldap_base === '') report('[auth] ldap_url: ldap_base is needed as well, such as dc=example,dc=org')
+    if (ldap_roles.length === 0)
+      report('[auth] ldap_url: ldap_roles is needed as well, else nobody has a role')
+    if (ldap_filter === '')
+      report('[auth] ldap_filter must not be empty, leave the line out for the usual one')
+    if ((ldap_bind_dn === '') !== (ldap_bind_password_file === ''))
+      report('[auth] ldap_bind_dn and ldap_bind_password_file are given together, or none of them')
+  }
+  const { oidc_issuer, oidc_client_id, oidc_roles = [] } = auth
+  if (!oidc_issuer) return
+  if (oidc_client_id === '') report('[auth] oidc_issuer: oidc_client_id is needed as well')
+  if (oidc_roles.length === 0)
+    report('[auth] oidc_issuer: oidc_roles is needed as well, else nobody has a role')
 }
 
 /** Matches problems of single keys that affect neither directories nor the location of objects. */

@@ -94,6 +94,11 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /
      GET /page/{pagefile}
      POST /token
+     GET /auth
+     POST /auth/oidc
+     POST /auth/oidc/finish
+     POST /auth/device
+     POST /auth/device/finish
      GET /version
      GET /monitor/primary
      GET /openapi.json
