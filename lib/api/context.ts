@@ -72,6 +72,8 @@ export interface Parts {
 export interface ApiRequest extends Request<Caller> {
   /** A dry run: nothing is stored (rules 12.7). */
   readonly dryRun?: Actor['dryRun']
+  /** Checks If-Match in the transaction of the change (rules 2.21). */
+  readonly precondition?: Actor['precondition']
   /** Collects a handler's warnings before its transaction ends, so that a dry run has them too. */
   readonly warnings?: string[]
 }
@@ -90,6 +92,7 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
   },
   ...(request.dryRun ? { dryRun: request.dryRun } : {}),
   ...(request.warnings ? { warnings: request.warnings } : {}),
+  ...(request.precondition ? { precondition: request.precondition } : {}),
   ...parts
 })
 
@@ -110,7 +113,7 @@ export interface ApiRoute extends Route<Caller> {
 }
 
 /** The caller of a request in the form of the model and the audit log. */
-export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
+export function actorOf({ caller, source, dryRun, precondition }: ApiRequest): Actor {
   const who =
     caller.kind === 'user'
       ? `user ${accountOf(caller)}`
@@ -118,7 +121,7 @@ export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
         ? `node ${caller.node}`
         : 'nobody'
   const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
-  return dryRun ? { ...actor, dryRun } : actor
+  return { ...actor, ...(dryRun ? { dryRun } : {}), ...(precondition ? { precondition } : {}) }
 }
 
 /** The actor of a change that `expect=MARK` binds to its dry run (rules 12.7). */

@@ -4,6 +4,7 @@ import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
 import { layoutWarnings } from '../disk-layout/check.js'
+import type { EntityTagPart } from '../http/entity-tag.js'
 import type { Answer } from '../http/route.js'
 import {
   type AnswerOptions,
@@ -11,6 +12,7 @@ import {
   answerSourceOf,
   show,
   showInterfaces,
+  showState,
   showText
 } from '../model/answer.js'
 import { removeAll, saveAll } from '../model/bulk.js'
@@ -484,6 +486,12 @@ class ListedObject<K extends TypeName> implements Entry {
 
   json(): string {
     return showText(this.list.type, this.seen, this.list.reader)
+  }
+
+  etag(): EntityTagPart {
+    const { status, runs } = this.seen
+    const reported = status === null && !runs ? '' : JSON.stringify([status, runs])
+    return [showState(this.list.type, this.seen, this.list.reader), reported]
   }
 }
 

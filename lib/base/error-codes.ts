@@ -6,7 +6,7 @@
 export const errorCodes = {
   400: {
     'invalid-request': 'The request breaks a rule that has no code of its own.',
-    'invalid-http': 'The request is not valid HTTP/1.1: target, Host header, or a header of a proxy.',
+    'invalid-http': 'The request is not valid HTTP/1.1: target, Host, If-Match, or a header of a proxy.',
     'invalid-body': 'The body is not valid JSON or UTF-8, or has the wrong shape.',
     'invalid-name': 'A name breaks the rule for names of its kind.',
     'invalid-field': 'A field has a value that it cannot have, or is not known.',
@@ -70,6 +70,7 @@ export const errorCodes = {
   },
   405: { 'method-not-allowed': 'The route has other methods; the header Allow names them.' },
   408: { 'request-too-slow': 'The request came too slowly.' },
+  412: { 'changed-meanwhile': 'It is no longer what the ETag in If-Match names: read it again.' },
   413: { 'too-large': 'The body is too large.' },
   416: { 'invalid-range-header': 'The range lies outside the file.' },
   417: { 'unknown-expectation': 'Only the expectation 100-continue is known.' },

@@ -4,6 +4,7 @@ import { Validator } from '@seriousme/openapi-schema-validator'
 import t from 'tap'
 import { accessDocument, apiDocument } from '../../lib/api/documents.js'
 import { openapi } from '../../lib/api/openapi.js'
+import { takesIfMatch } from '../../lib/api/preconditions.js'
 import { accessOf } from '../../lib/auth/access.js'
 import { errorsDocument } from '../../lib/base/error-codes.js'
 import { objectTypes } from '../../lib/model/types.js'
@@ -100,7 +101,8 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
       operation.parameters.map(({ name, in: where, required = false }) => [name, where, required]),
       [
         ...parameters.map(name => [name, 'path', true]),
-        ...Object.keys(route.query).map(name => [name, 'query', false])
+        ...Object.keys(route.query).map(name => [name, 'query', false]),
+        ...(takesIfMatch(route) ? [['If-Match', 'header', false]] : [])
       ],
       `${key}: its parameters`
     )
