@@ -147,6 +147,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/odd
+     GET /config/export/{format}
      GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
