@@ -75,6 +75,7 @@ rm -f "$documents"/docs/*-intro.md
 install -d "$root$prefix/bin"
 ln -sfn ../lib/svcd/bin/svcd "$root$prefix/bin/svcd"
 ln -sfn ../lib/svcd/bin/svcctl "$root$prefix/bin/svcctl"
+ln -sfn ../lib/svcd/libexec/svcd-export "$root$prefix/bin/svcd-export"
 completions=$root$prefix/share/bash-completion/completions
 install -d "$completions"
 node bin/svcctl completion bash >"$completions/svcctl"
@@ -102,7 +103,7 @@ fi
 
 units=$root$prefix/lib/systemd/system
 install -d "$units"
-for unit in svcd.service svcd-helper.service svcd-helper.socket; do
+for unit in svcd.service svcd-helper.service svcd-helper.socket svcd-export@.service svcd-export@.timer; do
   sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" "systemd/$unit" >"$units/$unit"
 done
 install -D -m 0644 systemd/svcd-ssh-.service.d/svcd.conf "$units/svcd-ssh-.service.d/svcd.conf"

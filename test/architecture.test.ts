@@ -109,6 +109,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'boot',
       'disk-layout',
       'image',
+      'exports',
       'consoles',
       'control',
       'services',
@@ -154,6 +155,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'helper/packer': [],
   'helper/transfer': [],
   'image/torrent': [],
+  // What other programs read: it knows their formats, and asks nobody.
+  exports: ['services', 'inventory', 'model', 'node-set'],
   consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],

@@ -1,4 +1,4 @@
-import { sortInSteps } from '../base/concurrency.js'
+import { asPauses, sortInSteps } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { badRequest } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
@@ -107,14 +107,6 @@ const WIDEST = 256
 
 /** Finds the entries of a list in steps, such as the nodes of a set. Yields only pauses. */
 type EntryFinder = () => Generator<'', readonly Entry[]>
-
-/** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
-export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
-  for (let step = work.next(); ; step = work.next()) {
-    if (step.done) return step.value
-    yield ''
-  }
-}
 
 /** A requested field; `of`: the interface that it belongs to. */
 interface Column {

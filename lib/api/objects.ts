@@ -1,5 +1,5 @@
 import { type Caller, groupsOf, isAdmin, type Limit } from '../auth/access.js'
-import { runFairly } from '../base/concurrency.js'
+import { asPauses, runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
@@ -39,15 +39,7 @@ import {
   type Parts,
   param
 } from './context.js'
-import {
-  asPauses,
-  type Entry,
-  isCustomized,
-  type Listing,
-  listed,
-  listQuery,
-  withArticle
-} from './listing.js'
+import { type Entry, isCustomized, type Listing, listed, listQuery, withArticle } from './listing.js'
 import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'

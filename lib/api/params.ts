@@ -66,6 +66,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   role: [plain('role'), 400, 404],
   script: [plain('script'), 400, 404],
   service: [plain('service'), 400, 404],
+  format: [plain('export'), 400, 404],
   // No 404 for an unknown group: the console gets a script that says so (rules 4.4).
   groupname: [object('group'), 400],
   host: [parsed('a name in DNS', asDomainName), 400, 404],

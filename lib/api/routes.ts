@@ -7,6 +7,7 @@ import { controlRoutes } from './control.js'
 import { dnsRoutes } from './dns.js'
 import { hasDryRun, withDryRun } from './dry-run.js'
 import { eventRoutes } from './events.js'
+import { exportRoutes } from './exports.js'
 import { inventoryRoutes } from './inventory.js'
 import { jobRoutes } from './jobs.js'
 import { withQuery } from './listing.js'
@@ -37,6 +38,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
+    ...exportRoutes(parts),
     ...inventoryRoutes(parts),
     ...unknownRoutes(parts),
     ...eventRoutes(parts),

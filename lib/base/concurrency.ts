@@ -92,6 +92,14 @@ export function* sortInSteps<V>(items: readonly V[], compare: (a: V, b: V) => nu
   return merged
 }
 
+/** Turns the steps of some work into pauses of a text that is sent a piece at a time. */
+export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
+  for (let step = work.next(); ; step = work.next()) {
+    if (step.done) return step.value
+    yield ''
+  }
+}
+
 let sliceEndsMs = 0
 let isOpening = false
 

@@ -393,6 +393,15 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
       await session.lines((Array.isArray(audit) ? audit : []).filter(isObject).map(auditLine))
     }
   },
+  export: {
+    operands: 'FORMAT [SET]',
+    summary: 'the nodes in the format of another program: ansible, slurm, hosts and more (docs/exports.md)',
+    async run({ controller, terminal }, _type, [format = '', nodes]) {
+      const answer = await controller.send('GET', `/config/export/${encodeURIComponent(format)}`, { nodes })
+      for await (const piece of answer.pieces())
+        await terminal.out(terminal.shows.out ? cleanLines(piece) : piece)
+    }
+  },
   ...Object.fromEntries([['console', consoleVerb]])
 }
 

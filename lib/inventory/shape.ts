@@ -45,7 +45,9 @@ export const inventoryShape = {
   interfaces: [{ name: 'text', mac: 'text', driver: 'text', speed: 'number', link: 'flag' }],
   pci: [{ address: 'text', class: 'text', vendor: 'text', device: 'text', driver: 'text' }],
   tpm: { version: 'text' },
-  kernel: 'text'
+  kernel: 'text',
+  /** Public keys of its ssh server, in the form of OpenSSH. */
+  host_keys: ['text']
 } as const satisfies Shape
 
 /** The hardware of a node. Values that it could not read are absent. */

@@ -227,6 +227,7 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /metrics
+     GET /config/export/{format}
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/unknown

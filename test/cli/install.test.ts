@@ -32,6 +32,7 @@ t.test('stages code, command, ini, templates, state and unit', async t => {
   )
   t.equal(readlinkSync(inStage('usr/bin/svcd')), '../lib/svcd/bin/svcd')
   t.equal(readlinkSync(inStage('usr/bin/svcctl')), '../lib/svcd/bin/svcctl')
+  t.equal(readlinkSync(inStage('usr/bin/svcd-export')), '../lib/svcd/libexec/svcd-export')
   const completion = inStage('usr/share/bash-completion/completions/svcctl')
   t.match(readFileSync(completion, 'utf8'), /^complete -F _svcctl svcctl svcd$/m)
   t.equal(readlinkSync(inStage('usr/share/bash-completion/completions/svcd')), 'svcctl')
@@ -123,7 +124,10 @@ t.test('the installed command runs without the checkout', async t => {
   t.equal((await ended).code, 0)
 })
 
-const units = ['svcd.service', 'svcd-helper.service', 'svcd-helper.socket']
+const units = [
+  ...['svcd.service', 'svcd-helper.service', 'svcd-helper.socket'],
+  ...['svcd-export@.service', 'svcd-export@.timer']
+]
 
 t.test('the units pass systemd-analyze verify, without a word', async t => {
   const read = (name: string) => readFileSync(inStage('usr/lib/systemd/system', name), 'utf8')

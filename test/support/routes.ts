@@ -46,7 +46,8 @@ export const existing: Readonly<Record<string, string>> = {
   tarball: 'compute.tar.gz',
   sha256: createHash('sha256').update(installLibrary()).digest('hex'),
   request_id: ended.id,
-  pagefile: 'app.js'
+  pagefile: 'app.js',
+  format: 'genders'
 }
 
 /**

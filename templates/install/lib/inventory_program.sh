@@ -315,6 +315,16 @@ pci() {
   section_list pci
 }
 
+# Public keys of the ssh server, for known_hosts. A key of RSA is longer than a text may be.
+host_keys() {
+  for type in ed25519 ecdsa; do
+    if read -r kind key _ < "$root/etc/ssh/ssh_host_${type}_key.pub"; then
+      list="$list${list:+,}$(json_string "$kind $key")"
+    fi 2>/dev/null
+  done
+  [ -z "$list" ] || section_list host_keys
+}
+
 # Prints the report. $1: installation or boot.
 inventory() {
   object='' list='' report=''
@@ -326,6 +336,8 @@ inventory() {
   pci
   add_line version "$root/sys/class/tpm/tpm0/tpm_version_major"
   section tpm
+  # An initramfs has others than the system.
+  [ "$1" = installation ] || host_keys
   add_line kernel "$root/proc/sys/kernel/osrelease"
   printf '{"source":"%s"%s%s}' "$1" "$report" "${object:+,$object}"
 }
