@@ -1,5 +1,6 @@
 import { type Access, accountOf, type Caller, isAdmin, type Limit } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
+import type { ProgramTokens } from '../auth/program-tokens.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
@@ -46,6 +47,7 @@ export interface Parts {
   readonly audit: Pick<Audit, 'last'>
   readonly logins: Logins
   readonly tokens: Tokens
+  readonly programs: ProgramTokens
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install

@@ -16,6 +16,7 @@ import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
 import { byName, countOf, formats, type Options, Session, type Verb } from './session.js'
 import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
+import { tokenVerbs } from './tokens.js'
 import { unknownVerbs } from './unknown.js'
 import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
@@ -69,6 +70,8 @@ const optionTypes = {
   group: { type: 'string' },
   order: { type: 'string' },
   bmcsetup: { type: 'string' },
+  role: { type: 'string' },
+  days: { type: 'string' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }
 } as const
@@ -119,9 +122,9 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
+  if (first === 'token' && rest.length > 0) return runVerb(terminal, options, first, tokenVerbs, rest)
   if (first === 'token') {
     refuseOtherOptions(first, options, [])
-    if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
     await controller.json('GET', '/config/group', { fields: 'name' })
