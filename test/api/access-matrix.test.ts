@@ -180,6 +180,8 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/node
      GET /config/group
      GET /monitor/node
+     GET /monitor/events
+     GET /monitor/overview
      GET /monitor/odd
      GET /config/status/{request_id}
      GET /service/status/{request_id}
@@ -239,8 +241,6 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /metrics
-     GET /monitor/events
-     GET /monitor/overview
      GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
