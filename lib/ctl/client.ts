@@ -86,10 +86,14 @@ const normalizedArguments = (args: readonly string[]) =>
     return args[i - 1] === '--sort' ? [] : [word]
   })
 
-/** Whether `--name=` is an option. Some are options of `unknown`, and fields elsewhere. */
+/** Options of one command that are fields elsewhere. */
+const ofCommand: Readonly<Record<string, string>> = {
+  ...{ group: 'unknown', order: 'unknown', bmcsetup: 'unknown', role: 'token', days: 'token' }
+}
+
+/** Whether `--name=` is an option. */
 const isOption = (name: string, args: readonly string[]) =>
-  Object.hasOwn(optionTypes, name) &&
-  (!['group', 'order', 'bmcsetup'].includes(name) || args.includes('unknown'))
+  Object.hasOwn(optionTypes, name) && args.includes(ofCommand[name] ?? (args[0] as string))
 
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 

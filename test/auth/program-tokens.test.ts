@@ -237,6 +237,29 @@ t.test('the state has hashes alone, mode 0600, and a restart knows them', async 
   }
 })
 
+// rules 2.20, 5.9
+t.test('a stream ends when its token is revoked', async t => {
+  const { token } = (await make('follower', { role: 'operator:compute' })).body
+  const headers = { Authorization: `Bearer ${token}` }
+  const url = `http://127.0.0.1:${c.daemon.port}/monitor/events`
+  const { body, status } = await fetch(url, { headers })
+  t.equal(status, 200)
+  const ended = (async () => {
+    for await (const _ of body ?? []);
+  })()
+  await c.get('/config/token/follower/_delete')
+  let isOver = false
+  ended.then(() => {
+    isOver = true
+  })
+  await c.post('/config/group/compute', {})
+  await c.post('/config/node/streamed', { group: 'compute' })
+  await until(async () => {
+    await c.post('/monitor/node/streamed', { state: `at ${performance.now()}` })
+    return isOver
+  })
+})
+
 // rules 5.9
 t.test('users and programs may send their token as Authorization: Bearer', async t => {
   const { token } = (await make('scraper')).body
