@@ -9,8 +9,8 @@ import { type ApiRequest, type ApiRoute, actorOf, type Parts, replaced } from '.
 import { hasDryRun } from './dry-run.js'
 import { formOf } from './listing.js'
 
-/** Requests are no configuration. */
-const ofConfiguration = /^\/config\/(?!status\/)/
+/** Requests, tokens of programs and exports are no configuration. */
+const ofConfiguration = /^\/config\/(?!(?:status|token|export)(?:\/|$))/
 
 /** Whether the answers of a route have an entity tag: all that reads the configuration. */
 export const hasEntityTag = ({ path, effect }: ApiRoute) => effect === 'reads' && ofConfiguration.test(path)

@@ -25,7 +25,7 @@ import { withPreconditions } from './preconditions.js'
 import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
-import { tokenRoutes } from './token.js'
+import { programTokenRoutes, tokenRoutes } from './token.js'
 import { unknownRoutes } from './unknown.js'
 
 /** The whole route table: router, access check and documents are made from it. */
@@ -34,6 +34,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...pageRoutes(),
     ...tokenRoutes(parts),
     ...loginRoutes(parts),
+    ...programTokenRoutes(parts),
     ...configuration(parts),
     ...bootRoutes(parts),
     ...monitorRoutes(parts),
