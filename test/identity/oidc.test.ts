@@ -77,7 +77,8 @@ t.test('a log-in of another browser, another time, another maker: nobody asks th
   const other = JSON.parse(Buffer.from(text, 'base64url').toString())
   other.content[2] = 'https://evil.example'
   const forged = Buffer.from(JSON.stringify(other)).toString('base64url')
-  const withState = (changed: string) => `code=x&state=${encodeURIComponent(changed)}`
+  const withState = (changed: string) =>
+    `code=x&iss=${encodeURIComponent(provider.issuer)}&state=${encodeURIComponent(changed)}`
   for (const [what, given, by] of [
     ['the secret of another browser', query, (await begin(oidc)).secret],
     ['no secret', query, ''],
