@@ -253,6 +253,9 @@ async function keep(terminal: Terminal, name: string, token: JsonValue | undefin
   terminal.err(clean(`logged in as ${user} at ${name}`).concat('\n'))
 }
 
+/** Time that the controller gives a log-in. */
+const MOST_LOGIN_MS = 600_000
+
 /** Logs in by the device flow: a person agrees in a browser on any machine. Throws Failure 1 if refused. */
 async function loginByDevice({ terminal, controller }: Session): Promise<void> {
   warnOfPlain(terminal, controller, 'token')
@@ -261,13 +264,19 @@ async function loginByDevice({ terminal, controller }: Session): Promise<void> {
   if (typeof device !== 'string') throw noController(`no svcd at ${controller.name}: it begins no log-in`)
   const open = typeof whole === 'string' ? `\nor open ${whole}` : ''
   terminal.err(`${cleanLines(`open ${verification_uri} and type the code ${user_code}${open}`)}\n`)
-  // The controller ends the log-in after ten minutes at most.
-  for (let waitS = Math.min(Math.max(Number(interval) || 5, 1), 60); ; ) {
+  const untilMs = performance.now() + MOST_LOGIN_MS
+  for (let waitS = Math.min(Math.max(Number(interval) || 5, 1), 60); performance.now() < untilMs; ) {
     await sleep(waitS * 1000)
-    const { token, slow } = await controller.json('POST', '/auth/device/finish', {}, { device })
+    const asked = controller.json('POST', '/auth/device/finish', {}, { device })
+    const { token, slow } = await asked.catch((error: Failure) => {
+      // Many log in at once, or the provider is away for a moment.
+      if (error.status === 503) return { token: undefined, slow: true }
+      throw error
+    })
     if (token !== undefined) return keep(terminal, controller.name, token, userOf(String(token)) ?? 'USER')
     if (slow === true) waitS += 5
   }
+  throw refused('nobody has agreed in ten minutes: begin a new log-in')
 }
 
 /** Reads a file that the command line names. Throws Failure 2. */

@@ -79,13 +79,12 @@ export class Ldap {
     const { ldap_base, ldap_filter, ldap_group_filter, ldap_roles } = settings
     const search = (filter: string, sizeLimit: number, attributes: string[]) =>
       client.search(ldap_base, { filter, sizeLimit, attributes, timeLimit: LIMIT_MS / 1000 })
-    const { searchEntries: found } = await search(filled(ldap_filter, { user: name }), 2, [
-      ...['uid', 'sAMAccountName', 'memberOf']
-    ])
+    const wanted = ['uid', 'sAMAccountName', 'memberOf']
+    const { searchEntries: found } = await search(filled(ldap_filter, { user: name }), 2, wanted)
     const [entry] = found
     if (!entry || entry.dn === '') return undefined
     if (found.length > 1) {
-      this.#warning.say(`[auth] ldap_filter: several entries are user ${escapeControls(name)}: it is refused`)
+      this.#warning.say(`[auth] ldap_filter: several entries are user ${name}: it is refused`)
       return undefined
     }
     const [user = name] = [...valuesOf(entry, 'uid'), ...valuesOf(entry, 'samaccountname')]
@@ -101,28 +100,23 @@ export class Ldap {
     const grant = grantBy(ldap_roles, group =>
       groups.has(group.includes('=') ? plainDn(group) : group.toLowerCase())
     )
-    if (!grant)
-      log.info(`user ldap:${escapeControls(user)} has no role: [auth] ldap_roles names none of its groups`)
+    if (!grant) log.info(`user ldap:${user} has no role: [auth] ldap_roles names none of its groups`)
     return grant && { user, grant }
   }
 
   /** Returns what is wrong with each server (`svcd check`), as messages that begin with a key of the ini. */
   async faults(): Promise<string[]> {
-    const { settings } = this.o
-    const { ldap_base } = settings
-    const found = settings.ldap_url.map(url =>
+    const { ldap_url, ldap_base, ldap_filter, ldap_group_filter } = this.o.settings
+    const nobody = { user: 'svcd-check', dn: ldap_base }
+    const filters = [ldap_filter, ldap_group_filter].filter(text => text !== '')
+    const found = ldap_url.map(url =>
       ask(this.o, url, async client => {
-        await client.search(ldap_base, { scope: 'base', attributes: ['1.1'] }).catch(error => {
+        try {
+          for (const filter of filters.map(text => filled(text, nobody)))
+            await client.search(ldap_base, { filter, sizeLimit: 2, attributes: ['1.1'] })
+        } catch (error) {
           throw codeOf(error) === 32 ? new LdapFault(`[auth] ldap_base: ${url} has no ${ldap_base}`) : error
-        })
-        const nobody = { user: 'svcd-check', dn: ldap_base }
-        for (const filter of [settings.ldap_filter, settings.ldap_group_filter])
-          if (filter !== '')
-            await client.search(ldap_base, {
-              filter: filled(filter, nobody),
-              sizeLimit: 2,
-              attributes: ['1.1']
-            })
+        }
       }).then(
         () => [],
         (error: Error) => [error.message]

@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import * as oauth from 'oauth4webapi'
-import type { Grant, Login } from '../auth/grant.js'
+import type { Login } from '../auth/grant.js'
 import { Semaphore } from '../base/concurrency.js'
 import { forbidden, ServiceError, tryLater, unauthorized, unavailable } from '../base/errors.js'
 import { isObject, type JsonValue, jsonObject } from '../base/json.js'
@@ -9,7 +9,7 @@ import { clip, escapeControls, type Log } from '../base/log.js'
 import { RateLimit, ThrottledWarning } from '../base/rate-limit.js'
 import { clientNetworkOf } from '../base/request-source.js'
 import { certificateFault, type Trust, trustFor } from '../client/certificates.js'
-import { NoResponseError, requestWhole, TooLongError } from '../client/request.js'
+import { NoResponseError, requestWhole } from '../client/request.js'
 import type { Config } from '../config/types.js'
 import { readPassword, readRegularFile } from '../disk/file.js'
 import { grantBy, isUserName } from './roles.js'
@@ -54,18 +54,8 @@ interface Provider {
   readonly untilMs: number
 }
 
-/** A log-in by device flow, as svcctl shows it. */
-export interface DeviceLogin {
-  /** Handed back to `finishDevice`. */
-  readonly device: string
-  readonly user_code: string
-  readonly verification_uri: string
-  readonly verification_uri_complete?: string
-  /** Seconds. */
-  readonly interval: number
-  /** Seconds. */
-  readonly expires_in: number
-}
+/** The provider does not do what it should; the message begins with a key of the ini. */
+class ProviderFault extends Error {}
 
 /**
  * Logs people in by an OpenID provider (rules 5.10): by code flow with PKCE for the page, by device flow for
@@ -127,26 +117,21 @@ export class Oidc {
     const [begunAt, binding, page] = this.#opened('login', state)
     if (digest(secret) !== binding || this.#isOver(Number(begunAt) + LOGIN_MS) || this.#used.has(state))
       throw refused('the log-in is over, or was begun in another window: begin a new one')
-    return this.#asking(address, async ({ server, auth, options, keys }) => {
+    return this.#asking(address, async provider => {
       this.#used.set(state, true)
+      const { server, auth, options } = provider
       const client = this.#client
       const params = oauth.validateAuthResponse(server, client, given, state)
-      const verifier = this.#derived('verifier', state)
-      const redirect = `${page}/`
-      const answer = await oauth.authorizationCodeGrantRequest(
-        ...([server, client, auth, params, redirect, verifier, options] as const)
-      )
-      const tokens = await oauth.processAuthorizationCodeResponse(server, client, answer, {
-        expectedNonce: this.#derived('nonce', state),
-        requireIdToken: true
-      })
-      await oauth.validateApplicationLevelSignature(server, answer, { ...options, [oauth.jwksCache]: keys })
-      return this.#login(server, options, tokens)
+      const proof = [params, `${page}/`, this.#derived('verifier', state)] as const
+      const answer = await oauth.authorizationCodeGrantRequest(server, client, auth, ...proof, options)
+      const expected = { expectedNonce: this.#derived('nonce', state), requireIdToken: true }
+      const tokens = await oauth.processAuthorizationCodeResponse(server, client, answer, expected)
+      return this.#login(provider, answer, tokens)
     })
   }
 
-  /** Begins a log-in by device flow. Throws as `finish`. */
-  async beginDevice(address: string): Promise<DeviceLogin> {
+  /** Begins a log-in by device flow; times in seconds, `device` is for `finishDevice`. Throws as `finish`. */
+  async beginDevice(address: string) {
     return this.#asking(address, async ({ server, auth, options }) => {
       const client = this.#client
       if (!server.device_authorization_endpoint)
@@ -172,13 +157,13 @@ export class Oidc {
   async finishDevice(device: string, address: string): Promise<Login | 'pending' | 'slow'> {
     const [untilMs, code] = this.#opened('device', device)
     if (this.#isOver(Number(untilMs))) throw refused('the log-in is over: begin a new one')
-    return this.#asking(address, async ({ server, auth, options, keys }) => {
+    return this.#asking(address, async provider => {
+      const { server, auth, options } = provider
       const client = this.#client
       const answer = await oauth.deviceCodeGrantRequest(server, client, auth, String(code), options)
       try {
         const tokens = await oauth.processDeviceCodeResponse(server, client, answer)
-        await oauth.validateApplicationLevelSignature(server, answer, { ...options, [oauth.jwksCache]: keys })
-        return await this.#login(server, options, tokens)
+        return await this.#login(provider, answer, tokens)
       } catch (error) {
         const said = error instanceof oauth.ResponseBodyError ? error.error : ''
         if (said === 'authorization_pending') return 'pending'
@@ -190,44 +175,42 @@ export class Oidc {
 
   /** Returns why the provider cannot be asked, beginning with a key of the ini; undefined if it can. */
   async fault(): Promise<string | undefined> {
-    try {
-      await this.#discover()
-      return undefined
-    } catch (error) {
-      return faultText(this.o.settings, error as Error)
-    }
+    return this.#discover().then(
+      () => undefined,
+      ({ message }: Error) => message
+    )
   }
 
   get #client(): oauth.Client {
     return { client_id: this.o.settings.oidc_client_id, [oauth.clockTolerance]: 30 }
   }
 
-  /** Reads user and groups of a verified answer. Throws ServiceError 401 without a user, 403 without a role. */
+  /** Verifies the ID token of an answer. Throws ServiceError 401 without a user, 403 without a role. */
   async #login(
-    server: oauth.AuthorizationServer,
-    options: Provider['options'],
+    { server, options, keys }: Provider,
+    answer: Response,
     tokens: oauth.TokenEndpointResponse
   ): Promise<Login> {
     const { oidc_user_claim, oidc_groups_claim, oidc_roles } = this.o.settings
+    await oauth.validateApplicationLevelSignature(server, answer, { ...options, [oauth.jwksCache]: keys })
     const own = oauth.getValidatedIdTokenClaims(tokens)
     if (!own) throw refused(`${this.name} gives no ID token: [auth] oidc_scopes has to begin with openid`)
     const lacks = [oidc_user_claim, oidc_groups_claim].some(name => claimOf(own, name) === undefined)
-    const asks = lacks && server.userinfo_endpoint !== undefined
-    const more = asks
-      ? await oauth.processUserInfoResponse(
-          ...([server, this.#client, own.sub] as const),
-          await oauth.userInfoRequest(server, this.#client, tokens.access_token, options)
-        )
-      : {}
+    const client = this.#client
+    const asked =
+      lacks && server.userinfo_endpoint !== undefined
+        ? await oauth.userInfoRequest(server, client, tokens.access_token, options)
+        : undefined
+    const more = asked ? await oauth.processUserInfoResponse(server, client, own.sub, asked) : {}
     const claim = (name: string) => claimOf(own, name) ?? claimOf(more, name)
     const user = claim(oidc_user_claim)
     if (typeof user !== 'string' || !isUserName(user))
       throw refused(`${this.name} gives no name in the claim ${oidc_user_claim} ([auth] oidc_user_claim)`)
     const groups = new Set([claim(oidc_groups_claim) ?? []].flat())
-    const grant: Grant | undefined = grantBy(oidc_roles, group => groups.has(group))
+    const grant = grantBy(oidc_roles, group => groups.has(group))
     if (!grant)
       throw forbidden(
-        `user ${escapeControls(user)} of ${this.name} has no role here: ` +
+        `user ${user} of ${this.name} has no role here: ` +
           `none of the groups in the claim ${oidc_groups_claim} is in [auth] oidc_roles`,
         'no-role'
       )
@@ -246,14 +229,15 @@ export class Oidc {
       })
     } catch (error) {
       if (error instanceof ServiceError) throw error
-      const reason = refusalOf(error)
+      const reason = error instanceof ProviderFault ? undefined : refusalOf(error)
       if (reason !== undefined) {
         log.info(`a log-in by ${this.name} is refused: ${reason}`)
         throw refused(`${this.name} refuses the log-in (${reason}): begin a new one`)
       }
-      if (error instanceof NoResponseError) this.#restUntil = ticks() + REST_MS
+      const fault = this.#faultOf(error as Error)
+      if ((fault.cause ?? error) instanceof NoResponseError) this.#restUntil = ticks() + REST_MS
       this.#provider = undefined
-      this.#warning.say(`a log-in fails: ${faultText(this.o.settings, error as Error)}`)
+      this.#warning.say(`a log-in fails: ${fault.message}`)
       throw this.#unanswered()
     }
   }
@@ -266,14 +250,20 @@ export class Oidc {
   }
 
   async #known(): Promise<Provider> {
-    this.#provider ??= this.#discover()
     const provider = await this.#provider
-    if (this.o.ticks() < provider.untilMs) return provider
+    if (provider && this.o.ticks() < provider.untilMs) return provider
     this.#provider = this.#discover()
     return this.#provider
   }
 
-  async #discover(): Promise<Provider> {
+  /** Asks the provider what it is. Throws ProviderFault. */
+  #discover(): Promise<Provider> {
+    return this.#describe().catch(error => {
+      throw this.#faultOf(error)
+    })
+  }
+
+  async #describe(): Promise<Provider> {
     const { settings, ticks } = this.o
     const { oidc_issuer, oidc_ca_certificate: file, oidc_client_secret_file: secretFile } = settings
     const ca = file === '' ? undefined : await readRegularFile(file)
@@ -287,6 +277,20 @@ export class Oidc {
     const by = isBasic ? oauth.ClientSecretBasic : oauth.ClientSecretPost
     const auth = secret === undefined ? oauth.None() : by(secret)
     return { server, auth, options, keys: {}, untilMs: ticks() + KNOWN_MS }
+  }
+
+  #faultOf(error: Error): ProviderFault {
+    if (error instanceof ProviderFault) return error
+    const { oidc_issuer, oidc_client_id } = this.o.settings
+    const fault = certificateFault((error as NoResponseError).code, 'oidc')
+    const said = error instanceof oauth.ResponseBodyError ? error.error : ''
+    const isClient = /^(?:invalid|unauthorized)_client$/.test(said)
+    if (isClient || error instanceof oauth.WWWAuthenticateChallengeError)
+      return new ProviderFault(
+        `[auth] oidc_client_id: ${oidc_issuer} refuses ${oidc_client_id}, or oidc_client_secret_file`
+      )
+    const why = fault ? `${fault.what}; ${fault.wayOut}` : clip(escapeControls(said || error.message), 500)
+    return new ProviderFault(`[auth] oidc_issuer: ${oidc_issuer}: ${why}`, { cause: error })
   }
 
   #isOver(untilMs: number): boolean {
@@ -328,41 +332,28 @@ function claimOf(claims: object, name: string): JsonValue | undefined {
   return own(claims, name) ?? (name.split('.').reduce<unknown>(own, claims) as JsonValue | undefined)
 }
 
-/** Returns a URL that a browser may be sent to. Throws Error for another one. */
+/** Returns a URL that svcd or a browser may go to. Throws Error for another one. */
 function endpoint(text = ''): URL {
   const url = new URL(text)
-  if (!isSafe(url))
-    throw new Error(`it names ${clip(escapeControls(text), 200)}, which is neither https nor this machine`)
-  return url
+  const isHere = url.protocol === 'http:' && /^127\.|^\[::1\]$/.test(url.hostname)
+  if (url.protocol === 'https:' || isHere) return url
+  throw new Error(`it names ${clip(escapeControls(text), 200)}, which is neither https nor this machine`)
 }
-
-const isSafe = ({ protocol, hostname }: URL) =>
-  protocol === 'https:' || (protocol === 'http:' && /^127\.|^\[::1\]$/.test(hostname))
 
 /** The options of all requests to the provider: they go through the client of the house. */
 function requestOptions(tls: Trust) {
-  const send = async (
-    url: string,
-    { method, headers, body }: oauth.CustomFetchOptions<string, unknown>
-  ): Promise<Response> => {
-    const text = body === undefined || body === null ? undefined : String(body)
-    const {
-      status,
-      headers: given,
-      body: bytes
-    } = await requestWhole({
-      ...{ url: endpoint(url), method, headers, body: text, tls, most: MOST_BYTES },
-      ...{ connectMs: CONNECT_MS, wholeMs: ANSWER_MS }
+  const limits = { most: MOST_BYTES, connectMs: CONNECT_MS, wholeMs: ANSWER_MS }
+  const send = async (url: string, asked: oauth.CustomFetchOptions<string, unknown>): Promise<Response> => {
+    const { method, headers } = asked
+    const body = asked.body === undefined ? undefined : String(asked.body)
+    const answer = await requestWhole({ ...limits, url: endpoint(url), method, headers, body, tls })
+    const told = (['content-type', 'www-authenticate'] as const).flatMap(name => {
+      const value = answer.headers[name]
+      return value === undefined ? [] : [[name, value] as [string, string]]
     })
-    const type = given['content-type']
-    const challenge = given['www-authenticate']
-    return new Response([204, 205, 304].includes(status) ? null : new Uint8Array(bytes), {
-      status,
-      headers: {
-        ...(type ? { 'content-type': type } : {}),
-        ...(challenge ? { 'www-authenticate': challenge } : {})
-      }
-    })
+    const { status } = answer
+    const isEmpty = [204, 205, 304].includes(status)
+    return new Response(isEmpty ? null : new Uint8Array(answer.body), { status, headers: told })
   }
   // `endpoint` refuses plain http, but for this machine.
   return { [oauth.customFetch]: send, [oauth.allowInsecureRequests]: true }
@@ -370,30 +361,13 @@ function requestOptions(tls: Trust) {
 
 /** Returns why this one log-in is refused; undefined if the provider does not do what it should. */
 function refusalOf(error: unknown): string | undefined {
-  const isRefusal =
-    error instanceof oauth.AuthorizationResponseError ||
-    (error instanceof oauth.ResponseBodyError &&
-      /^(?:invalid_grant|access_denied|expired_token|consent_required|login_required)$/.test(error.error))
-  if (isRefusal) return clip(escapeControls(`${error.error} ${error.error_description ?? ''}`.trim()), 200)
-  return error instanceof oauth.OperationProcessingError && error.code === oauth.INVALID_RESPONSE
-    ? error.message
-    : undefined
-}
-
-function faultText({ oidc_issuer, oidc_client_id }: OidcSettings, error: Error): string {
-  const { cause } = error
-  const { code } = error as NoResponseError
-  const fault = certificateFault(code, 'oidc')
-  if (fault) return `[auth] oidc_issuer: ${oidc_issuer}: ${fault.what}; ${fault.wayOut}`
-  const said = error instanceof oauth.ResponseBodyError ? error.error : undefined
+  const ofPerson = /^(?:invalid_grant|access_denied|expired_token|consent_required|login_required)$/
   if (
-    error instanceof oauth.WWWAuthenticateChallengeError ||
-    /^(?:invalid|unauthorized)_client$/.test(said ?? '')
+    error instanceof oauth.AuthorizationResponseError ||
+    (error instanceof oauth.ResponseBodyError && ofPerson.test(error.error))
   )
-    return `[auth] oidc_client_id: ${oidc_issuer} refuses ${oidc_client_id}, or oidc_client_secret_file`
-  const why =
-    error instanceof TooLongError || !(cause instanceof Error)
-      ? error.message
-      : `${error.message}: ${cause.message}`
-  return `[auth] oidc_issuer: ${oidc_issuer}: ${clip(escapeControls(said ?? why), 500)}`
+    return clip(escapeControls(`${error.error} ${error.error_description ?? ''}`.trim()), 200)
+  const { code, message } = error as oauth.OperationProcessingError
+  const isOther = code === oauth.INVALID_RESPONSE || code === oauth.JWT_CLAIM_COMPARISON
+  return isOther && error instanceof oauth.OperationProcessingError ? message : undefined
 }

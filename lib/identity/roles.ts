@@ -1,4 +1,5 @@
 import type { Grant } from '../auth/grant.js'
+import { escapeControls } from '../base/log.js'
 import type { GroupRole } from '../config/values.js'
 
 /** Returns the grant of the first group that the user is in; admin goes before all others. */
@@ -7,5 +8,6 @@ export function grantBy(roles: readonly GroupRole[], isIn: (group: string) => bo
   return matching.find(({ role }) => role === 'admin') ?? matching[0]
 }
 
-/** Whether a name can stand in logs and tokens. */
-export const isUserName = (name: string) => name.trim() !== '' && name.length <= 256 && !/\p{Cc}/u.test(name)
+/** Whether a name can stand in logs and tokens as it is. */
+export const isUserName = (name: string) =>
+  name.trim() !== '' && name.length <= 256 && escapeControls(name) === name

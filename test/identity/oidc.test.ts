@@ -1,3 +1,4 @@
+import { createHmac, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -76,7 +77,8 @@ t.test('a log-in of another browser, another time, another maker: nobody asks th
   const other = JSON.parse(Buffer.from(text, 'base64url').toString())
   other.content[2] = 'https://evil.example'
   const forged = Buffer.from(JSON.stringify(other)).toString('base64url')
-  const withState = (changed: string) => `code=x&state=${encodeURIComponent(changed)}`
+  const withState = (changed: string) =>
+    `code=x&iss=${encodeURIComponent(provider.issuer)}&state=${encodeURIComponent(changed)}`
   for (const [what, given, by] of [
     ['the secret of another browser', query, (await begin(oidc)).secret],
     ['no secret', query, ''],
@@ -137,6 +139,8 @@ t.test('device flow', async t => {
 t.test('a provider that does not do what it should: 503, and it rests', async t => {
   const unanswered = { status: 503, code: 'directory-unavailable' }
   const answers = {
+    'an empty object': (_, response) =>
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}'),
     'no JSON': (_, response) => response.end('<html>'),
     'another issuer': (_, response) =>
       response
@@ -173,6 +177,61 @@ t.test('a provider that does not do what it should: 503, and it rests', async t 
   const { oidc } = await open('auth.oidc_issuer=http://127.0.0.1:1')
   await t.rejects(begin(oidc), unanswered)
   t.match(await oidc.fault(), /^\[auth\] oidc_issuer: http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED/)
+})
+
+const encoded = (json: object) => Buffer.from(JSON.stringify(json)).toString('base64url')
+function signed(claims: object, key: KeyObject, header: object = { alg: 'RS256' }): string {
+  const text = `${encoded(header)}.${encoded(claims)}`
+  return `${text}.${sign('sha256', Buffer.from(text), key).toString('base64url')}`
+}
+
+// rules 5.10
+t.test('an ID token that the provider has not made for this log-in logs nobody in', async t => {
+  const other = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
+  const publicText = createPublicKey(provider.key).export({ format: 'pem', type: 'spki' })
+  const second = Math.floor(Date.now() / 1000)
+  const good = (nonce: string) => ({
+    ...{ iss: provider.issuer, sub: 'alice', aud: 'svcd', nonce, iat: second, exp: second + 60 },
+    ...{ preferred_username: 'alice', groups: ['svcd-admins'] }
+  })
+  const own = (nonce: string, changed: object) => signed({ ...good(nonce), ...changed }, provider.key)
+  const tokens: Record<string, (nonce: string) => string> = {
+    'the right one': nonce => own(nonce, {}),
+    'another key': nonce => signed(good(nonce), other),
+    'no signature': nonce => `${encoded({ alg: 'none' })}.${encoded(good(nonce))}.`,
+    'the public key as a secret': nonce => {
+      const text = `${encoded({ alg: 'HS256' })}.${encoded(good(nonce))}`
+      return `${text}.${createHmac('sha256', publicText).update(text).digest('base64url')}`
+    },
+    'a key of its own': nonce =>
+      signed(good(nonce), other, { alg: 'RS256', jwk: createPublicKey(other).export({ format: 'jwk' }) }),
+    'another nonce': nonce => own(nonce, { nonce: 'other' }),
+    'no nonce': nonce => own(nonce, { nonce: undefined }),
+    'for another client': nonce => own(nonce, { aud: 'other' }),
+    'of another issuer': nonce => own(nonce, { iss: 'https://evil.example' }),
+    'that has ended': nonce => own(nonce, { exp: second - 60 }),
+    'without an end': nonce => own(nonce, { exp: undefined }),
+    'a name that is none': nonce => own(nonce, { preferred_username: 'a\u202eb' }),
+    'a name that is a list': nonce => own(nonce, { preferred_username: ['alice'] }),
+    'no text': () => 'x.y.z'
+  }
+  t.teardown(() => provider.only.clear())
+  for (const [what, make] of Object.entries(tokens)) {
+    const { oidc } = await open()
+    const { url, secret } = await begin(oidc)
+    const { searchParams } = new URL(url)
+    const state = searchParams.get('state') ?? ''
+    const id_token = make(searchParams.get('nonce') ?? '')
+    provider.only.set('/token', (_, response) =>
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ access_token: 'a', token_type: 'Bearer', expires_in: 60, id_token }))
+    )
+    const query = new URLSearchParams({ code: 'c', state, iss: provider.issuer }).toString()
+    const done = oidc.finish(query, secret, me)
+    if (what === 'the right one') t.match(await done, { user: 'alice', grant: { role: 'admin' } })
+    else await t.rejects(done, { name: 'ServiceError' }, what)
+  }
 })
 
 // rules 5.10

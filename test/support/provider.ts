@@ -1,4 +1,4 @@
-import { generateKeyPairSync } from 'node:crypto'
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
@@ -15,10 +15,14 @@ const groupsOf: Readonly<Record<string, readonly string[]>> = {
 /** A real OpenID provider on loopback, whose log-in takes any password. */
 export interface RealProvider {
   readonly issuer: string
+  /** The key that signs its tokens. */
+  readonly key: KeyObject
   /** Requests by path, in their order. */
   readonly asked: string[]
   /** Answers in the place of the provider, while it is set. */
   instead: RequestListener | undefined
+  /** Answers to single paths in its place. */
+  readonly only: Map<string, RequestListener>
   settings(): string[]
   /** Goes from a URL of the provider on as a browser of this person does; returns the URL that leaves it. */
   browse(url: string, person: string, form?: Readonly<Record<string, string>>): Promise<URL>
@@ -34,6 +38,7 @@ export async function startProvider(
   const { default: Provider } = await import('oidc-provider')
   const port = await freePort()
   const issuer = `http${tls ? 's' : ''}://127.0.0.1:${port}`
+  const key = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
   const grants = ['authorization_code', 'urn:ietf:params:oauth:grant-type:device_code']
   const client = {
     redirect_uris: pages.map(page => `${page}/`),
@@ -46,9 +51,7 @@ export async function startProvider(
     features: { devInteractions: { enabled: true }, deviceFlow: { enabled: true } },
     pkce: { required: () => true },
     cookies: { keys: ['a key of a test'] },
-    jwks: {
-      keys: [generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' })]
-    },
+    jwks: { keys: [key.export({ format: 'jwk' })] },
     ttl: { Interaction: 600, Session: 600, Grant: 600, AccessToken: 600, IdToken: 600, DeviceCode: 600 },
     findAccount: (_: unknown, id: string) => ({
       accountId: id,
@@ -57,10 +60,13 @@ export async function startProvider(
   })
   const asked: string[] = []
   const state: { instead: RequestListener | undefined } = { instead: undefined }
+  const only = new Map<string, RequestListener>()
   const own = provider.callback()
   const answer: RequestListener = (request, response) => {
     asked.push(`${request.method} ${request.url?.replace(/\?.*/, '')}`)
-    ;(state.instead ?? own)(request, response)
+    const path = request.url?.replace(/\?.*/, '') ?? ''
+    const by = only.get(path) ?? state.instead ?? own
+    by(request, response)
   }
   const server = tls
     ? createTlsServer({ cert: readFileSync(tls.certificate), key: readFileSync(tls.key) }, answer)
@@ -71,7 +77,7 @@ export async function startProvider(
     server.close()
   })
   return Object.assign(state, {
-    ...{ issuer, asked },
+    ...{ issuer, asked, key, only },
     settings: () => [
       `auth.oidc_issuer=${issuer}`,
       'auth.oidc_client_id=svcd',
