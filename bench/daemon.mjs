@@ -66,6 +66,11 @@ class Daemon {
     return this.#child.pid
   }
 
+  /** The bytes that the kernel has counted as written to a disk by it, in whole pages. */
+  writtenBytes() {
+    return Number(/^write_bytes: (\d+)$/m.exec(readFileSync(`/proc/${this.pid}/io`, 'utf8'))[1])
+  }
+
   /**
    * Milliseconds of the longest `stall` of the event loop since this was asked last, of the longest without the
    * garbage collector (`own`), and of the collector's longest `pause`; it must be `watched`.

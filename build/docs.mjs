@@ -1,9 +1,9 @@
 // Writes docs/api.md and docs/templates.md from their -intro.md and from the tables in the code. Puts the
-// tables into docs/troubleshooting.md.
+// tables into docs/troubleshooting.md and docs/access.md.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { apiDocument } from '../dist/api/documents.js'
+import { accessDocument, apiDocument } from '../dist/api/documents.js'
 import { routes } from '../dist/api/routes.js'
 import { errorsDocument } from '../dist/base/error-codes.js'
 import { variablesDocument } from '../dist/base/variables.js'
@@ -22,6 +22,7 @@ const write = (name, text) => writeFileSync(join(root, 'docs', name), text)
 // Handlers are never called, so the parts of the daemon can be missing.
 const table = routes({ config: loadConfig(join(root, 'etc/svcd.ini'), []) })
 write('errors.md', errorsDocument())
+write('access.md', accessDocument(table, read('access.md')))
 write('api.md', apiDocument(table, read('api-intro.md')))
 const templates = {
   ...bootTemplates,

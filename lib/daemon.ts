@@ -35,6 +35,7 @@ import { Remote } from './helper/transfer/remote.js'
 import { connectionLimits } from './http/admission/descriptors.js'
 import { Certificate } from './http/certificate.js'
 import { HttpServer } from './http/server.js'
+import { openIdentity } from './identity/identity.js'
 import { Images } from './image/images.js'
 import { Notes } from './image/notes.js'
 import { Distribution } from './image/torrent/distribution.js'
@@ -135,7 +136,8 @@ async function openServer(
   const { front_files, listen, tls_certificate, tls_key: key } = config.http
   const standing = {
     tokens,
-    roleOf: (user: string) => logins.roleOf(user),
+    grantOf: logins.grantOf.bind(logins),
+    groupOf: (node: string) => model.view.get('node', node)?.group,
     isTokenCurrent: model.isTokenCurrent.bind(model)
   }
   const certificate = tls_certificate
@@ -280,10 +282,15 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
   // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
   const provenFile = join(state, 'logins.json')
+  const { directory, oidc } = await openIdentity(config, { log, now, ticks, key: tokens.keyFor('oidc') })
   const logins = register.add(
-    new Logins({ users, adminPasswordFile: passwordFile, knownNetworksFile: provenFile, now: ticks })
+    new Logins({
+      ...{ users, adminPasswordFile: passwordFile, knownNetworksFile: provenFile, now: ticks },
+      ...(directory ? { directory } : {}),
+      sources: oidc ? ['oidc'] : []
+    })
   )
-  return { status, events, boots, inventories, tokens, logins }
+  return { status, events, boots, inventories, tokens, logins, oidc }
 }
 type Nodes = State & Awaited<ReturnType<typeof openNodes>>
 

@@ -26,8 +26,32 @@ export function forget() {
 /** Throws Refused, also if the controller cannot be reached (status 0). */
 export async function logIn(username, password) {
   const { token: given } = await ask('POST', '/token', { username, password })
+  keep(given)
+}
+
+function keep(given) {
   token = given
   sessionStorage.setItem(place, token)
+}
+
+/** The secret of a log-in at the provider, and where the page was, while the provider has this tab. */
+const placeOfLogin = 'svcd-login'
+
+/** Goes to the provider, which comes back to this page. Throws Refused. */
+export async function goToProvider() {
+  const { url, secret } = await ask('POST', '/auth/oidc')
+  sessionStorage.setItem(placeOfLogin, JSON.stringify({ secret, hash: location.hash }))
+  location.assign(url)
+}
+
+/** Finishes a log-in if the provider has come back; what it gave leaves the address first. Throws Refused. */
+export async function comeFromProvider() {
+  const query = location.search.slice(1)
+  if (!new URLSearchParams(query).has('state')) return
+  const { secret = '', hash = '' } = parsed(sessionStorage.getItem(placeOfLogin) ?? '{}') ?? {}
+  sessionStorage.removeItem(placeOfLogin)
+  history.replaceState(null, '', `/${hash}`)
+  keep((await ask('POST', '/auth/oidc/finish', { query, secret })).token)
 }
 
 /** GETs a path; returns the parsed body, undefined for none. Throws Refused. */

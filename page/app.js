@@ -1,4 +1,4 @@
-import { follow, forget, isLoggedIn, read, whenVoid } from './api.js'
+import { comeFromProvider, follow, forget, isLoggedIn, read, whenVoid } from './api.js'
 import { cluster, load, take } from './cluster.js'
 import { notice } from './dialog.js'
 import { button, fill, h, soon } from './dom.js'
@@ -192,5 +192,7 @@ addEventListener('hashchange', () => {
   main.focus({ preventScroll: true })
 })
 whenVoid(() => leave('The session is over. Log in again.'))
-if (isLoggedIn()) enter()
-else leave()
+comeFromProvider().then(
+  () => (isLoggedIn() ? enter() : leave()),
+  error => leave(error.message)
+)

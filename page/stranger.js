@@ -1,11 +1,12 @@
-import { logIn, read, readServices } from './api.js'
-import { fill, h, swatch } from './dom.js'
+import { goToProvider, logIn, read, readServices } from './api.js'
+import { button, fill, h, swatch } from './dom.js'
 
 /**
  * Shows what everybody may see, and the log-in. `entered` is called after it; `why` says why a new one is
  * needed.
  */
 export function strangerView(place, entered, why) {
+  let isOver = false
   const problem = h('p', { class: 'problem', role: 'alert' }, why)
   const name = h('input', {
     id: 'user',
@@ -22,7 +23,7 @@ export function strangerView(place, entered, why) {
     autocomplete: 'current-password',
     required: true
   })
-  const button = h('button', { type: 'submit', class: 'main' }, 'Log in')
+  const submit = h('button', { type: 'submit', class: 'main' }, 'Log in')
   const form = h(
     'form',
     {
@@ -30,13 +31,13 @@ export function strangerView(place, entered, why) {
       'aria-labelledby': 'login',
       onsubmit: async event => {
         event.preventDefault()
-        button.disabled = true
+        submit.disabled = true
         try {
           await logIn(name.value, password.value)
           entered()
         } catch (error) {
           fill(problem, error.message)
-          button.disabled = false
+          submit.disabled = false
           password.select()
         }
       }
@@ -47,7 +48,21 @@ export function strangerView(place, entered, why) {
     h('label', { for: 'password' }, 'Password'),
     password,
     problem,
-    button
+    submit
+  )
+  read('/auth').then(
+    ({ oidc }) => {
+      if (oidc === null || isOver) return
+      const go = button(`Log in with ${oidc}`, () => {
+        go.disabled = true
+        goToProvider().catch(error => {
+          fill(problem, error.message)
+          go.disabled = false
+        })
+      })
+      form.append(go)
+    },
+    () => {}
   )
   const services = h(
     'section',
@@ -65,7 +80,6 @@ export function strangerView(place, entered, why) {
     h('div', { class: 'stranger' }, form, h('div', {}, services, images))
   )
   name.focus({ preventScroll: true })
-  let isOver = false
   const load = async () => {
     const [states, list] = await Promise.all([readServices(), read('/config/osimage')])
     if (isOver) return

@@ -32,6 +32,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'services',
     'template',
     'http/certificate',
+    'identity',
     'config'
   ],
   // The client speaks http to the daemon, and shares its tables alone.
@@ -52,6 +53,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'monitor',
       'inventory',
       'unknown',
+      'identity',
       'auth',
       'model',
       'store',
@@ -114,6 +116,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'monitor',
       'inventory',
       'unknown',
+      'identity/oidc',
       'auth',
       'model',
       'node-set',
@@ -125,6 +128,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
+  // Users that a directory or a provider vouches for.
+  identity: ['auth/grant', 'config'],
   boot: ['disk-layout', 'monitor', 'model', 'template'],
   'disk-layout': ['inventory', 'model', 'node-set'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
@@ -160,7 +165,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   monitor: ['model', 'node-set', 'store', 'jobs'],
   jobs: ['store/records'],
   // The ini's [users] lines hold roles and hashes.
-  config: ['auth/passwords'],
+  config: ['auth/passwords', 'auth/grant'],
   auth: ['model', 'http'],
   model: ['store', 'template'],
   // It knows files and names, and no object.

@@ -29,6 +29,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
   return [
     get('/monitor/node/{node}/_boots', {
       access: 'minimal',
+      limited: 'node',
       summary: 'The last 10 boots of a node, each step with its time; the oldest first',
       output: at(
         'monitor.boots.{node}',
@@ -49,6 +50,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/monitor/node/{node}/_why', {
       access: 'minimal',
+      limited: 'node',
       summary: 'Why the node did not boot, or how far it is: one sentence with what to do',
       output: at(
         'monitor.why.{node}',

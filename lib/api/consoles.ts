@@ -14,6 +14,8 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
   return [
     get('/control/console/{node}', {
       access: 'admin',
+      operator: true,
+      limited: 'node',
       changes: true,
       summary:
         'Attach to the console of a node: server-sent events, each a piece of its text as a JSON string; ' +
@@ -29,6 +31,8 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
     }),
     post('/control/console/{node}', {
       access: 'admin',
+      operator: true,
+      limited: 'node',
       answers: [204],
       refuses: [403, 404],
       summary: 'Type into a console that this user has attached',
@@ -48,7 +52,8 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
     }),
     get('/monitor/console/{node}', {
       access: 'admin',
-      changes: true,
+      operator: true,
+      limited: 'node',
       summary: `The last lines of a node's console, the oldest first; at most ${MOST_LINES}`,
       query: { lines: string(`how many, 1 to ${MOST_LINES}; default: 100`) },
       output: at(

@@ -1,4 +1,4 @@
-import { type Access, type Caller, isAdmin } from '../auth/access.js'
+import { type Access, accountOf, type Caller, isAdmin, type Limit } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
@@ -11,6 +11,7 @@ import type { Config } from '../config/types.js'
 import type { Consoles } from '../consoles/consoles.js'
 import type { Control } from '../control/control.js'
 import type { Answer, Request, Route } from '../http/route.js'
+import type { Oidc } from '../identity/oidc.js'
 import type { Images } from '../image/images.js'
 import type { Inventories } from '../inventory/inventories.js'
 import type { OddNodes } from '../inventory/odd.js'
@@ -46,6 +47,8 @@ export interface Parts {
   readonly audit: Pick<Audit, 'last'>
   readonly logins: Logins
   readonly tokens: Tokens
+  /** Undefined without `[auth] oidc_issuer`. */
+  readonly oidc: Oidc | undefined
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install
@@ -69,6 +72,8 @@ export interface Parts {
 export interface ApiRequest extends Request<Caller> {
   /** A dry run: nothing is stored (rules 12.7). */
   readonly dryRun?: Actor['dryRun']
+  /** Checks If-Match in the transaction of the change (rules 2.21). */
+  readonly precondition?: Actor['precondition']
   /** Collects a handler's warnings before its transaction ends, so that a dry run has them too. */
   readonly warnings?: string[]
 }
@@ -87,12 +92,15 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
   },
   ...(request.dryRun ? { dryRun: request.dryRun } : {}),
   ...(request.warnings ? { warnings: request.warnings } : {}),
+  ...(request.precondition ? { precondition: request.precondition } : {}),
   ...parts
 })
 
 /** A row of the route table: router, access check and documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access
+  readonly operator?: true
+  readonly limited?: Limit
   /** Every status of this route, successes first; 405, 408, 413 and 500 are implied. */
   readonly codes: readonly number[]
   readonly summary: string
@@ -105,11 +113,15 @@ export interface ApiRoute extends Route<Caller> {
 }
 
 /** The caller of a request in the form of the model and the audit log. */
-export function actorOf({ caller, source, dryRun }: ApiRequest): Actor {
+export function actorOf({ caller, source, dryRun, precondition }: ApiRequest): Actor {
   const who =
-    caller.kind === 'user' ? `user ${caller.user}` : caller.kind === 'node' ? `node ${caller.node}` : 'nobody'
+    caller.kind === 'user'
+      ? `user ${accountOf(caller)}`
+      : caller.kind === 'node'
+        ? `node ${caller.node}`
+        : 'nobody'
   const actor = { who, from: source.address, mayTakeAddresses: isAdmin(caller) }
-  return dryRun ? { ...actor, dryRun } : actor
+  return { ...actor, ...(dryRun ? { dryRun } : {}), ...(precondition ? { precondition } : {}) }
 }
 
 /** The actor of a change that `expect=MARK` binds to its dry run (rules 12.7). */

@@ -1,10 +1,12 @@
+import { accountOf } from '../auth/access.js'
 import { runFairly } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import { MOST_NODES, type NodeResult } from '../control/control.js'
 import { allCommands, type Command, commands, isReading, type Part } from '../model/bmc-commands.js'
 import { freeText } from '../model/field.js'
 import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { nodesIn } from './node-sets.js'
+import { maySeeJob } from './jobs.js'
+import { nodesFor } from './node-sets.js'
 import { bodyOf, get, post } from './row.js'
 import { at, map, object, type Schema, string, word } from './schema.js'
 
@@ -47,6 +49,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
   const actions = allCommands.flatMap(({ part, action, command }) => [
     get(`/control/action/${part}/{node}/_${action}`, {
       access: 'user',
+      operator: true,
+      limited: 'node',
       ...(isReading(command)
         ? { output: at(`control.${part}`, string()) }
         : { changes: true, answers: [204] }),
@@ -59,6 +63,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
     post(`/control/action/${part}/_${action}`, {
       // Viewers may read.
       access: isReading(command) ? 'reader' : 'user',
+      operator: true,
+      limited: 'filtered',
       summary: `${texts[command]}: of many nodes, by an asynchronous request`,
       refuses: [404],
       maxBody: LONGEST_HOSTLIST,
@@ -68,13 +74,8 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       ),
       output: object({ message: string('queued'), ...(outcomes({ [part]: group }).properties as Schema) }),
       handler: async (request, { hostlist }) => {
-        const nodes = await runFairly(nodesIn(parts, hostlist, model.view), request)
-        if (nodes.length === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
-        if (nodes.length > MOST_NODES)
-          throw badRequest(
-            `${command}: field "hostlist" names ${nodes.length} nodes; at most ${MOST_NODES} are allowed`,
-            'invalid-set'
-          )
+        const nodes = await runFairly(nodesFor(parts, request.caller, hostlist, model.view), request)
+        checkCount(nodes.length, command)
         const job = await control.submit(nodes, command, actorOf(request))
         // The job's record has its end.
         job.done.catch(() => {})
@@ -90,6 +91,7 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
     // It records what it has reported, so it does not answer HEAD.
     get('/control/status/{request_id}', {
       access: 'reader',
+      limited: 'filtered',
       changes: true,
       summary: "The results of such a request since this user's last call; 404 after its end",
       output: outcomes(Object.fromEntries(Object.keys(commands).map(part => [part, group]))),
@@ -97,9 +99,9 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         const { caller } = request
         if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
         const id = param(request, 'request_id')
-        const kind = jobs.summary(id)?.kind
-        const asked = allCommands.find(({ command }) => command === kind)
-        const poll = asked && (await jobs.pollResults(id, caller.user))
+        const job = jobs.summary(id)
+        const asked = maySeeJob(request, job) && allCommands.find(({ command }) => command === job?.kind)
+        const poll = asked && (await jobs.pollResults(id, accountOf(caller)))
         if (!poll)
           throw notFound(
             `there is no request ${id} about the power of nodes, or this user has read its end already`,
@@ -109,6 +111,15 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
       }
     })
   ]
+}
+
+function checkCount(count: number, command: Command): void {
+  if (count === 0) throw badRequest(`${command}: field "hostlist" names no node`, 'invalid-set')
+  if (count > MOST_NODES)
+    throw badRequest(
+      `${command}: field "hostlist" names ${count} nodes; at most ${MOST_NODES} are allowed`,
+      'invalid-set'
+    )
 }
 
 type Poll = NonNullable<Awaited<ReturnType<Parts['jobs']['pollResults']>>>

@@ -1,4 +1,4 @@
-import { accessOf } from '../auth/access.js'
+import { accessOf, readersOf } from '../auth/access.js'
 import { type BodyField, interfaceEntry } from '../model/request.js'
 import { secretEntry } from '../model/secrets.js'
 import { clusterFields } from '../model/settings.js'
@@ -26,6 +26,25 @@ function fieldRow(field: BodyField): string[] {
 }
 
 const fieldHead = ['field', 'takes', 'meaning', 'default', '']
+
+const limits = {
+  node: 'where the node is in their groups',
+  group: 'where the group is theirs',
+  filtered: 'the nodes of their groups, and what they asked for'
+}
+
+/** Returns docs/access.md with the table of the routes that others than admins may call. */
+export function accessDocument(routes: readonly ApiRoute[], page: string): string {
+  const rows = routes.flatMap(route => {
+    const { needsToken, viewer, operator, limited } = readersOf(route)
+    if (!needsToken || !operator) return []
+    const mark = (may: boolean) => (may ? 'yes' : 'no')
+    const name = `${route.method} \`${route.path}\``
+    return [[name, mark(viewer), mark(operator), limited ? limits[limited] : 'no']]
+  })
+  const head = ['route', 'viewer', 'operator', 'limited to groups']
+  return `${page.slice(0, page.indexOf('\n| route |'))}\n${table(head, rows)}\n`
+}
 
 /** Returns the interface as Markdown: `intro`, then every route and field from the tables. */
 export function apiDocument(routes: readonly ApiRoute[], intro: string): string {

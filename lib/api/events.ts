@@ -1,4 +1,4 @@
-import { type Caller, isAdmin } from '../auth/access.js'
+import { accountOf, type Caller, isAdmin } from '../auth/access.js'
 import { nodeColumns } from '../monitor/overview.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
 import { choice, isPretty, takesGzip } from './listing.js'
@@ -82,4 +82,4 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */
 export const subscriberOf = (caller: Caller) =>
-  caller.kind === 'user' ? { subscriber: { name: caller.user, first: isAdmin(caller) } } : {}
+  caller.kind === 'user' ? { subscriber: { name: accountOf(caller), first: isAdmin(caller) } } : {}

@@ -7,7 +7,7 @@ import { differenceText } from '../inventory/odd.js'
 import { type Inventory, inventoryShape, isList, readInventory, type Shape } from '../inventory/shape.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
-import { nodesIn } from './node-sets.js'
+import { nodesFor } from './node-sets.js'
 import { type Body, get, openEnvelope, post } from './row.js'
 import { at, list, object, type Schema, string, time } from './schema.js'
 
@@ -83,9 +83,8 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
   /** A list with the entries of each node of the set. */
   const ofNodes = (request: ApiRequest, listing: Listing, entriesOf: (name: string) => Entry[]) =>
     listed(request, listing, function* () {
-      const { view } = model
       const wanted = request.query.get('nodes')
-      const names = wanted === null ? view.names('node') : yield* asPauses(nodesIn(parts, wanted, view))
+      const names = yield* asPauses(nodesFor(parts, request.caller, wanted, model.view))
       return names.flatMap(entriesOf)
     })
   return [
@@ -126,6 +125,7 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/monitor/odd', {
       access: 'user',
+      limited: 'filtered',
       summary: 'The nodes that are not like most of their group, a line for each difference',
       query,
       output: at(odd.place, list(odd.item)),

@@ -1,4 +1,5 @@
-import { notFound, ServiceError, unavailable } from '../base/errors.js'
+import { accountOf, groupsOf, isAdmin } from '../auth/access.js'
+import { forbidden, notFound, ServiceError, unavailable } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type JobSummary, type SubmittedJob } from '../jobs/jobs.js'
 import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } from './context.js'
@@ -49,6 +50,14 @@ function prefersAsync(prefer: string | string[] | undefined): boolean {
   return preferences.some(text => /^\s*respond-async\s*(?:;|$)/i.test(text))
 }
 
+/** Whether the caller may see a job: a limited one only its own, which its groups allowed (rules 5.2). */
+export const maySeeJob = (request: ApiRequest, job: JobSummary | undefined) =>
+  !groupsOf(request.caller) || job?.by === actorOf(request).who
+
+/** Whether the caller may cancel a job: an operator only its own. */
+const mayCancel = (request: ApiRequest, job: JobSummary | undefined) =>
+  isAdmin(request.caller) || job?.by === actorOf(request).who
+
 const running = {
   state: word('queued', 'running', 'done', 'failed'),
   progress: { type: 'number', minimum: 0, maximum: 1 }
@@ -65,13 +74,17 @@ const summarySchema = {
   message: string('queued, running, done, or failed and why')
 }
 
+const idOf = (request: ApiRequest) => param(request, 'request_id')
+
 /** Asynchronous requests: their progress, records and cancellation (rules 2.9). */
-export function jobRoutes({ jobs }: Parts): ApiRoute[] {
-  const idOf = (request: ApiRequest) => param(request, 'request_id')
+export const jobRoutes = (parts: Parts): ApiRoute[] => [...progressRoutes(parts), ...recordRoutes(parts)]
+
+function progressRoutes({ jobs }: Parts): ApiRoute[] {
   // It records what it has reported, so it does not answer HEAD.
   const status = (path: string) =>
     get(path, {
       access: 'reader',
+      limited: 'filtered',
       changes: true,
       summary: "The lines of an asynchronous request since this user's last call; 404 after its end",
       output: object({
@@ -83,13 +96,11 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
       handler: async request => {
         const { caller } = request
         if (caller.kind !== 'user') throw new TypeError(`${request.path} is for users`)
-        const poll = await jobs.poll(idOf(request), caller.user)
+        const id = idOf(request)
+        const poll = maySeeJob(request, jobs.summary(id)) && (await jobs.poll(id, accountOf(caller)))
         if (!poll)
-          throw notFound(
-            `there is no request ${idOf(request)}, or this user has read its end already`,
-            'no-job'
-          )
-        return ok({ request_id: idOf(request), ...poll })
+          throw notFound(`there is no request ${id}, or this user has read its end already`, 'no-job')
+        return ok({ request_id: id, ...poll })
       }
     })
   return [
@@ -97,27 +108,43 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
     status('/service/status/{request_id}'),
     get('/config/status/{request_id}/_cancel', {
       access: 'user',
+      operator: true,
+      limited: 'filtered',
       changes: true,
       summary: 'Cancel an asynchronous request that has not ended',
       output: ref('message'),
       handler: request => {
         const id = idOf(request)
-        if (!jobs.cancel(id, actorOf(request).who))
+        const job = jobs.summary(id)
+        if (job && maySeeJob(request, job) && !mayCancel(request, job))
+          throw forbidden(
+            `request ${id} is one of ${job.by}: only an admin may cancel it`,
+            'role-not-permitted'
+          )
+        if (!maySeeJob(request, job) || !jobs.cancel(id, actorOf(request).who))
           throw notFound(`there is no request ${id}, or it has ended`, 'no-job')
         return done(200, `request ${id} is cancelled`)
       }
-    }),
+    })
+  ]
+}
+
+function recordRoutes({ jobs }: Parts): ApiRoute[] {
+  return [
     get('/monitor/request', {
       access: 'user',
+      limited: 'filtered',
       summary: 'The asynchronous requests of the last 7 days, newest first',
       output: at('monitor.request.{request_id}', object(summarySchema)),
-      handler: () => {
-        const shown = jobs.records().map(summary => [summary.id, shownSummary(summary)])
+      handler: request => {
+        const seen = jobs.records().filter(job => maySeeJob(request, job))
+        const shown = seen.map(summary => [summary.id, shownSummary(summary)])
         return ok({ monitor: { request: Object.fromEntries(shown) } })
       }
     }),
     get('/monitor/request/{request_id}', {
       access: 'user',
+      limited: 'filtered',
       summary: 'The whole record of an asynchronous request',
       output: at(
         'monitor.request.{request_id}',
@@ -125,7 +152,8 @@ export function jobRoutes({ jobs }: Parts): ApiRoute[] {
       ),
       handler: async request => {
         const record = await jobs.record(idOf(request))
-        if (!record) throw notFound(`there is no request ${idOf(request)}`, 'no-job')
+        if (!record || !maySeeJob(request, record))
+          throw notFound(`there is no request ${idOf(request)}`, 'no-job')
         const { lines, results } = record
         return ok({ monitor: { request: { [record.id]: { ...shownSummary(record), lines, results } } } })
       }

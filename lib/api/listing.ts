@@ -2,6 +2,7 @@ import { asPauses, sortInSteps } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { badRequest } from '../base/errors.js'
 import { escapeControls } from '../base/log.js'
+import { EntityTag, type EntityTagPart } from '../http/entity-tag.js'
 import type { Answer } from '../http/route.js'
 import { type ApiRequest, type ApiRoute, param } from './context.js'
 import { guarded } from './csv.js'
@@ -73,6 +74,8 @@ export interface Entry {
   readonly values: () => Readonly<Record<string, unknown>>
   /** The same as JSON text, if that is cached. */
   readonly json?: () => string
+  /** Its part of the entity tag; default: all its values. */
+  readonly etag?: () => EntityTagPart
 }
 
 export interface Listing {
@@ -137,6 +140,11 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
     ordered ??= yield* inOrder(taken, wishes)
     return ordered
   }
+  const etag = new EntityTag(function* () {
+    taken ??= yield* (given as EntryFinder)()
+    // In the order of names: a sorted list has the same state.
+    for (const entry of taken) yield entry.etag?.() ?? [JSON.stringify(entry.values()), '']
+  }, formOf(request))
   const { format, columns, pretty } = wishes
   // One object is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
@@ -147,15 +155,19 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
       .split('.')
     const [first] = taken ?? []
     const whole = isList || pretty || columns ? undefined : first?.json?.()
-    if (first && whole !== undefined) return { status: 200, json: oneText(steps, first.name, whole) }
-    return { status: 200, json: textBy(() => jsonText(steps, wishes, entries)) }
+    if (first && whole !== undefined) return { status: 200, etag, json: oneText(steps, first.name, whole) }
+    return { status: 200, etag, json: textBy(() => jsonText(steps, wishes, entries)) }
   }
   const shown = columns ?? plainColumns(listing, format)
   const widths = shown.map(() => 0)
   const [text, type] = format === 'csv' ? [csvText, 'text/csv'] : [alignedText, 'text/plain']
   const table = textBy(() => text(shown, entries, widths))
-  return { status: 200, json: table, type: `${type}; charset=utf-8` }
+  return { status: 200, etag, json: table, type: `${type}; charset=utf-8` }
 }
+
+/** Tells the forms of an answer from each other: its query, and the dialect. */
+export const formOf = ({ target, headers }: ApiRequest) =>
+  `${target.split('?')[1] ?? ''} ${headers['x-svcd-dialect'] ?? ''}`
 
 function joined(parts: Iterable<string>): string {
   let text = ''

@@ -13,7 +13,7 @@ import { type ServiceName, serviceNames } from '../services/backends.js'
 import { serverLine } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
 import { type Entry, type Listing, listed, listQuery } from './listing.js'
-import { nodesIn } from './node-sets.js'
+import { nodesFor } from './node-sets.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
 
@@ -80,6 +80,8 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
   return [
     post('/monitor/node/{node}', {
       access: 'node',
+      operator: true,
+      limited: 'node',
       answers: [204],
       summary: 'Report the state of a node',
       body: report,
@@ -96,20 +98,20 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/monitor/node', {
       access: 'user',
+      limited: 'filtered',
       summary: 'The last state of all nodes, since when, and why one got no boot script',
       query: { ...listQuery, nodes: string('a node set: limits the list to these nodes') },
       output: at(listing.place, lastState),
       handler: request => {
         const wanted = request.query.get('nodes')
         return listed(request, listing, function* () {
-          const { view } = model
-          const names = wanted === null ? view.names('node') : yield* asPauses(nodesIn(parts, wanted, view))
-          return statesOf(status, names)
+          return statesOf(status, yield* asPauses(nodesFor(parts, request.caller, wanted, model.view)))
         })
       }
     }),
     get('/monitor/node/{node}', {
       access: 'minimal',
+      limited: 'node',
       summary: 'The last state of a node, since when, and the states before it',
       output: at(
         'monitor.status.{node}',

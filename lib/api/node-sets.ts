@@ -1,5 +1,6 @@
+import { type Caller, groupsOf, outsideLimit } from '../auth/access.js'
 import { didYouMean } from '../base/did-you-mean.js'
-import { badRequest, notFound } from '../base/errors.js'
+import { badRequest, notFound, ServiceError } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
 import { findNodesUsing } from '../model/effective.js'
 import type { View } from '../model/stored.js'
@@ -46,18 +47,48 @@ export function* nodesIn(
   )
 }
 
+/**
+ * Finds the nodes of a set as `nodesIn`; null: all that the caller may see. Throws 403 if a node lies outside
+ * of the caller's groups (rules 5.2), and for names that do not exist, so that it tells nothing of others.
+ */
+export function* nodesFor(
+  parts: SetSources,
+  caller: Caller,
+  text: string | null,
+  view: View,
+  wayOut?: string
+): Generator<unknown, readonly string[]> {
+  const groups = groupsOf(caller)
+  const isInside = (node: string) => groups?.includes(view.get('node', node)?.group ?? '')
+  if (caller.kind !== 'user' || !groups)
+    return text === null ? view.names('node') : yield* nodesIn(parts, text, view, wayOut)
+  if (text === null) return view.names('node').filter(isInside)
+  const refusal = () => outsideLimit(caller, `node set ${text}; &@${groups[0]} behind a set limits it`)
+  try {
+    const names = yield* nodesIn(parts, text, view)
+    if (names.every(isInside)) return names
+  } catch (error) {
+    if (error instanceof ServiceError && error.status === 404) throw refusal()
+    throw error
+  }
+  throw refusal()
+}
+
 /** Returns names folded if that is short, else the first ones and the number of the others. */
 function* namesForMessage(names: readonly string[]): Generator<void, string> {
   const folded = names.length > MOST_FOLDED ? '' : yield* foldSliced(names)
   return folded !== '' && folded.length <= LONGEST_FOLDED ? folded : firstOf(names, MOST_NAMED)
 }
 
+type NodesOf<T> = (text: T, view: View, caller: Caller) => Generator<unknown, readonly string[]>
+
 /** Tells sets from names, and evaluates them. */
 export interface NodeSets {
   readonly isSet: (text: string) => boolean
-  readonly names: (text: string, view: View) => Generator<unknown, readonly string[]>
+  /** The nodes of a set, or all; as `nodesFor`. */
+  readonly names: NodesOf<string | null>
   /** The same for a change: its 404 says how to create nodes. */
-  readonly changed: (text: string, view: View) => Generator<unknown, readonly string[]>
+  readonly changed: NodesOf<string>
 }
 
 const CREATES_NONE =
@@ -67,8 +98,8 @@ const CREATES_NONE =
 /** The node sets of this cluster (rules 12.1, 12.2). */
 export const nodeSets = (parts: SetSources): NodeSets => ({
   isSet: isNodeSet,
-  names: (text, view) => nodesIn(parts, text, view),
-  changed: (text, view) => nodesIn(parts, text, view, CREATES_NONE)
+  names: (text, view, caller) => nodesFor(parts, caller, text, view),
+  changed: (text, view, caller) => nodesFor(parts, caller, text, view, CREATES_NONE)
 })
 
 /** Steps of a boot that failed. */

@@ -1,9 +1,10 @@
-import { type Caller, isAdmin } from '../auth/access.js'
+import { type Caller, groupsOf, isAdmin, type Limit } from '../auth/access.js'
 import { asPauses, runFairly } from '../base/concurrency.js'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
 import { ascii, oneLine } from '../base/log.js'
 import { missingRoles } from '../boot/roles.js'
 import { layoutWarnings } from '../disk-layout/check.js'
+import type { EntityTagPart } from '../http/entity-tag.js'
 import type { Answer } from '../http/route.js'
 import {
   type AnswerOptions,
@@ -11,6 +12,7 @@ import {
   answerSourceOf,
   show,
   showInterfaces,
+  showState,
   showText
 } from '../model/answer.js'
 import { removeAll, saveAll } from '../model/bulk.js'
@@ -173,15 +175,40 @@ const pathOf = (type: TypeName) => `${baseOf(type)}/{${parameterOf(type)}}`
 const nameOf = (request: ApiRequest, type: TypeName) => param(request, parameterOf(type))
 const takesSets = (sets: NodeSets | undefined) => (sets ? ({ sets: true } as const) : {})
 
-/** Evaluates a set in the path; undefined for a plain name. */
+/** How the routes for one object of a type respect a limit to groups. */
+const limitOf = (type: TypeName): Limit | undefined =>
+  type === 'node' || type === 'group' ? type : undefined
+
+/** Fields of nodes that operators may set: those that have a node installed anew, or rescued (rules 5.2). */
+const operatorFields: ReadonlySet<string> = new Set(['netboot', 'netboot_once', 'rescue'])
+
+/**
+ * Evaluates a set in the path; undefined for a plain name, unless the caller is no admin: for an operator a
+ * change creates nothing, and groups are compared in its transaction.
+ */
 function picked(
   request: ApiRequest,
   type: TypeName,
   sets: NodeSets | undefined,
   as: 'names' | 'changed' = 'names'
 ) {
+  const { caller } = request
   const name = nameOf(request, type)
-  return sets?.isSet(name) ? (view: View) => sets[as](name, view) : undefined
+  const isOperators = as === 'changed' && isOperator(caller)
+  if (!sets || !(sets.isSet(name) || isOperators || groupsOf(caller))) return undefined
+  return (view: View) => sets[as](name, view, caller)
+}
+
+const isOperator = (caller: Caller) => caller.kind === 'user' && caller.role === 'operator'
+
+/** Throws 403 unless an operator changes only what has nodes installed anew, or rescued. */
+function checkOperator({ caller }: ApiRequest, { values, interfaces, newName }: ObjectPatch): void {
+  if (!isOperator(caller)) return
+  const field = [...values.keys()].find(name => !operatorFields.has(name))
+  if (field === undefined && newName === undefined && interfaces.length === 0) return
+  const what = field ? `field "${field}"` : 'names or interfaces'
+  const may = [...operatorFields].join(', ')
+  throw forbidden(`an operator may not change ${what} of a node, only ${may}`, 'role-not-permitted')
 }
 
 function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
@@ -200,22 +227,24 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       const picked = pick && asPauses(pick(model.view))
       const names = picked
         ? (yield* picked).filter(name => model.view.get(type, name))
-        : model.view.names(type)
+        : (groupsOf(request.caller) ?? model.view.names(type)).filter(name => model.view.get(type, name))
       return entriesOf(parts, type, names, request.caller)
     })
   return [
     get(baseOf(type), {
       access,
+      limited: limitOf(type) && 'filtered',
       summary: `All ${plural(title)}`,
       query: { ...listQuery, ...(sets ? { nodes: string('a node set: these nodes only') } : {}) },
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
-        return listOf(request, wanted === null || !sets ? undefined : view => sets.names(wanted, view))
+        return listOf(request, sets && (view => sets.names(wanted, view, request.caller)))
       }
     }),
     get(pathOf(type), {
       access,
+      limited: sets ? 'filtered' : limitOf(type),
       ...takesSets(sets),
       summary: `One ${title}`,
       query: listQuery,
@@ -237,6 +266,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
   const { title } = objectTypes[type]
   return post(pathOf(type), {
     access: type === 'node' ? 'node' : 'user',
+    ...(sets ? { operator: true, limited: 'filtered' } : {}),
     ...takesSets(sets),
     answers: sets ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
@@ -246,6 +276,7 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
       const name = nameOf(request, type)
       const pick = picked(request, type, sets, 'changed')
       if (pick) {
+        checkOperator(request, given)
         if (given.newName !== undefined)
           throw badRequest(`${title} set ${name}: a set cannot be renamed`, 'invalid-set')
         return saveSet(parts, type, pick, given, request)
@@ -304,6 +335,7 @@ function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
   const { title } = objectTypes[type]
   return members(pathOf(type), {
     access: 'user',
+    limited: type === 'group' ? 'group' : undefined,
     summary: `The nodes whose effective ${title} this is`,
     query: listQuery,
     output: membersSchema(type),
@@ -340,11 +372,16 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
   const { model } = parts
   const { title } = objectTypes[type]
   const base = baseOf(type)
-  const pick = (set: string) => (view: View) => sets.changed(set, view)
+  const pick =
+    (set: string, { caller }: ApiRequest) =>
+    (view: View) =>
+      sets.changed(set, view, caller)
   const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
   return [
     post(`${base}/_set`, {
       access: 'user',
+      operator: true,
+      limited: 'filtered',
       refuses: [404],
       summary: `Change all ${title}s of a set in the same way, or none`,
       query: expectQuery,
@@ -360,7 +397,8 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       handler: async (request, { set, given }) => {
         if (given.newName !== undefined)
           throw badRequest(`${title} set ${forMessage(set)}: a set cannot be renamed`, 'invalid-set')
-        return saveSet(parts, type, pick(set), given, request)
+        checkOperator(request, given)
+        return saveSet(parts, type, pick(set, request), given, request)
       }
     }),
     post(`${base}/_delete`, {
@@ -370,7 +408,7 @@ function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
       body: bodyOf({ about: `${title} set` }, { nodes }),
       output: ref('message'),
       handler: async (request, { nodes: set }) => {
-        const count = await removeAll(model, type, pick(set), actorOf(request))
+        const count = await removeAll(model, type, pick(set, request), actorOf(request))
         return done(200, `${countObjects(type, count)} deleted`)
       }
     })
@@ -441,6 +479,12 @@ class ListedObject<K extends TypeName> implements Entry {
   json(): string {
     return showText(this.list.type, this.seen, this.list.reader)
   }
+
+  etag(): EntityTagPart {
+    const { status, runs } = this.seen
+    const reported = status === null && !runs ? '' : JSON.stringify([status, runs])
+    return [showState(this.list.type, this.seen, this.list.reader), reported]
+  }
 }
 
 /** A snapshot of objects, independent of changes while it is sent (rules 1.12). */
@@ -470,13 +514,14 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     schema: output
   }
   const nameOf = (request: ApiRequest) => param(request, type)
+  const limited = limitOf(type)
   const shown = (name: string) => {
     const doc = model.get(type, name)
     return showInterfaces(table, doc, answerSourceOf(type, doc, model.view, () => null).group)
   }
   return [
     get(base, {
-      access: 'user',
+      ...{ access: 'user', limited },
       summary: `The interfaces of a ${type}`,
       query: listQuery,
       output,
@@ -491,7 +536,7 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
       }
     }),
     get(`${base}/{interface}`, {
-      access: 'user',
+      ...{ access: 'user', limited },
       summary: `One interface of a ${type}`,
       output,
       handler: request => {

@@ -2,6 +2,7 @@ import { accessOf } from '../auth/access.js'
 import { version } from '../version.js'
 import type { ApiRoute } from './context.js'
 import { parametersOf } from './params.js'
+import { hasEntityTag, takesIfMatch } from './preconditions.js'
 import { bytes, components, csv, plainText, ref, type Schema, string } from './schema.js'
 
 const statusText: Readonly<Record<number, string>> = {
@@ -13,9 +14,13 @@ const statusText: Readonly<Record<number, string>> = {
   401: 'no valid credential',
   403: 'the token is valid, but may not do this',
   404: 'there is no such object, or no free address',
+  412: 'it is not what If-Match names any more; nothing was changed',
   416: 'the file does not have this range',
   503: 'not possible now; nothing was changed'
 }
+
+const etag = 'the entity tag, for If-Match'
+const ifMatch = 'the ETag of what was read: 412 if that has changed since; or *'
 
 function content(schema: Schema): object {
   if (schema === bytes) return { 'application/octet-stream': { schema } }
@@ -47,7 +52,8 @@ function operation(route: ApiRoute): object {
     ...(security ? { security } : {}),
     parameters: [
       ...parametersOf(route.path).map(name => ({ name, in: 'path', required: true, schema: string() })),
-      ...Object.entries(route.query).map(([name, schema]) => ({ name, in: 'query', schema }))
+      ...Object.entries(route.query).map(([name, schema]) => ({ name, in: 'query', schema })),
+      ...(takesIfMatch(route) ? [{ name: 'If-Match', in: 'header', schema: string(ifMatch) }] : [])
     ],
     ...(route.input ? { requestBody: { required: true, content: content(route.input) } } : {}),
     responses: Object.fromEntries(
@@ -55,7 +61,11 @@ function operation(route: ApiRoute): object {
         const schema = answer(code)
         return [
           code,
-          { description: statusText[code] ?? 'refused', ...(schema && { content: content(schema) }) }
+          {
+            description: statusText[code] ?? 'refused',
+            ...(code === 200 && hasEntityTag(route) ? { headers: { ETag: { schema: string(etag) } } } : {}),
+            ...(schema && { content: content(schema) })
+          }
         ]
       })
     )

@@ -11,6 +11,7 @@ import { exportRoutes } from './exports.js'
 import { inventoryRoutes } from './inventory.js'
 import { jobRoutes } from './jobs.js'
 import { withQuery } from './listing.js'
+import { loginRoutes } from './login.js'
 import { inLuna } from './luna.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
@@ -20,6 +21,7 @@ import { interfaceRoutes, objectRoutes } from './objects.js'
 import { openapi } from './openapi.js'
 import { osimageRoutes, osimagetagRoutes, runningRoutes } from './osimage.js'
 import { pageRoutes } from './page.js'
+import { withPreconditions } from './preconditions.js'
 import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
@@ -31,6 +33,44 @@ export function routes(parts: Parts): ApiRoute[] {
   const ours: ApiRoute[] = [
     ...pageRoutes(),
     ...tokenRoutes(parts),
+    ...loginRoutes(parts),
+    ...configuration(parts),
+    ...bootRoutes(parts),
+    ...monitorRoutes(parts),
+    ...bootsRoutes(parts),
+    ...exportRoutes(parts),
+    ...inventoryRoutes(parts),
+    ...unknownRoutes(parts),
+    ...eventRoutes(parts),
+    ...runningRoutes(parts),
+    ...jobRoutes(parts),
+    ...serviceRoutes(parts),
+    ...controlRoutes(parts),
+    ...consoleRoutes(parts)
+  ]
+  const checked = ours.map(route => (hasDryRun(route) ? withDryRun(route, parts) : route))
+  const strict = withPreconditions(checked, parts, configuration).map(route =>
+    checksQuery(route.path) ? withQuery(route) : route
+  )
+  const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
+  let text: string | undefined
+  // Made on first use, with a row for itself.
+  const document = get('/openapi.json', {
+    access: 'anyone',
+    summary: 'This interface as an OpenAPI 3.1 document',
+    output: { type: 'object' },
+    handler: () => {
+      text ??= JSON.stringify(openapi(all))
+      return { status: 200, json: text }
+    }
+  })
+  const all = [...table, document]
+  return all
+}
+
+/** The routes of what is configured. */
+function configuration(parts: Parts): ApiRoute[] {
+  return [
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
     ...dnsRoutes(parts),
@@ -55,35 +95,6 @@ export function routes(parts: Parts): ApiRoute[] {
     ...objectRoutes(parts, 'otherdev'),
     ...secretRoutes(parts),
     ...osimageRoutes(parts),
-    ...osimagetagRoutes(parts),
-    ...bootRoutes(parts),
-    ...monitorRoutes(parts),
-    ...bootsRoutes(parts),
-    ...exportRoutes(parts),
-    ...inventoryRoutes(parts),
-    ...unknownRoutes(parts),
-    ...eventRoutes(parts),
-    ...runningRoutes(parts),
-    ...jobRoutes(parts),
-    ...serviceRoutes(parts),
-    ...controlRoutes(parts),
-    ...consoleRoutes(parts)
+    ...osimagetagRoutes(parts)
   ]
-  const strict = ours
-    .map(route => (hasDryRun(route) ? withDryRun(route, parts) : route))
-    .map(route => (checksQuery(route.path) ? withQuery(route) : route))
-  const table = parts.config.http.dialect === 'luna' ? inLuna(strict, parts) : strict
-  let text: string | undefined
-  // Made on first use, with a row for itself.
-  const document = get('/openapi.json', {
-    access: 'anyone',
-    summary: 'This interface as an OpenAPI 3.1 document',
-    output: { type: 'object' },
-    handler: () => {
-      text ??= JSON.stringify(openapi(all))
-      return { status: 200, json: text }
-    }
-  })
-  const all = [...table, document]
-  return all
 }

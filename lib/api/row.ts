@@ -1,4 +1,4 @@
-import { type Access, accessOf } from '../auth/access.js'
+import { type Access, accessOf, type Limit } from '../auth/access.js'
 import { badRequest } from '../base/errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { Answer } from '../http/route.js'
@@ -12,6 +12,10 @@ import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
 interface Row<Given> {
   readonly access: Access
+  /** Operators may call it too (rules 5.2). */
+  readonly operator?: true
+  /** How it respects a limit to groups; absent: limited callers may not call it. */
+  readonly limited?: Limit | undefined
   readonly summary: string
   /** A GET that changes something: it does not answer HEAD (rules 2.5). */
   readonly changes?: true
@@ -30,10 +34,10 @@ interface Row<Given> {
 
 /** Makes a route, with its common codes from access, body and path, and 503 (rules 2.3, 2.4, 2.7). */
 function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): ApiRoute {
-  const { access, summary, answers = [200], refuses = [], query = {}, body } = row
+  const { access, summary, answers = [200], refuses = [], query = {}, body, operator, limited } = row
   const effect = row.changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
-    ...accessOf({ path, access, effect }).codes,
+    ...accessOf({ path, access, effect, ...(operator ? { operator } : {}), limited }).codes,
     ...(body || checksQuery(path) ? [400] : []),
     ...parameterCodes(path),
     ...refuses,
@@ -49,6 +53,8 @@ function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): Ap
     summary,
     query,
     ...(row.sets ? { sets: row.sets } : {}),
+    ...(operator ? { operator } : {}),
+    ...(limited ? { limited } : {}),
     ...(body ? { input: body.schema } : {}),
     ...(row.maxBody === undefined ? {} : { maxBody: row.maxBody }),
     ...(row.output ? { output: row.output } : {}),

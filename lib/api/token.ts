@@ -38,9 +38,9 @@ export function tokenRoutes({ logins, tokens, site }: Parts): ApiRoute[] {
       output: object({ token: string() }, ['token']),
       handler: async ({ source, headers }, { username, password }) => {
         refuseForeignPage(headers)
-        const user = await logins.login(username, password, source.address)
-        if (!user) throw unauthorized('user name or password is wrong', 'wrong-password')
-        return { status: 201, body: { token: tokens.issueUser(user.user, user.role) } }
+        const login = await logins.login(username, password, source.address)
+        if (!login) throw unauthorized('user name or password is wrong', 'wrong-password')
+        return { status: 201, body: { token: tokens.issueUser(login) } }
       }
     }),
     get('/version', {

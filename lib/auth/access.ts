@@ -1,13 +1,17 @@
 import { forbidden, unauthorized } from '../base/errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
-import type { Role } from './passwords.js'
+import { type Grant, grantText, type Login } from './grant.js'
 import type { Claims, Tokens } from './tokens.js'
 
-export type Caller =
-  | { readonly kind: 'anonymous' }
-  | { readonly kind: 'user'; readonly user: string; readonly role: Role }
-  | NodeCaller
+export type Caller = { readonly kind: 'anonymous' } | UserCaller | NodeCaller
+
+/** A user, or a program with a token of its own. */
+export interface UserCaller extends Grant {
+  readonly kind: 'user'
+  readonly user: string
+  readonly source: Login['source'] | 'token'
+}
 
 /** A node, authenticated by its token. */
 interface NodeCaller {
@@ -25,7 +29,7 @@ interface AccessRule {
   readonly description: string
   /** `needed`: 401 without one; `optional`: the handler also serves callers without; `unread`: ignored. */
   readonly token: 'needed' | 'optional' | 'unread'
-  /** The routes that viewers may call; absent: those that only read. */
+  /** The routes that viewers, and operators as they, may call; absent: those that only read. */
   readonly viewer?: 'all' | 'none'
   /** Accepted tokens of nodes: all, or only the one of the node in the path, if any; absent: none. */
   readonly node?: 'all' | 'own'
@@ -71,11 +75,21 @@ const accessRules = {
 
 export type Access = keyof typeof accessRules
 
+/**
+ * How a route respects a grant that is limited to groups (rules 5.2). `node`, `group`: its path names one of
+ * them, and that is checked here. `filtered`: its handler shows and changes nodes of these groups alone.
+ */
+export type Limit = 'node' | 'group' | 'filtered'
+
 /** The part of a route that decides access. */
 interface RouteAccess {
   readonly path: string
   readonly access: string
   readonly effect: 'reads' | 'changes'
+  /** Operators may call it too. */
+  readonly operator?: true
+  /** Absent: a limited caller may not call it, or counts as one without a token. */
+  readonly limited?: Limit | undefined
 }
 
 const accessRuleOf = (access: string): AccessRule => accessRules[access as Access]
@@ -90,7 +104,9 @@ export function accessOf(route: RouteAccess) {
   const needsAdmin = refusesViewers(meaning, route)
   const refusesNodes = node === undefined || (node === 'own' && route.path.includes('{node}'))
   return {
-    says: needsAdmin ? description.replace(/^token/, "an admin's token") : description,
+    says: needsAdmin
+      ? description.replace(/^token/, route.operator ? "an operator's token" : "an admin's token")
+      : description,
     token,
     codes: [
       ...(token === 'unread' ? [] : [401]),
@@ -99,12 +115,22 @@ export function accessOf(route: RouteAccess) {
   }
 }
 
+/** Returns which users may call a route, for the documents; `limited`: to groups. */
+export function readersOf(route: RouteAccess) {
+  const meaning = accessRuleOf(route.access)
+  const viewer = !refusesViewers(meaning, route)
+  const operator = viewer || route.operator === true
+  return { needsToken: meaning.token !== 'unread', viewer, operator, limited: route.limited }
+}
+
 const anonymous: Caller = { kind: 'anonymous' }
 
 interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
-  /** The current role of a user; undefined if the ini no longer has the user. */
-  readonly roleOf: (user: string) => Role | undefined
+  /** Returns the present grant of a login; undefined for a user who may not log in any more. */
+  readonly grantOf: (login: Login) => Grant | undefined
+  /** The group of a node; undefined without one, or without such a node. */
+  readonly groupOf: (node: string) => string | undefined
   /** Whether a token was issued to the node that has this name now. */
   readonly isTokenCurrent: (node: string, claims: Extract<Claims, { kind: 'node' }>) => boolean
 }
@@ -128,7 +154,10 @@ export function authorize(options: AccessOptions, route: RouteAccess, head: Requ
     )
   }
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
-  if (caller.kind === 'user' && caller.role !== 'admin') checkViewer(caller, meaning, route)
+  if (caller.kind === 'user' && caller.role !== 'admin') {
+    checkRole(caller, meaning, route)
+    if (caller.groups) return limitedCaller(options, caller, meaning, route, head)
+  }
   return caller
 }
 
@@ -170,8 +199,9 @@ function accessRuleFor({ access }: RouteAccess, head: RequestHead): AccessRule {
 function identify(options: AccessOptions, token: string): Caller | undefined {
   const claims = options.tokens.verify(token)
   if (claims?.kind === 'user') {
-    const role = options.roleOf(claims.user)
-    return role && { kind: 'user', user: claims.user, role }
+    const { user, source } = claims
+    const grant = options.grantOf(claims)
+    return grant && userCaller(user, source, grant)
   }
   if (claims?.kind !== 'node' || !options.isTokenCurrent(claims.node, claims)) return undefined
   // A token without a generation is valid only for a node whose tokens were never revoked.
@@ -187,22 +217,61 @@ function checkNode(node: string, meaning: AccessRule, head: RequestHead): void {
     throw forbidden(`the token of node ${node} is not one for node ${named}`, 'node-not-permitted')
 }
 
-function checkViewer(
-  { user, role }: { user: string; role: Role },
-  meaning: AccessRule,
-  route: RouteAccess
-): void {
-  if (!refusesViewers(meaning, route)) return
-  const what = route.effect === 'changes' ? 'change anything' : 'see this'
-  throw forbidden(`user ${user} (${role}) may not ${what}`, 'role-not-permitted')
+const userCaller = (user: string, source: UserCaller['source'], { role, groups }: Grant): UserCaller =>
+  groups ? { kind: 'user', user, source, role, groups } : { kind: 'user', user, source, role }
+
+/** The name of a caller for logs and counts: names of different sources differ, as `bob` and `ldap:bob`. */
+export const accountOf = ({ user, source }: UserCaller) => (source === 'local' ? user : `${source}:${user}`)
+
+function checkRole(caller: UserCaller, meaning: AccessRule, route: RouteAccess): void {
+  if (!refusesViewers(meaning, route) || (caller.role === 'operator' && route.operator)) return
+  const changed = caller.role === 'operator' ? 'change this' : 'change anything'
+  throw forbidden(
+    `${nameOf(caller)} may not ${route.effect === 'changes' ? changed : 'see this'}`,
+    'role-not-permitted'
+  )
 }
+
+/** The caller with its grant, for messages. */
+const nameOf = (caller: UserCaller) => `user ${accountOf(caller)} (${grantText(caller)})`
+
+/** Returns the caller for what its groups have. Throws 403 for the rest, and where that is not known. */
+function limitedCaller(
+  { groupOf }: AccessOptions,
+  caller: UserCaller,
+  { token }: AccessRule,
+  { limited }: RouteAccess,
+  { params }: RequestHead
+): Caller {
+  if (limited === 'filtered') return caller
+  if (limited === undefined && token === 'optional') return anonymous
+  if (limited === undefined)
+    throw forbidden(
+      `${nameOf(caller)} may not see or change this: it is not limited to groups`,
+      'role-not-permitted'
+    )
+  const { node = '', group = limited === 'node' ? groupOf(node) : '' } = params
+  if (group === undefined || !caller.groups?.includes(group))
+    throw outsideLimit(caller, limited === 'node' ? `node ${node}` : `group ${group}`)
+  return caller
+}
+
+/** A 403 for nodes outside of the groups of a caller. It does not tell whether they exist. */
+export const outsideLimit = (caller: UserCaller, what: string) =>
+  forbidden(
+    `${nameOf(caller)} may not reach ${what.slice(0, 200)}: not all of it is nodes of these groups`,
+    'role-not-permitted'
+  )
+
+/** The groups that a caller is limited to; undefined: none. */
+export const groupsOf = (caller: Caller) => (caller.kind === 'user' ? caller.groups : undefined)
 
 /** Whether the caller may do everything (rules 5.2). */
 export const isAdmin = (caller: Caller) => caller.kind === 'user' && caller.role === 'admin'
 
 /**
- * Maximum body size for this caller in bytes; `most` for users. Parsing blocks the event loop, and nodes and
- * anonymous callers need little (rules 2.11).
+ * Maximum body size for this caller in bytes; `most` for admins. Parsing blocks the event loop, and others
+ * need little: a long node set at most (rules 2.11).
  */
 export const largestBody = (caller: Caller, most: number) =>
-  caller.kind === 'user' ? most : Math.min(most, 65_536)
+  isAdmin(caller) ? most : Math.min(most, caller.kind === 'user' ? 1_048_576 : 65_536)

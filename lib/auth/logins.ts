@@ -7,17 +7,13 @@ import { Semaphore } from '../base/concurrency.js'
 import { tryLater, unavailable } from '../base/errors.js'
 import { addressBlockOf, clientNetworkOf } from '../base/request-source.js'
 import { createOnce, readRegularFile, readRegularFileSync, replaceFile, unlessMissing } from '../disk/file.js'
-import {
-  dummyHash,
-  hashPassword,
-  longestPassword,
-  type Role,
-  type User,
-  verifyPassword
-} from './passwords.js'
+import type { Grant, Login } from './grant.js'
+import { dummyHash, hashPassword, longestPassword, type User, verifyPassword } from './passwords.js'
 
 /** Password checks at once: each takes a core, and one of the four threads that files also need. */
 const checksAtOnce = 2
+/** Questions to the directory at once: they wait for it, and a slow one must not hold up users of the ini. */
+const questionsAtOnce = 8
 /** Bounds of waiting checks: unknown addresses, and those with failures. One more replaces another. */
 const mostWaiting = { 1: 500, 2: 100 } as const
 /** Checks of one address that go ahead of unknown addresses. */
@@ -28,11 +24,26 @@ const mostKnownNetworks = 1000
 const saveAfterMs = 60_000
 const retryMs = { first: 60_000, longest: 600_000 }
 const rememberedMs = 60_000
+const mostRemembered = 10_000
 const longestName = 256
+
+/** Verifies the passwords of users that the ini does not have. */
+export interface Directory {
+  readonly source: 'ldap'
+  /**
+   * Returns the user, under the directory's own spelling, and what the user may do; undefined if name or
+   * password is wrong, or if the user has no role. Throws ServiceError 503 if the directory cannot tell.
+   */
+  login(name: string, password: string): Promise<Omit<Login, 'source'> | undefined>
+}
 
 interface LoginsOptions {
   /** `[users]` of the ini. */
   readonly users: readonly User[]
+  /** Asked for the names that the ini does not have. */
+  readonly directory?: Directory
+  /** The sources beside the ini that are configured: their running tokens count, as those of `directory`. */
+  readonly sources?: readonly Login['source'][]
   /** Read at a login while there are no users; created by `ensureAdminPassword`. */
   readonly adminPasswordFile: string
   /** Persists the addresses of successful logins; absent: not persisted. A damaged file counts as empty. */
@@ -42,12 +53,8 @@ interface LoginsOptions {
   readonly delay?: (ms: number) => Promise<unknown>
 }
 
-interface Login {
-  readonly user: string
-  readonly role: Role
-}
-
 interface VerifiedLogin {
+  readonly login: Login
   readonly proof: Buffer
   readonly verifiedAt: number
 }
@@ -58,12 +65,14 @@ export class Logins {
   readonly #dummy: string
   readonly #key = randomBytes(32)
   readonly #checks = new Semaphore(checksAtOnce)
+  readonly #questions = new Semaphore(questionsAtOnce)
   readonly #failures: Failures
-  readonly #remembered = new Map<string, VerifiedLogin>()
+  /** By name in the ini, or by source and name: a name in the ini has no colon. */
+  readonly #remembered = new LRUCache<string, VerifiedLogin>({ max: mostRemembered })
   /** Addresses of successful logins, the newest last. */
   readonly #knownNetworks: Set<string>
   readonly #saving: Background | undefined
-  readonly #pendingChecks = new Map<string, Promise<boolean>>()
+  readonly #pendingChecks = new Map<string, Promise<Login | undefined>>()
   #admin: { readonly password: string; readonly user: Promise<User> } | undefined
 
   constructor(private readonly options: LoginsOptions) {
@@ -84,11 +93,11 @@ export class Logins {
   }
 
   /**
-   * Returns user and role; undefined if name or password is wrong, in equal time for both. After failures,
-   * `address` waits for up to a second, and addresses without failures go first. A login repeated within a
-   * minute costs one HMAC.
-   * @throws ServiceError 503 if there are no users and the admin password file cannot be read, and for an
-   * address with failures while too many of those wait
+   * Returns the verified login; undefined if name or password is wrong, in equal time for both while there
+   * is no directory. After failures, `address` waits for up to a second, and addresses without failures go
+   * first. A login repeated within a minute costs one HMAC.
+   * @throws ServiceError 503 if there are no users and the admin password file cannot be read, if the
+   * directory cannot tell, and for an address with failures while too many of those wait
    */
   async login(username: string, password: string, address: string): Promise<Login | undefined> {
     // Refused unchecked: hashing megabytes would cost more than a check.
@@ -97,25 +106,49 @@ export class Logins {
       this.#failures.add(address)
       return undefined
     }
-    const user = await this.#find(username, address)
+    const directory = this.#isLocal(username) ? undefined : this.options.directory
+    const user = directory ? undefined : await this.#find(username, address)
     const hash = user?.hash ?? this.#dummy
-    const proof = this.#proof(username, hash, password)
-    if (!user || !this.#isRemembered(user, proof)) {
-      await this.#wait(address)
-      const verified = await this.#verify(proof.toString('base64'), password, hash, address)
-      if (!user || !verified) {
-        this.#failures.add(address)
-        return undefined
-      }
-      this.#remembered.set(user.name, { proof, verifiedAt: this.options.now() })
+    const proof = this.#proof(username, directory?.source ?? hash, password)
+    const key = directory ? `${directory.source}:${username}` : username
+    const remembered = this.#recall(key, proof)
+    if (!remembered) await this.#wait(address)
+    const login =
+      remembered ??
+      (await (directory
+        ? this.#verify(proof, address, this.#questions, () => this.#ask(directory, username, password))
+        : this.#verify(proof, address, this.#checks, () => check(user, password, hash))))
+    if (!login) {
+      this.#failures.add(address)
+      return undefined
     }
+    if (!remembered) this.#remembered.set(key, { login, proof, verifiedAt: this.options.now() })
     this.#rememberNetwork(address)
-    return { user: user.name, role: user.role }
+    return login
   }
 
-  /** The current role of a user; undefined for a user who may not log in any more, which voids tokens. */
-  roleOf(user: string): Role | undefined {
-    return this.#users.size === 0 && user === 'admin' ? 'admin' : this.#users.get(user)?.role
+  /**
+   * Returns the present grant of a login; undefined for a user who may not log in any more, which voids
+   * tokens. The ini decides for its own users. For others the login does, so that their tokens go on while
+   * the directory is away.
+   */
+  grantOf({ user, grant, source }: Login): Grant | undefined {
+    const { directory, sources = [] } = this.options
+    if (source !== 'local')
+      return source === directory?.source || sources.includes(source) ? grant : undefined
+    return this.#isLocal(user) ? (this.#users.get(user) ?? { role: 'admin' }) : undefined
+  }
+
+  /** Whether the ini has the user, or the first admin is meant. */
+  #isLocal(user: string): boolean {
+    return this.#users.size === 0 ? user === 'admin' : this.#users.has(user)
+  }
+
+  /** Asks the directory. It may spell a name like a user of the ini, about whom the ini alone decides. */
+  async #ask(directory: Directory, name: string, password: string): Promise<Login | undefined> {
+    const { source } = directory
+    const found = await directory.login(name, password)
+    return found && !this.#isLocal(found.user) ? { user: found.user, grant: found.grant, source } : undefined
   }
 
   async #find(username: string, address: string): Promise<User | undefined> {
@@ -143,12 +176,12 @@ export class Logins {
       .digest()
   }
 
-  #isRemembered(user: User, proof: Buffer): boolean {
-    const remembered = this.#remembered.get(user.name)
-    if (!remembered || !timingSafeEqual(remembered.proof, proof)) return false
+  #recall(key: string, proof: Buffer): Login | undefined {
+    const remembered = this.#remembered.get(key)
+    if (!remembered || !timingSafeEqual(remembered.proof, proof)) return undefined
     const age = this.options.now() - remembered.verifiedAt
     // Negative after the clock was set back, so that the age is unknown.
-    return age >= 0 && age < rememberedMs
+    return age >= 0 && age < rememberedMs ? remembered.login : undefined
   }
 
   async #wait(address: string): Promise<void> {
@@ -157,25 +190,31 @@ export class Logins {
   }
 
   /** Equal logins under way share one computation. */
-  #verify(id: string, password: string, hash: string, address: string): Promise<boolean> {
+  #verify(
+    proof: Buffer,
+    address: string,
+    checks: Semaphore,
+    check: () => Promise<Login | undefined>
+  ): Promise<Login | undefined> {
+    const id = proof.toString('base64')
     const known = this.#pendingChecks.get(id)
     if (known) return known
-    const rank = this.#rankOf(address)
-    if (rank !== 0 && this.#checks.waiting(rank) >= mostWaiting[rank])
-      this.#checks.rejectOne(rank, tryLater('too many logins wait; try again later', 10))
-    const verified = this.#checks
-      .run(addressBlockOf(address), () => verifyPassword(password, hash), rank)
+    const rank = this.#rankOf(address, checks)
+    if (rank !== 0 && checks.waiting(rank) >= mostWaiting[rank])
+      checks.rejectOne(rank, tryLater('too many logins wait; try again later', 10))
+    const verified = checks
+      .run(addressBlockOf(address), check, rank)
       .finally(() => this.#pendingChecks.delete(id))
     this.#pendingChecks.set(id, verified)
     return verified
   }
 
   /** Rank in the queue: 0 for loopback and known addresses, 1 for unknown ones, 2 after a failure. */
-  #rankOf(address: string): 0 | 1 | 2 {
+  #rankOf(address: string, checks: Semaphore): 0 | 1 | 2 {
     if (this.#failures.has(address)) return 2
     if (['127.0.0.1', '::1'].includes(address)) return 0
     return this.#knownNetworks.has(clientNetworkOf(address)) &&
-      this.#checks.waiting(0, addressBlockOf(address)) < mostAhead
+      checks.waiting(0, addressBlockOf(address)) < mostAhead
       ? 0
       : 1
   }
@@ -187,6 +226,13 @@ export class Logins {
     const [oldest] = this.#knownNetworks
     if (this.#knownNetworks.size > mostKnownNetworks) this.#knownNetworks.delete(oldest as string)
   }
+}
+
+/** Takes equal time with and without a user. */
+async function check(user: User | undefined, password: string, hash: string): Promise<Login | undefined> {
+  if (!(await verifyPassword(password, hash)) || !user) return undefined
+  const { name, role, groups } = user
+  return { user: name, grant: { role, ...(groups ? { groups } : {}) }, source: 'local' }
 }
 
 function readKnownNetworks(file: string): string[] {

@@ -1,4 +1,5 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
+import type { Grant } from './grant.js'
 
 /** Cost of a guess: `128 * N * r` bytes of memory (16 MiB), touched `p` times. */
 const cost = { N: 16384, r: 8, p: 5 }
@@ -77,16 +78,9 @@ function derive(password: string, { N, r, p, salt }: Omit<Parts, 'key'>, bytes: 
   })
 }
 
-/** Roles of users (rules 5.2). */
-export const roles = ['admin', 'viewer'] as const
-export type Role = (typeof roles)[number]
-/** Whether a word is a role. */
-export const isRole = (word: string): word is Role => roles.some(role => role === word)
-
-/** A user of `[users]`: `name = role hash`. */
-export interface User {
+/** A user of `[users]`: `name = role hash`, or `name = role:group,group hash`. */
+export interface User extends Grant {
   readonly name: string
-  readonly role: Role
   /** Salted scrypt, as printed by `svcd passwd`. */
   readonly hash: string
 }

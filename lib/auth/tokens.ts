@@ -2,11 +2,12 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual 
 import { join } from 'node:path'
 import { LRUCache } from 'lru-cache'
 import { openKey } from '../disk/file.js'
-import { type Role, roles } from './passwords.js'
+import { type Grant, grantText, type Login, loginSources, parseGrant } from './grant.js'
 
-// Names have at most 63 characters, so our tokens are far shorter.
-const longestToken = 1024
-/** Verified tokens to remember: 5 MB. The oldest is dropped first. */
+/** Our longest token has a user's name of 256 characters, and 32 groups of 63. */
+const longestToken = 4096
+const longestName = 256
+/** Verified tokens to remember: 5 MB of those of nodes. The oldest is dropped first. */
 const mostKnown = 10_000
 /** Tokens from the future are void, except for steps of time synchronisation. */
 const clockSlackMs = 60_000
@@ -17,7 +18,7 @@ const prefix = `${encode({ alg: 'HS256', typ: 'JWT' })}.`
 
 /** The claims of a valid token; times in milliseconds since the epoch. */
 export type Claims = (
-  | { readonly kind: 'user'; readonly user: string; readonly role: Role }
+  | ({ readonly kind: 'user' } & Login)
   | {
       readonly kind: 'node'
       readonly node: string
@@ -33,7 +34,10 @@ type NodeUse = 'installing' | 'running'
 interface Payload {
   readonly kind: 'user' | 'node'
   readonly sub: string
-  readonly role?: Role
+  /** The text of a grant. */
+  readonly role?: string
+  /** The source of the login; absent: the ini. */
+  readonly src?: string | undefined
   readonly gen?: number
 }
 
@@ -79,8 +83,10 @@ export class Tokens {
     return new Tokens(await openKey(file, 'voids every token', options.onNewKey), options)
   }
 
-  issueUser(user: string, role: Role): string {
-    return this.#issue({ kind: 'user', sub: user, role }, this.#options.lifetimeMs)
+  /** Issues a token for a verified login. */
+  issueUser({ user, grant, source }: Login): string {
+    const src = source === 'local' ? undefined : source
+    return this.#issue({ kind: 'user', sub: user, role: grantText(grant), src }, this.#options.lifetimeMs)
   }
 
   /** Issues a token to an installing or running node of this generation. Takes microseconds. */
@@ -131,10 +137,11 @@ export class Tokens {
     return claims
   }
 
-  #issue({ kind, sub, role, gen }: Payload, lifetimeMs: number): string {
+  #issue({ kind, sub, role, src, gen }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
     // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
-    const signed = prefix + encode({ kind, sub, role, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
+    const signed =
+      prefix + encode({ kind, sub, role, src, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }
 
@@ -151,11 +158,26 @@ function readClaims(payload: string): Claims | undefined {
   } catch {
     return undefined
   }
-  const { kind, sub, role, gen, iat, exp } = json ?? {}
-  if (typeof sub !== 'string' || typeof iat !== 'number' || typeof exp !== 'number') return undefined
+  const { kind, sub, role, src = 'local', gen, iat, exp } = json ?? {}
+  if (
+    typeof sub !== 'string' ||
+    sub.length > longestName ||
+    typeof iat !== 'number' ||
+    typeof exp !== 'number'
+  )
+    return undefined
   const times = { issuedAt: Math.round(iat * 1000), expiresAt: Math.round(exp * 1000) }
   if (kind === 'node')
     return { kind, node: sub, ...(typeof gen === 'number' ? { generation: gen } : {}), ...times }
-  const known = roles.find(candidate => candidate === role)
-  return kind === 'user' && known ? { kind, user: sub, role: known, ...times } : undefined
+  const source = loginSources.find(known => known === src)
+  const grant = typeof role === 'string' ? grantOf(role) : undefined
+  return kind === 'user' && grant && source ? { kind, user: sub, grant, source, ...times } : undefined
+}
+
+function grantOf(text: string): Grant | undefined {
+  try {
+    return parseGrant(text)
+  } catch {
+    return undefined
+  }
 }

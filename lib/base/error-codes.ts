@@ -6,7 +6,7 @@
 export const errorCodes = {
   400: {
     'invalid-request': 'The request breaks a rule that has no code of its own.',
-    'invalid-http': 'The request is not valid HTTP/1.1: target, Host header, or a header of a proxy.',
+    'invalid-http': 'The request is not valid HTTP/1.1: target, Host, If-Match, or a header of a proxy.',
     'invalid-body': 'The body is not valid JSON or UTF-8, or has the wrong shape.',
     'invalid-name': 'A name breaks the rule for names of its kind.',
     'invalid-field': 'A field has a value that it cannot have, or is not known.',
@@ -36,12 +36,14 @@ export const errorCodes = {
     unauthenticated: 'A valid credential is needed.',
     'invalid-token': 'The token is not valid, has expired, or its node is gone: ask for a new one.',
     'wrong-password': 'User name or password is wrong.',
+    'login-refused': 'The provider refused the log-in, or it is over: begin a new one.',
     'wrong-address': 'The address of the caller is not the one that may ask for this.',
     'unproven-controller': 'Only controllers of this cluster may ask for this.'
   },
   403: {
     'not-permitted': 'The caller may not do this.',
     'role-not-permitted': 'The role of the user does not allow this.',
+    'no-role': 'The provider knows the user, but none of the groups of the user has a role here.',
     'node-not-permitted': 'The token of a node does not reach this.',
     'browser-refused': 'A page of a browser may not ask for this.',
     'manual-boot-refused': '`[boot] manual` does not let this address choose a node.',
@@ -50,6 +52,7 @@ export const errorCodes = {
   404: {
     'not-found': 'What the path names does not exist.',
     'no-route': 'There is no such route.',
+    'no-provider': 'No OpenID provider is configured.',
     'no-object': 'There is no object of this name.',
     'no-file': 'There is no such file.',
     'no-job': 'There is no such request, or its end was reported already.',
@@ -67,6 +70,7 @@ export const errorCodes = {
   },
   405: { 'method-not-allowed': 'The route has other methods; the header Allow names them.' },
   408: { 'request-too-slow': 'The request came too slowly.' },
+  412: { 'changed-meanwhile': 'It is no longer what the ETag in If-Match names: read it again.' },
   413: { 'too-large': 'The body is too large.' },
   416: { 'invalid-range-header': 'The range lies outside the file.' },
   417: { 'unknown-expectation': 'Only the expectation 100-continue is known.' },
@@ -77,6 +81,7 @@ export const errorCodes = {
   503: {
     unavailable: 'It cannot be done now; nothing was changed.',
     busy: 'Too much of this kind waits: try again after Retry-After.',
+    'directory-unavailable': 'The directory or the provider of the log-in does not answer; others log in.',
     'shutting-down': 'The service is stopping.',
     'not-leader': 'This controller is not the primary, or none is known: try again.',
     'store-unavailable': 'The store cannot make a change durable.',

@@ -33,6 +33,8 @@ export const notFound = (message: string, code?: CodeOf<404>) => coded(404, mess
 /** 405 with `Allow`. */
 export const methodNotAllowed = (message: string, allow: readonly string[]) =>
   new ServiceError(405, message, { Allow: allow.join(', ') })
+/** 412: something has changed since the caller read it. */
+export const changedMeanwhile = (message: string) => new ServiceError(412, message)
 /** 413: the body is larger than `[http] max_body`. */
 export const tooLarge = (message: string) => new ServiceError(413, message)
 /** 503: the daemon cannot do it now; nothing was changed. */

@@ -12,6 +12,7 @@ import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
 import { hasDirectory, hasFile } from '../disk/file.js'
 import { CertificateError, expiry, isFor, lacksRoot, readPair } from '../http/certificate.js'
+import { identityFindings } from '../identity/identity.js'
 import { imageFindings } from '../image/findings.js'
 import { ownerText } from '../model/cluster-index.js'
 import { stateWarnings } from '../model/limits.js'
@@ -64,7 +65,11 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
   const { etcd, problems: inEtcd } = await etcdFindings(config)
   const firmware = missingFirmware(config)
   const tls = await tlsFindings(config, now)
-  const machine = [...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems, ...inEtcd]
+  const identity = await identityFindings(config)
+  const machine = [
+    ...[...(await missingOnMachine(config)), ...firmware.problems, ...tls.problems],
+    ...[...identity.problems, ...inEtcd]
+  ]
   const placed = (message: string): Problem => ({ ...locationOf(config, message), message })
   const stored = new StoredCheck(config, now, box, etcd)
   // Nothing is read if the files for etcd are unusable.
@@ -82,7 +87,7 @@ export async function checkAll(config: Config, now = Date.now()): Promise<Findin
     ],
     warnings: [
       ...[...reachability(config, stored.networks), ...frontWarnings(config), ...userWarnings(config)],
-      ...[...firmware.warnings, ...tls.warnings, ...stored.warnings]
+      ...[...firmware.warnings, ...tls.warnings, ...identity.warnings, ...stored.warnings]
     ],
     changedSettings: stored.notes
   }

@@ -95,6 +95,7 @@ export const namedFiles = ({
   ssh,
   control,
   store,
+  auth,
   paths
 }: Config): readonly (readonly [string, string])[] =>
   [
@@ -105,7 +106,11 @@ export const namedFiles = ({
     ['config/named/store.ca', store.ca] as const,
     ['config/named/store.cert', store.cert] as const,
     ['config/named/store.key', store.key] as const,
-    ['config/named/store.password_file', store.password_file] as const
+    ['config/named/store.password_file', store.password_file] as const,
+    ['config/named/auth.ldap_ca_certificate', auth.ldap_ca_certificate] as const,
+    ['config/named/auth.ldap_bind_password_file', auth.ldap_bind_password_file] as const,
+    ['config/named/auth.oidc_ca_certificate', auth.oidc_ca_certificate] as const,
+    ['config/named/auth.oidc_client_secret_file', auth.oidc_client_secret_file] as const
   ].filter(([, place]) => place !== '' && relative(paths.state, place).startsWith('..'))
 
 /** Name of the ini in a backup. */

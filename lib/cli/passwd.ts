@@ -1,5 +1,6 @@
 import { buffer } from 'node:stream/consumers'
-import { hashPassword, isRole, longestPassword, roles } from '../auth/passwords.js'
+import { grantText, parseGrant } from '../auth/grant.js'
+import { hashPassword, longestPassword } from '../auth/passwords.js'
 import { strictUtf8 } from '../base/json.js'
 import { nameRule, nameRuleText } from '../config/values.js'
 import { askHidden } from './ask.js'
@@ -12,7 +13,7 @@ import { UsageError } from './usage.js'
  */
 export async function passwd(name: string, role: string, stdin: boolean): Promise<string> {
   if (!nameRule.test(name)) throw new UsageError(`USER must be ${nameRuleText}`)
-  if (!isRole(role)) throw new UsageError(`--role must be one of ${roles.join(', ')}`)
+  const grant = readRole(role)
   if (!stdin && !process.stdin.isTTY)
     throw new UsageError('there is no terminal to ask for the password on: use --stdin')
   const password = stdin ? decode(await buffer(process.stdin)).replace(/\r?\n$/, '') : await askTwice(name)
@@ -20,7 +21,15 @@ export async function passwd(name: string, role: string, stdin: boolean): Promis
   if (/[\r\n\0]/.test(password)) throw new Error('the password must be one line of text')
   if (Buffer.byteLength(password) > longestPassword)
     throw new Error(`the password is longer than ${longestPassword} bytes`)
-  return `${name} = ${role} ${await hashPassword(password)}\n`
+  return `${name} = ${grantText(grant)} ${await hashPassword(password)}\n`
+}
+
+function readRole(text: string) {
+  try {
+    return parseGrant(text)
+  } catch (error) {
+    throw new UsageError(`--role ${(error as Error).message}`)
+  }
 }
 
 async function askTwice(name: string): Promise<string> {

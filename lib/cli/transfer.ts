@@ -139,7 +139,9 @@ export async function askDaemon(
   if (admin === undefined) throw new Error(`${config.file}: [users] names no admin`)
   const { status, body: answer } = await requestWhole({
     ...{ url: originAt('http', host, port), method, path, body, most: Number.POSITIVE_INFINITY },
-    headers: { 'x-access-tokens': tokens.issueUser(admin, 'admin') }
+    headers: {
+      'x-access-tokens': tokens.issueUser({ user: admin, grant: { role: 'admin' }, source: 'local' })
+    }
   }).catch(error => {
     throw new Error(`no svcd answers at ${host} port ${port}: ${error.message}`)
   })

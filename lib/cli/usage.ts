@@ -28,7 +28,8 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   osimage shell NAME         a shell in the directory of an image, for root on the controller: packages that
                              are installed in it find the network and start no service here; no pack of the
                              image begins meanwhile
-  passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), viewer
+  passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), operator,
+                             viewer, also limited to groups of nodes (operator:compute,gpu)
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells
                              how
   version, --version         print version, interface version and source commit

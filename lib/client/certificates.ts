@@ -44,6 +44,16 @@ const WAYS_OUT = {
     time: 'install a new one in the BMC, or set the clock of the controller',
     issuer: 'name its CA in [control] ca_file'
   },
+  ldap: {
+    name: 'name the server in [auth] ldap_url as its certificate does',
+    time: 'install a new one on the server, or set the clock of the controller',
+    issuer: 'name its authority in [auth] ldap_ca_certificate'
+  },
+  oidc: {
+    name: 'name the provider in [auth] oidc_issuer as its certificate does',
+    time: 'install a new one on the provider, or set the clock of the controller',
+    issuer: 'name its authority in [auth] oidc_ca_certificate'
+  },
   svcctl: {
     name: 'use an https URL with a name that the certificate lists',
     time: 'install a new one on the controller, or set the clock of this machine',

@@ -200,6 +200,54 @@ export const keys = {
     ),
     running_token_lifetime: key(values.duration('1s', '3650d'), '90d').about(
       'Lifetime of the tokens of running nodes, which fetch their files and get a new one in time.'
+    ),
+    ldap_url: key(values.ldapUrls).about(
+      'Servers of an LDAP directory whose users log in too (docs/logins.md), with commas between them.'
+    ),
+    ldap_plain: key(values.boolean, 'no').about(
+      'WARNING: yes sends passwords in the clear to ldap://; no: by StartTLS, but for 127.0.0.1 and [::1].'
+    ),
+    ldap_ca_certificate: key(values.optionalPath).about(
+      "PEM file of the authorities of these servers, beside the system's; empty: the system's alone."
+    ),
+    ldap_bind_dn: key(values.text).about('DN as which svcd searches; empty: it searches without a name.'),
+    ldap_bind_password_file: key(values.optionalPath).about(
+      'File with the password of this DN on one line, for svcd alone to read.'
+    ),
+    ldap_base: key(values.text).about('DN below which users and groups are, such as dc=example,dc=org.'),
+    ldap_filter: key(
+      values.ldapFilter('user'),
+      '(|(&(objectClass=posixAccount)(uid={user}))' +
+        '(&(objectCategory=person)(objectClass=user)(sAMAccountName={user})))'
+    ).about('Filter that finds the entry of {user}, whose name is its uid or sAMAccountName.'),
+    ldap_group_filter: key(
+      values.ldapFilter('dn', 'user'),
+      '(|(member={dn})(uniqueMember={dn})(memberUid={user}))'
+    ).about("Filter that finds the user's groups, beside memberOf; empty: memberOf alone."),
+    ldap_roles: key(values.groupRoles).about(
+      'Roles by group: ROLE=GROUP | ROLE=GROUP. A GROUP is a DN, a cn, or * for all; no match: no log-in.'
+    ),
+    oidc_issuer: key(values.issuer).about(
+      'Issuer of an OpenID provider whose users log in too (docs/logins.md); empty: none.'
+    ),
+    oidc_name: key(values.text, 'single sign-on').about('Name of the provider on the button of the page.'),
+    oidc_ca_certificate: key(values.optionalPath).about(
+      "PEM file of the authorities of the provider, beside the system's; empty: the system's alone."
+    ),
+    oidc_client_id: key(values.text).about('Name of svcd at the provider.'),
+    oidc_client_secret_file: key(values.optionalPath).about(
+      "File with svcd's secret at the provider on one line, for svcd alone to read; empty: a public client."
+    ),
+    oidc_url: key(values.origins).about(
+      'URLs at which browsers open the page, each with a / a redirect URI at the provider; empty: [http] url.'
+    ),
+    oidc_scopes: key(values.scopes, 'openid profile').about('Scopes that svcd asks for.'),
+    oidc_user_claim: key(values.claim, 'preferred_username').about("Claim with the user's name."),
+    oidc_groups_claim: key(values.claim, 'groups').about(
+      "Claim with the user's groups, also inside of another: realm_access.roles."
+    ),
+    oidc_roles: key(values.groupRoles).about(
+      'Roles by group, as in ldap_roles; a GROUP is a value of the groups claim, or * for all users.'
     )
   },
   cluster: {
@@ -368,7 +416,9 @@ export const table: Readonly<Record<string, Readonly<Record<string, Key<unknown>
 /** The comment of `[users]` in the shipped file; its keys are the users' names. */
 export const usersDoc = [
   'Users, one a line: name = role hash. Roles: ' +
-    'admin (may do everything), viewer (may read). `svcd passwd NAME`',
+    'admin (may do everything), operator (power, reinstall, consoles),',
+  'viewer (may read), the last two also for groups of nodes alone (operator:compute,gpu). ' +
+    '`svcd passwd NAME`',
   'prints the line. While no user stands here, ' +
     'admin logs in with the password in the file admin-password of the state.'
 ]

@@ -1,5 +1,6 @@
 import { dirname, resolve } from 'node:path'
-import { isPasswordHash, isRole, roles, type User } from '../auth/passwords.js'
+import { parseGrant } from '../auth/grant.js'
+import { isPasswordHash, type User } from '../auth/passwords.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { type Key, table } from './keys.js'
 import { type Entry, readText, scanLines } from './lines.js'
@@ -52,7 +53,7 @@ export function readConfig(
 
 /** Checks keys that belong together; reports the section and key that is given. */
 function checkTogether(
-  { http, controller, store, torrent }: Values,
+  { http, controller, store, torrent, auth }: Values,
   report: (section: string, key: string, message: string) => void
 ): void {
   const { listen, tls_certificate, tls_port } = http
@@ -74,6 +75,7 @@ function checkTogether(
     report('http', 'tls_port', `[http] tls_port must be another port than that of listen, ${listen.port}`)
   needed('store', store, 'cert', 'key')
   needed('store', store, 'user', 'password_file')
+  checkAuth(auth, message => report('auth', /^\[auth\] (\w+)/.exec(message)?.[1] ?? '', message))
   const { seeder, seeder_url, seeder_watch } = torrent
   if (
     (seeder === 'aria2' && seeder_url === '') ||
@@ -82,6 +84,32 @@ function checkTogether(
     const or = seeder === 'aria2' ? 'is' : 'or seeder_watch is'
     report('torrent', 'seeder', `[torrent] seeder_url ${or} needed when seeder is ${seeder}`)
   }
+}
+
+/** Checks the keys of a directory and of a provider; each message begins with its key. */
+function checkAuth(auth: Values['auth'], report: (message: string) => void): void {
+  const {
+    ldap_url = [],
+    ldap_base,
+    ldap_roles = [],
+    ldap_filter,
+    ldap_bind_dn,
+    ldap_bind_password_file
+  } = auth
+  if (ldap_url.length > 0) {
+    if (ldap_base === '') report('[auth] ldap_url: ldap_base is needed as well, such as dc=example,dc=org')
+    if (ldap_roles.length === 0)
+      report('[auth] ldap_url: ldap_roles is needed as well, else nobody has a role')
+    if (ldap_filter === '')
+      report('[auth] ldap_filter must not be empty, leave the line out for the usual one')
+    if ((ldap_bind_dn === '') !== (ldap_bind_password_file === ''))
+      report('[auth] ldap_bind_dn and ldap_bind_password_file are given together, or none of them')
+  }
+  const { oidc_issuer, oidc_client_id, oidc_roles = [] } = auth
+  if (!oidc_issuer) return
+  if (oidc_client_id === '') report('[auth] oidc_issuer: oidc_client_id is needed as well')
+  if (oidc_roles.length === 0)
+    report('[auth] oidc_issuer: oidc_roles is needed as well, else nobody has a role')
 }
 
 /** Matches problems of single keys that affect neither directories nor the location of objects. */
@@ -235,10 +263,14 @@ function readUsers(given: ReadonlyMap<string, RawValue> = new Map(), problems: P
     if (value === undefined) continue
     const [role = '', hash = '', ...rest] = value.split(/\s+/)
     if (!nameRule.test(name)) problem(`must be named with ${nameRuleText}`)
-    else if (!isRole(role)) problem(`must have one of the roles ${roles.join(', ')} before its hash`)
     else if (!isPasswordHash(hash) || rest.length > 0)
-      problem('must have a hash as `svcd passwd` prints it, and no more')
-    else users.push({ name, role, hash })
+      problem('must have a role and a hash as `svcd passwd` prints them, and no more')
+    else
+      try {
+        users.push({ name, ...parseGrant(role), hash })
+      } catch (error) {
+        problem(`has a role that ${(error as Error).message}`)
+      }
   }
   return users
 }

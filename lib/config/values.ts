@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
+import { type Grant, parseGrant } from '../auth/grant.js'
 
 /** An invalid value; the message completes "[section] key …" and never has the text. */
 export class ValueError extends Error {}
@@ -298,6 +299,63 @@ export const etcdEndpoints: Kind<readonly string[]> = (value, directory) => {
   must(endpoints.length > 0, expected)
   return endpoints
 }
+
+/** Servers of a directory. Four bound the time that a log-in takes while none of them answers. */
+export const ldapUrls: Kind<readonly string[]> = (value, directory) => {
+  const expected = 'up to 4 URLs such as ldaps://ldap1.example.org with commas between them'
+  const isOne = (part: string) => /^ldaps?:\/\/[^\s/?#\\@]+\/?$/.test(part) && URL.canParse(part)
+  const urls = listed(isOne, expected)(value, directory)
+  must(urls.length <= 4, expected)
+  return urls
+}
+
+/** A filter of LDAP that holds one of these words in braces, or empty. */
+export const ldapFilter = (...words: readonly string[]) =>
+  shaped(
+    new RegExp(`^(?:\\(.*\\{(?:${words.join('|')})\\}.*\\))?$`),
+    `a filter in parentheses with {${words.join('} or {')}}, such as (uid={${words[0]}})`
+  )
+
+/** The issuer of an OpenID provider, or empty. Plain http would let the network log in as anybody. */
+export const issuer: Kind<string> = value => {
+  const isOne = /^(?:https:\/\/|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?=[:/]|$))[^\s?#\\@]*$/.test(value)
+  must(
+    value === '' || (isOne && URL.canParse(value)),
+    'a URL such as https://sso.example.org/realms/hpc; plain http is for 127.0.0.1 and [::1] alone'
+  )
+  return value
+}
+
+/** Scopes that are asked for. */
+export const scopes = shaped(
+  /^openid(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/,
+  'openid, and others behind it with a blank between them'
+)
+
+/** A claim of a token, or the way to one in an object: realm_access.roles. */
+export const claim = shaped(/^[\w:./-]{1,200}$/, 'the name of a claim, such as preferred_username or groups')
+
+/** The members of a group get a grant. The group `*` has all users. */
+export interface GroupRole {
+  readonly group: string
+  readonly grant: Grant
+}
+
+/** `ROLE=GROUP | ROLE=GROUP`: a role, or a role with groups of nodes, and who gets it. */
+export const groupRoles: Kind<readonly GroupRole[]> = value =>
+  value
+    .split('|')
+    .map(part => part.trim())
+    .filter(part => part !== '')
+    .map(part => {
+      const [, role = '', group = ''] = /^([^=]*?)\s*=\s*(.*)$/.exec(part) ?? []
+      must(group !== '', 'entries such as admin=svcd-admins | operator:gpu=gpu-team, with | between them')
+      try {
+        return { group, grant: parseGrant(role) }
+      } catch (error) {
+        throw new ValueError(`has an entry for ${group} whose role ${(error as Error).message}`)
+      }
+    })
 
 /** The prefix of keys. */
 export const keyPrefix = shaped(

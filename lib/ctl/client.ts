@@ -2,20 +2,30 @@ import { constants } from 'node:fs'
 import { chmod, lstat, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { didYouMean } from '../base/did-you-mean.js'
-import { strictUtf8 } from '../base/json.js'
+import { type JsonValue, strictUtf8 } from '../base/json.js'
 import { removeLeftovers, replaceFile, unlessMissing } from '../disk/file.js'
 import { withLock } from '../disk/lock-file.js'
 import type { TypeName } from '../model/docs.js'
 import { objectTypes } from '../model/types.js'
 import { versionLine } from '../version.js'
 import { makeChange } from './change.js'
-import { Controller, controllerUrl } from './controller.js'
+import { Controller, controllerUrl, userOf } from './controller.js'
 import { bashCompletion, commands, help, typeHelp } from './help.js'
 import { dryRunLines } from './render.js'
 import { byName, countOf, formats, type Options, Session, type Verb } from './session.js'
-import { clean, Failure, noController, paintFor, refused, type Terminal, wrongUsage } from './terminal.js'
+import {
+  clean,
+  cleanLines,
+  Failure,
+  noController,
+  paintFor,
+  refused,
+  type Terminal,
+  wrongUsage
+} from './terminal.js'
 import { unknownVerbs } from './unknown.js'
 import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
@@ -66,6 +76,7 @@ const optionTypes = {
   lines: { type: 'string', short: 'n' },
   shipped: { type: 'boolean' },
   stdin: { type: 'boolean' },
+  oidc: { type: 'boolean' },
   group: { type: 'string' },
   order: { type: 'string' },
   bmcsetup: { type: 'string' },
@@ -109,8 +120,11 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     return terminal.out(bashCompletion())
   }
   if (first === 'login') {
-    refuseOtherOptions(first, options, ['stdin'])
+    refuseOtherOptions(first, options, ['stdin', 'oidc'])
     if (rest.length > 1) throw wrongUsage('login takes one USER')
+    if (options.oidc && (rest.length > 0 || options.stdin))
+      throw wrongUsage('login --oidc takes no USER and no --stdin: the provider asks for both')
+    if (options.oidc) return loginByDevice(await session(terminal, options, false))
     return login(await session(terminal, options, false), rest[0] ?? 'admin')
   }
   if (first === 'logout') {
@@ -124,7 +138,7 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
-    await controller.json('GET', '/config/cluster')
+    await controller.json('GET', '/config/group', { fields: 'name' })
     return terminal.out(`${controller.token}\n`)
   }
   if (first === 'import') {
@@ -208,9 +222,8 @@ async function session(terminal: Terminal, options: Options, needsToken: boolean
 }
 
 async function login({ terminal, controller, options }: Session, user: string): Promise<void> {
-  const { url, name } = controller
-  if (url.protocol === 'http:' && !/^(?:127\.[\d.]+|localhost|\[::1\])$/.test(url.hostname))
-    terminal.err(clean(`svcctl: the password goes to ${name} in the clear, use an https URL`).concat('\n'))
+  const { name } = controller
+  warnOfPlain(terminal, controller, 'password')
   if (!options.stdin && !terminal.shows.in)
     throw wrongUsage('there is no terminal to ask for the password on: use --stdin')
   const password = options.stdin
@@ -218,10 +231,36 @@ async function login({ terminal, controller, options }: Session, user: string): 
     : await terminal.hidden(clean(`Password of ${user} at ${name}: `))
   if (password === undefined) throw wrongUsage('the password is not UTF-8')
   const { token } = await controller.json('POST', '/token', {}, { username: user, password })
+  await keep(terminal, name, token, user)
+}
+
+function warnOfPlain(terminal: Terminal, { url, name }: Controller, what: string): void {
+  if (url.protocol === 'http:' && !/^(?:127\.[\d.]+|localhost|\[::1\])$/.test(url.hostname))
+    terminal.err(clean(`svcctl: the ${what} goes to ${name} in the clear, use an https URL`).concat('\n'))
+}
+
+async function keep(terminal: Terminal, name: string, token: JsonValue | undefined, user: string) {
   if (typeof token !== 'string' || !/^[\x21-\x7e]{1,4096}$/.test(token))
     throw noController(`no svcd at ${name}: it gives no token`)
   await new TokenCache(terminal.env).write(name, token)
   terminal.err(clean(`logged in as ${user} at ${name}`).concat('\n'))
+}
+
+/** Logs in by the device flow: a person agrees in a browser on any machine. Throws Failure 1 if refused. */
+async function loginByDevice({ terminal, controller }: Session): Promise<void> {
+  warnOfPlain(terminal, controller, 'token')
+  const begun = await controller.json('POST', '/auth/device', {}, {})
+  const { device, user_code, verification_uri, verification_uri_complete: whole, interval } = begun
+  if (typeof device !== 'string') throw noController(`no svcd at ${controller.name}: it begins no log-in`)
+  const open = typeof whole === 'string' ? `\nor open ${whole}` : ''
+  terminal.err(`${cleanLines(`open ${verification_uri} and type the code ${user_code}${open}`)}\n`)
+  // The controller ends the log-in after ten minutes at most.
+  for (let waitS = Math.min(Math.max(Number(interval) || 5, 1), 60); ; ) {
+    await sleep(waitS * 1000)
+    const { token, slow } = await controller.json('POST', '/auth/device/finish', {}, { device })
+    if (token !== undefined) return keep(terminal, controller.name, token, userOf(String(token)) ?? 'USER')
+    if (slow === true) waitS += 5
+  }
 }
 
 /** Reads a file that the command line names. Throws Failure 2. */

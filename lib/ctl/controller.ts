@@ -100,14 +100,17 @@ export class Controller {
   async #refusal(answer: Answer, path: string): Promise<Failure> {
     const { message } = jsonObject(await answer.text()) ?? {}
     if (typeof message !== 'string') return this.#isNone(`answers ${answer.status} without a message`)
-    if (answer.status !== 401 || path === '/token') return refused(message, answer.status)
+    if (answer.status !== 401 || /^\/(?:token$|auth\/)/.test(path)) return refused(message, answer.status)
     const why =
       this.token === undefined
         ? 'you are not logged in'
         : isVoid.test(message)
           ? 'your login has ended'
           : message
-    return refused(`${why}; type: svcctl login ${userOf(this.token) ?? 'USER'}`)
+    const source = claimsOf(this.token).src
+    return refused(
+      `${why}; type: svcctl login ${source === 'oidc' ? '--oidc' : (userOf(this.token) ?? 'USER')}`
+    )
   }
 
   /** The failure for a server that is not svcd. */
@@ -134,10 +137,13 @@ export class Controller {
 }
 
 /** Returns the user in a token of svcd, if any. */
-function userOf(token = ''): string | undefined {
-  const { kind, sub } = jsonObject(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
+export function userOf(token = ''): string | undefined {
+  const { kind, sub } = claimsOf(token)
   return kind === 'user' && typeof sub === 'string' ? sub : undefined
 }
+
+const claimsOf = (token = ''): JsonObject =>
+  jsonObject(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) ?? {}
 
 /** The controller's message for an invalid token. It names a header that users of svcctl do not know. */
 const isVoid = /^the token in x-access-tokens is /

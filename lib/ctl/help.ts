@@ -23,6 +23,7 @@ export const optionTexts = [
   ['-n, --lines N', 'console --log: how many lines; default: 100'],
   ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
   ['    --stdin', 'login: read the password from standard input'],
+  ['    --oidc', 'login: by the OpenID provider, in a browser on any machine'],
   ['    --version', 'print version, interface version and source commit of svcctl'],
   ['-h, --help', 'print this; behind a type its verbs and fields']
 ] as const

@@ -21,6 +21,7 @@ export interface Options {
   readonly lines?: string
   readonly shipped?: boolean
   readonly stdin?: boolean
+  readonly oidc?: boolean
   readonly group?: string
   readonly order?: string
   readonly bmcsetup?: string

@@ -205,6 +205,21 @@ export async function readKey(file: string, loss: string): Promise<Buffer> {
   return key
 }
 
+/** Reads a file with a secret that an admin made. Throws Error if others than owner and group may read it. */
+export async function readSecret(file: string): Promise<Buffer> {
+  const bytes = await readRegularFile(file)
+  await refuseLooseMode(file, 0o037, '0640', 'others than its owner and its group may read or change it')
+  return bytes
+}
+
+/** Reads the password in such a file. Throws Error if it is not one line of text. */
+export async function readPassword(file: string): Promise<string> {
+  const password = (await readSecret(file)).toString().replace(/\r?\n$/, '')
+  if (password === '' || password.length > 1000 || /[\u0000-\u001f\u007f\ufffd]/.test(password))
+    throw new Error(`${file} holds no password: put it there, one line of text`)
+  return password
+}
+
 /** In a sticky directory, members of a writing group replace only their own files. */
 const STICKY = 0o1000
 const GROUP = 0o070

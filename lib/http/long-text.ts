@@ -70,6 +70,11 @@ export class LongText {
   }
 }
 
+/** Returns pauses of about the time of a piece in work that yields nothing to send. */
+export function* pauses(work: Iterable<''>): Generator<undefined> {
+  for (const _ of gathered(work, true)) yield
+}
+
 /** Gathers parts, and a final newline, to pieces. `isAscii`: each character is known to be one byte. */
 function* gathered(parts: Iterable<string>, isAscii: boolean): Generator<TextPiece> {
   let piece = { parts: [] as string[], bytes: 0, characters: 0 }

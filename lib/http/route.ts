@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { JsonValue } from '../base/json.js'
 import type { FileDelivery, RequestContext } from '../base/request-source.js'
 import type { Trust } from '../client/certificates.js'
+import type { EntityTag } from './entity-tag.js'
 
 /** A request before its body is read. */
 export interface RequestHead extends RequestContext {
@@ -90,6 +91,8 @@ export interface Answer {
   /** Subscriber of `feed`. Without one it counts for its address alone, and gets no reserved slot. */
   readonly subscriber?: Subscriber
   readonly type?: string
+  /** Sent as ETag; with long `json` it is made before the head, a piece at a time. */
+  readonly etag?: EntityTag
   /** Set by http/ alone, in place of all others. */
   readonly forwarded?: Forwarded
   /** The client takes gzip, and a long text is worth compressing. */

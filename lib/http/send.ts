@@ -13,7 +13,7 @@ import type { Exchange } from './exchange.js'
 import type { Feeds } from './feeds.js'
 import { answerWith, type FileAnswer, type FrontFiles, frontLocation } from './files.js'
 import type { Forwards } from './forwards.js'
-import { LongText, reuse } from './long-text.js'
+import { LongText, pauses, reuse } from './long-text.js'
 import type { OpenFile, OpenFiles, SmallFileCache } from './open-files.js'
 import type { Answer, Feed, Forwarded } from './route.js'
 
@@ -102,11 +102,17 @@ function sendWhole<C>(
   if (!answer.compress || text.length < LEAST_COMPRESSED)
     return sendText(exchange, answer, text, type, context)
   return zip(text).then(zipped => {
-    if (!exchange.gone) sendText(exchange, { ...answer, headers: gzipped(answer) }, zipped, type, context)
+    if (!exchange.gone) sendText(exchange, gzipped(answer), zipped, type, context)
   })
 }
 
-const gzipped = ({ headers }: Answer) => ({ ...headers, 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' })
+/** The answer as it is compressed: another representation has another entity tag. */
+function gzipped({ etag, headers, ...answer }: Answer): Answer {
+  const coded = { ...headers, 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
+  return { ...answer, headers: etag ? { ...coded, ETag: etag.header('.gzip') } : coded }
+}
+
+const headersOf = ({ headers, etag }: Answer) => (etag ? { ...headers, ETag: etag.header() } : headers)
 
 function sendText<C>(
   exchange: Exchange<C>,
@@ -118,7 +124,7 @@ function sendText<C>(
   const length = Buffer.byteLength(text)
   // ASCII: as UTF-8 node:http would copy it to three times its memory, and scan it once more.
   const encoding = typeof text === 'string' && length === text.length ? 'latin1' : 'utf8'
-  writeHead(exchange, answer.status, type, answer.headers, length, context)
+  writeHead(exchange, answer.status, type, headersOf(answer), length, context)
   exchange.bytes = exchange.headOnly ? 0 : length
   // node:http drops the text for HEAD and 204.
   exchange.outgoing.end(text, encoding)
@@ -156,6 +162,8 @@ async function sendLongText<C>(
   const type = answer.type ?? 'application/json'
   // Client addresses take turns.
   const inTurn = <R>(make: () => R) => context.listPieces.run(addressBlockOf(exchange.address), make)
+  const making = answer.etag && pauses(answer.etag.making())
+  while (making && !exchange.gone && !(await inTurn(() => making.next())).done);
   const measured = text.measuring()
   const first = (await inTurn(() => measured.next())).value
   if ((await inTurn(() => measured.next())).done)
@@ -165,7 +173,7 @@ async function sendLongText<C>(
   // A compressed answer has no length in its head.
   while (!compress && !exchange.gone && !(await inTurn(() => measured.next())).done);
   if (exchange.gone) return
-  const headers = compress ? gzipped(answer) : answer.headers
+  const headers = headersOf(compress ? gzipped(answer) : answer)
   writeHead(exchange, answer.status, type, headers, compress ? undefined : text.bytes, context)
   if (exchange.headOnly) return void exchange.outgoing.end()
   cutWhenStalled(exchange, context)

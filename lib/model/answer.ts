@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Docs, TypeName } from './docs.js'
 import type { VariableLevels } from './effective.js'
 import { effectiveInterfaces, imageOf } from './effective.js'
@@ -130,4 +131,25 @@ export function showText<K extends TypeName>(type: K, seen: AnswerSource<K>, rea
   }
   texts.set(doc, { group, image, status, runs, cluster, masked, text })
   return text
+}
+
+/** A cached digest, with all that it was made from. */
+interface State extends Omit<AnswerSource, 'doc' | 'status' | 'runs'>, AnswerOptions {
+  readonly digest: string
+}
+const states = new WeakMap<object, State>()
+
+/** Returns a digest of what `show` says of the configuration: all but what the node reported (rules 2.21). */
+export function showState<K extends TypeName>(
+  type: K,
+  { doc, group, image }: AnswerSource<K>,
+  { cluster, masked }: AnswerOptions
+): string {
+  const found = states.get(doc)
+  const isSame = found?.group === group && found?.image === image && found?.masked === masked
+  if (found && isSame && found.cluster === cluster) return found.digest
+  const shown = show(type, { doc, group, image, status: null, runs: undefined }, { cluster, masked })
+  const digest = createHash('sha256').update(JSON.stringify(shown)).digest('base64url')
+  states.set(doc, { group, image, cluster, masked, digest })
+  return digest
 }

@@ -1,4 +1,4 @@
-import { runSyncWithin, TooManySteps } from '../base/concurrency.js'
+import { runSync, runSyncWithin, TooManySteps } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
 import { digestChanges } from './change-digest.js'
@@ -28,6 +28,8 @@ export interface Actor extends CallerRights {
   readonly dryRun?: (changes: readonly Change[], view: View, cluster: ClusterSettings) => Error
   /** Digest of a dry run: a change with another outcome is refused with 400. */
   readonly expected?: string
+  /** Throws 412 unless what is stored is what the caller read. It runs first in the transaction. */
+  readonly precondition?: (view: View) => Generator<unknown>
 }
 
 /** The actor of changes that svcd makes on its own. */
@@ -36,6 +38,11 @@ export const daemonActor: Actor = { who: 'svcd', from: '-', mayTakeAddresses: fa
 /** Throws 400 if a change is no longer the one of the dry run that the actor saw. */
 export function* checkExpected({ expected }: Pick<Actor, 'expected'>, tx: Tx): Generator<void> {
   if (expected !== undefined) (yield* digestChanges(tx.changes())).check(expected, 'change')
+}
+
+/** Throws 412 if something has changed since the actor read it. */
+function* checkPrecondition({ precondition }: Actor, view: View): Generator<unknown, void> {
+  if (precondition) yield* precondition(view)
 }
 
 /** How a change was requested: one object, one change of a set, a table of entries, an import. */
@@ -98,6 +105,19 @@ export class Model {
     await this.options.store.readBarrier?.()
   }
 
+  /** Returns a model that reads the view of `current`, such as that of a transaction, and changes nothing. */
+  reading(current: () => View): Model {
+    const change = () => Promise.reject(new TypeError('this model only reads'))
+    const store = {
+      change,
+      changeInSteps: change,
+      get current() {
+        return current()
+      }
+    }
+    return new Model({ ...this.options, store })
+  }
+
   /** The cluster's settings of the ini. */
   get ini(): ClusterSettings {
     return this.options.ini
@@ -140,6 +160,7 @@ export class Model {
   change<R>(actor: Actor, fn: (tx: Tx) => R): Promise<R> {
     return this.#audited(actor, 'change', end =>
       this.options.store.change(tx => {
+        runSync(checkPrecondition(actor, tx))
         const returned = fn(tx)
         checkChanges(tx, this.cluster)
         end(tx)
@@ -173,6 +194,7 @@ export class Model {
     const changingOf = (tx: Tx) => this.#changing(tx, actor)
     return this.#audited(actor, kind, end =>
       this.options.store.changeInSteps(function* (tx) {
+        yield* checkPrecondition(actor, tx)
         const returned = yield* fn(changingOf(tx))
         end(tx)
         return returned
@@ -191,10 +213,15 @@ export class Model {
       yield* checkExpected(actor, changing.tx)
       return returned
     }
+    const inTurn = function* (changing: ChangeContext) {
+      yield* checkPrecondition(actor, changing.tx)
+      return yield* checked(changing)
+    }
     try {
       return await this.#audited(actor, 'change', end =>
         this.options.store.change(tx => {
-          const returned = runSyncWithin(checked(this.#changing(tx, actor)), STEPS_AT_ONCE)
+          const work = inTurn(this.#changing(tx, actor))
+          const returned = runSyncWithin(work, STEPS_AT_ONCE)
           end(tx)
           return returned
         })

@@ -12,7 +12,7 @@ import { ForwardAuth } from './proofs.js'
 
 /** Routes that machines read to boot, that a person opens first, and the token for them. */
 const answered = new RegExp(
-  '^/(?:(?:boot|kickstart|files|copies|audit|unknown|page|version|openapi\\.json|metrics|token|' +
+  '^/(?:(?:auth|boot|kickstart|files|copies|audit|unknown|page|version|openapi\\.json|metrics|token|' +
     'monitor/(?:primary|service|status))(?:/|$)|$)'
 )
 
@@ -21,7 +21,7 @@ const answered = new RegExp(
  * leader has.
  */
 const isAnswered = ({ path, effect }: Pick<ApiRoute, 'path' | 'effect'>) =>
-  answered.test(path) && (effect === 'reads' || path === '/token')
+  answered.test(path) && (effect === 'reads' || /^\/(?:token$|auth\/)/.test(path))
 
 interface ForwardingOptions {
   /** Name of this controller, and the URL at which others reach it. */

@@ -22,6 +22,11 @@ type Who =
   | 'invalid'
   | 'admin'
   | 'viewer'
+  | 'operator'
+  /** A viewer and an operator who are limited to the group of node n1, and an operator of another group. */
+  | 'groupViewer'
+  | 'groupOperator'
+  | 'elsewhere'
   /** The token of node n1, which is the node in every path. */
   | 'own'
   /** That of node n2: another role, another image. */
@@ -40,32 +45,44 @@ type Where =
 
 type Rule = (who: Who, where: Where) => Verdict
 
-const refusedAs: Readonly<Record<'nobody' | 'invalid', Verdict>> = { nobody: 401, invalid: 401 }
+type Verdicts = Readonly<Record<Who, Verdict>>
 const byToken =
-  (verdicts: Readonly<Record<Who, Verdict>>): Rule =>
+  (verdicts: Verdicts): Rule =>
   who =>
     verdicts[who]
 
 const served: Rule = () => 'served'
-const users = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own: 403, other: 403 })
-const minimal = byToken({
-  ...refusedAs,
-  nobody: 'served',
-  viewer: 'served',
-  admin: 'served',
-  own: 403,
-  other: 403
-})
-const admins = byToken({ ...refusedAs, viewer: 403, admin: 'served', own: 403, other: 403 })
-const nodeReports = byToken({ ...refusedAs, viewer: 403, admin: 'served', own: 'served', other: 403 })
-const nodeReads = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own: 'served', other: 403 })
-const anyToken = byToken({ ...refusedAs, viewer: 'served', admin: 'served', own: 'served', other: 'served' })
+/** What users who are not limited to groups may read. */
+const read: Verdicts = {
+  ...{ nobody: 401, invalid: 401, admin: 'served', viewer: 'served', operator: 'served' },
+  ...{ groupViewer: 403, groupOperator: 403, elsewhere: 403, own: 403, other: 403 }
+}
+/** What limited users reach too: lists of their nodes, what belongs to one group, what everybody may see. */
+const theirLists = { groupViewer: 'served', groupOperator: 'served', elsewhere: 'served' } as const
+const ofTheirs = { groupViewer: 'served', groupOperator: 'served' } as const
+const ordered: Verdicts = { ...read, viewer: 403 }
+
+const users = byToken(read)
+const lists = byToken({ ...read, ...theirLists })
+const ofGroup = byToken({ ...read, ...ofTheirs })
+const minimal = byToken({ ...read, ...theirLists, nobody: 'served' })
+const minimalOfNode = byToken({ ...read, ...ofTheirs, nobody: 'served' })
+const operators = byToken(ordered)
+const operatorsOfGroup = byToken({ ...ordered, groupOperator: 'served' })
+const operatorLists = byToken({ ...ordered, groupOperator: 'served', elsewhere: 'served' })
+/** The request is the admin's. An operator may not cancel it, and a limited one does not see it: 404. */
+const othersRequest = byToken({ ...ordered, ...theirLists, operator: 403, groupViewer: 403 })
+const admins = byToken({ ...ordered, operator: 403 })
+const nodeReports = byToken({ ...ordered, groupOperator: 'served', own: 'served' })
+const inventories = byToken({ ...ordered, operator: 403, own: 'served' })
+const nodeReads = byToken({ ...read, own: 'served' })
+const anyToken = byToken({ ...read, own: 'served', other: 'served' })
 const consoles: Rule = (_, where) => (where === 'outside' ? 403 : 'served')
 const nodesAddress: Rule = (who, where) => (where === 'n1' && who !== 'invalid' ? 'served' : 401)
 const nodesOwn: Rule = (who, where) => (who === 'own' ? 'served' : nodesAddress(who, where))
 const files: Rule = (who, where) => {
   if (where !== 'outside') return 'served'
-  if (who === 'nobody' || who === 'invalid') return 401
+  if (['nobody', 'invalid', 'groupViewer', 'groupOperator', 'elsewhere'].includes(who)) return 401
   // Node n2 installs another image.
   return who === 'other' ? 403 : 'served'
 }
@@ -77,6 +94,11 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /
      GET /page/{pagefile}
      POST /token
+     GET /auth
+     POST /auth/oidc
+     POST /auth/oidc/finish
+     POST /auth/device
+     POST /auth/device/finish
      GET /version
      GET /monitor/primary
      GET /openapi.json
@@ -118,17 +140,13 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/network/{network}/_member
      GET /config/network/{network}/_nextfreeip
      GET /config/network/{network}/{ipaddress}
-     GET /monitor/node/{node}
-     GET /monitor/node/{node}/_boots
-     GET /monitor/node/{node}/_why
      GET /monitor/service/{service}
      GET /monitor/status`
   ],
   [
     nodeReports,
     `POST /config/node/{node}
-     POST /monitor/node/{node}
-     POST /monitor/inventory/{node}`
+     POST /monitor/node/{node}`
   ],
   [
     nodeReads,
@@ -139,29 +157,83 @@ const rules: readonly (readonly [Rule, string])[] = [
   ],
   [anyToken, 'GET /boot/scripts/{script}'],
   [
-    users,
-    `GET /config/cluster
-     GET /config/cluster/export
-     GET /monitor/node
-     GET /metrics
-     GET /monitor/events
-     GET /monitor/overview
-     GET /monitor/odd
-     GET /config/export/{format}
-     GET /monitor/unknown
-     GET /config/network
-     GET /config/network/{network}
-     GET /config/dns/{network}
+    minimalOfNode,
+    `GET /monitor/node/{node}
+     GET /monitor/node/{node}/_boots
+     GET /monitor/node/{node}/_why`
+  ],
+  [inventories, 'POST /monitor/inventory/{node}'],
+  [
+    lists,
+    `GET /config/node
      GET /config/group
+     GET /monitor/node
+     GET /monitor/odd
+     GET /config/status/{request_id}
+     GET /service/status/{request_id}
+     GET /monitor/request
+     GET /monitor/request/{request_id}
+     GET /control/status/{request_id}`
+  ],
+  [
+    ofGroup,
+    `GET /config/node/{node}
+     GET /config/node/{node}/interfaces
+     GET /config/node/{node}/interfaces/{interface}
      GET /config/group/{group}
      GET /config/group/{group}/_list
      GET /config/group/{group}/_member
      GET /config/group/{group}/interfaces
      GET /config/group/{group}/interfaces/{interface}
-     GET /config/node
-     GET /config/node/{node}
-     GET /config/node/{node}/interfaces
-     GET /config/node/{node}/interfaces/{interface}
+     GET /control/action/power/{node}/_status
+     GET /control/action/sel/{node}/_list`
+  ],
+  [
+    operatorsOfGroup,
+    `GET /control/console/{node}
+     POST /control/console/{node}
+     GET /monitor/console/{node}
+     GET /control/action/power/{node}/_on
+     GET /control/action/power/{node}/_off
+     GET /control/action/power/{node}/_cycle
+     GET /control/action/power/{node}/_reset
+     GET /control/action/power/{node}/_soft
+     GET /control/action/power/{node}/_boot
+     GET /control/action/chassis/{node}/_identify
+     GET /control/action/chassis/{node}/_noidentify
+     GET /control/action/chassis/{node}/_netboot
+     GET /control/action/chassis/{node}/_diskboot
+     GET /control/action/sel/{node}/_clear`
+  ],
+  // The set in the body names a node that does not exist.
+  [
+    operators,
+    `POST /control/action/power/_on
+     POST /control/action/power/_off
+     POST /control/action/power/_cycle
+     POST /control/action/power/_reset
+     POST /control/action/power/_soft
+     POST /control/action/power/_boot
+     POST /control/action/chassis/_identify
+     POST /control/action/chassis/_noidentify
+     POST /control/action/chassis/_netboot
+     POST /control/action/chassis/_diskboot
+     POST /control/action/sel/_clear`
+  ],
+  [othersRequest, 'GET /config/status/{request_id}/_cancel'],
+  [operatorLists, `POST /config/node/_set`],
+  [
+    users,
+    `GET /config/cluster
+     GET /config/cluster/export
+     GET /metrics
+     GET /config/export/{format}
+     GET /monitor/events
+     GET /monitor/overview
+     GET /monitor/unknown
+     GET /config/network
+     GET /config/network/{network}
+     GET /config/dns/{network}
      GET /config/disklayout
      GET /config/disklayout/{disklayout}
      GET /config/disklayout/{disklayout}/_list
@@ -186,24 +258,16 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/osimage/{osimage}/_running
      GET /config/osimagetag/{osimage}/_list
      GET /config/osimagetag/{osimage}/_member
-     GET /config/status/{request_id}
-     GET /service/status/{request_id}
-     GET /monitor/request
-     GET /monitor/request/{request_id}
      GET /service/dhcp/status
      GET /service/dns/status
      GET /service/consoles/status
-     GET /control/action/power/{node}/_status
      POST /control/action/power/_status
-     GET /control/action/sel/{node}/_list
-     POST /control/action/sel/_list
-     GET /control/status/{request_id}`
+     POST /control/action/sel/_list`
   ],
   [
     admins,
     `POST /config/cluster
      POST /config/node
-     POST /config/node/_set
      POST /config/node/_delete
      POST /config/cluster/import
      GET /config/cluster/{controller}/_delete
@@ -284,7 +348,6 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/osimage/{osimage}/tag
      GET /config/osimage/{osimage}/osimagetag/{tagname}/_delete
      POST /config/osimage/{osimage}/osimagetag/{tagname}/_delete
-     GET /config/status/{request_id}/_cancel
      GET /service/dhcp/start
      GET /service/dhcp/stop
      GET /service/dhcp/restart
@@ -299,32 +362,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /service/consoles/stop
      GET /service/consoles/restart
      GET /service/consoles/reload
-     GET /config/consoles/_preview
-     GET /control/console/{node}
-     POST /control/console/{node}
-     GET /monitor/console/{node}
-     GET /control/action/power/{node}/_on
-     POST /control/action/power/_on
-     GET /control/action/power/{node}/_off
-     POST /control/action/power/_off
-     GET /control/action/power/{node}/_cycle
-     POST /control/action/power/_cycle
-     GET /control/action/power/{node}/_reset
-     POST /control/action/power/_reset
-     GET /control/action/chassis/{node}/_identify
-     POST /control/action/chassis/_identify
-     GET /control/action/chassis/{node}/_noidentify
-     POST /control/action/chassis/_noidentify
-     GET /control/action/power/{node}/_soft
-     POST /control/action/power/_soft
-     GET /control/action/power/{node}/_boot
-     POST /control/action/power/_boot
-     GET /control/action/chassis/{node}/_netboot
-     POST /control/action/chassis/_netboot
-     GET /control/action/chassis/{node}/_diskboot
-     POST /control/action/chassis/_diskboot
-     GET /control/action/sel/{node}/_clear
-     POST /control/action/sel/_clear`
+     GET /config/consoles/_preview`
   ]
 ]
 
@@ -400,6 +438,9 @@ await c.post('/config/osimage/other', {
 await c.post('/config/node/n2', { group: 'compute', osimage: 'other' })
 await c.post('/config/node/n3', { group: 'compute' })
 await c.post('/config/node/n4', { group: 'compute' })
+await c.post('/config/group/gpu', {})
+// A node that has no BMC, for orders that are served.
+await c.post('/config/node/bare', { group: 'compute', interfaces: [] })
 const [deleted, renamed, former] = await Promise.all(['n3', 'n4', 'n1'].map(node => scriptToken(c, node)))
 await c.get('/config/node/n3/_delete')
 await c.post('/config/node/n4', { newhostname: 'n5' })
@@ -408,21 +449,36 @@ await c.post('/config/node/n6', { newhostname: 'n1' })
 
 const hash = cheapHash('correct horse')
 const line = (user: string, role: string) => `users.${user}=${role} ${hash}`
+const grants = {
+  operator: 'operator',
+  groupViewer: 'viewer:compute,none',
+  groupOperator: 'operator:compute',
+  elsewhere: 'operator:gpu,none'
+}
 const { overrides } = c
 Object.assign(c, {
   overrides: [
     ...overrides,
     ...['root', 'gone', 'fallen'].map(user => line(user, 'admin')),
-    line('alice', 'viewer')
+    line('alice', 'viewer'),
+    ...Object.entries(grants).map(([user, grant]) => line(user, grant))
   ]
 })
 await c.restart()
 const [admin, gone, fallen, viewer] = await Promise.all(
   ['root', 'gone', 'fallen', 'alice'].map(user => c.login(user, 'correct horse'))
 )
+const granted = new Map<string, string>()
+for (const user of Object.keys(grants)) granted.set(user, await c.login(user, 'correct horse'))
 const firstToken = c.token
 Object.assign(c, {
-  overrides: [...overrides, line('root', 'admin'), line('fallen', 'viewer'), line('alice', 'viewer')]
+  overrides: [
+    ...overrides,
+    line('root', 'admin'),
+    line('fallen', 'viewer'),
+    line('alice', 'viewer'),
+    ...Object.entries(grants).map(([user, grant]) => line(user, grant))
+  ]
 })
 await c.restart()
 c.token = admin ?? ''
@@ -463,6 +519,7 @@ const callers: readonly (readonly [
   ['the admin', 'admin', admin ?? ''],
   ['the viewer', 'viewer', viewer ?? ''],
   ['who was admin once', 'viewer', fallen ?? ''],
+  ...Object.keys(grants).map((user): [string, Who, string] => [user, user as Who, granted.get(user) ?? '']),
   ['node n1', 'own', own ?? ''],
   ['node n2', 'other', other ?? ''],
   ['who is no user any more', 'invalid', gone ?? ''],
@@ -501,7 +558,8 @@ const callers: readonly (readonly [
  */
 function pathFor(route: ApiRoute, isServed: boolean): string {
   if (!isServed || !/_(delete|pack|clone)$|^\/control\/action/.test(route.path)) return pathOf(route)
-  return pathOf(route, Object.fromEntries(types.map(type => [type, 'none'])))
+  const node = route.path.startsWith('/control/') ? 'bare' : 'none'
+  return pathOf(route, { ...Object.fromEntries(types.map(type => [type, 'none'])), node })
 }
 const types = [
   'group',

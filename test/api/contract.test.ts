@@ -24,7 +24,8 @@ const beyond = new RegExp(
     'config/cluster/\\{controller\\}/',
     'boot/files/',
     'config/node/\\{node\\}/_render/(files|partscript)$',
-    'monitor/(inventory|odd|unknown)(/|$)'
+    'monitor/(inventory|odd|unknown)(/|$)',
+    'auth(/|$)'
   ].join('|')})`
 )
 

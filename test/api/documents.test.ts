@@ -2,8 +2,9 @@ import { readFileSync } from 'node:fs'
 import { setTimeout } from 'node:timers/promises'
 import { Validator } from '@seriousme/openapi-schema-validator'
 import t from 'tap'
-import { apiDocument } from '../../lib/api/documents.js'
+import { accessDocument, apiDocument } from '../../lib/api/documents.js'
 import { openapi } from '../../lib/api/openapi.js'
+import { takesIfMatch } from '../../lib/api/preconditions.js'
 import { accessOf } from '../../lib/auth/access.js'
 import { errorsDocument } from '../../lib/base/error-codes.js'
 import { objectTypes } from '../../lib/model/types.js'
@@ -27,6 +28,18 @@ t.test('docs/api.md is what the tables of today say', t => {
   for (const type of Object.values(objectTypes))
     for (const field of type.fields)
       for (const name of [field.name, ...(field.otherSpellings ?? [])]) t.match(doc('api.md'), `\`${name}\``)
+  t.end()
+})
+
+// rules 5.2
+t.test('docs/access.md has the table of the routes of today', t => {
+  t.equal(
+    doc('access.md'),
+    accessDocument(table, doc('access.md')),
+    'docs/access.md is stale: type `make docs`'
+  )
+  t.match(doc('access.md'), '| POST `/config/node/_set` | no | yes | the nodes of their groups')
+  t.notMatch(doc('access.md'), '/config/cluster/import')
   t.end()
 })
 
@@ -88,7 +101,8 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
       operation.parameters.map(({ name, in: where, required = false }) => [name, where, required]),
       [
         ...parameters.map(name => [name, 'path', true]),
-        ...Object.keys(route.query).map(name => [name, 'query', false])
+        ...Object.keys(route.query).map(name => [name, 'query', false]),
+        ...(takesIfMatch(route) ? [['If-Match', 'header', false]] : [])
       ],
       `${key}: its parameters`
     )

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import t from 'tap'
 import { hashPassword } from '../../lib/auth/passwords.js'
 import { cheapHash, issuer, passwords, withUsers } from '../support/callers.js'
+import { local } from '../support/login.js'
 import { complaints } from '../support/routes.js'
 import { row } from '../support/rows.js'
 import { stored } from '../support/state.js'
@@ -148,15 +149,15 @@ t.test('tokens that are not valid', async t => {
     long: `${as.admin}${'A'.repeat(4000)}`,
     'not ASCII': '\u00e9\u00ff',
     'prototype keys': '__proto__.constructor.toString',
-    expired: past.issueUser('root', 'admin'),
+    expired: past.issueUser(local('root', 'admin')),
     'expired, of a node': (await issuer(c, -5 * hour)).issueNode('n1', 0),
-    'from the future': future.issueUser('root', 'admin'),
-    'a user who is not in the ini': present.issueUser('mallory', 'admin'),
-    'a user with an inherited name': present.issueUser('constructor', 'admin'),
+    'from the future': future.issueUser(local('root', 'admin')),
+    'a user who is not in the ini': present.issueUser(local('mallory', 'admin')),
+    'a user with an inherited name': present.issueUser(local('constructor', 'admin')),
     'a node that is not there': present.issueNode('none', 0)
   }
   t.equal(
-    (await c.get('/config/group', { token: present.issueUser('root', 'admin') })).status,
+    (await c.get('/config/group', { token: present.issueUser(local('root', 'admin')) })).status,
     200,
     'the control'
   )
@@ -180,7 +181,7 @@ t.test('tokens that are not valid', async t => {
 
 // rules 5.2
 t.test('what the ini says of a user now counts, not what the token says', async t => {
-  const token = (await issuer(c)).issueUser('alice', 'admin')
+  const token = (await issuer(c)).issueUser(local('alice', 'admin'))
   t.equal((await c.get('/config/group', { token })).status, 200)
   await row(t, c, {
     what: 'alice is a viewer',

@@ -4,9 +4,12 @@ import { readFile } from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import t from 'tap'
-import { adminPasswordFile, ensureAdminPassword, Logins } from '../../lib/auth/logins.js'
+import { type Login, parseGrant } from '../../lib/auth/grant.js'
+import { adminPasswordFile, type Directory, ensureAdminPassword, Logins } from '../../lib/auth/logins.js'
 import type { User } from '../../lib/auth/passwords.js'
 import { hashPassword } from '../../lib/auth/passwords.js'
+import { unavailable } from '../../lib/base/errors.js'
+import { local } from '../support/login.js'
 import { proof } from '../support/proof.js'
 import { scratch } from '../support/scratch.js'
 
@@ -33,7 +36,7 @@ const users: User[] = [
   { name: 'bob', role: 'viewer', hash: hashOf('builder') }
 ]
 
-function logins(options: { users?: User[]; adminPasswordFile?: string; knownNetworksFile?: string } = {}) {
+function logins(options: Partial<ConstructorParameters<typeof Logins>[0]> = {}) {
   const clock = { now: 1_000_000 }
   const waited: number[] = []
   const made = new Logins({
@@ -48,8 +51,8 @@ function logins(options: { users?: User[]; adminPasswordFile?: string; knownNetw
 
 t.test('the right password gives user and role, nothing else does', async t => {
   const { logins: l } = logins()
-  t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), { user: 'alice', role: 'admin' })
-  t.strictSame(await l.login('bob', 'builder', '10.0.0.1'), { user: 'bob', role: 'viewer' })
+  t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), local('alice', 'admin'))
+  t.strictSame(await l.login('bob', 'builder', '10.0.0.1'), local('bob', 'viewer'))
   const wrong: [string, string][] = [
     ['alice', 'builder'],
     ['alice', ''],
@@ -71,15 +74,93 @@ t.test('the right password gives user and role, nothing else does', async t => {
 })
 
 // rules 5.2
-t.test('roleOf follows the ini, not the token', async t => {
-  const { logins: l } = logins()
-  t.equal(l.roleOf('alice'), 'admin')
-  t.equal(l.roleOf('bob'), 'viewer')
-  t.equal(l.roleOf('admin'), undefined, 'the first admin is gone once the ini names a user')
-  t.equal(l.roleOf('constructor'), undefined)
-  t.equal(logins({ users: [] }).logins.roleOf('admin'), 'admin')
-  t.equal(logins({ users: [] }).logins.roleOf('alice'), undefined)
+t.test('for users of the ini, grants follow the ini and not the token', async t => {
+  const { logins: l } = logins({
+    users: [...users, { name: 'eve', ...parseGrant('operator:a,b'), hash: '' }]
+  })
+  const role = (from: Logins, user: string) => from.grantOf(local(user, 'viewer:x'))?.role
+  t.equal(role(l, 'alice'), 'admin')
+  t.equal(role(l, 'bob'), 'viewer')
+  t.strictSame(l.grantOf(local('eve', 'admin'))?.groups, ['a', 'b'])
+  t.equal(role(l, 'admin'), undefined, 'the first admin is gone once the ini names a user')
+  for (const name of ['constructor', '__proto__', '']) t.equal(role(l, name), undefined, name)
+  t.equal(role(logins({ users: [] }).logins, 'admin'), 'admin')
+  t.equal(role(logins({ users: [] }).logins, 'alice'), undefined)
 })
+
+/** A directory of carol, whom it also knows under other spellings, and of a namesake of alice. */
+const directory = (asked: string[] = []): Directory => ({
+  source: 'ldap',
+  login: async (name, password) => {
+    asked.push(`${name} ${password}`)
+    const user = name.toLowerCase()
+    if (password === 'down') throw unavailable('the directory does not answer')
+    return password === 'secret' && ['carol', 'alice'].includes(user)
+      ? { user, grant: parseGrant('operator:compute') }
+      : undefined
+  }
+})
+
+// rules 5.1, 5.4
+t.test('a directory is asked for names that the ini does not have, under the same limits', async t => {
+  const asked: string[] = []
+  const { logins: l, waited, clock } = logins({ directory: directory(asked) })
+  const carol = { ...local('carol', 'operator:compute'), source: 'ldap' }
+  t.strictSame(await l.login('Carol', 'secret', '10.0.0.1'), carol)
+  t.strictSame(await l.login('Carol', 'secret', '10.0.0.1'), carol)
+  t.equal(asked.length, 1, 'a right login is remembered for a minute')
+  t.equal(await l.login('Carol', 'other', '10.0.0.1'), undefined, 'with its password alone')
+  clock.now += 60_000
+  t.ok(await l.login('Carol', 'secret', '10.0.0.1'))
+  t.equal(asked.length, 3)
+  t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), local('alice', 'admin'))
+  t.equal(await l.login('alice', 'secret', '10.0.0.1'), undefined, 'the ini alone decides about its names')
+  t.equal(await l.login('ALICE', 'secret', '10.0.0.1'), undefined, 'in any spelling of the directory')
+  await t.rejects(l.login('carol', 'down', '10.0.0.1'), /does not answer/)
+  for (let n = 0; n < 8; n++) await l.login('carol', `wrong ${n}`, '10.0.0.9')
+  t.strictSame(waited.slice(-4), [250, 500, 750, 1000], 'failures slow an address down')
+  t.equal(await l.login('admin', 'secret', '10.0.0.2'), undefined)
+})
+
+t.test('a directory that hangs does not hold up users of the ini, and has a bounded queue', async t => {
+  const answers: (() => void)[] = []
+  const hanging: Directory = {
+    source: 'ldap',
+    login: () => new Promise(resolve => answers.push(() => resolve(undefined)))
+  }
+  const { logins: l } = logins({ directory: hanging })
+  let refused = 0
+  const guesses = Array.from({ length: 600 }, (_, n) =>
+    l.login('carol', `guess ${n}`, `10.1.${n >> 8}.${n & 255}`).catch(() => void refused++)
+  )
+  await new Promise(setImmediate)
+  t.equal(answers.length, 8, 'questions at once')
+  t.strictSame(await l.login('alice', 'wonder', '10.2.0.1'), local('alice', 'admin'))
+  t.equal(refused, 600 - 500 - 8)
+  let isOver = false
+  const ended = Promise.all(guesses).then(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    for (const answer of answers.splice(0)) answer()
+    await new Promise(setImmediate)
+  }
+  await ended
+})
+
+// rules 5.2
+t.test(
+  'tokens of a directory count by what they say while it is configured, whoever the ini has',
+  async t => {
+    const carol = { ...local('alice', 'operator:compute'), source: 'ldap' } as const
+    const role = (options: Parameters<typeof logins>[0], login: Login) =>
+      logins(options).logins.grantOf(login)
+    t.strictSame(role({ directory: directory() }, carol), { role: 'operator', groups: ['compute'] })
+    t.strictSame(role({ sources: ['oidc'] }, { ...carol, source: 'oidc' })?.groups, ['compute'])
+    t.equal(role({ directory: directory() }, { ...carol, source: 'oidc' }), undefined)
+    t.equal(role({}, carol), undefined)
+  }
+)
 
 // rules 5.4
 t.test('an unknown user costs the same check as a known one', async t => {
@@ -102,13 +183,9 @@ t.test('after failures an address waits, is never refused, and others do not wai
   const { logins: l, waited, clock } = logins()
   for (let count = 0; count < 10; count++) await l.login(count % 2 ? 'alice' : 'nobody', 'wrong', '10.0.0.1')
   t.strictSame(waited, [250, 500, 750, 1000, 1000, 1000])
-  t.strictSame(await l.login('bob', 'builder', '10.0.0.2'), { user: 'bob', role: 'viewer' })
+  t.strictSame(await l.login('bob', 'builder', '10.0.0.2'), local('bob', 'viewer'))
   t.equal(waited.length, 6)
-  t.strictSame(
-    await l.login('alice', 'wonder', '10.0.0.1'),
-    { user: 'alice', role: 'admin' },
-    'slow, not refused'
-  )
+  t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), local('alice', 'admin'), 'slow, not refused')
   t.equal(waited.length, 7)
   clock.now += 60_000
   await l.login('alice', 'wrong', '10.0.0.1')
@@ -130,7 +207,7 @@ t.test('guessers from many addresses do not hold up one who has not failed, and 
     guess(i, 1).catch((error: Error) => void refused.push(error))
   )
   await new Promise(setImmediate)
-  t.strictSame(await l.login('alice', 'wonder', '10.2.0.1'), { user: 'alice', role: 'admin' })
+  t.strictSame(await l.login('alice', 'wonder', '10.2.0.1'), local('alice', 'admin'))
   const checked = begun.indexOf('wonder')
   proof('guessers from many addresses', {
     tried: 250,
@@ -177,7 +254,7 @@ t.test('a verified login is remembered for a minute, with this password only', a
   const times = 200
   const before = process.cpuUsage()
   for (let count = 0; count < times; count++)
-    t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), { user: 'alice', role: 'admin' })
+    t.strictSame(await l.login('alice', 'wonder', '10.0.0.1'), local('alice', 'admin'))
   const { user, system } = process.cpuUsage(before)
   t.ok((user + system) / times < check / 5, `${(user + system) / times} µs remembered, ${check} µs checked`)
   t.equal(await l.login('alice', 'wonder ', '10.0.0.1'), undefined)
@@ -237,7 +314,7 @@ t.test('the first admin: made once, 0600, alone on a line, valid while the ini n
   t.equal(readFileSync(file, 'utf8'), text)
 
   const { logins: l } = logins({ users: [], adminPasswordFile: file })
-  t.strictSame(await l.login('admin', text.trim(), '10.0.0.1'), { user: 'admin', role: 'admin' })
+  t.strictSame(await l.login('admin', text.trim(), '10.0.0.1'), local('admin', 'admin'))
   t.equal(await l.login('admin', text, '10.0.0.1'), undefined, 'the line end is no part of it')
   t.equal(await l.login('alice', text.trim(), '10.0.0.1'), undefined)
   t.equal(await l.login('admin', 'wrong', '10.0.0.1'), undefined)
@@ -280,7 +357,7 @@ t.test('logins in flight from hundreds of networks keep nobody out', async t => 
   const more = Array.from({ length: 1400 }, (_, n) =>
     l.login('alice', `more ${n}`, `10.${4 + (n % 5)}.${Math.floor(n / 7)}.1`).catch(() => undefined)
   )
-  t.strictSame(await right, { user: 'alice', role: 'admin' })
+  t.strictSame(await right, local('alice', 'admin'))
   await Promise.all([...guesses, ...more])
 })
 
@@ -311,7 +388,7 @@ t.test('hundreds of logins in flight, each from a new address, keep nobody out',
     clock.now += 60_001
     t.strictSame(
       await l.login('alice', 'wonder', `10.9.${i}.1`).catch((error: Error) => error.message),
-      { user: 'alice', role: 'admin' },
+      local('alice', 'admin'),
       `the right login ${i} of 12`
     )
   }

@@ -3,6 +3,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from 'n
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
+import { local } from '../support/login.js'
 import { proof } from '../support/proof.js'
 
 const hour = 3_600_000
@@ -22,13 +23,15 @@ const sign = (key: Uint8Array, text: string, hash = 'sha256') =>
 t.test('what is issued is verified, with its times in milliseconds', async t => {
   const { tokens, clock } = await opened(t)
   const issuedAt = clock.now
-  t.strictSame(tokens.verify(tokens.issueUser('alice', 'viewer')), {
+  t.strictSame(tokens.verify(tokens.issueUser(local('alice', 'viewer'))), {
     kind: 'user',
-    user: 'alice',
-    role: 'viewer',
+    ...local('alice', 'viewer'),
     issuedAt,
     expiresAt: issuedAt + hour
   })
+  const groups = Array.from({ length: 32 }, (_, i) => `${i}`.padEnd(63, 'x'))
+  const longest = { ...local('ü'.repeat(256), `operator:${groups}`), source: 'oidc' } as const
+  t.match(tokens.verify(tokens.issueUser(longest)), longest, 'the longest names fit')
   t.strictSame(tokens.verify(tokens.issueNode('node001', 0)), {
     kind: 'node',
     node: 'node001',
@@ -48,7 +51,7 @@ t.test('what is issued is verified, with its times in milliseconds', async t => 
 // rules 5.1
 t.test('expired and future tokens are void', async t => {
   const { tokens, clock } = await opened(t)
-  const token = tokens.issueUser('alice', 'admin')
+  const token = tokens.issueUser(local('alice', 'admin'))
   const node = tokens.issueNode('node001', 0)
   clock.now += hour - 1
   t.ok(tokens.verify(token))
@@ -57,7 +60,7 @@ t.test('expired and future tokens are void', async t => {
   t.ok(tokens.verify(node))
   clock.now += 3 * hour
   t.equal(tokens.verify(node), undefined)
-  const future = tokens.issueUser('alice', 'admin')
+  const future = tokens.issueUser(local('alice', 'admin'))
   clock.now -= 60_000
   t.ok(tokens.verify(future), 'a clock may be set back a little')
   clock.now -= 1
@@ -67,7 +70,7 @@ t.test('expired and future tokens are void', async t => {
 // rules 5.1
 t.test('the key is made once, 0600, and outlives a restart', async t => {
   const { state, open, key, tokens } = await opened(t)
-  const token = tokens.issueUser('alice', 'admin')
+  const token = tokens.issueUser(local('alice', 'admin'))
   const first = key()
   t.equal(first.length, 32)
   t.equal(statSync(join(state, 'token.key')).mode & 0o777, 0o600)
@@ -126,12 +129,12 @@ t.test(
 t.test('tokens of another daemon are void', async t => {
   const ours = await opened(t)
   const theirs = await opened(t, join(ours.state, 'other'))
-  t.equal(ours.tokens.verify(theirs.tokens.issueUser('alice', 'admin')), undefined)
+  t.equal(ours.tokens.verify(theirs.tokens.issueUser(local('alice', 'admin'))), undefined)
 })
 
 t.test('forgeries', async t => {
   const { tokens, clock, key } = await opened(t)
-  const user = tokens.issueUser('alice', 'viewer')
+  const user = tokens.issueUser(local('alice', 'viewer'))
   const node = tokens.issueNode('node001', 0)
   const [header = '', payload = '', signature = ''] = user.split('.')
   const now = clock.now / 1000
@@ -176,6 +179,9 @@ t.test('forgeries', async t => {
     'oversized and signed': forged(real, { ...claims, sub: 'a'.repeat(2000) }),
     'no kind': forged(real, { ...claims, kind: undefined }),
     'kind of a prototype': forged(real, { ...claims, kind: 'constructor' }),
+    'a source that is none': forged(real, { ...claims, src: 'token' }),
+    'an admin of groups': forged(real, { ...claims, role: 'admin:compute' }),
+    'a group that is none': forged(real, { ...claims, role: 'viewer:' }),
     'a role that is none': forged(real, { ...claims, role: 'root' }),
     'no role': forged(real, { ...claims, role: undefined }),
     'a subject that is no text': forged(real, { ...claims, sub: ['alice'] }),

@@ -66,7 +66,7 @@ t.test('the boot script starts the installer of the node', async t => {
   )
   t.equal(
     await argumentsWith('autoinstall'),
-    `ip=dhcp autoinstall cloud-config-url=/dev/null ds=nocloud;s=${url}/boot/cloud-init/n1/ ${options}`
+    `ip=dhcp autoinstall cloud-config-url=/dev/null ds=nocloud-net;s=${url}/boot/cloud-init/n1/ ${options}`
   )
   c.file('di.tar.gz')
   await c.post('/config/osimage/di', { imagefile: 'di.tar.gz' })
@@ -261,6 +261,8 @@ t.test('the seed of cloud-init is for the node alone', async t => {
   t.match(userData, /^#cloud-config\n/)
   t.match(yaml(userData), {
     fqdn: 'n1.cluster',
+    // The default of cloud-init is a locale that a Debian image need not have.
+    locale: false,
     chpasswd: { users: [{ name: 'root', type: 'hash', password: hash }] },
     write_files: [
       {

@@ -43,6 +43,22 @@ async function checkAt(now: number, state: string, ...settings: string[]) {
 
 const none = { problems: [], warnings: [] }
 
+// rules 5.9, 5.10, 7.7
+t.test('a directory and a provider that do not answer', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  const [ldap, roles] = ['auth.ldap_url=ldap://127.0.0.1:1', 'auth.ldap_roles=viewer=*']
+  const refused = '127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1'
+  t.strictSame(await check(state, ldap, roles, 'auth.ldap_base=dc=x'), {
+    problems: [`[auth] ldap_url: ldap://${refused}`],
+    warnings: []
+  })
+  const oidc = ['auth.oidc_issuer=http://127.0.0.1:1', 'auth.oidc_client_id=svcd', 'auth.oidc_roles=viewer=*']
+  t.strictSame(await check(state, ...oidc), {
+    problems: [`[auth] oidc_issuer: http://${refused}`],
+    warnings: []
+  })
+})
+
 /** An object of a state directory, as the store writes it. */
 function put(path: string, fields: object): void {
   mkdirSync(dirname(path), { recursive: true })

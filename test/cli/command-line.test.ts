@@ -8,6 +8,7 @@ import { loadConfig } from '../../lib/config/load.js'
 import { version } from '../../lib/version.js'
 import { builtTree, svcd } from '../support/built-tree.js'
 import { start } from '../support/child.js'
+import { local } from '../support/login.js'
 import { checkout } from '../support/programs.js'
 
 const tree = builtTree(t.testdir())
@@ -35,7 +36,8 @@ t.test('help and mistakes', async t => {
     [['passwd', 'a', 'b', '--stdin'], /passwd takes one USER/],
     [['passwd', 'a b', '--stdin'], /USER must be/],
     [['passwd', '__proto__', '--stdin'], /USER must be/],
-    [['passwd', 'bob', '--stdin', '--role', 'root'], /--role must be one of admin, viewer/],
+    [['passwd', 'bob', '--stdin', '--role', 'root'], /--role must be admin, operator or viewer/],
+    [['passwd', 'bob', '--stdin', '--role', 'admin:gpu'], /--role must not limit admin to groups/],
     [['passwd', 'bob'], /no terminal.*--stdin/]
   ]
   await Promise.all(
@@ -201,15 +203,15 @@ t.test('passwd prints a line that the ini takes', async t => {
   const state = t.testdir()
   const lines = await Promise.all([
     svcd(tree, ['passwd', 'alice', '--stdin'], 'pass wörd; #"\n'),
-    svcd(tree, ['--role', 'viewer', '--stdin', 'passwd', 'bob'], 'no line end')
+    svcd(tree, ['--role', 'viewer:gpu,compute', '--stdin', 'passwd', 'bob'], 'no line end')
   ])
   t.match(lines[0], { code: 0, stderr: '', stdout: /^alice = admin \$scrypt\$\S+\n$/ })
-  t.match(lines[1], { code: 0, stderr: '', stdout: /^bob = viewer \$scrypt\$\S+\n$/ })
+  t.match(lines[1], { code: 0, stderr: '', stdout: /^bob = viewer:compute,gpu \$scrypt\$\S+\n$/ })
   const file = join(state, 'svcd.ini')
   writeFileSync(file, `[users]\n${lines.map(line => line.stdout).join('')}`)
   const logins = new Logins({ users: loadConfig(file, []).users, adminPasswordFile: '', now: Date.now })
-  t.match(await logins.login('alice', 'pass wörd; #"', '::1'), { user: 'alice', role: 'admin' })
-  t.match(await logins.login('bob', 'no line end', '::1'), { user: 'bob', role: 'viewer' })
+  t.match(await logins.login('alice', 'pass wörd; #"', '::1'), local('alice', 'admin'))
+  t.match(await logins.login('bob', 'no line end', '::1'), local('bob', 'viewer:compute,gpu'))
 })
 
 t.test('passwords that cannot be', async t => {

@@ -7,6 +7,30 @@ import { iniFile } from './ini-file.js'
 
 const hash = await hashPassword('secret')
 
+const noLogins = {
+  ldap_url: [],
+  ldap_plain: false,
+  ldap_ca_certificate: '',
+  ldap_bind_dn: '',
+  ldap_bind_password_file: '',
+  ldap_base: '',
+  ldap_filter:
+    '(|(&(objectClass=posixAccount)(uid={user}))' +
+    '(&(objectCategory=person)(objectClass=user)(sAMAccountName={user})))',
+  ldap_group_filter: '(|(member={dn})(uniqueMember={dn})(memberUid={user}))',
+  ldap_roles: [],
+  oidc_issuer: '',
+  oidc_name: 'single sign-on',
+  oidc_ca_certificate: '',
+  oidc_client_id: '',
+  oidc_client_secret_file: '',
+  oidc_url: [],
+  oidc_scopes: 'openid profile',
+  oidc_user_claim: 'preferred_username',
+  oidc_groups_claim: 'groups',
+  oidc_roles: []
+}
+
 // rules 7.4
 t.test('an empty ini is every default', async t => {
   const { directory, file, load } = iniFile(t)
@@ -37,7 +61,8 @@ t.test('an empty ini is every default', async t => {
   t.strictSame(config.auth, {
     token_lifetime: 3_600_000,
     node_token_lifetime: 4 * 3_600_000,
-    running_token_lifetime: 90 * 86_400_000
+    running_token_lifetime: 90 * 86_400_000,
+    ...noLogins
   })
   t.strictSame(config.users, [])
   t.equal(config.boot.ipxe_directory, '')
@@ -98,7 +123,8 @@ t.test('every kind of value, read', async t => {
   t.strictSame(config.auth, {
     token_lifetime: 90_000,
     node_token_lifetime: 7 * 86_400_000,
-    running_token_lifetime: 2 * 86_400_000
+    running_token_lifetime: 2 * 86_400_000,
+    ...noLogins
   })
   t.equal(config.paths.state, '/srv/svcd')
   t.equal(config.paths.files, join(directory, 'data; #1/files'))
@@ -404,4 +430,50 @@ t.test('etcd needs both of a pair, and names the line', async t => {
     ttl: 3000,
     prefix: '/svcd/'
   })
+})
+
+// rules 5.9, 5.10
+t.test('log-ins by a directory and a provider', async t => {
+  const { load, problems, directory } = iniFile(t)
+  const ldap = [
+    ...['[auth]', 'ldap_url = ldaps://one.example.org, ldap://[::1]:3890', 'ldap_base = dc=example,dc=org'],
+    'ldap_bind_dn = cn=svcd,dc=example,dc=org\nldap_bind_password_file = secrets/ldap',
+    'ldap_roles = admin=cn=ops,ou=groups | operator:gpu,cpu = GPU team | viewer=*'
+  ].join('\n')
+  const { auth } = load(ldap)
+  t.match(auth, {
+    ldap_url: ['ldaps://one.example.org', 'ldap://[::1]:3890'],
+    ldap_bind_password_file: join(directory, 'secrets/ldap')
+  })
+  t.strictSame(auth.ldap_roles, [
+    { group: 'cn=ops,ou=groups', grant: { role: 'admin' } },
+    { group: 'GPU team', grant: { role: 'operator', groups: ['cpu', 'gpu'] } },
+    { group: '*', grant: { role: 'viewer' } }
+  ])
+  const oidc =
+    '[auth]\noidc_issuer = https://sso.example.org/realms/hpc\noidc_client_id = svcd\noidc_roles = viewer=*'
+  t.match(load(oidc).auth, { oidc_issuer: 'https://sso.example.org/realms/hpc' })
+  for (const [text, problem] of [
+    ['ldap_url = ldaps://a', /ldap_base is needed as well/],
+    ['ldap_url = ldaps://a', /ldap_roles is needed as well/],
+    ['ldap_url = http://a', /ldap_url must be up to 4 URLs/],
+    ['ldap_url = ldaps://user@a', /ldap_url must be/],
+    ['ldap_url = ldap://1,ldap://2,ldap://3,ldap://4,ldap://5', /up to 4/],
+    [`${ldap.slice(7)}\nldap_filter =`, /ldap_filter must not be empty/],
+    [ldap.slice(7).replace(/\nldap_bind_password_file.*/, ''), /are given together/],
+    ['ldap_filter = uid={user}', /ldap_filter must be a filter in parentheses with \{user\}/],
+    ['ldap_filter = (uid=x)', /must be a filter/],
+    ['ldap_group_filter = (member=x)', /must be a filter in parentheses with \{dn\} or \{user\}/],
+    ['ldap_roles = admin', /must be entries such as/],
+    ['ldap_roles = boss=ops', /has an entry for ops whose role must be admin, operator or viewer/],
+    ['ldap_roles = admin:gpu=ops', /has an entry for ops whose role must not limit admin/],
+    ['oidc_issuer = https://a', /oidc_client_id is needed as well/],
+    ['oidc_issuer = https://a', /oidc_roles is needed as well/],
+    ['oidc_issuer = http://a', /plain http is for 127\.0\.0\.1/],
+    ['oidc_issuer = http://127.0.0.1.evil.example', /plain http is for 127\.0\.0\.1/],
+    ['oidc_issuer = https://a?x=1', /oidc_issuer must be/],
+    ['oidc_scopes = profile', /oidc_scopes must be openid, and others/],
+    ['oidc_user_claim = a b', /oidc_user_claim must be the name of a claim/]
+  ] as const)
+    t.match(problems(`[auth]\n${text}`).join('\n'), problem, text)
 })

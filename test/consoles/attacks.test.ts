@@ -4,6 +4,7 @@ import { client, namedFile } from '../../lib/ctl/client.js'
 import { generationOf } from '../../lib/model/types/node.js'
 import { cheapHash, issuer } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
+import { local } from '../support/login.js'
 import { svcctlFor } from '../support/svcctl.js'
 import { until } from '../support/until.js'
 import { attach, lab, type } from './lab.js'
@@ -13,7 +14,7 @@ const users = ['root', 'bob', 'alice'].map(
 )
 const { c, machines } = await lab(t, ['n1', 'n2'], async (...set) => {
   const started = await Controller.start(t, ...set, ...users)
-  started.token = (await issuer(started)).issueUser('root', 'admin')
+  started.token = (await issuer(started)).issueUser(local('root', 'admin'))
   return started
 })
 const tokens = await issuer(c)
@@ -33,7 +34,7 @@ t.test('nobody but an admin sees a console or types into one', async t => {
   const { model } = c.daemon
   const callers = {
     nobody: [null, 401],
-    viewer: [tokens.issueUser('alice', 'viewer'), 403],
+    viewer: [tokens.issueUser(local('alice', 'viewer')), 403],
     'the node itself': [tokens.issueNode('n1', generationOf(model.view, 'n1')), 403],
     'another node': [tokens.issueNode('n2', generationOf(model.view, 'n2')), 403]
   } as const
@@ -43,7 +44,7 @@ t.test('nobody but an admin sees a console or types into one', async t => {
     const input = { session: mine.session, input: 'reboot\r' }
     t.equal((await type(c, 'n1', input, token as string)).status, status, `${who} types`)
   }
-  const bob = tokens.issueUser('bob', 'admin')
+  const bob = tokens.issueUser(local('bob', 'admin'))
   t.match(await type(c, 'n1', { session: mine.session, input: 'x' }, bob), { status: 403 }, 'another admin')
   mine.leave()
   await detached()
@@ -61,7 +62,7 @@ t.test('one user, and all together, attach so many consoles', async t => {
   const open = all.filter(({ status }) => status === 200)
   t.equal(open.length, 8, 'of 20 at once')
   t.match(await attach(c, 'n1'), { status: 503, message: /user root has 8 consoles open/ })
-  const bob = await attach(c, 'n1', tokens.issueUser('bob', 'admin'))
+  const bob = await attach(c, 'n1', tokens.issueUser(local('bob', 'admin')))
   t.equal(bob.status, 200, 'another user still attaches')
   for (const one of [...open, bob]) one.leave()
   await detached()

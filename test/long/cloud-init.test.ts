@@ -18,7 +18,8 @@ const mac = '52:54:00:14:0b:01'
 const ipaddress = '10.141.0.11'
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
-const stages = `
+const stages = (option: string) => `
+export DEBUG_PROC_CMDLINE='root=/dev/vda ${option}'
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /run
@@ -90,7 +91,7 @@ for (const { suite, asksNetwork } of [
       join(tree, 'etc/cloud/cloud.cfg.d/99-svcd.cfg'),
       JSON.stringify({ datasource_list: ['NoCloud'], datasource: { NoCloud: { seedfrom } } })
     )
-    const run = () =>
+    const run = (option = '') =>
       output(
         'ip',
         ['netns', 'exec', machine, 'unshare', '--mount', '--pid', '--fork', '--uts', '--kill-child'].concat([
@@ -98,7 +99,7 @@ for (const { suite, asksNetwork } of [
           tree,
           'sh',
           '-c',
-          stages
+          stages(option)
         ]),
         { timeout: 900_000 }
       )
@@ -123,7 +124,10 @@ for (const { suite, asksNetwork } of [
       `http://${listen}/boot/running/${node}/other.tar.gz`
     ])
     t.match(ran, /noted/)
-    const anew = await run()
+    // As docs/installers.md has it: no file, but an option of the kernel, which cloud-init takes from here too.
+    await rm(join(tree, 'etc/cloud/cloud.cfg.d/99-svcd.cfg'))
+    const anew = await run(`ds=nocloud-net;s=${seedfrom}`)
+    t.match(said(anew, 'source'), /NoCloudNet.*10\.141\.0\.1/, 'by the option')
     t.not(said(anew, 'instance'), said(first, 'instance'), 'another one after an installation')
     await rm(tree, { recursive: true })
   })

@@ -51,7 +51,8 @@ export async function installedDisks(
       files: join(directory, 'files'),
       tree: join(directory, 'tree')
     },
-    packages: documented('disks', 'localinstall'),
+    // docs/disk-layouts.md names the last two.
+    packages: [...documented('disks', 'localinstall'), 'btrfs-progs', 'cryptsetup'],
     prepare: tree =>
       writeFile(join(tree, 'usr/local/sbin/svcd-report-more'), `#!/bin/sh\n${more}`, { mode: 0o755 })
   })

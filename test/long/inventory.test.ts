@@ -22,6 +22,19 @@ for _ in $(seq 120); do
   sleep 1
 done
 echo "REPORT inventory $(systemctl show -P Result svc-inventory) $(stat -c '%a' /etc/svc/inventory.conf)"
+# The daily timer, a day early.
+first=$(systemctl show -P InvocationID svc-inventory)
+cd /run/systemd/system && mkdir -p svc-inventory.timer.d
+printf '[Timer]\\nOnActiveSec=1s\\nRandomizedDelaySec=0\\nAccuracySec=1s\\n' >svc-inventory.timer.d/soon.conf
+systemctl daemon-reload
+systemctl restart svc-inventory.timer
+for _ in $(seq 120); do
+  again=$(systemctl show -P InvocationID svc-inventory)
+  [ -z "$again" ] || [ "$again" = "$first" ] || systemctl is-active -q svc-inventory || break
+  sleep 1
+done
+[ "$again" = "$first" ] && again=never || again=again
+echo "REPORT timer $(systemctl is-enabled svc-inventory.timer) $again $(systemctl show -P Result svc-inventory)"
 `
 
 t.test('virtual machines report what they are made of', async t => {
@@ -95,6 +108,7 @@ t.test('virtual machines report what they are made of', async t => {
       }
     })
     t.equal(reported(run.console, 'inventory'), 'success 600', 'the unit', { console: tail(run.console) })
+    t.equal(reported(run.console, 'timer'), 'enabled again success', 'the daily timer')
     return { early: await early, late: await inventoryOf(`node00${n}`) }
   }
   const nvme = await file('nvme', (5e8 / 512) * 512)

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Tokens } from '../../lib/auth/tokens.js'
 import type { Controller } from './controller.js'
+import { local } from './login.js'
 import { populated } from './routes.js'
 
 const hour = 3_600_000
@@ -57,7 +58,7 @@ export async function withUsers(
     c.login('alice', passwords.alice)
   ])
   c.token = admin
-  const expired = (await issuer(c, -2 * hour)).issueUser('root', 'admin')
+  const expired = (await issuer(c, -2 * hour)).issueUser(local('root', 'admin'))
   const [own, other] = await Promise.all([scriptToken(c, 'n1'), scriptToken(c, 'n2')])
   return {
     c,

@@ -36,10 +36,16 @@ export class Client {
   }
 
   /** Rejects when the connection ends before the answer is whole, or when the signal says so. */
-  send(method: string, path: string, body?: string, signal?: AbortSignal): Promise<Read> {
+  send(
+    method: string,
+    path: string,
+    body?: string,
+    signal?: AbortSignal,
+    more: Readonly<Record<string, string>> = {}
+  ): Promise<Read> {
     const { address: host, port, token } = this
     return new Promise((resolve, reject) => {
-      const headers = { 'x-access-tokens': token, 'Content-Length': Buffer.byteLength(body ?? '') }
+      const headers = { 'x-access-tokens': token, 'Content-Length': Buffer.byteLength(body ?? ''), ...more }
       const options = { host, port, method, path, headers, agent: this.#agent, ...(signal && { signal }) }
       const outgoing = request(options, incoming => {
         let text = ''

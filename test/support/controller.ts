@@ -69,7 +69,7 @@ export class Controller {
     await controller.#boot()
     test.teardown(() => controller.daemon.close(1000))
     controller.token = await controller.#adminToken()
-    await sshKeyMade(join(directory, 'state'), overrides, () => log.join('\n'))
+    await sshKeyMade(loadConfig(ini, all).paths.state, overrides, () => log.join('\n'))
     return controller
   }
 

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Tokens } from '../../lib/auth/tokens.js'
+import { local } from './login.js'
 import { until } from './until.js'
 
 const day = 24 * 3_600_000
@@ -15,7 +16,7 @@ export async function adminToken(
   lifetimeMs = day
 ): Promise<string> {
   const tokens = await Tokens.open(stateDirectory, { now, lifetimeMs, nodeLifetimeMs: lifetimeMs })
-  return tokens.issueUser('admin', 'admin')
+  return tokens.issueUser(local('admin', 'admin'))
 }
 
 /**

@@ -107,6 +107,8 @@ export function pathOf(route: ApiRoute, given: Readonly<Record<string, string>> 
 /** A body that a route with `body: 'json'` takes, for existing objects; it changes nothing, where it can. */
 export function bodyOf(route: ApiRoute): unknown {
   if (route.path === '/token') return { username: 'admin', password: 'wrong' }
+  if (route.path === '/auth/oidc/finish') return { query: 'state=none', secret: 'none' }
+  if (route.path === '/auth/device/finish') return { device: 'none' }
   if (route.path.endsWith('/interfaces')) return { interfaces: [] }
   if (route.path.startsWith('/monitor/node')) return { state: 'x' }
   if (route.path.endsWith('/tag')) return { tag: 'v1' }

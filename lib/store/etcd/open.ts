@@ -1,5 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { readRegularFile, refuseLooseMode } from '../../disk/file.js'
+import { readPassword, readRegularFile, readSecret } from '../../disk/file.js'
 import { etcdctlFor } from './etcdctl.js'
 import { EtcdMedium, type EtcdOptions } from './medium.js'
 
@@ -42,13 +42,13 @@ export async function openEtcd(
   const ca = await read('ca', certificateIn)
   const cert = await read('cert', certificateIn)
   const key = await read('key', async file => {
-    const bytes = await secretIn(file)
+    const bytes = await readSecret(file)
     const own = parsed(file, 'private key without a passphrase', () => createPrivateKey(bytes))
     if (cert && !new X509Certificate(cert).checkPrivateKey(own))
       throw new Error(`${file} is not the key of ${settings.cert}: put both files of one certificate there`)
     return bytes
   })
-  const password = await read('password_file', passwordIn)
+  const password = await read('password_file', readPassword)
   if (reasons.length > 0) throw new EtcdFilesError(reasons)
   return new EtcdMedium({
     endpoints,
@@ -70,20 +70,6 @@ async function certificateIn(file: string): Promise<Buffer> {
   const bytes = await readRegularFile(file)
   parsed(file, 'certificate', () => new X509Certificate(bytes))
   return bytes
-}
-
-/** Reads a key or a password. Throws Error if others may read it. */
-async function secretIn(file: string): Promise<Buffer> {
-  const bytes = await readRegularFile(file)
-  await refuseLooseMode(file, 0o037, '0640', 'others than its owner and its group may read or change it')
-  return bytes
-}
-
-async function passwordIn(file: string): Promise<string> {
-  const password = (await secretIn(file)).toString().replace(/\r?\n$/, '')
-  if (password === '' || password.length > 1000 || /[\u0000-\u001f\u007f\ufffd]/.test(password))
-    throw new Error(`${file} holds no password: put it there, one line of text`)
-  return password
 }
 
 function parsed<T>(file: string, what: string, parse: () => T): T {

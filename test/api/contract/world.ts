@@ -6,6 +6,7 @@ import { generationOf } from '../../../lib/model/types/node.js'
 import { makeTree } from '../../image/small-tree.js'
 import { cheapHash, passwords } from '../../support/callers.js'
 import { type Ask, Controller } from '../../support/controller.js'
+import { local } from '../../support/login.js'
 import { plantRequest } from '../../support/planted-request.js'
 import { pretended } from './services.js'
 
@@ -151,7 +152,7 @@ export class Stage {
     const node = (name: string) => this.tokens.issueNode(name, generationOf(this.c.daemon.model.view, name))
     const tokens: Record<Who, () => string | null> = {
       admin: () => this.c.token,
-      viewer: () => this.tokens.issueUser('alice', 'viewer'),
+      viewer: () => this.tokens.issueUser(local('alice', 'viewer')),
       nobody: () => null,
       garbage: () => 'garbage',
       n1: () => node('n1'),
