@@ -169,6 +169,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/group
      GET /monitor/node
      GET /monitor/odd
+     GET /config/export/{format}
      GET /config/status/{request_id}
      GET /service/status/{request_id}
      GET /monitor/request
@@ -227,7 +228,6 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /metrics
-     GET /config/export/{format}
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/unknown
