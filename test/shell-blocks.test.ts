@@ -44,8 +44,7 @@ const packages = 'it installs packages and changes the set-up of the machine'
 
 /** What no test types, and why. */
 const notRun: Readonly<Record<string, string>> = {
-  'docs/logins.md#Log in with the account of the site':
-    `${systemd}; test/cli/checks.test.ts has the check of a directory and a provider`,
+  'docs/logins.md#Log in with the account of the site': `${systemd}; test/cli/checks.test.ts has the check of a directory and a provider`,
   'docs/logins.md#OpenLDAP': packages,
   'README.md#Make an image':
     'debootstrap takes minutes; test/long/elsewhere.test.ts runs its command, and packs the image',
