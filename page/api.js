@@ -56,12 +56,17 @@ export async function comeFromProvider() {
 
 /** GETs a path; returns the parsed body, undefined for none. Throws Refused. */
 export const read = path => ask('GET', path)
-/** POSTs a value as JSON, and a text as it is. Throws Refused. */
-export const post = (path, body) => ask('POST', path, body)
+/** GETs a path; returns the parsed body and the entity tag of what was read. Throws Refused. */
+export async function readTagged(path) {
+  const response = await send(path)
+  return { body: parsed(await response.text()), etag: response.headers.get('etag') }
+}
+/** POSTs a value as JSON, and a text as it is; `etag` is what it must fit. Throws Refused. */
+export const post = (path, body, etag) => ask('POST', path, body, etag ? { 'If-Match': etag } : {})
 
-async function ask(method, path, body) {
+async function ask(method, path, body, headers) {
   const sent = typeof body === 'string' ? body : JSON.stringify(body)
-  const response = await send(path, { method, body: sent })
+  const response = await send(path, { method, body: sent, headers })
   const text = await response.text()
   return text === '' ? undefined : parsed(text)
 }

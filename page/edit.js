@@ -1,4 +1,4 @@
-import { post, read } from './api.js'
+import { post, read, readTagged } from './api.js'
 import { dryRunShown, short } from './changes.js'
 import { notice } from './dialog.js'
 import { button, count, fill, h, named } from './dom.js'
@@ -61,8 +61,9 @@ function inputOf(schema, text, unset, props) {
 /**
  * Runs the dry run of what is typed, a moment after the last key, and shows it in `place`. `request` returns
  * path and body, or undefined if nothing is changed; `settled` gets the error, and returns whether to save.
+ * `etagOf` returns the entity tag of what the reader sees.
  */
-function dryRuns(place, request, settled) {
+function dryRuns(place, request, settled, etagOf) {
   let turn = 0
   let timer
   let ready
@@ -74,7 +75,7 @@ function dryRuns(place, request, settled) {
       const isFine = await settled()
       if (mine !== turn) return
       fill(place, dryRunShown(answer))
-      if (isFine) ready = { ...asked, mark: answer.mark }
+      if (isFine) ready = { ...asked, mark: answer.mark, etag: etagOf() }
     } catch (error) {
       if (mine === turn) fill(place, bad(settled(error) ? error.message : 'It is refused: see the field.'))
     }
@@ -88,7 +89,7 @@ function dryRuns(place, request, settled) {
     /** Makes exactly the change whose dry run is shown, or none. Throws Refused. */
     async save() {
       if (!ready) throw new Error('There is nothing to save: look at the dry run first.')
-      await post(`${ready.path}?expect=${ready.mark}`, ready.body)
+      await post(`${ready.path}?expect=${ready.mark}`, ready.body, ready.etag)
     }
   }
 }
@@ -114,12 +115,15 @@ export function editView(place, [type, name], { isAdmin, events }) {
   let isOver = false
   let now
   let above
-  const runs = dryRuns(dry, request, settled)
+  let etag
+  const runs = dryRuns(dry, request, settled, () => etag)
   const beside = h('section', { 'aria-label': 'Dry run' }, h('h2', {}, 'Dry run'), dry, problem, save)
   fill(place, back, h('h1', {}, title), h('form', { class: 'two edit', onsubmit }, form, beside))
 
   async function load() {
-    const doc = (await read(pathOf(type, name))).config[type][name]
+    const answer = await readTagged(pathOf(type, name))
+    const doc = answer.body.config[type][name]
+    etag = answer.etag
     const { config } = await read(doc.group ? pathOf('group', doc.group) : '/config/cluster')
     above = config.cluster ?? config.group[doc.group]
     return doc

@@ -11,6 +11,7 @@ import { checkout } from './support/programs.js'
 const run: Readonly<Record<string, string>> = {
   'README.md#Install it': 'test/api/pages.test.ts',
   'README.md#Try it': 'test/api/pages.test.ts',
+  'docs/clients.md': 'test/api/clients.test.ts',
   'docs/ctl.md': 'test/cli/ctl.test.ts',
   'docs/day.md': 'test/api/day.test.ts',
   'docs/day-two.md': 'test/api/pages.test.ts',

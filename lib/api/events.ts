@@ -38,7 +38,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         object({
           mark: string('follow /monitor/events from this Last-Event-ID'),
           columns: list(word(...nodeColumns)),
-          nodes: list({ type: 'array' })
+          nodes: list(list({}))
         })
       ),
       handler: async request => {

@@ -1,4 +1,5 @@
 import { accessOf } from '../auth/access.js'
+import type { errorCodes } from '../base/error-codes.js'
 import { version } from '../version.js'
 import type { ApiRoute } from './context.js'
 import { parametersOf } from './params.js'
@@ -38,44 +39,65 @@ function operationId({ method, path }: ApiRoute): string {
   return method.toLowerCase() + words.map(word => word.slice(0, 1).toUpperCase() + word.slice(1)).join('')
 }
 
-const securityOf = { needed: [{ token: [] }], optional: [{}, { token: [] }], unread: undefined }
+const securityOf = { needed: [{ token: [] }], optional: [{}, { token: [] }], unread: [] }
 
 function operation(route: ApiRoute): object {
   const { says, token } = accessOf(route)
-  const security = securityOf[token]
   const answer = (code: number): Schema | undefined =>
-    code === 204 ? undefined : code >= 400 ? ref('refusal') : (route.output ?? ref('message'))
+    code === 204
+      ? undefined
+      : code >= 400
+        ? ref(`refusal${code as keyof typeof errorCodes}`)
+        : (route.output ?? ref('message'))
   return {
     operationId: operationId(route),
+    tags: [topicOf(route)],
     summary: route.summary,
     description: `Access: ${says}.`,
-    ...(security ? { security } : {}),
+    security: securityOf[token],
     parameters: [
-      ...parametersOf(route.path).map(name => ({ name, in: 'path', required: true, schema: string() })),
-      ...Object.entries(route.query).map(([name, schema]) => ({ name, in: 'query', schema })),
-      ...(takesIfMatch(route) ? [{ name: 'If-Match', in: 'header', schema: string(ifMatch) }] : [])
+      ...parametersOf(route.path).map(name => ({
+        ...{ name, in: 'path', required: true, schema: string() },
+        description: `the ${name} in question${name === 'node' && route.sets ? ', or a node set' : ''}`
+      })),
+      ...Object.entries(route.query).map(([name, schema]) => ({
+        ...{ name, in: 'query', schema },
+        description: schema.description ?? `one of ${(schema.enum as readonly string[]).join(', ')}`
+      })),
+      ...(takesIfMatch(route)
+        ? [{ name: 'If-Match', in: 'header', schema: string(), description: ifMatch }]
+        : [])
     ],
     ...(route.input ? { requestBody: { required: true, content: content(route.input) } } : {}),
     responses: Object.fromEntries(
-      route.codes.map(code => {
-        const schema = answer(code)
-        return [
-          code,
-          {
-            description: statusText[code] ?? 'refused',
-            ...(code === 200 && hasEntityTag(route) ? { headers: { ETag: { schema: string(etag) } } } : {}),
-            ...(schema && { content: content(schema) })
-          }
-        ]
-      })
+      (route.codes.some(code => code >= 400 && code < 500) ? route.codes : [...route.codes, 400]).map(
+        code => {
+          const schema = answer(code)
+          return [
+            code,
+            {
+              description: statusText[code] ?? 'refused',
+              ...(code === 200 && hasEntityTag(route) ? { headers: { ETag: { schema: string(etag) } } } : {}),
+              ...(schema && { content: content(schema) })
+            }
+          ]
+        }
+      )
     )
   }
 }
 
+/** The topic of a route: /config/node → node, /monitor/node → monitor. */
+const topicOf = ({ path }: ApiRoute) => /^\/(?:config\/)?(\w+)/.exec(path)?.[1] ?? 'page'
+
 /** Returns the OpenAPI 3.1 document, made from the route and field tables. */
 export function openapi(routes: readonly ApiRoute[]): object {
   const paths: Record<string, Record<string, object>> = {}
-  for (const route of routes) {
+  const codes = new Set(routes.flatMap(route => route.codes))
+  const isUsed = ([name]: readonly [string, Schema]) =>
+    !name.startsWith('refusal') || codes.has(Number(name.slice(-3)))
+  // GET before POST, whatever the order of the table.
+  for (const route of [...routes].sort((a, b) => a.method.localeCompare(b.method))) {
     const methods = paths[route.path] ?? {}
     methods[route.method.toLowerCase()] = operation(route)
     paths[route.path] = methods
@@ -86,12 +108,17 @@ export function openapi(routes: readonly ApiRoute[]): object {
       title: 'svcd',
       version: version.service,
       summary: 'Cluster provisioning and configuration service',
-      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' }
+      description: 'docs/api.md of svcd has the same routes and fields as a page, and the rules behind them.',
+      contact: { name: 'svcd maintainers' },
+      license: { name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0' }
     },
     servers: [{ url: '/' }],
+    tags: [...new Set(routes.map(topicOf))]
+      .sort()
+      .map(name => ({ name, description: `Routes about ${name}` })),
     paths,
     components: {
-      schemas: components,
+      schemas: Object.fromEntries(Object.entries(components).filter(isUsed)),
       securitySchemes: { token: { type: 'apiKey', in: 'header', name: 'x-access-tokens' } }
     }
   }

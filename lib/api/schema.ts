@@ -1,3 +1,4 @@
+import { errorCodes } from '../base/error-codes.js'
 import type { TypeName } from '../model/docs.js'
 import { base64, port } from '../model/field.js'
 import type { ObjectType } from '../model/object-type.js'
@@ -126,6 +127,20 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
 
 const nullable = orNull(string())
 
+/** Refusals by status, each with its stable codes. */
+const refusals = Object.fromEntries(
+  Object.entries(errorCodes).map(([status, codes]) => [
+    `refusal${status}`,
+    object(
+      {
+        message: string('what is wrong with which field'),
+        code: { ...word(...Object.keys(codes)), description: 'a stable word for programs (docs/errors.md)' }
+      },
+      ['message', 'code']
+    )
+  ])
+) as Record<`refusal${keyof typeof errorCodes}`, Schema>
+
 /** The named schemas that the routes' bodies refer to. */
 export const components = {
   ...(Object.fromEntries(Object.values(objectTypes).map(type => [type.type, objectSchema(type)])) as Record<
@@ -134,13 +149,7 @@ export const components = {
   >),
   interface: object(properties(interfaceEntry), ['interface']),
   message: object({ message: string('what happened') }, ['message']),
-  refusal: object(
-    {
-      message: string('what is wrong with which field'),
-      code: string('a stable word for programs (docs/errors.md)')
-    },
-    ['message', 'code']
-  ),
+  ...refusals,
   secret: object(properties(secretEntry)),
   osimagetag: object({
     name: string('tag'),

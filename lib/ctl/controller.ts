@@ -28,6 +28,8 @@ export function controllerUrl(text: string): URL {
 export class Controller {
   /** Warnings received and not shown yet. */
   readonly warnings: string[] = []
+  /** The ETag that each change has to fit. */
+  ifMatch: string | undefined
 
   constructor(
     readonly url: URL,
@@ -74,15 +76,20 @@ export class Controller {
     query: Query = {},
     body?: JsonObject | Buffer
   ): Promise<JsonObject> {
+    return (await this.tagged(method, path, query, body)).json
+  }
+
+  /** The same with the ETag of the answer. */
+  async tagged(method: 'GET' | 'POST', path: string, query: Query = {}, body?: JsonObject | Buffer) {
     const answer = await this.send(method, path, query, body)
-    if (answer.status === 204) return {}
-    const read = jsonObject(await answer.text())
-    if (!read) throw this.#isNone('does not answer in JSON')
-    return read
+    const { etag } = answer.response.headers
+    const json = answer.status === 204 ? {} : jsonObject(await answer.text())
+    if (!json) throw this.#isNone('does not answer in JSON')
+    return { json, etag }
   }
 
   #ask(method: string, path: string, body: Buffer | undefined): Promise<Response> {
-    const { url, token, ca } = this
+    const { url, token, ca, ifMatch } = this
     return request({
       ...{ url, method, path, body, connectMs: connectLimitMs, silenceMs: answerLimitMs },
       headers: {
@@ -91,6 +98,7 @@ export class Controller {
         // The client polls long requests.
         prefer: 'respond-async',
         ...(token === undefined ? {} : { 'x-access-tokens': token }),
+        ...(ifMatch === undefined || method !== 'POST' ? {} : { 'if-match': ifMatch }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' })
       },
       tls: ca && { ca }

@@ -1,8 +1,11 @@
+import { mkdtemp, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { isObject, type JsonObject, type JsonValue, strictUtf8 } from '../base/json.js'
-import { base64, type Field } from '../model/field.js'
+import { base64, type Field, secretMask } from '../model/field.js'
 import { dryRunLines } from './render.js'
 import type { Session } from './session.js'
-import { clean, Failure, refused, wrongUsage } from './terminal.js'
+import { clean, cleanLines, Failure, refused, wrongUsage } from './terminal.js'
 import { bodyOf, ofInterface, type Settable, settable } from './values.js'
 
 const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets.
@@ -10,19 +13,65 @@ const head = `# One FIELD=VALUE a line, as for \`set\`; FIELD= unsets.
 # those with values of the group or the cluster show what another value would replace.
 `
 
+/** An object to edit: its path, its words for messages, and how to read it with its ETag. */
+interface Edited {
+  readonly path: string
+  readonly told: string
+  read(): Promise<{ readonly object: JsonObject; readonly etag: string | undefined }>
+}
+
 /**
- * Opens an object's fields in the editor; returns the body of the change once its dry run was confirmed
- * (rules 14.8). A refused text can be edited again.
+ * Opens an object's fields in the editor, and saves the change once its dry run was confirmed (rules 14.8).
+ * If somebody else has changed the object meanwhile, it shows what differs and keeps the text in a file.
  * @throws Failure 1 if the answer is no or nothing was edited, 2 if there is no terminal to ask on
  */
-export async function edited(session: Session, type: Settable, path: string, object: JsonObject) {
+export async function edited(
+  session: Session,
+  type: Settable,
+  edited: Edited,
+  save: (body: JsonObject) => Promise<void>
+): Promise<void> {
+  const { controller, terminal } = session
+  const { object, etag } = await edited.read()
+  controller.ifMatch = etag
+  const kept = { text: head + [...linesOf(type, object), ''].join('\n') }
+  try {
+    await save(await confirmedBody(session, type, edited.path, kept))
+  } catch (error) {
+    if (!(error instanceof Failure) || error.status !== 412) throw error
+    const file = join(await mkdtemp(join(tmpdir(), 'svcctl-')), 'kept')
+    await writeFile(file, kept.text, { mode: 0o600 })
+    const { object: now } = await edited.read()
+    terminal.err(cleanLines([...differing(type, object, now), ''].join('\n')))
+    throw refused(
+      `${edited.told}: somebody else has changed it meanwhile, and nothing was changed. Your text is in ` +
+        `${file}; type: svcctl ${edited.told.replace(' ', ' edit ')}`
+    )
+  }
+}
+
+/** Yields the lines that are there no more, and the new ones; without the values of secrets. */
+function* differing(type: Settable, before: JsonObject, after: JsonObject): Generator<string> {
+  const [was, is] = [new Set(linesOf(type, before)), new Set(linesOf(type, after))]
+  const secrets = new Set(type.fields.filter(({ secret }) => secret).map(({ name }) => name))
+  const shown = (line: string) => {
+    const key = /^[^=]*/.exec(line)?.[0] ?? ''
+    return secrets.has(key) ? `${key}=${secretMask}` : line
+  }
+  for (const line of was) if (!is.has(line)) yield `- ${shown(line)}`
+  for (const line of is) if (!was.has(line)) yield `+ ${shown(line)}`
+}
+
+/** Returns the body of the change once its dry run was confirmed. A refused text can be edited again. */
+async function confirmedBody(session: Session, type: Settable, path: string, kept: { text: string }) {
   const { terminal, controller, options, paint } = session
-  const first = head + [...linesOf(type, object), ''].join('\n')
+  const first = kept.text
   const before = valuesIn(first)
   if (!options.yes && !options.dryrun && !terminal.shows.in)
     throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
   for (let text = first; ; ) {
     text = await terminal.edited(text)
+    kept.text = text
     try {
       const after = valuesIn(text)
       const words = [...after].flatMap(([key, value]) =>
@@ -37,7 +86,8 @@ export async function edited(session: Session, type: Settable, path: string, obj
       terminal.err([...dryRunLines(told, paint), ''].join('\n'))
       if (options.yes || (await terminal.confirmed('Change this? [y/N] '))) return body
     } catch (error) {
-      if (!(error instanceof Failure) || text === first || !terminal.shows.in) throw error
+      const isMendable = error instanceof Failure && error.status !== 412
+      if (!isMendable || text === first || !terminal.shows.in) throw error
       terminal.err(`${clean(error.message)}\n`)
     }
     if (!(await terminal.confirmed('Edit it again? [y/N] '))) throw refused('nothing was changed')

@@ -140,9 +140,14 @@ export const verbs: Readonly<Record<string, Verb>> = {
     async run(session, type, [name = '']) {
       if (type === 'node' && isNodeSet(name)) throw wrongUsage(`edit takes one node, ${name} is a node set`)
       const path = pathOf(type, name)
-      const object = within(await session.controller.json('GET', path), 'config', type, name)
-      const body = await edited(session, objectTypes[type], path, object)
-      await save(session, type, name, body, 'updated')
+      const told = `${type} ${name}`
+      const read = async () => {
+        const { json, etag } = await session.controller.tagged('GET', path)
+        return { object: within(json, 'config', type, name), etag }
+      }
+      await edited(session, objectTypes[type], { path, told, read }, body =>
+        save(session, type, name, body, 'updated')
+      )
     }
   },
   rminterface: {

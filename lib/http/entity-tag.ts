@@ -1,8 +1,10 @@
-import { createHash } from 'node:crypto'
+import { createHash, type Hash, hash } from 'node:crypto'
 import { badRequest } from '../base/errors.js'
 
 /** Characters of each of the two digests: 132 bits. */
 const DIGEST_CHARACTERS = 22
+/** Texts are gathered to pieces of this length: a digest of many short ones costs more for the calls alone. */
+const PIECE_CHARACTERS = 65_536
 
 /** A part of what it is made from: the configuration, and what else the answer shows. */
 export type EntityTagPart = readonly [state: string, more: string]
@@ -23,16 +25,16 @@ export class EntityTag {
   /** Makes it in steps, a part in each. */
   *making(): Generator<''> {
     if (this.#made) return
-    const [state, rest] = [createHash('sha256'), createHash('sha256').update(this.form)]
+    const [state, rest] = [new Digest(), new Digest()]
+    rest.add(this.form)
     for (const part of this.parts()) {
       if (part !== '') {
-        state.update(part[0])
-        rest.update(part[1])
+        state.add(part[0])
+        rest.add(part[1])
       }
       yield ''
     }
-    const [made, more] = [state, rest].map(hash => hash.digest('base64url').slice(0, DIGEST_CHARACTERS))
-    this.#made = { state: made as string, rest: more as string }
+    this.#made = { state: state.text(), rest: rest.text() }
   }
 
   get state(): string {
@@ -49,6 +51,27 @@ export class EntityTag {
   #parts() {
     for (const _ of this.making());
     return this.#made as { readonly state: string; readonly rest: string }
+  }
+}
+
+/** A digest of texts, one after the other. */
+class Digest {
+  #piece = ''
+  #hash: Hash | undefined
+
+  add(text: string): void {
+    this.#piece += text
+    if (this.#piece.length < PIECE_CHARACTERS) return
+    this.#hash ??= createHash('sha256')
+    this.#hash.update(this.#piece)
+    this.#piece = ''
+  }
+
+  text(): string {
+    const made = this.#hash
+      ? this.#hash.update(this.#piece).digest('base64url')
+      : hash('sha256', this.#piece, 'base64url')
+    return made.slice(0, DIGEST_CHARACTERS)
   }
 }
 

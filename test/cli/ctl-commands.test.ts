@@ -1,7 +1,7 @@
-import { chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
@@ -28,12 +28,21 @@ for (const i of [1, 2, 3]) await c.post(`/config/node/node00${i}`, { group: 'com
 /** One run in this process: what a person types to questions, one after the other, and does in the editor. */
 async function run(
   args: readonly string[],
-  { types, edits = [] }: { types?: string[]; edits?: ((text: string) => string)[] } = {}
+  {
+    types,
+    edits = []
+  }: {
+    types?: (string | (() => Promise<unknown>))[]
+    edits?: ((text: string) => string | Promise<string>)[]
+  } = {}
 ) {
   const said = { stdout: '', stderr: '' }
   const asked = async (question: string) => {
     said.stderr += question
-    return types?.shift() === 'y'
+    const next = types?.shift()
+    if (typeof next !== 'function') return next === 'y'
+    await next()
+    return true
   }
   const code = await client(args, {
     shows: { out: false, err: false, in: types !== undefined },
@@ -268,6 +277,42 @@ t.test('an object is edited, shown, and changed after a question', async t => {
     interfaces: [{ interface: 'BOOTIF', ipaddress: '10.150.0.1' }]
   })
   t.match(await run(['node', 'edit', 'nobody'], { types: [] }), { code: 1, stderr: /nobody/ })
+})
+
+// rules 2.21, 14.8
+t.test('an edit that somebody else was faster than changes nothing, and its text is kept', async t => {
+  await c.post('/config/bmcsetup/boards', { username: 'root', password: 'calvin', comment: 'old' })
+  const boards = async () => (await c.get('/config/bmcsetup/boards')).body.config.bmcsetup.boards
+  const mine = (text: string) => text.replace('comment=old', 'comment=mine')
+  const theirs = { comment: 'theirs', password: 'hobbes', userid: 3 }
+  // In the editor: the dry run tells it. At the question: the change does.
+  const faster = async () => {
+    await c.post('/config/bmcsetup/boards', theirs)
+    return undefined
+  }
+  const moments = [
+    { edits: [async (text: string) => mine(text).slice(0, await faster())], types: [] },
+    { edits: [mine], types: [faster] }
+  ]
+  for (const [i, { edits, types }] of moments.entries()) {
+    await c.post('/config/bmcsetup/boards', { comment: 'old', password: 'calvin', userid: null })
+    const { code, stdout, stderr } = await run(['bmcsetup', 'edit', 'boards'], { types, edits })
+    t.strictSame([code, stdout], [1, ''], `${i}: ${stderr}`)
+    t.match(
+      stderr,
+      /- userid=2\n- password=\*{8}\n- comment=old\n\+ userid=3\n\+ password=\*{8}\n\+ comment=theirs\n/
+    )
+    t.notMatch(stderr, /calvin|hobbes/, 'no password')
+    const [, file = ''] =
+      /nothing was changed\. Your text is in (\S+); type: svcctl bmcsetup edit boards\n$/.exec(stderr) ?? []
+    t.match(readFileSync(file, 'utf8'), /^comment=mine$/m)
+    t.equal(statSync(file).mode & 0o777, 0o600, 'for nobody else')
+    rmSync(dirname(file), { recursive: true })
+    t.match(await boards(), theirs, 'nothing was changed')
+  }
+  const again = (text: string) => text.replace('comment=theirs', 'comment=mine')
+  t.match(await run(['bmcsetup', 'edit', 'boards'], { types: ['y'], edits: [again] }), { code: 0 })
+  t.match(await boards(), { ...theirs, comment: 'mine' })
 })
 
 // rules 14.8

@@ -1,6 +1,7 @@
 import type { Browser } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
 import { browser, open, Stage } from './stage.js'
 
 // Selection of many nodes, and the form of a node and a group, in Debian's Chromium (rules 6.12).
@@ -198,6 +199,43 @@ t.test('two people edit a node: none overwrites the other unasked', async t => {
   await page.getByRole('button', { name: 'Save' }).click()
   await page.getByRole('heading', { name: 'node010', exact: true }).waitFor()
   t.match(await node('node010'), { comment: 'mine', domain: 'lab' })
+})
+
+// rules 2.21
+t.test('a form that somebody else was faster than saves nothing, and shows what differs', async t => {
+  await set('node/node010', { comment: 'first', domain: null })
+  const { group } = await node('node010')
+  const { page } = await window(t, '/#/edit/node/node010')
+  await page.getByLabel('comment', { exact: true }).fill('mine')
+  await page.getByText('comment: first → mine').waitFor()
+  // Between the click and the change: the group's value is no part of the dry run.
+  await page.route(
+    /expect=/,
+    async route => {
+      await set(`group/${group}`, { domain: 'changed.meanwhile' })
+      await route.continue()
+    },
+    { times: 1 }
+  )
+  const [refused] = await Promise.all([
+    page.waitForResponse(/expect=/),
+    page.getByRole('button', { name: 'Save' }).click()
+  ])
+  t.equal(refused.status(), 412)
+  t.match(await refused.request().headerValue('if-match'), /^"[\w-]{22}\.[\w-]{22}(\.gzip)?"$/)
+  await page
+    .getByRole('alert')
+    .getByText(/has changed, or what it inherits.*read it again/)
+    .waitFor()
+  t.equal((await node('node010')).comment, 'first', 'nothing is saved')
+  // The dry run is made again first.
+  await until(async () => {
+    const save = page.getByRole('button', { name: 'Save' })
+    if (await save.isVisible()) await save.click({ timeout: 1000 }).catch(() => undefined)
+    return page.getByRole('heading', { name: 'node010', exact: true }).isVisible()
+  })
+  t.match(await node('node010'), { comment: 'mine', domain: 'changed.meanwhile' })
+  await set(`group/${group}`, { domain: null })
 })
 
 t.test('a group in a form shows what its nodes get', async t => {
