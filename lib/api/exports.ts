@@ -1,7 +1,8 @@
+import { groupsOf } from '../auth/access.js'
 import { badRequest, notFound } from '../base/errors.js'
 import { exported, formats } from '../exports/formats.js'
 import { type ApiRoute, type Parts, param } from './context.js'
-import { nodesIn } from './node-sets.js'
+import { nodesFor } from './node-sets.js'
 import { get } from './row.js'
 import { plainText, string } from './schema.js'
 
@@ -16,6 +17,7 @@ export function exportRoutes(parts: Parts): ApiRoute[] {
   return [
     get('/config/export/{format}', {
       access: 'user',
+      limited: 'filtered',
       summary: `The nodes in the format of another program, without secrets: ${known.join(', ')}`,
       query: {
         nodes: string('a node set: limits the export to these nodes'),
@@ -42,12 +44,12 @@ export function exportRoutes(parts: Parts): ApiRoute[] {
         const state = (node: string) => status.state(node)
         const sources = { view, cluster, state, report: (node: string) => inventories.snapshot(node) }
         const nodes = query.get('nodes')
-        const named = nodes === null ? undefined : () => nodesIn(parts, nodes, view)
-        const json = exported(name, sources, {
-          named,
-          port: Number(port),
-          host: query.get('host') ?? undefined
-        })
+        const options = {
+          named: () => nodesFor(parts, request.caller, nodes, view),
+          isWhole: nodes === null && !groupsOf(request.caller),
+          ...{ port: Number(port), host: query.get('host') ?? undefined }
+        }
+        const json = exported(name, sources, options)
         return { status: 200, json, type: format.isJson ? 'application/json' : 'text/plain; charset=utf-8' }
       }
     })

@@ -10,8 +10,10 @@ import { slurm, slurmTopology } from './slurm.js'
 
 /** Options of an export. */
 interface ExportOptions {
-  /** Finds the nodes, in steps; undefined: all of them. */
-  readonly named: (() => Generator<unknown, readonly string[]>) | undefined
+  /** Finds the nodes, in steps. */
+  readonly named: () => Generator<unknown, readonly string[]>
+  /** Whether the caller sees the whole cluster, and asks for it. */
+  readonly isWhole: boolean
   /** Port of the targets of Prometheus. */
   readonly port: number
   /** The one host whose variables Ansible asks for. */
@@ -40,7 +42,7 @@ export const formats: Readonly<Record<string, ExportFormat>> = {
   },
   clustershell: { meaning: 'groups of ClusterShell', text: ({ nodes }) => clustershell(nodes) },
   genders: { meaning: 'file of genders', text: ({ nodes }) => genders(nodes) },
-  hosts: { meaning: '/etc/hosts', text: ({ nodes, captured, named }) => hosts(nodes, captured, !named) },
+  hosts: { meaning: '/etc/hosts', text: ({ nodes, captured, isWhole }) => hosts(nodes, captured, isWhole) },
   'known-hosts': { meaning: 'host keys for OpenSSH', text: ({ nodes }) => knownHosts(nodes) },
   slurm: { meaning: 'NodeName lines of slurm.conf', text: ({ nodes }) => slurm(nodes) },
   'slurm-topology': { meaning: 'topology.conf of Slurm', text: ({ nodes }) => slurmTopology(nodes) },
@@ -64,7 +66,7 @@ export function exported(name: string, sources: ExportSources, options: ExportOp
     *[Symbol.iterator]() {
       const format = formats[name] as ExportFormat
       if (!of) {
-        const names = options.named ? yield* asPauses(options.named()) : [...view.names('node')]
+        const names = [...(yield* asPauses(options.named()))]
         const nodes = yield* asPauses(captureNodes(sources, names))
         of = { ...options, nodes, captured: capture(view, cluster) }
       }

@@ -188,6 +188,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/odd
+     GET /config/export/{format}
      GET /config/status/{request_id}
      GET /service/status/{request_id}
      GET /monitor/request
@@ -246,7 +247,6 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /metrics
-     GET /config/export/{format}
      GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}

@@ -237,7 +237,7 @@ t.test('the state has hashes alone, mode 0600, and a restart knows them', async 
   }
 })
 
-// rules 2.20, 5.9
+// rules 2.20, 5.11
 t.test('a stream ends when its token is revoked', async t => {
   const { token } = (await make('follower', { role: 'operator:compute' })).body
   const headers = { Authorization: `Bearer ${token}` }

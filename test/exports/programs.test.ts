@@ -1,6 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { svcctlFor } from '../support/svcctl.js'
 import { ExportCluster, formats, hostile, script } from './cluster.js'
 
 requirePrograms('ansible', 'ansible-inventory', 'nodeset', 'clush', 'nodeattr', 'ssh-keygen')
@@ -150,4 +152,13 @@ t.test('svcd-export replaces a file as a whole, only if it differs, and keeps it
   t.match(readFileSync(site.at('conman'), 'utf8'), /^secret\n# Written/)
   t.equal(await site.run('stat', '-c', '%a', site.at('conman')), '600\n')
   t.equal(await site.run('find', site.directory, '-name', 'kept.*'), '', 'nothing is left')
+})
+
+// rules 12.11
+t.test('svcctl prints an export', async t => {
+  const env = Object.entries(svcctlFor(scratch(t), c)).map(([name, value]) => `${name}=${value}`)
+  const said = await site.run('env', ...env, 'svcctl', 'export', 'genders', '@gpu-a')
+  t.equal(said, (await c.get('/config/export/genders?nodes=@gpu-a')).text)
+  const wrong = await site.try('env', ...env, 'svcctl', 'export', 'gender')
+  t.match(wrong, { status: 1, stderr: /^svcctl: there is no export gender: there is ansible, / })
 })
