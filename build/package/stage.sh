@@ -41,7 +41,8 @@ done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
 rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" \
   "$modules/net-snmp/ref" "$modules/retry/example" "$modules/retry/test" "$modules/smart-buffer/docs" \
-  "$modules/mime/bin" "$modules/mime/dist/src/mime_cli.js"
+  "$modules/mime/bin" "$modules/mime/dist/src/mime_cli.js" "$modules/js-yaml/bin" \
+  "$modules/js-yaml/dist/browser" "$modules/js-yaml/dist/js-yaml.cjs.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete
 # Checks that all packages that the daemon loads are still there.
