@@ -187,16 +187,21 @@ function cardsOf(devices: Map_, wanted: string | undefined, lose: Lose): [Card[]
     tags: mapOf(mapOf(value).tags)
   }))
   type Device = (typeof all)[number]
-  const primary =
+  const chosen =
     all.find(({ key }) => key === wanted) ??
     all.find(({ one }) => isYes(one.primary) || isYes(one.default)) ??
-    all.toSorted((a, b) => (a.key < b.key ? -1 : 1))[0]
+    all.toSorted((a, b) => Number(!a.one.hwaddr) - Number(!b.one.hwaddr) || (a.key < b.key ? -1 : 1))[0]
   const typeOf = ({ one, tags }: Device) => (textOf(one.type) ?? textOf(tags.type) ?? '').toLowerCase()
   const deviceOf = ({ key, one }: Device) => textOf(one.device) ?? key
+  const bonds = all.filter(one => typeOf(one) === 'bond')
+  const masterOf = (device: Device) =>
+    textOf(device.tags.master) ??
+    (/slave$/.test(typeOf(device)) && bonds.length === 1 ? bonds[0]?.key : undefined)
   const membersOf = (bond: Device) =>
-    all.filter(({ tags }) => [bond.key, deviceOf(bond)].includes(textOf(tags.master) ?? ''))
+    all.filter(one => [bond.key, deviceOf(bond)].includes(masterOf(one) ?? ''))
   // A machine boots over a card: of a bond that is the first member, which has no entry of its own then.
-  const bond = primary && typeOf(primary) === 'bond' ? primary : undefined
+  const bond = bonds.find(one => one === chosen || membersOf(one).some(member => member === chosen))
+  const primary = bond ?? chosen
   const boot = bond ? membersOf(bond)[0] : primary
   const nameOf = (device: Device) => (device === boot ? 'BOOTIF' : deviceOf(device))
   const cards = all.map((device): Card => {
@@ -212,13 +217,17 @@ function cardsOf(devices: Map_, wanted: string | undefined, lose: Lose): [Card[]
     const below = all.find(other => [other.key, deviceOf(other)].includes(link))
     const [cidr, bits] = (textOf(one.ipcidr) ?? '').split('/')
     const mtu = textOf(one.mtu)
-    const bondOf = `bond=${membersOf(device).map(nameOf).join(',')}`
+    const members = membersOf(device).map(nameOf)
+    if (type === 'bond' && members.length === 0)
+      lose(`${key}: type`, 'is bond: name its members in its options')
     return {
-      ...{ name: nameOf(device), mac: textOf((device === bond ? (boot?.one ?? one) : one).hwaddr) },
+      ...{ name: nameOf(device), mac: textOf((device === bond && boot?.one.hwaddr) || one.hwaddr) },
       ...{ address: textOf(one.ipaddr) ?? (cidr || undefined), netmask: textOf(one.netmask) ?? bits },
       ...{ gateway: textOf(one.gateway), network: key, dhcp: device === primary },
       words: [
-        ...(type === 'bond' ? [bondOf, `mode=${textOf(tags.mode) ?? 'balance-rr'}`] : []),
+        ...(members.length > 0
+          ? [`bond=${members.join(',')}`, `mode=${textOf(tags.mode) ?? 'balance-rr'}`]
+          : []),
         ...(type === 'vlan'
           ? [`vlan=${textOf(tags.vlan_id) ?? id}`, `link=${below ? nameOf(below) : link}`]
           : []),

@@ -36,13 +36,12 @@ export function readXcat(text: string, plan: Plan): void {
     const type = all.get('objtype') ?? 'unknown'
     if (!['node', 'network', 'osimage', 'group'].includes(type)) plan.lose(type, name)
   }
-  if (![...stanzas.values()].some(all => all.get('objtype') === 'node'))
+  if (!stanzas.some(([, all]) => all.get('objtype') === 'node'))
     throw new Error('has no nodes: make the file by `lsdef -z -t node,network,osimage`')
 }
 
-function stanzasOf(text: string): ReadonlyMap<string, Stanza> {
-  const found = new Map<string, Map<string, string>>()
-  let all: Map<string, string> | undefined
+function stanzasOf(text: string): readonly (readonly [name: string, all: Stanza])[] {
+  const found: [string, Map<string, string>][] = []
   for (const [i, line] of text
     .replace(/^\ufeff/, '')
     .split(/\r?\n/)
@@ -50,29 +49,26 @@ function stanzasOf(text: string): ReadonlyMap<string, Stanza> {
     const fail = (why: string) => new Error(`line ${i + 1}: ${why}`)
     if (/^\s*(?:#.*)?$/.test(line)) continue
     if (line.startsWith('Object name:')) throw fail('is no stanza: give lsdef the option -z')
-    const equals = line.indexOf('=')
-    const name = /^\S/.test(line) && line.trimEnd().endsWith(':') ? line.trimEnd().slice(0, -1) : undefined
-    if (name !== undefined && found.has(name)) throw fail('an object of this name is there already')
-    if (name !== undefined) {
-      all = new Map()
-      found.set(name, all)
-    } else if (!all || equals < 1) throw fail('must be NAME: or, indented below it, ATTRIBUTE=VALUE')
-    else
-      all.set(
-        line.slice(0, equals).trim(),
-        line
-          .slice(equals + 1)
-          .trim()
-          .replace(/^(["'])(.*)\1$/, '$2')
-      )
+    const [, attribute, value = ''] = /^\s*([^\s=]+)\s*=\s*(.*?)\s*$/.exec(line) ?? []
+    const [, name] = /^\s*(\S+):\s*$/.exec(line) ?? []
+    if (attribute !== undefined && found.length > 0)
+      found.at(-1)?.[1].set(attribute, value.replace(/^(["'])(.*)\1$/, '$2'))
+    else if (attribute === undefined && name !== undefined) found.push([name, new Map()])
+    else throw fail('must be NAME: or, indented below it, ATTRIBUTE=VALUE')
   }
   // A stanza default-node holds what nodes have that do not say otherwise.
-  const below = (own: Stanza) => found.get(`default-${own.get('objtype')}`) ?? []
-  return new Map(
-    [...found]
-      .filter(([name]) => !name.startsWith('default-'))
-      .map(([name, own]) => [name, new Map([...below(own), ...own].filter(([, value]) => value !== ''))])
-  )
+  const isDefault = (name: string) => name.startsWith('default-')
+  const defaults = new Map(found.filter(([name]) => isDefault(name)))
+  const seen = new Set<string>()
+  for (const [name, all] of found)
+    if (seen.size === seen.add(`${all.get('objtype')} ${name}`).size)
+      throw new Error(`has the ${all.get('objtype')} ${name} twice: take one of them out`)
+  return found
+    .filter(([name]) => !isDefault(name))
+    .map(([name, own]) => {
+      const below = defaults.get(`default-${own.get('objtype')}`) ?? []
+      return [name, new Map([...below, ...own].filter(([, value]) => value !== ''))]
+    })
 }
 
 function readNetwork(plan: Plan, name: string, all: Stanza, lose: Lose): void {

@@ -84,6 +84,7 @@ t.test('the spellings of Warewulf 4.3', async t => {
     ...{ osimage: 'centos', kerneloptions: 'loud', bmcsetupname: 'bmc1', variables: { site: 'a' } },
     interfaces: [
       { interface: 'BOOTIF', network: 'eth0' },
+      { interface: 'bond0', network: 'bond', options: 'bond=eth2 mode=802.3ad' },
       { interface: 'eth1.20', network: 'eth1.20', options: 'vlan=20 link=eth1' },
       { interface: 'BMC', network: 'bmc' }
     ]
@@ -135,6 +136,12 @@ t.test('stanzas of xCAT', async t => {
     /^policy 1\.0: is left out/
   )
   t.notMatch(notes.join('\n'), /never-shown/)
+  const alike = 'a:\n  objtype=group\na:\n  objtype=osimage\na:\n  objtype=node\n'
+  t.strictSame(
+    Object.keys(planned(readXcat, alike).config.node),
+    ['a'],
+    'objects of several types have one name'
+  )
 })
 
 t.test('a value is in the group if it is that of most members, and if all have one', async t => {
@@ -160,7 +167,7 @@ t.test('a file that cannot be read is refused with its line, and none of its wor
     [readWarewulf, 'password: never-shown\n', /^is no nodes\.conf of Warewulf 4: "nodes" is missing/],
     [readWarewulf, `nodeprofiles:\n${chain(5000)}nodes:\n  n: {profiles: [p0]}\n`, /more than 1000 profiles/],
     [readXcat, 'Object name: n1\n    ip=never-shown\n', /^line 1: is no stanza: give lsdef the option -z/],
-    [readXcat, 'n1:\n    objtype=node\nn1:\n', /^line 3: an object of this name/],
+    [readXcat, 'n1:\n  objtype=node\nn1:\n  objtype=node\n', /^has the node n1 twice/],
     [readXcat, '    bmcpassword=never-shown\n', /^line 1: must be NAME:/],
     [readXcat, '# nothing\n', /^has no nodes/]
   ] as const) {

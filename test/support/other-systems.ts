@@ -68,6 +68,8 @@ nodes:
     kernel override: 5.14
     network devices:
       eth0: {default: "true", hwaddr: "52:54:00:12:35:01", ipcidr: 10.141.0.21/16}
+      bond_member_1: {type: bond-slave, device: eth2}
+      bond: {type: bond, device: bond0, ipaddr: 10.144.0.21, netmask: 255.255.255.0, tags: {mode: 802.3ad}}
       eth1.20: {type: vlan, ipaddr: 10.143.0.21, netmask: 255.255.255.0}
 `.replaceAll('\n', '\r\n')
 
