@@ -50,6 +50,9 @@ find "$modules" -type d -empty -delete
   const { dependencies } = JSON.parse((await import("node:fs")).readFileSync("package.json"))
   for (const name of Object.keys(dependencies)) await import(name)')
 
+step 'the bill of materials'
+node build/package/sbom.mjs "$arch" "$documents/sbom.cdx.json"
+
 # The runtime is for svcd's commands only, and not on the path.
 step 'the Node runtime, from npm'
 node build/package/runtime.mjs "$arch" "$root/../runtime"
