@@ -241,18 +241,11 @@ export class Plan {
         ...{ interface: name, network },
         ...(options[name] === undefined ? {} : { options: options[name] })
       })) as JsonObject[]
-      if (group !== '')
-        this.#put('group', group, {
-          ...shared.fields,
-          variables: variables as JsonObject,
-          kerneloptions: kernel.join(' '),
-          interfaces
-        })
+      const own = { variables: variables as JsonObject, kerneloptions: kernel.join(' '), interfaces }
+      if (group !== '') this.#put('group', group, { ...shared.fields, ...own })
       for (const [name, one] of members) nodes.push([name, this.#node(name, one, group, shared)])
     }
-    for (const [name, { fields, gateways }] of [...this.#networks.values()].map(
-      one => [one.name, one] as const
-    )) {
+    for (const { name, fields, gateways } of this.#networks.values()) {
       const gateway = fields.gateway ?? mostFrequent(gateways)
       for (const other of gateways.keys())
         if (other !== gateway)
@@ -272,12 +265,8 @@ export class Plan {
   #place(node: string, { name, address, netmask, network, gateway }: Card): void {
     if (address === undefined) return
     const prefix = netmask === undefined ? this.#prefixWith(address) : prefixOf(address, netmask)
-    if (netmask === undefined && prefix === undefined)
-      this.note(
-        'node',
-        node,
-        `interface ${name} has no netmask: it is taken for 255.255.255.0, correct the network`
-      )
+    if (prefix === undefined)
+      this.note('node', node, `interface ${name} has no netmask: 255.255.255.0 is taken, correct it`)
     const wanted = prefix ?? prefixOf(address, '24')
     const { gateways } = wanted === undefined ? {} : this.network(wanted, network)
     if (gateway !== undefined && gateways) increment(gateways, gateway)
@@ -300,12 +289,8 @@ export class Plan {
     const of = (value: (card: Card) => string | undefined) =>
       members.map(({ cards }) => Object.fromEntries(cards.map(card => [card.name, value(card)])))
     const networks = common(of(card => this.#networkOf(card)))
-    const options = Object.entries(
-      common(
-        of(card => card.words.join(' ')),
-        true
-      )
-    )
+    const words = of(card => card.words.join(' '))
+    const options = Object.entries(common(words, true))
     return {
       fields: Object.fromEntries(fields.filter(([name]) => ofGroup.has(name) && name !== 'comment')),
       variables: common(members.map(one => one.variables)),
