@@ -12,6 +12,8 @@ interface Options {
   readonly yes?: boolean
   readonly csv?: boolean
   readonly luna2?: boolean
+  readonly warewulf?: boolean
+  readonly xcat?: boolean
   readonly images?: boolean
   readonly force?: boolean
 }
@@ -55,8 +57,9 @@ const commands = new Map(
     async import(options, [file = '']) {
       const config = await configOf(options)
       const { importFrom, importTable } = await import('./cli/transfer.js')
+      const system = otherSystems.find(name => options[name])
       const run = options.csv ? importTable : importFrom
-      process.stdout.write(`${await run(config, file, options.yes ?? false, options.luna2)}\n`)
+      process.stdout.write(`${await run(config, file, options.yes ?? false, system)}\n`)
       return 0
     },
     async backup(options, [file = '']) {
@@ -108,6 +111,9 @@ const commands = new Map(
   })
 )
 
+/** The systems whose files `import` reads, each an option. */
+const otherSystems = ['luna2', 'warewulf', 'xcat'] as const
+
 /** Operands of the commands. */
 const operands: Readonly<Record<string, string>> = {
   passwd: 'USER',
@@ -156,6 +162,8 @@ function parse(argv: readonly string[]) {
           yes: { type: 'boolean' },
           csv: { type: 'boolean' },
           luna2: { type: 'boolean' },
+          warewulf: { type: 'boolean' },
+          xcat: { type: 'boolean' },
           images: { type: 'boolean' },
           force: { type: 'boolean' },
           version: { type: 'boolean' },
@@ -182,8 +190,9 @@ function parse(argv: readonly string[]) {
   if (command !== 'version' && values.version) throw new UsageError('--version is a command of its own')
   if (command !== 'import' && (values.yes || values.csv))
     throw new UsageError('--yes and --csv belong to import')
-  if (values.luna2 && (command !== 'import' || values.csv))
-    throw new UsageError('--luna2 belongs to import, without --csv')
+  const systems = otherSystems.filter(name => values[name])
+  if (systems.length > 0 && (command !== 'import' || values.csv || systems.length > 1))
+    throw new UsageError(`--${systems[0]} belongs to import, without --csv or another system`)
   if (command !== 'backup' && values.images) throw new UsageError('--images belongs to backup')
   if (command !== 'restore' && values.force) throw new UsageError('--force belongs to restore')
   return { help: false, run, values, args } as const

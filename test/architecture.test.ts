@@ -19,6 +19,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'api',
     'backup',
     'boot',
+    'imports',
     'store',
     'store/files',
     'store/etcd',
@@ -35,6 +36,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'identity',
     'config'
   ],
+  // Files of other systems; in the command line alone.
+  imports: ['model', 'node-set'],
   // The client speaks http to the daemon, and shares its tables alone.
   ctl: ['model', 'node-set', 'version'],
   daemon: [

@@ -41,13 +41,17 @@ done
 find "$modules" -path '*/dist/esm' -type d | while read -r esm; do rm -rf "${esm%esm}commonjs"; done
 rm -rf "$modules/csv-parse/dist" "$modules/diff/dist" "$modules/diff/libcjs" "$modules/net-snmp/example" \
   "$modules/net-snmp/ref" "$modules/retry/example" "$modules/retry/test" "$modules/smart-buffer/docs" \
-  "$modules/mime/bin" "$modules/mime/dist/src/mime_cli.js"
+  "$modules/mime/bin" "$modules/mime/dist/src/mime_cli.js" "$modules/js-yaml/bin" \
+  "$modules/js-yaml/dist/browser" "$modules/js-yaml/dist/js-yaml.cjs.js"
 find "$code/dist" -name '*.map' -delete
 find "$modules" -type d -empty -delete
 # Checks that all packages that the daemon loads are still there.
 (cd "$code" && node --input-type=module -e '
   const { dependencies } = JSON.parse((await import("node:fs")).readFileSync("package.json"))
   for (const name of Object.keys(dependencies)) await import(name)')
+
+step 'the bill of materials'
+node build/package/sbom.mjs "$arch" "$documents/sbom.cdx.json"
 
 # The runtime is for svcd's commands only, and not on the path.
 step 'the Node runtime, from npm'

@@ -2,10 +2,12 @@ import { createReadStream, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { Tokens } from '../auth/tokens.js'
+import { strictUtf8 } from '../base/json.js'
 import { escapeControls } from '../base/log.js'
 import { originAt, requestWhole } from '../client/request.js'
 import type { Config } from '../config/types.js'
 import { isWildcard } from '../config/values.js'
+import type { Plan } from '../imports/plan.js'
 import { fromLuna2 } from '../model/luna2.js'
 import { countObjects, participles } from '../model/types.js'
 import { confirmed } from './ask.js'
@@ -22,21 +24,50 @@ export async function exportTo(config: Config, out: NodeJS.WritableStream): Prom
 
 /**
  * Imports a document (`-`: standard input) into the running daemon; returns the daemon's message. Without
- * `yes` it shows the changes and asks. `luna2`: an export of luna2's daemon; left-out parts are listed on
+ * `yes` it shows the changes and asks. `system`: the one that the file is of; left-out parts are listed on
  * standard error.
  * @throws UsageError if there is no terminal to ask on; Error if the answer is no or the daemon refuses
  */
-export async function importFrom(config: Config, file: string, yes: boolean, luna2 = false): Promise<string> {
+export async function importFrom(
+  config: Config,
+  file: string,
+  yes: boolean,
+  system?: OtherSystem
+): Promise<string> {
   const given = await contentOf(file)
-  const document = luna2 ? ofLuna2(file, given) : given
+  const document = system === undefined ? given : await converted(file, given, system)
   return send(config, '/config/cluster/import?', document, yes, differences)
 }
 
-function ofLuna2(file: string, given: Buffer): Buffer {
+/** Systems whose files `svcd import` reads, each with a function that gives the document and what it lacks. */
+const systems = {
+  luna2: async (text: string) => {
+    const { config, leftOut } = fromLuna2(JSON.parse(text))
+    return { document: { config }, told: leftOut.map(line => `left out: ${line}`) }
+  },
+  warewulf: async (text: string) => planned(text, (await import('../imports/warewulf.js')).readWarewulf),
+  xcat: async (text: string) => planned(text, (await import('../imports/xcat.js')).readXcat)
+}
+export type OtherSystem = keyof typeof systems
+
+async function planned(text: string, read: (text: string, plan: Plan) => void) {
+  const { Plan } = await import('../imports/plan.js')
+  const plan = new Plan()
+  read(text, plan)
+  return { document: plan.document(), told: plan.notes }
+}
+
+/** Bytes of the largest file of another system. */
+const mostBytes = 64 * 1024 * 1024
+
+async function converted(file: string, given: Buffer, system: OtherSystem): Promise<Buffer> {
   try {
-    const { config, leftOut } = fromLuna2(JSON.parse(given.toString('utf8')))
-    for (const line of leftOut) process.stderr.write(`left out: ${escapeControls(line)}\n`)
-    return Buffer.from(JSON.stringify({ config }))
+    const text = given.length > mostBytes ? undefined : strictUtf8(given)
+    if (text === undefined)
+      throw new Error(given.length > mostBytes ? 'is larger than 64 MiB' : 'is no text in UTF-8')
+    const { document, told } = await systems[system](text)
+    process.stderr.write(told.map(line => `${escapeControls(line)}\n`).join(''))
+    return Buffer.from(JSON.stringify(document))
   } catch (error) {
     throw new Error(`${file}: ${(error as Error).message}`)
   }

@@ -13,6 +13,10 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
                              above
   import --luna2 FILE [--yes]
                              replace all objects by those of an export of luna2's daemon; asks as above
+  import --warewulf|--xcat FILE [--yes]
+                             replace networks, images, groups, nodes and BMC set-ups by those of nodes.conf
+                             of Warewulf 4, or of what lsdef -z of xCAT printed; tells what has no
+                             counterpart here, and asks as above
   backup FILE [--images]     one file (0600) with the state of one moment, the ini, changed templates and
                              keys, while svcd runs or not (- for standard output); with --images also the
                              packed files and the images

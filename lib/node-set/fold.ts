@@ -19,7 +19,8 @@ export function* foldSliced(names: Iterable<string>): Generator<void, string> {
     const parts = name.split(/((?<!\d)\d{1,15}(?!\d))/)
     // A pattern has at most this many brackets; later numbers are text.
     const rest = parts.splice(2 * MOST_BRACKETS).join('')
-    all.push(rest === '' ? parts : [...parts, rest])
+    // Text stands at the end, even where that many numbers end the name.
+    all.push(parts.length % 2 === 1 ? parts : [...parts, rest])
   }
   const longest = all.reduce((most, parts) => Math.max(most, parts.length), 0)
   for (let place = longest - 2; place > 0; place -= 2) all = yield* folded(all, place)

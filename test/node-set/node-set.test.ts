@@ -243,3 +243,10 @@ t.test('folded as a person would', async t => {
     )
   }
 })
+
+t.test('a name that ends in the last number that may be folded is folded like others', t => {
+  const names = ['192_168_0_0-255_255_255_0', 'n1']
+  t.equal(fold(names), '192_168_0_0-255_255_255_0,n1')
+  t.equal(fold(['1a1a1a1a1a1a1a1', '1a1a1a1a1a1a1a2']), '1a1a1a1a1a1a1a[1-2]')
+  t.end()
+})
