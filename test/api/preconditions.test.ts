@@ -1,6 +1,7 @@
 import t from 'tap'
 import { hasDryRun } from '../../lib/api/dry-run.js'
 import { hasEntityTag, takesIfMatch } from '../../lib/api/preconditions.js'
+import { scriptToken } from '../support/callers.js'
 import { Client } from '../support/client.js'
 import { Controller } from '../support/controller.js'
 import { bodyOf, existing, populated, table } from '../support/routes.js'
@@ -88,6 +89,11 @@ t.test('the refusal names the object, and who changed which fields last', async 
   t.match(body.message, /^GET \/config\/node\/n1 .*; last by user admin at \d{4}-\S+Z: update node n1 \(/)
   t.match(body.message, /\((comment, service|service, comment)\); read it again$/)
   t.equal((await c.get('/config/node/n1')).body.config.node.n1.comment, 'by another')
+  const source = (await c.get('/config/node/n1')).body.config.node.n1.interfaces[0].ipaddress
+  const asNode = { token: await scriptToken(c, 'n1'), source, headers: { 'If-Match': before } }
+  const told = await c.post('/config/node/n1', { vendor: 'x' }, asNode)
+  t.equal(told.status, 412)
+  t.notMatch(told.body.message, /admin|comment/, 'a node learns nothing of the audit log')
   const gone = await post('/config/node/none', { comment: 'late' }, before)
   t.equal(gone.status, 412, 'nothing is created')
   t.match(gone.body.message, /node none does not exist/)
@@ -135,6 +141,21 @@ t.test('sets, tables and imports compare the list that they change', async t => 
   const again = await etagOf('/config/cluster/export')
   t.equal((await post('/config/cluster/import', document.text, again)).status, 201)
   t.equal((await post('/config/node/_delete', { nodes: 'n2' }, await etagOf('/config/node/n2'))).status, 200)
+})
+
+// rules 2.21
+t.test('a change that takes many steps compares too', async t => {
+  const table = ['name,group', ...Array.from({ length: 100 }, (_, i) => `many${i},many`)].join('\n')
+  await c.post('/config/network/many', { network: '10.170.0.0/16' })
+  await c.post('/config/group/many', {})
+  t.equal((await c.post('/config/node?format=csv', `${table}\n`)).status, 200)
+  const old = await etagOf('/config/group/many')
+  await c.post('/config/group/many', { comment: 'meanwhile' })
+  const body = { newgroupname: 'renamed', interfaces: [{ interface: 'BOOTIF', network: 'many' }] }
+  t.equal((await post('/config/group/many', body, old)).status, 412)
+  t.equal((await post('/config/group/many', body, await etagOf('/config/group/many'))).status, 204)
+  t.equal((await c.get('/config/node/many7')).body.config.node.many7.group, 'renamed')
+  await c.post('/config/node/_delete', { nodes: '@renamed' })
 })
 
 // rules 2.21

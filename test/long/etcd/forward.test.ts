@@ -50,6 +50,34 @@ t.test('an admin and a node get from the standby what the one that writes answer
   await first.stop()
 })
 
+// rules 2.21, 11.16
+t.test('a standby hands on If-Match, and the tags of both are the same', async t => {
+  const [first, second] = await twoControllers(t)
+  await second.create('group', 'g', { comment: 'old' })
+  const ask = (daemon: Daemon, line: string, more = '', body = '') => {
+    const { token } = daemon.client()
+    const length = `Content-Length: ${body.length}\r\nConnection: close\r\n`
+    const head = `${line} HTTP/1.1\r\nHost: a\r\nx-access-tokens: ${token}\r\n${length}${more}\r\n`
+    return rawFrom('127.0.0.1', daemon.client(), head + body)
+  }
+  const etagOf = async (daemon: Daemon) =>
+    /^ETag: (.*?)\r$/im.exec(await ask(daemon, 'GET /config/group/g'))?.[1] ?? ''
+  const before = await etagOf(first)
+  t.match(before, /^"[\w-]{22}\.[\w-]{22}"$/)
+  t.equal(await etagOf(second), before)
+  const change = (daemon: Daemon, comment: string) =>
+    ask(daemon, 'POST /config/group/g', `If-Match: ${before}\r\n`, JSON.stringify({ comment }))
+  t.match(await change(second, 'by the standby'), /^HTTP\/1\.1 204 /)
+  for (const daemon of [first, second])
+    t.match(await change(daemon, 'late'), /^HTTP\/1\.1 412 .*changed-meanwhile/s)
+  // The other one writes now.
+  const after = await etagOf(first)
+  await first.stop()
+  await until(() => isPrimary(second))
+  t.equal(await etagOf(second), after, 'the tag outlives the one that made it')
+  await second.stop()
+})
+
 // rules 11.16
 t.test('who asked is believed from controllers alone', async t => {
   const [first, second] = await twoControllers(t)
