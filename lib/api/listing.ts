@@ -140,11 +140,12 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
     ordered ??= yield* inOrder(taken, wishes)
     return ordered
   }
-  const etag = new EntityTag(function* () {
+  const parts = function* () {
     taken ??= yield* (given as EntryFinder)()
     // In the order of names: a sorted list has the same state.
-    for (const entry of taken) yield entry.etag?.() ?? [JSON.stringify(entry.values()), '']
-  }, formOf(request))
+    for (const entry of taken) yield partOf(entry)
+  }
+  const etag = new EntityTag(taken?.length === 1 ? () => (taken ?? []).map(partOf) : parts, formOf(request))
   const { format, columns, pretty } = wishes
   // One object is sent as one text, and needs no turn.
   const isList = taken === undefined || taken.length > 1
@@ -164,6 +165,8 @@ export function listed(request: ApiRequest, listing: Listing, given: readonly En
   const table = textBy(() => text(shown, entries, widths))
   return { status: 200, etag, json: table, type: `${type}; charset=utf-8` }
 }
+
+const partOf = (entry: Entry): EntityTagPart => entry.etag?.() ?? [JSON.stringify(entry.values()), '']
 
 /** Tells the forms of an answer from each other: its query, and the dialect. */
 export const formOf = ({ target, headers }: ApiRequest) =>

@@ -24,17 +24,12 @@ export class EntityTag {
 
   /** Makes it in steps, a part in each. */
   *making(): Generator<''> {
-    if (this.#made) return
-    const [state, rest] = [new Digest(), new Digest()]
-    rest.add(this.form)
+    const digests = this.#begun()
     for (const part of this.parts()) {
-      if (part !== '') {
-        state.add(part[0])
-        rest.add(part[1])
-      }
+      add(digests, part)
       yield ''
     }
-    this.#made = { state: state.text(), rest: rest.text() }
+    this.#end(digests)
   }
 
   get state(): string {
@@ -49,9 +44,33 @@ export class EntityTag {
 
   /** Makes what is missing in one go: of one object, that is short. */
   #parts() {
-    for (const _ of this.making());
-    return this.#made as { readonly state: string; readonly rest: string }
+    if (this.#made) return this.#made
+    const digests = this.#begun()
+    for (const part of this.parts()) add(digests, part)
+    return this.#end(digests)
   }
+
+  #begun(): Digests {
+    const digests = { state: new Digest(), rest: new Digest() }
+    digests.rest.add(this.form)
+    return digests
+  }
+
+  #end({ state, rest }: Digests) {
+    this.#made = { state: state.text(), rest: rest.text() }
+    return this.#made
+  }
+}
+
+function add({ state, rest }: Digests, part: EntityTagPart | ''): void {
+  if (part === '') return
+  state.add(part[0])
+  rest.add(part[1])
+}
+
+interface Digests {
+  readonly state: Digest
+  readonly rest: Digest
 }
 
 /** A digest of texts, one after the other. */
