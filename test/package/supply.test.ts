@@ -44,6 +44,8 @@ t.test('a bill of materials is the same each time, is valid, and lists what is i
   t.notOk(text.includes(checkout), 'it names no directory of this machine')
   const { components, dependencies, metadata } = JSON.parse(text)
   t.equal(metadata.component.name, 'svcd')
+  const tools = (metadata.tools.components as Component[]).map(({ name }) => name)
+  t.notOk(tools.includes('npm'), 'another npm makes the same bytes')
   const all = new Map((components as Component[]).map(one => [`${nameOf(one)} ${one.version}`, one]))
   const wanted = production().map(
     ([path, { version }]) => `${path.replace(/.*node_modules\//, '')} ${version}`
