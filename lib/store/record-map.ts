@@ -42,7 +42,7 @@ export class RecordMap<V extends object> {
   /** Replaces a value in memory, and stores it soon; a follower's stays in memory. */
   setSoon(name: string, value: V): void {
     this.#values.set(name, value)
-    if (!this.#records.isReadOnly) this.#records.soon(name, true)
+    this.#records.soon(name, true)
   }
 
   /** Stores what waits. */
