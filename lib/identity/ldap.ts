@@ -15,8 +15,6 @@ const LIMIT_MS = 4000
 const REST_MS = 5000
 /** A person with 5,000 groups has half of it. */
 const MOST_BYTES = 1024 * 1024
-/** The parser of the library calls itself for each message in a piece, and a message has 7 bytes at least. */
-const PIECE_BYTES = 8192
 const MOST_GROUPS = 5000
 
 /** Results of a bind that say no to the user: LDAP's codes of RFC 4511. The others say that it cannot tell. */
@@ -259,7 +257,8 @@ class Connection {
   }
 
   end(reason: Error): void {
-    for (const socket of this.#sockets) socket.destroy(reason)
+    // TLS before the connection below it: in the other order Node 20 crashes (SIGSEGV).
+    for (const socket of this.#sockets.reverse()) socket.destroy(reason)
   }
 
   /** Guards a socket, of which there are `others` before it: the library connects anew when one ends. */
@@ -276,12 +275,11 @@ class Connection {
       // The library takes its own listeners away before the last error may come.
       if (event === 'error' && socket.listenerCount('error') === 0) return true
       if (event !== 'data') return emit(event, ...given)
-      const piece = given[0] as Buffer
-      bytes += piece.length
+      bytes += (given[0] as Buffer).length
       try {
         if (bytes > MOST_BYTES) throw new Error(`it sends more than ${MOST_BYTES} bytes`)
-        for (let at = 0; at < piece.length; at += PIECE_BYTES)
-          emit(event, piece.subarray(at, at + PIECE_BYTES))
+        // The parser of the library calls itself for each message, until the stack is full.
+        emit(event, ...given)
       } catch (error) {
         socket.destroy(error as Error)
       }

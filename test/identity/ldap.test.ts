@@ -1,6 +1,7 @@
-import { chmodSync, writeFileSync } from 'node:fs'
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { createServer as createTlsServer } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
@@ -157,6 +158,8 @@ const message = (id: number, tag: number, body: readonly number[]) => {
   const inner = [0x02, 0x01, id, tag, body.length, ...body]
   return Buffer.from([0x30, inner.length, ...inner])
 }
+/** The number that the library gives its first question. */
+const first = 2
 const success = [0x0a, 1, 0, 4, 0, 4, 0]
 
 // rules 5.9
@@ -167,32 +170,39 @@ t.test('a server that hangs, hangs up, or sends what it likes: 503, and nothing 
     'hangs up at the first question': socket => socket.once('data', () => socket.destroy()),
     garbage: socket => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'),
     'a long promise': socket => socket.write(Buffer.from([0x30, 0x84, 0x7f, 0xff, 0xff, 0xff])),
-    'a flood': socket => {
-      const chunk = Buffer.alloc(65_536, 0)
-      chunk.set([0x30, 0x84, 0x7f, 0xff, 0xff, 0xff])
-      const more = () => {
-        while (!socket.destroyed && socket.write(chunk));
-        socket.once('drain', more)
-      }
-      more()
-    },
     'many small messages at once': socket => {
-      const one = message(9, 0x61, success)
+      // The smallest that the library reads: a reference without an address.
+      const one = message(9, 0x73, [])
       socket.write(Buffer.concat(Array.from({ length: 60_000 }, () => one)))
     },
     'empty sequences at once': socket => socket.write(Buffer.alloc(400_000, '0\0\0', 'latin1')),
     'a bind that fails in a strange way': socket =>
-      socket.on('data', () => socket.write(message(1, 0x61, [0x0a, 1, 80, 4, 0, 4, 0])))
+      socket.on('data', () => socket.write(message(first, 0x61, [0x0a, 1, 80, 4, 0, 4, 0])))
   }
   await Promise.all(
     Object.entries(cases).map(async ([name, serve]) => {
       const { url } = await hostile(t, serve)
       const { ldap, log } = directory(slapd.settings(url), 500)
       await t.rejects(ldap.login('alice', 'wonderland'), unanswered, name)
-      const why = /\[auth\] ldap_url: ldap:/
-      t.match(log.join(), why, `${name}: ${log}`)
+      t.match(log.join(), /a log-in fails: \[auth\] ldap_url: ldap:/, `${name}: ${log}`)
     })
   )
+})
+
+// rules 5.9
+t.test('a server that sends without an end is cut off', async t => {
+  const { url } = await hostile(t, socket => {
+    const chunk = Buffer.alloc(65_536, 0)
+    chunk.set([0x30, 0x84, 0x7f, 0xff, 0xff, 0xff])
+    const more = () => {
+      while (!socket.destroyed && socket.write(chunk));
+      socket.once('drain', more)
+    }
+    more()
+  })
+  const { ldap, log } = directory(slapd.settings(url), 600_000)
+  await t.rejects(ldap.login('alice', 'wonderland'), unanswered)
+  t.match(log.join(), /it sends more than 1048576 bytes/)
 })
 
 // rules 5.9
@@ -215,11 +225,32 @@ t.test('a server that has failed rests, and another one is asked meanwhile', asy
 })
 
 // rules 5.9
+t.test('StartTLS: what came before TLS is not read as if it had come through it', async t => {
+  const { certificate, key } = await makeCertificate(scratch(t), 'localhost')
+  const through: Buffer[] = []
+  const pair = { cert: readFileSync(certificate), key: readFileSync(key) }
+  const tls = createTlsServer(pair, socket => socket.on('data', data => through.push(data)))
+  const { url } = await hostile(t, socket =>
+    socket.once('data', () => {
+      socket.write(Buffer.concat([message(first, 0x78, success), Buffer.from([0x30, 0x50, 0x02, 0x01])]))
+      tls.emit('connection', socket)
+    })
+  )
+  const { ldap, log } = directory([
+    ...slapd.settings(url.replace('127.0.0.1', 'localhost')),
+    `auth.ldap_ca_certificate=${certificate}`
+  ])
+  await t.rejects(ldap.login('alice', 'wonderland'), unanswered)
+  t.match(log.join(), /it sends more than its answer before TLS/)
+  t.equal(Buffer.concat(through).length, 0)
+})
+
+// rules 5.9
 t.test('StartTLS: a refusal, or bytes before TLS, and no password goes out', async t => {
   const seen: Buffer[] = []
   for (const answer of [
-    message(1, 0x78, [0x0a, 1, 2, 4, 0, 4, 0]),
-    Buffer.concat([message(1, 0x78, success), Buffer.from([0x30, 0x50, 0x02, 0x01])])
+    message(first, 0x78, [0x0a, 1, 2, 4, 0, 4, 0]),
+    Buffer.concat([message(first, 0x78, success), Buffer.from([0x30, 0x50, 0x02, 0x01])])
   ]) {
     const { url } = await hostile(t, socket =>
       socket.on('data', data => {
