@@ -7,6 +7,7 @@ import { checkParam } from './api/params.js'
 import { routes } from './api/routes.js'
 import { authorize, type Caller, largestBody } from './auth/access.js'
 import { adminPasswordFile, ensureAdminPassword, Logins } from './auth/logins.js'
+import { ProgramTokens } from './auth/program-tokens.js'
 import { Tokens } from './auth/tokens.js'
 import { refuseHalfRestored } from './backup/state-names.js'
 import { backUpState } from './backup/stored-files.js'
@@ -132,10 +133,10 @@ async function openServer(
   parts: Parts,
   between: StartedPeers | undefined
 ) {
-  const { tokens, logins, model, metrics } = parts
+  const { tokens, programs, logins, model, metrics } = parts
   const { front_files, listen, tls_certificate, tls_key: key } = config.http
   const standing = {
-    tokens,
+    ...{ tokens, programs },
     grantOf: logins.grantOf.bind(logins),
     groupOf: (node: string) => model.view.get('node', node)?.group,
     isTokenCurrent: model.isTokenCurrent.bind(model)
@@ -278,6 +279,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
     runningLifetimeMs: auth.running_token_lifetime,
     onNewKey: () => log.info('token.key is new: tokens issued before are void')
   })
+  const programs = register.add(await ProgramTokens.open(records('tokens'), now))
   const passwordFile = adminPasswordFile(state)
   // `svcd serve` prints its path.
   if (users.length === 0) await ensureAdminPassword(passwordFile)
@@ -290,7 +292,7 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
       sources: oidc ? ['oidc'] : []
     })
   )
-  return { status, events, boots, inventories, tokens, logins, oidc }
+  return { status, events, boots, inventories, tokens, programs, logins, oidc }
 }
 type Nodes = State & Awaited<ReturnType<typeof openNodes>>
 

@@ -163,7 +163,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   jobs: ['store/records'],
   // The ini's [users] lines hold roles and hashes.
   config: ['auth/passwords', 'auth/grant'],
-  auth: ['model', 'http'],
+  auth: ['model', 'http', 'store'],
   model: ['store', 'template'],
   // It knows files and names, and no object.
   backup: ['store/record-kinds'],

@@ -24,6 +24,7 @@ const run: Readonly<Record<string, string>> = {
   'docs/howto.md#Give it to nodes': 'test/api/pages.test.ts',
   'docs/howto.md#Install a node again': 'test/api/pages.test.ts',
   'docs/howto.md#How to': 'test/api/pages.test.ts',
+  'docs/howto.md#Ask svcd from cron': 'test/api/pages.test.ts',
   'docs/howto.md#Install with the Red Hat installer': 'test/api/pages.test.ts',
   'docs/howto.md#Place a secret on nodes': 'test/api/pages.test.ts',
   'docs/howto.md#A munge key': 'test/api/pages.test.ts',

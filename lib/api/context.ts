@@ -1,5 +1,6 @@
 import { type Access, accountOf, type Caller, isAdmin, type Limit } from '../auth/access.js'
 import type { Logins } from '../auth/logins.js'
+import type { ProgramTokens } from '../auth/program-tokens.js'
 import type { Tokens } from '../auth/tokens.js'
 import type { Boot } from '../boot/boot.js'
 import type { Handover } from '../boot/handover.js'
@@ -49,6 +50,7 @@ export interface Parts {
   readonly tokens: Tokens
   /** Undefined without `[auth] oidc_issuer`. */
   readonly oidc: Oidc | undefined
+  readonly programs: ProgramTokens
   readonly boot: Boot
   readonly handover: Handover
   readonly install: Install

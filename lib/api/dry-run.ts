@@ -22,6 +22,8 @@ import { word } from './schema.js'
 const withoutDryRun = new Set([
   '/config/cluster/{controller}/_delete',
   '/config/cluster/import',
+  '/config/token/{token}',
+  '/config/token/{token}/_delete',
   '/config/osimage',
   '/config/osimage/{osimage}/_clone',
   '/config/osimage/{osimage}/kernel',

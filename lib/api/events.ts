@@ -1,4 +1,4 @@
-import { accountOf, type Caller, isAdmin } from '../auth/access.js'
+import { accountOf, type Caller, groupsOf, isAdmin } from '../auth/access.js'
 import { nodeColumns } from '../monitor/overview.js'
 import { type ApiRoute, ok, type Parts } from './context.js'
 import { choice, isPretty, takesGzip } from './listing.js'
@@ -13,14 +13,19 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
   return [
     get('/monitor/events', {
       access: 'user',
+      limited: 'filtered',
       summary: 'Events as server-sent events; with Last-Event-ID also the missed ones',
       query: { follow: word('yes', 'no') },
       output: plainText,
       handler: request => {
         const lastId = request.headers['last-event-id']
+        const groups = groupsOf(request.caller)
+        const sees = (node: string) =>
+          groups?.includes(parts.model.view.get('node', node)?.group ?? '') === true
         const reader = parts.events.reader(
           typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
-          request.caller.kind === 'user' ? request.caller.role : 'viewer'
+          request.caller.kind === 'user' ? request.caller.role : 'viewer',
+          groups && sees
         )
         const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
         if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
@@ -32,6 +37,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
     }),
     get('/monitor/overview', {
       access: 'user',
+      limited: 'filtered',
       summary: 'State, last boot step and running image of all nodes; a list of values for each',
       output: at(
         'monitor.overview',
@@ -42,6 +48,8 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
         })
       ),
       handler: async request => {
+        const groups = groupsOf(request.caller)
+        if (groups) return { status: 200, json: await parts.overview.textOf(groups) }
         const { text, zipped } = await parts.overview.text()
         if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
         if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }

@@ -63,6 +63,7 @@ const parameters: Readonly<Record<string, readonly [check: Check, ...codes: numb
   controller: [plain('controller'), 400, 404],
   tagname: [plain('tag'), 400, 404],
   secret: [plain('secret'), 400, 404],
+  token: [plain('token'), 400, 404],
   role: [plain('role'), 400, 404],
   script: [plain('script'), 400, 404],
   service: [plain('service'), 400, 404],

@@ -23,7 +23,7 @@ import { pageRoutes } from './page.js'
 import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
-import { tokenRoutes } from './token.js'
+import { programTokenRoutes, tokenRoutes } from './token.js'
 import { unknownRoutes } from './unknown.js'
 
 /** The whole route table: router, access check and documents are made from it. */
@@ -32,6 +32,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...pageRoutes(),
     ...tokenRoutes(parts),
     ...loginRoutes(parts),
+    ...programTokenRoutes(parts),
     ...clusterRoutes(parts),
     ...networkRoutes(parts),
     ...dnsRoutes(parts),

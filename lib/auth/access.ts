@@ -2,6 +2,7 @@ import { forbidden, unauthorized } from '../base/errors.js'
 import type { RequestHead } from '../http/route.js'
 import { looksLikeAddress } from '../model/names.js'
 import { type Grant, grantText, type Login } from './grant.js'
+import type { ProgramTokens } from './program-tokens.js'
 import type { Claims, Tokens } from './tokens.js'
 
 export type Caller = { readonly kind: 'anonymous' } | UserCaller | NodeCaller
@@ -33,6 +34,8 @@ interface AccessRule {
   readonly viewer?: 'all' | 'none'
   /** Accepted tokens of nodes: all, or only the one of the node in the path, if any; absent: none. */
   readonly node?: 'all' | 'own'
+  /** Refuses the tokens of programs: they could outlive their end otherwise. */
+  readonly programs?: 'refused'
   /** An invalid token counts as none, instead of 401. */
   readonly lenient?: true
   /** Refuses browsers with 403: any web page could make one change something (rules 5.8). */
@@ -56,6 +59,7 @@ const accessRules = {
   reader: { description: 'token', token: 'needed', viewer: 'all' },
   user: { description: 'token', token: 'needed' },
   admin: { description: 'token', token: 'needed', viewer: 'none' },
+  login: { description: 'token of a login', token: 'needed', viewer: 'none', programs: 'refused' },
   node: { description: 'token, or that of the node itself', token: 'needed', node: 'own' },
   source: {
     description: 'by source address, no browser; a token that is sent must be valid',
@@ -127,6 +131,7 @@ const anonymous: Caller = { kind: 'anonymous' }
 
 interface AccessOptions {
   readonly tokens: Pick<Tokens, 'verify'>
+  readonly programs: Pick<ProgramTokens, 'verify'>
   /** Returns the present grant of a login; undefined for a user who may not log in any more. */
   readonly grantOf: (login: Login) => Grant | undefined
   /** The group of a node; undefined without one, or without such a node. */
@@ -140,25 +145,31 @@ export function authorize(options: AccessOptions, route: RouteAccess, head: Requ
   const meaning = accessRuleFor(route, head)
   if (meaning.browsers) refuseBrowsers(head.headers)
   if (meaning.token === 'unread') return anonymous
-  const token = head.headers['x-access-tokens']
-  if (token === undefined || token === '') {
+  const { token, header } = tokenOf(head.headers)
+  if (token === '') {
     if (meaning.token === 'needed') throw unauthorized('the header x-access-tokens holds no token')
     return anonymous
   }
-  const caller = typeof token === 'string' ? identify(options, token) : undefined
-  if (!caller) {
+  const caller = identify(options, token)
+  if (!caller || (caller.kind === 'node' && header === 'Authorization')) {
     if (meaning.lenient) return anonymous
-    throw unauthorized(
-      'the token in x-access-tokens is not valid; ask for a new one: POST /token',
-      'invalid-token'
-    )
+    throw unauthorized(`the token in ${header} is not valid; ask for a new one: POST /token`, 'invalid-token')
   }
   if (caller.kind === 'node') checkNode(caller.node, meaning, head)
-  if (caller.kind === 'user' && caller.role !== 'admin') {
+  if (caller.kind === 'user') {
     checkRole(caller, meaning, route)
     if (caller.groups) return limitedCaller(options, caller, meaning, route, head)
   }
   return caller
+}
+
+/** Returns the token of a request, '' for none, and its header. Two different ones are no valid token. */
+function tokenOf({ 'x-access-tokens': own = '', authorization = '' }: RequestHead['headers']) {
+  const [, bearer = ''] = /^bearer +(.*)$/i.exec(authorization) ?? []
+  const token = String(own)
+  if (token !== '' && bearer !== '' && token !== bearer)
+    return { token: `${token} ${bearer}`, header: 'x-access-tokens differs from that in Authorization, and' }
+  return token === '' ? { token: bearer, header: 'Authorization' } : { token, header: 'x-access-tokens' }
 }
 
 /** Every browser sends at least one of these, whatever page made the request; firmware and curl send none. */
@@ -197,6 +208,8 @@ function accessRuleFor({ access }: RouteAccess, head: RequestHead): AccessRule {
 }
 
 function identify(options: AccessOptions, token: string): Caller | undefined {
+  const program = options.programs.verify(token)
+  if (program) return userCaller(program.name, 'token', program.grant)
   const claims = options.tokens.verify(token)
   if (claims?.kind === 'user') {
     const { user, source } = claims
@@ -224,7 +237,14 @@ const userCaller = (user: string, source: UserCaller['source'], { role, groups }
 export const accountOf = ({ user, source }: UserCaller) => (source === 'local' ? user : `${source}:${user}`)
 
 function checkRole(caller: UserCaller, meaning: AccessRule, route: RouteAccess): void {
-  if (!refusesViewers(meaning, route) || (caller.role === 'operator' && route.operator)) return
+  if (meaning.programs && caller.source === 'token')
+    throw forbidden(`the token of program ${caller.user} may not do this: log in`, 'role-not-permitted')
+  if (
+    caller.role === 'admin' ||
+    !refusesViewers(meaning, route) ||
+    (caller.role === 'operator' && route.operator)
+  )
+    return
   const changed = caller.role === 'operator' ? 'change this' : 'change anything'
   throw forbidden(
     `${nameOf(caller)} may not ${route.effect === 'changes' ? changed : 'see this'}`,

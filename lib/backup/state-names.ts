@@ -38,9 +38,12 @@ export const isBackedUp = (name: string): boolean =>
 /** Whether a directory of this name belongs to the store's medium: objects, the log, the layout. */
 export const isStored = (name: string): boolean => ofObjects.includes(name) || name === 'layout'
 
+/** Whether this is the directory of records that controllers share. */
+export const isSharedDirectory = (name: string): boolean => ofRecords.includes(name) && !isLocal(name)
+
 /** Whether an entry of this name belongs to the medium, or holds its records: controllers share it. */
 export const isShared = (name: string): boolean =>
-  isStored(name) || journals.includes(name) || (ofRecords.includes(name) && !isLocal(name))
+  isStored(name) || journals.includes(name) || isSharedDirectory(name)
 
 /**
  * Directories of a restore in the state directory. `part`: being filled, the state is untouched. `ready`:

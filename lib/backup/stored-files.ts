@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { isLeftover, syncDirectory, unlessMissing } from '../disk/file.js'
 import { DIRECTORY, trustedPath } from '../disk/open-directory.js'
 import { Archive, INFO, infoText } from './archive.js'
-import { isBackedUp, isStored } from './state-names.js'
+import { isBackedUp, isSharedDirectory, isStored } from './state-names.js'
 
 /** The number of kept backups that starts made. */
 const MOST_KEPT = 3
@@ -120,7 +120,7 @@ export async function backUpState(
     await archive.add(INFO, infoText({ version, release, images: false }))
     const journals = await addTexts(archive, objects ?? [])
     const isElsewhere = (name: string) =>
-      journals.has(name) || (objects !== undefined && (isStored(name) || name === 'jobs'))
+      journals.has(name) || (objects !== undefined && (isStored(name) || isSharedDirectory(name)))
     await addFiles(archive, state, 'state', path => isBackedUp(topOf(path)) && !isElsewhere(topOf(path)))
     await archive.end()
     await handle.sync()

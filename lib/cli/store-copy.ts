@@ -1,7 +1,8 @@
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { isShared, refuseHalfRestored } from '../backup/state-names.js'
+import { topOf } from '../backup/stored-files.js'
 import type { Config } from '../config/types.js'
-import { replaceDurably, withOpen } from '../disk/file.js'
+import { makeDirectory, replaceDurably, withOpen } from '../disk/file.js'
 import { kinds } from '../model/types.js'
 import { LoadError, LockedError } from '../store/errors.js'
 import { FileMedium } from '../store/files/medium.js'
@@ -72,9 +73,13 @@ export async function copyStore(config: Config, words: readonly string[]): Promi
     await withLease(target.open(config), async place => {
       await refuseFull(await place.read(), () => target.emptied(config))
       await place.start(types)
-      // Journals come before the objects. A first start with etcd moves them there by itself.
+      // Records come before the objects. A first start with etcd moves them there by itself.
       for (const [name, lines] of stored.journals ?? [])
-        if (isShared(name)) await replaceDurably(join(config.paths.state, name), lines)
+        if (isShared(topOf(name))) {
+          const file = join(config.paths.state, name)
+          await makeDirectory(dirname(file))
+          await replaceDurably(file, lines)
+        }
       await place.commit(writes)
     })
     const again = await withOpen(target.open(config), async medium => medium.read())

@@ -26,6 +26,7 @@ import {
   type Terminal,
   wrongUsage
 } from './terminal.js'
+import { tokenVerbs } from './tokens.js'
 import { unknownVerbs } from './unknown.js'
 import { clusterVerbs, plainVerbs, verbsOf } from './verbs.js'
 
@@ -80,6 +81,8 @@ const optionTypes = {
   group: { type: 'string' },
   order: { type: 'string' },
   bmcsetup: { type: 'string' },
+  role: { type: 'string' },
+  days: { type: 'string' },
   version: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' }
 } as const
@@ -94,10 +97,14 @@ const normalizedArguments = (args: readonly string[]) =>
     return args[i - 1] === '--sort' ? [] : [word]
   })
 
-/** Whether `--name=` is an option. Some are options of `unknown`, and fields elsewhere. */
+/** Options of one command that are fields elsewhere. */
+const ofCommand: Readonly<Record<string, string>> = {
+  ...{ group: 'unknown', order: 'unknown', bmcsetup: 'unknown', role: 'token', days: 'token' }
+}
+
+/** Whether `--name=` is an option. */
 const isOption = (name: string, args: readonly string[]) =>
-  Object.hasOwn(optionTypes, name) &&
-  (!['group', 'order', 'bmcsetup'].includes(name) || args.includes('unknown'))
+  Object.hasOwn(optionTypes, name) && args.includes(ofCommand[name] ?? (args[0] as string))
 
 const isType = (word: string): word is TypeName => Object.hasOwn(objectTypes, word)
 
@@ -133,9 +140,9 @@ async function run(args: readonly string[], terminal: Terminal): Promise<void> {
     const { controller } = await session(terminal, options, false)
     return new TokenCache(terminal.env).remove(controller.name)
   }
+  if (first === 'token' && rest.length > 0) return runVerb(terminal, options, first, tokenVerbs, rest)
   if (first === 'token') {
     refuseOtherOptions(first, options, [])
-    if (rest.length > 0) throw wrongUsage('token takes no operand')
     const { controller } = await session(terminal, options, true)
     // An expired login is reported here rather than by the program that uses the token.
     await controller.json('GET', '/config/group', { fields: 'name' })

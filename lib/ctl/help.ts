@@ -2,6 +2,7 @@ import type { TypeName } from '../model/docs.js'
 import { base64, type Field, objectName } from '../model/field.js'
 import { objectTypes, typeNames } from '../model/types.js'
 import { byName, formats } from './session.js'
+import { tokenVerbs } from './tokens.js'
 import { unknownVerbs } from './unknown.js'
 import { choices, ofInterface, type Settable, settable } from './values.js'
 import { cluster, clusterVerbs, plainVerbs, verbs, verbsOf } from './verbs.js'
@@ -19,6 +20,8 @@ export const optionTexts = [
   ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
   ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
   ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
+  ['    --role ROLE', 'token create: viewer, operator or admin, also for groups alone (viewer:compute,gpu)'],
+  ['    --days N', 'token create: the token ends after so many days; default: it has no end'],
   ['    --log', 'console: the last lines of its log'],
   ['-n, --lines N', 'console --log: how many lines; default: 100'],
   ['    --shipped', 'add: the disk layout of this name that comes with svcd'],
@@ -55,6 +58,9 @@ svcctl (the same as svcd ctl) asks the controller over its http interface.
   login [USER]                       get a token, which is valid for an hour; default: admin
   logout                             forget it
   token                              print it, for programs that ask over http
+${Object.entries(tokenVerbs)
+  .map(([name, { operands, summary }]) => column(`token ${name} ${operands}`.trimEnd(), 34, summary))
+  .join('\n')}
   completion bash                    print the completion for bash
   import FILE                        create and change nodes by a table in CSV; - is standard input
 ${Object.entries(plainVerbs)
@@ -163,7 +169,8 @@ const completedTypes = (): Completed[] => [
     ...{ type: 'cluster', table: cluster, known: [...byName(clusterVerbs).keys()] },
     assigned: settable(cluster).map(({ name, isMergedByKey }) => (isMergedByKey ? `${name}.` : `${name}=`))
   },
-  { type: 'unknown', table: { fields: [] }, known: [...byName(unknownVerbs).keys()], assigned: [] }
+  { type: 'unknown', table: { fields: [] }, known: [...byName(unknownVerbs).keys()], assigned: [] },
+  { type: 'token', table: { fields: [] }, known: [...byName(tokenVerbs).keys()], assigned: [] }
 ]
 
 /** Returns the words of a type: its verbs, its fields, and the values of a field. */
@@ -226,7 +233,7 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup)
+      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup | --role | --days)
         previous=''; continue ;;
     esac
     previous=$word

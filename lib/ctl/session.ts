@@ -25,6 +25,8 @@ export interface Options {
   readonly group?: string
   readonly order?: string
   readonly bmcsetup?: string
+  readonly role?: string
+  readonly days?: string
   readonly version?: boolean
   readonly help?: boolean
 }

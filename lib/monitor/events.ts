@@ -16,6 +16,8 @@ interface BufferedEvent {
   readonly seq: number
   readonly text: string
   readonly isForAdmins: boolean
+  /** The node that it is about, and no other; undefined for the rest. */
+  readonly node: unknown
 }
 
 /** An event that waits for the next turn. */
@@ -23,6 +25,15 @@ interface Pending {
   readonly kind: EventKind
   /** Returns the data, undefined for no event. Of several events with one key, the last is used. */
   readonly tell: () => object | undefined
+}
+
+/** Whether a reader sees a node. */
+type Sees = (node: string) => boolean
+
+/** The events that a reader gets; with `sees`, those about one node alone that it sees. */
+interface Sight {
+  readonly isAdmin: boolean
+  readonly sees?: Sees
 }
 
 interface EventsOptions {
@@ -90,15 +101,20 @@ export class Events {
     return this.#id(this.#last)
   }
 
-  /** Returns a reader after the event `lastId`, else from now on. Admins see more. */
-  reader(lastId: string | undefined, role: string): EventReader {
+  /** Returns a reader after the event `lastId`, else from now on. Admins see more, `sees` nodes alone. */
+  reader(lastId: string | undefined, role: string, sees?: Sees): EventReader {
     const [run, number] = lastId?.split('-') ?? []
     const seq = run === this.#run && /^\d{1,15}$/.test(number ?? '') ? Number(number) : -1
     const isKnown = seq >= this.#first - 1 && seq <= this.#last
     const from = isKnown ? seq : this.#last
     const begins = `retry: 2000\n\n${this.#special(from, 'begin', { role })}`
     const reset = isKnown || lastId === undefined ? '' : this.#special(from, 'reset')
-    return new EventReader(this, from, role === 'admin', begins + reset)
+    return new EventReader(
+      this,
+      from,
+      { isAdmin: role === 'admin', ...(sees ? { sees } : {}) },
+      begins + reset
+    )
   }
 
   /** Calls `wake` whenever there are new events; returns a function that ends that. */
@@ -116,20 +132,21 @@ export class Events {
   }
 
   /** Returns the events after `from`, and the number of the last one; a reset if `from` was dropped. */
-  after(from: number, isAdmin: boolean): { readonly to: number; readonly text: string } {
+  after(from: number, { isAdmin, sees }: Sight): { readonly to: number; readonly text: string } {
     if (from < this.#first - 1) return { to: this.#last, text: this.#special(this.#last, 'reset') }
     if (from >= this.#last) return { to: from, text: '' }
-    const joined = this.#lastChunks.get(isAdmin)
+    const joined = sees ? undefined : this.#lastChunks.get(isAdmin)
     if (joined?.from === from) return joined
     let text = ''
     let to = from
     for (let i = from - this.#first + 1; i < this.#buffer.length && text.length < CHUNK_CHARACTERS; i++) {
       const event = this.#buffer[i] as BufferedEvent
       to = event.seq
-      if (isAdmin || !event.isForAdmins) text += event.text
+      const { node } = event
+      if (sees ? typeof node === 'string' && sees(node) : isAdmin || !event.isForAdmins) text += event.text
     }
     const made = { from, to, text }
-    this.#lastChunks.set(isAdmin, made)
+    if (!sees) this.#lastChunks.set(isAdmin, made)
     return made
   }
 
@@ -171,7 +188,9 @@ export class Events {
   #append(kind: EventKind, told: object): void {
     const seq = ++this.#last
     const text = `id: ${this.#id(seq)}\nevent: ${kind}\ndata: ${JSON.stringify(told)}\n\n`
-    this.#buffer.push({ seq, text, isForAdmins: kind === 'audit' })
+    const { name, node } = told as { readonly name?: unknown; readonly node?: unknown }
+    const about = kind === 'node' ? name : kind === 'boot' || kind === 'hardware' ? node : undefined
+    this.#buffer.push({ seq, text, isForAdmins: kind === 'audit', node: about })
     this.#characters += text.length
     // Half at once: taking one from the front of a long array is not cheap.
     if (this.#buffer.length > (this.options.most ?? 8192) || this.#characters > MOST_CHARACTERS) {
@@ -195,7 +214,7 @@ export class EventReader {
   constructor(
     private readonly events: Events,
     private seen: number,
-    private readonly isAdmin: boolean,
+    private readonly sight: Sight,
     private begins: string
   ) {}
 
@@ -208,7 +227,7 @@ export class EventReader {
     this.begins = ''
     if (begins !== '') return begins
     for (;;) {
-      const { to, text } = this.events.after(this.seen, this.isAdmin)
+      const { to, text } = this.events.after(this.seen, this.sight)
       const isEnd = to === this.seen
       this.seen = to
       if (text !== '' || isEnd) return text

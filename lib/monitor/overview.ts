@@ -75,10 +75,15 @@ function nodeRow({ model, status, boots, oddOf }: OverviewSources, name: string)
  * Returns the overview as JSON text: column names and one list of values for each node, made in slices that
  * yield to other work. `mark` is the event up to which it is at least true.
  */
-function* overviewText(watched: OverviewSources, mark: string): Generator<void, string> {
+function* overviewText(
+  watched: OverviewSources,
+  mark: string,
+  groups?: readonly string[]
+): Generator<void, string> {
   const rows: string[] = []
   for (const name of [...watched.model.view.names('node')]) {
     yield
+    if (groups && !groups.includes(watched.model.view.get('node', name)?.group ?? '')) continue
     const row = nodeRow(watched, name)
     if (row) rows.push(JSON.stringify(Object.values(row)))
   }
@@ -103,7 +108,10 @@ interface OverviewText {
 export class Overview {
   readonly #shared: CachedResult<OverviewText>
 
-  constructor(watched: OverviewSources, events: Pick<Events, 'cursor'>) {
+  constructor(
+    private readonly watched: OverviewSources,
+    private readonly events: Pick<Events, 'cursor'>
+  ) {
     this.#shared = cachedFor(SHARED_MS, async () => {
       // First, so that changes made meanwhile come after this event.
       const mark = events.cursor()
@@ -121,6 +129,11 @@ export class Overview {
 
   text(): Promise<OverviewText> {
     return this.#shared.get()
+  }
+
+  /** Returns the overview of the nodes of some groups. */
+  textOf(groups: readonly string[]): Promise<string> {
+    return runSliced(overviewText(this.watched, this.events.cursor(), groups))
   }
 
   /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */

@@ -201,7 +201,8 @@ export class ForwardAuth {
   }
 
   #proof({ method, target, headers }: Head, said: string): string {
-    return proofBy(this.key, [method, target, said, headers['x-access-tokens'] ?? ''])
+    const token = headers['x-access-tokens'] || headers.authorization || ''
+    return proofBy(this.key, [method, target, said, token])
   }
 }
 

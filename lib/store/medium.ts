@@ -93,7 +93,10 @@ export interface StoredState {
   problems(types?: ReadonlySet<string>): readonly Problem[]
   /** Adds commands that mend an object to its problem; absent if objects are files. */
   withRemedy?(problem: Problem): Problem
-  /** Journals of node reports, by name, as lines; absent if they are files beside it. */
+  /**
+   * Shared records, by path, as lines: journals of node reports, and files of tokens. Absent if they are
+   * files beside it.
+   */
   readonly journals?: ReadonlyMap<string, Iterable<string>>
   /** Foreign entries beside the objects of listed types: reported, not touched. */
   readonly foreign: readonly Problem[]

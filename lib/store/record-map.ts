@@ -39,6 +39,17 @@ export class RecordMap<V extends object> {
     return [...this.#values.values()]
   }
 
+  /** Replaces a value in memory, and stores it soon; a follower's stays in memory. */
+  setSoon(name: string, value: V): void {
+    this.#values.set(name, value)
+    this.#records.soon(name, true)
+  }
+
+  /** Stores what waits. */
+  close(): Promise<void> {
+    return this.#records.close()
+  }
+
   /** Stores a value, or removes it: at once in memory. Rejects with StoreError; the one before stays then. */
   async set(name: string, value: V | undefined): Promise<void> {
     const before = this.#values.get(name)

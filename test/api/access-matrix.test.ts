@@ -7,6 +7,7 @@ import { cheapHash, scriptToken } from '../support/callers.js'
 import { proof } from '../support/proof.js'
 import { bodyOf, complaints, existing, pathOf, populated, table } from '../support/routes.js'
 import { stored } from '../support/state.js'
+import { until } from '../support/until.js'
 
 // Everybody who may ask × every route × every address and proxy header. What the answer has to be is written
 // here by hand: nothing in this file looks at the access words of the code.
@@ -21,6 +22,8 @@ type Who =
   /** Something that is no valid token. */
   | 'invalid'
   | 'admin'
+  /** A program with the role of an admin. */
+  | 'adminProgram'
   | 'viewer'
   | 'operator'
   /** A viewer and an operator who are limited to the group of node n1, and an operator of another group. */
@@ -54,7 +57,14 @@ const byToken =
 const served: Rule = () => 'served'
 /** What users who are not limited to groups may read. */
 const read: Verdicts = {
-  ...{ nobody: 401, invalid: 401, admin: 'served', viewer: 'served', operator: 'served' },
+  ...{
+    nobody: 401,
+    invalid: 401,
+    admin: 'served',
+    adminProgram: 'served',
+    viewer: 'served',
+    operator: 'served'
+  },
   ...{ groupViewer: 403, groupOperator: 403, elsewhere: 403, own: 403, other: 403 }
 }
 /** What limited users reach too: lists of their nodes, what belongs to one group, what everybody may see. */
@@ -73,6 +83,7 @@ const operatorLists = byToken({ ...ordered, groupOperator: 'served', elsewhere: 
 /** The request is the admin's. An operator may not cancel it, and a limited one does not see it: 404. */
 const othersRequest = byToken({ ...ordered, ...theirLists, operator: 403, groupViewer: 403 })
 const admins = byToken({ ...ordered, operator: 403 })
+const tokens = byToken({ ...ordered, operator: 403, adminProgram: 403 })
 const nodeReports = byToken({ ...ordered, groupOperator: 'served', own: 'served' })
 const inventories = byToken({ ...ordered, operator: 403, own: 'served' })
 const nodeReads = byToken({ ...read, own: 'served' })
@@ -155,6 +166,12 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /boot/roles/{role}
      GET /boot/files/{node}`
   ],
+  [
+    tokens,
+    `POST /config/token/{token}
+     GET /config/token/{token}/_delete
+     POST /config/token/{token}/_delete`
+  ],
   [anyToken, 'GET /boot/scripts/{script}'],
   [
     minimalOfNode,
@@ -168,6 +185,8 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/node
      GET /config/group
      GET /monitor/node
+     GET /monitor/events
+     GET /monitor/overview
      GET /monitor/odd
      GET /config/status/{request_id}
      GET /service/status/{request_id}
@@ -227,8 +246,6 @@ const rules: readonly (readonly [Rule, string])[] = [
     `GET /config/cluster
      GET /config/cluster/export
      GET /metrics
-     GET /monitor/events
-     GET /monitor/overview
      GET /monitor/unknown
      GET /config/network
      GET /config/network/{network}
@@ -265,7 +282,9 @@ const rules: readonly (readonly [Rule, string])[] = [
   ],
   [
     admins,
-    `POST /config/cluster
+    `GET /config/token
+     GET /config/token/{token}
+     POST /config/cluster
      POST /config/node
      POST /config/node/_delete
      POST /config/cluster/import
@@ -483,6 +502,21 @@ await c.restart()
 c.token = admin ?? ''
 const [own, other] = await Promise.all(['n1', 'n2'].map(node => scriptToken(c, node)))
 
+const programs: [string, Who, string][] = []
+for (const [name, who, role] of [
+  ['all', 'adminProgram', 'admin'],
+  ['scraper', 'viewer', 'viewer'],
+  ['operating', 'operator', 'operator'],
+  ['limited', 'groupOperator', 'operator:compute'],
+  ['past', 'invalid', 'admin']
+] as const)
+  programs.push([name, who, (await c.post(`/config/token/${name}`, { role })).body.token])
+// The first use of each is stored behind its answer.
+for (const [, , token] of programs) await c.get('/config/group', { token })
+await until(async () => !(await c.get('/config/token?fields=used')).text.includes('null'))
+const revoked = programs.pop()?.[2] ?? ''
+await c.get('/config/token/past/_delete')
+
 const key = readFileSync(join(c.directory, 'state', 'token.key'))
 const encode = (json: object) => Buffer.from(JSON.stringify(json)).toString('base64url')
 
@@ -506,7 +540,12 @@ const callers: readonly (readonly [
 ])[] = [
   ['nobody', 'nobody', null],
   ['an empty token', 'nobody', ''],
-  ["the admin's token in another header", 'nobody', null, { Authorization: `Bearer ${admin}` }],
+  ["the admin's token as a Bearer token", 'admin', null, { Authorization: `Bearer ${admin}` }],
+  ["the viewer's too", 'viewer', null, { Authorization: `bearer ${viewer}` }],
+  ['two tokens in two headers', 'invalid', viewer ?? '', { Authorization: `Bearer ${admin}` }],
+  ['a node with a Bearer token', 'invalid', null, { Authorization: `Bearer ${own}` }],
+  ...programs.map(([name, who, token]): [string, Who, string] => [`the program ${name}`, who, token]),
+  ['a program whose token is revoked', 'invalid', revoked],
   [
     "the admin's password in another header",
     'nobody',

@@ -19,7 +19,7 @@ const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 /** Routes that svcd has beyond the contract's; their cases are in the tests of their rooms. */
 const beyond = new RegExp(
   `^\\w+ /(${[
-    'config/(file|disklayout)(/|$)',
+    'config/(file|disklayout|token)(/|$)',
     '(service|config|control|monitor)/consoles?/',
     'config/cluster/\\{controller\\}/',
     'boot/files/',

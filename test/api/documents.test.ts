@@ -105,7 +105,7 @@ t.test('every route is in it, with summary, codes, access and the shapes of its 
       `${key}: its parameters`
     )
     const token = ['anyone', 'machine'].includes(route.access) ? undefined : [{ token: [] }]
-    const needed = ['reader', 'user', 'admin', 'node'].includes(route.access)
+    const needed = ['reader', 'user', 'admin', 'login', 'node'].includes(route.access)
     t.same(
       operation.security,
       token && (needed ? token : [{}, ...token]),

@@ -108,6 +108,7 @@ t.test('the pages on images', async t => {
 
 t.test('docs/howto.md', async t => {
   await typed('docs/howto.md', ['How to', 'Run scripts of your own while a node is installed'])
+  t.match(await typed('docs/howto.md', ['Ask svcd from cron']), /^node001,/m)
   await typed('docs/howto.md', ['Give it to nodes'])
   t.match((await c.get('/config/node/node001')).body.config.node.node001, { group: 'disk', netboot: false })
   await typed('docs/howto.md', ['Install a node again', 'Replace a broken machine'])

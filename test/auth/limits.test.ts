@@ -1,6 +1,7 @@
 import t from 'tap'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
+import { until } from '../support/until.js'
 
 // Users who are limited to groups, by what they see and do (rules 5.2). The access matrix has every route.
 
@@ -138,6 +139,29 @@ t.test('power of the nodes of the limit, and requests of its own alone', async t
   t.equal((await c.get(`/control/status/${own}`, otto)).status, 200)
   t.equal((await c.get(`/config/status/${other}/_cancel`, otto)).status, 404)
   t.match(await c.get(`/config/status/${own}/_cancel`, olga), { status: 403, text: /one of user otto/ })
+})
+
+t.test('the overview and the events have the nodes of the limit alone', async t => {
+  const rows = (await c.get('/monitor/overview', vera)).body.monitor.overview.nodes
+  t.strictSame(
+    rows.map(([name]: string[]) => name),
+    ['n1', 'n2']
+  )
+  const all = (await c.get('/monitor/overview')).body.monitor.overview
+  t.equal(all.nodes.length, 4)
+  const since = { 'Last-Event-ID': all.mark }
+  for (const node of ['n1', 'g1', 'lone', 'n2'])
+    await c.post(`/monitor/node/${node}`, { state: `now ${node}` })
+  await c.post('/config/group/gpu', { comment: 'x' })
+  const read = async (ask: { token: string }) =>
+    (await c.get('/monitor/events?follow=no', { ...ask, headers: since })).text
+  await until(async () => (await read({ token: c.token })).includes('"gpu"'))
+  const seen = await read(vera)
+  t.match(seen, /now n1[\s\S]*now n2/)
+  t.notMatch(seen, /g1|lone|gpu/)
+  await c.post('/config/node/n1', { group: 'gpu' })
+  t.notMatch(await read(vera), /n1/, 'nor those before the node has left')
+  await c.post('/config/node/n1', { group: 'compute' })
 })
 
 t.test('a node that moves to another group leaves and enters the limit at once', async t => {

@@ -17,10 +17,14 @@ t.test('promtool finds nothing wrong with the metrics, the rules and their tests
   await c.cluster()
   await c.post('/config/node/n1', { group: 'compute' })
   const { text } = await c.get('/metrics')
+  // promtool looks whether the file of the token is there.
+  const directory = scratch(t)
+  for (const name of ['alerts.yml', 'prometheus.yml']) cpSync(join(rules, name), join(directory, name))
+  writeFileSync(join(directory, 'svcd.token'), 'svcd_x')
   for (const [words, input] of [
     [['check', 'metrics'], text],
     [['check', 'rules', join(rules, 'alerts.yml')], ''],
-    [['check', 'config', join(rules, 'prometheus.yml')], ''],
+    [['check', 'config', join(directory, 'prometheus.yml')], ''],
     [['test', 'rules', join(rules, 'alerts.test.yml')], '']
   ] as const) {
     const { code, stdout, stderr } = await start('promtool', words, { input }).ended
@@ -28,9 +32,9 @@ t.test('promtool finds nothing wrong with the metrics, the rules and their tests
   }
 })
 
-// As docs/metrics/README.md says: metrics are open, and both files lie beside each other.
+// As docs/metrics/README.md says: the token and both files lie beside each other.
 t.test('a real Prometheus scrapes it with the files as they are', async t => {
-  const c = await Controller.start(t, 'http.metrics=open')
+  const c = await Controller.start(t)
   await c.cluster()
   await c.post('/config/node/n1', { group: 'compute' })
   const directory = scratch(t)
@@ -38,6 +42,8 @@ t.test('a real Prometheus scrapes it with the files as they are', async t => {
   const config = join(directory, 'prometheus.yml')
   const port = await freePort()
   cpSync(join(rules, 'alerts.yml'), join(directory, 'alerts.yml'))
+  const made = await c.post('/config/token/prometheus', { role: 'viewer' })
+  writeFileSync(join(directory, 'svcd.token'), `${made.body.token}\n`, { mode: 0o600 })
   const shipped = readFileSync(join(rules, 'prometheus.yml'), 'utf8')
   writeFileSync(config, shipped.replace('127.0.0.1:7050', `127.0.0.1:${c.daemon.port}`).replace('15s', '1s'))
   const prometheus = await startChild(
@@ -58,4 +64,6 @@ t.test('a real Prometheus scrapes it with the files as they are', async t => {
   await until(async () => (await ask('svcd_nodes{state="none"}')) === '1')
   t.equal(await ask('up{job="svcd"}'), '1')
   t.ok(Number(await ask('svcd_store_commits_total')) > 0)
+  t.equal((await c.get('/config/token/prometheus/_delete')).status, 204)
+  await until(async () => (await ask('up{job="svcd"}')) === '0')
 })

@@ -35,11 +35,15 @@ t.test('the address that asked is believed from who has the key, for that reques
     () => right,
     () => now
   ).headersFor(right, head, '10.141.0.7', body)
+  const bearer = { ...head, headers: { authorization: 'Bearer token' } }
+  const ofBearer = Object.values(await requests.headersFor(right, bearer, '10.141.0.7', body))[0] ?? ''
   const others = [
+    ['another Bearer token', { ...head, headers: { authorization: 'Bearer other' } }, ofBearer],
     ['another method', { ...head, method: 'GET' }, value],
     ['another target', { ...head, target: '/config/node/n2' }, value],
     ['another token', { ...head, headers: { 'x-access-tokens': 'other' } }, value],
     ['no token', { ...head, headers: {} }, value],
+    ['a Bearer token', { ...head, headers: { authorization: 'Bearer other' } }, value],
     ['another address', head, value.replace('10.141.0.7', '10.141.0.8')],
     ['another right', head, value.replace(' 4711 ', ' 4712 ')],
     ['another time', head, value.replace('1000000', '1000001')],

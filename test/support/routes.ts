@@ -34,6 +34,7 @@ export const existing: Readonly<Record<string, string>> = {
   controller: 'c9',
   tagname: 'v1',
   secret: 'key',
+  token: 'none',
   network: 'cluster',
   interface: 'BOOTIF',
   host: 'www',

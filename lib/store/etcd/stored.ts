@@ -3,6 +3,7 @@ import { oneLine } from '../../base/log.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
 import type { StoredState, Write } from '../medium.js'
+import { baseOf } from '../record-kinds.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
 import { get, list, type Pair, transact } from './kv.js'
@@ -111,7 +112,13 @@ export class StoredKeys implements StoredState {
 
   get journals(): ReadonlyMap<string, Iterable<string>> {
     const kinds = [...this.records].filter(([kind]) => kind !== REQUESTS)
-    return new Map(kinds.map(([kind, { texts }]) => [`${kind}.journal`, linesOf(texts)]))
+    return new Map(
+      kinds.flatMap(([kind, { texts }]): [string, Iterable<string>][] =>
+        baseOf(kind) === 'files'
+          ? recordsIn(texts).map(([id, text]) => [`${kind}/${id}.json`, [text]])
+          : [[`${kind}.journal`, linesOf(texts)]]
+      )
+    )
   }
 
   names(type: string): Iterable<string> {
@@ -129,8 +136,8 @@ export class StoredKeys implements StoredState {
    */
   *files(): Generator<readonly [path: string, text: string]> {
     for (const [name, lines] of this.journals) yield [name, [...lines].join('')]
-    for (const [id, text] of this.records.get(REQUESTS)?.texts ?? [])
-      if (/^[0-9a-f]{32}$/.test(id) && isRecord(text)) yield [`${REQUESTS}/${id}.json`, text]
+    for (const [id, text] of recordsIn(this.records.get(REQUESTS)?.texts))
+      yield [`${REQUESTS}/${id}.json`, text]
     for (const [type, objects] of this.#objects)
       for (const name of objects.keys())
         try {
@@ -208,6 +215,10 @@ function* linesOf(texts: ReadonlyMap<string, string>): Generator<string> {
   for (const text of texts.values())
     for (const line of text.split('\n')) if (isRecord(line)) yield `${line}\n`
 }
+
+/** Returns the records of a kind with a file for each, without those that could not be read as such. */
+const recordsIn = (texts: ReadonlyMap<string, string> = new Map()) =>
+  [...texts].filter(([id, text]) => /^[0-9a-f]{32}$/.test(id) && isRecord(text))
 
 function isRecord(line: string): boolean {
   try {
