@@ -1,6 +1,8 @@
 import { accountOf, type Caller, groupsOf, isAdmin } from '../auth/access.js'
+import type { Answer } from '../http/route.js'
+import type { EventReader } from '../monitor/events.js'
 import { nodeColumns } from '../monitor/overview.js'
-import { type ApiRoute, ok, type Parts } from './context.js'
+import { type ApiRequest, type ApiRoute, ok, type Parts } from './context.js'
 import { choice, isPretty, takesGzip } from './listing.js'
 import { get } from './row.js'
 import { at, list, object, plainText, string, word } from './schema.js'
@@ -18,15 +20,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
       query: { follow: word('yes', 'no') },
       output: plainText,
       handler: request => {
-        const lastId = request.headers['last-event-id']
-        const groups = groupsOf(request.caller)
-        const sees = (node: string) =>
-          groups?.includes(parts.model.view.get('node', node)?.group ?? '') === true
-        const reader = parts.events.reader(
-          typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
-          request.caller.kind === 'user' ? request.caller.role : 'viewer',
-          groups && sees
-        )
+        const reader = readerFor(parts, request)
         const answer = { status: 200, type: 'text/event-stream; charset=utf-8', headers: eventHeaders }
         if (choice(request.query, 'follow', ['yes', 'no']) === 'yes')
           return { ...answer, feed: reader, ...subscriberOf(request.caller) }
@@ -47,19 +41,7 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
           nodes: list({ type: 'array' })
         })
       ),
-      handler: async request => {
-        const groups = groupsOf(request.caller)
-        if (groups) return { status: 200, json: await parts.overview.textOf(groups) }
-        const { text, zipped } = await parts.overview.text()
-        if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
-        if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
-        return {
-          status: 200,
-          bytes: await zipped(),
-          type: 'application/json',
-          headers: { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
-        }
-      }
+      handler: request => overviewAnswer(parts, request)
     }),
     get('/monitor/audit', {
       access: 'admin',
@@ -86,6 +68,38 @@ export function eventRoutes(parts: Parts): ApiRoute[] {
       }
     })
   ]
+}
+
+/** A reader from the last event of the client on; of a limited caller, with the nodes of its groups alone. */
+function readerFor({ events, model }: Parts, { headers, caller }: ApiRequest): EventReader {
+  const lastId = headers['last-event-id']
+  const groups = groupsOf(caller)
+  const sees = (node: string) => groups?.includes(model.view.get('node', node)?.group ?? '') === true
+  return events.reader(
+    typeof lastId === 'string' && lastId !== '' ? lastId : undefined,
+    caller.kind === 'user' ? caller.role : 'viewer',
+    groups && sees
+  )
+}
+
+async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise<Answer> {
+  const groups = groupsOf(request.caller)
+  const text = groups && (await overview.textOf(groups))
+  if (text !== undefined)
+    return isPretty(request.query) ? { status: 200, body: JSON.parse(text) } : { status: 200, json: text }
+  return wholeOverview(overview, request)
+}
+
+async function wholeOverview(overview: Parts['overview'], request: ApiRequest): Promise<Answer> {
+  const { text, zipped } = await overview.text()
+  if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
+  if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
+  return {
+    status: 200,
+    bytes: await zipped(),
+    type: 'application/json',
+    headers: { 'Content-Encoding': 'gzip', Vary: 'Accept-Encoding' }
+  }
 }
 
 /** Streams are counted per user, and some are reserved for admins (rules 2.20). */

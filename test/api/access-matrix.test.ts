@@ -513,7 +513,10 @@ for (const [name, who, role] of [
   programs.push([name, who, (await c.post(`/config/token/${name}`, { role })).body.token])
 // The first use of each is stored behind its answer.
 for (const [, , token] of programs) await c.get('/config/group', { token })
-await until(async () => !(await c.get('/config/token?fields=used')).text.includes('null'))
+await until(async () => {
+  const files = Object.entries(await stored(c)).filter(([path]) => path.startsWith('tokens/'))
+  return files.length === programs.length && files.every(([, text]) => text.includes('"used"'))
+})
 const revoked = programs.pop()?.[2] ?? ''
 await c.get('/config/token/past/_delete')
 
