@@ -9,7 +9,7 @@ import { object, string } from './schema.js'
 const text = (meaning: string) => ({ type: freeText, required: true, meaning }) as const
 const about = 'log-in'
 
-/** Log-ins by an OpenID provider (rules 5.10); `tokenRoutes` has those by password. */
+/** Log-ins by an OpenID provider (rules 5.11); `tokenRoutes` has those by password. */
 export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
   const provider = (): Oidc => {
     if (oidc) return oidc

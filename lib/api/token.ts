@@ -95,7 +95,7 @@ function entryOf({ name, role, by, created, ends, used }: ProgramToken) {
   return { name, values: () => shown }
 }
 
-/** Tokens of programs (rules 5.11). */
+/** Tokens of programs (rules 5.9). */
 export function programTokenRoutes({ programs, record }: Parts): ApiRoute[] {
   const nameOf = (asked: ApiRequest) => param(asked, 'token')
   const noted = (asked: ApiRequest, before: object | undefined, after: object | undefined) =>

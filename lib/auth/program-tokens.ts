@@ -31,7 +31,7 @@ export interface ProgramToken {
 const hashOf = (text: string) => createHash('sha256').update(text).digest()
 const keyOf = (hash: string) => hash.slice(0, 32)
 
-/** Tokens of programs: named, with a grant, and an end or none; void once they are removed (rules 5.11). */
+/** Tokens of programs: named, with a grant, and an end or none; void once they are removed (rules 5.9). */
 export class ProgramTokens {
   private constructor(
     private readonly stored: RecordMap<ProgramToken>,

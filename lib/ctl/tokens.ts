@@ -4,7 +4,7 @@ import { clean, wrongUsage } from './terminal.js'
 
 const pathOf = (name: string) => `/config/token/${encodeURIComponent(name)}`
 
-/** Tokens of programs (rules 5.11). */
+/** Tokens of programs (rules 5.9). */
 export const tokenVerbs: Readonly<Record<string, Verb<'token'>>> = {
   list: {
     operands: '',

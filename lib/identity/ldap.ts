@@ -32,7 +32,7 @@ interface LdapOptions {
 /** A failure with a message that begins with its key of the ini. */
 class LdapFault extends Error {}
 
-/** Verifies passwords by binding to the servers of a directory: search, groups, bind (rules 5.9). */
+/** Verifies passwords by binding to the servers of a directory: search, groups, bind (rules 5.10). */
 export class Ldap {
   readonly source = 'ldap'
   readonly #warning: ThrottledWarning

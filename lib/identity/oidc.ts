@@ -58,7 +58,7 @@ interface Provider {
 class ProviderFault extends Error {}
 
 /**
- * Logs people in by an OpenID provider (rules 5.10): by code flow with PKCE for the page, by device flow for
+ * Logs people in by an OpenID provider (rules 5.11): by code flow with PKCE for the page, by device flow for
  * svcctl. Nothing is kept of a log-in that has begun: all is in its state, which controllers alone can make.
  */
 export class Oidc {

@@ -20,7 +20,7 @@ async function opened() {
   return { clock, records, open, tokens: await open() }
 }
 
-// rules 5.11
+// rules 5.9
 t.test('a token has 256 random bits, is stored as its hash, and survives a restart', async t => {
   const { tokens, records, open } = await opened()
   const { text, token } = await tokens.create('prometheus', viewer, null, 'user admin')
@@ -164,7 +164,7 @@ c.token = root
 const make = (name: string, body: object = { role: 'viewer' }, token = root) =>
   c.post(`/config/token/${name}`, body, { token })
 
-// rules 5.11
+// rules 5.9
 t.test('admins make, list and revoke them over http; a list does not hold them', async t => {
   const made = await make('prometheus', { role: 'viewer:compute', days: 30 })
   t.equal(made.status, 201)
@@ -237,7 +237,7 @@ t.test('the state has hashes alone, mode 0600, and a restart knows them', async 
   }
 })
 
-// rules 2.20, 5.11
+// rules 2.20, 5.9
 t.test('a stream ends when its token is revoked', async t => {
   const { token } = (await make('follower', { role: 'operator:compute' })).body
   const headers = { Authorization: `Bearer ${token}` }
@@ -260,7 +260,7 @@ t.test('a stream ends when its token is revoked', async t => {
   })
 })
 
-// rules 5.11
+// rules 5.9
 t.test('users and programs may send their token as Authorization: Bearer', async t => {
   const { token } = (await make('scraper')).body
   const status = async (headers: Record<string, string>) =>

@@ -43,7 +43,7 @@ async function checkAt(now: number, state: string, ...settings: string[]) {
 
 const none = { problems: [], warnings: [] }
 
-// rules 5.9, 5.10, 7.7
+// rules 5.10, 5.11, 7.7
 t.test('a directory and a provider that do not answer', async t => {
   const state = t.testdir({ 'svcd.ini': '' })
   const [ldap, roles] = ['auth.ldap_url=ldap://127.0.0.1:1', 'auth.ldap_roles=viewer=*']

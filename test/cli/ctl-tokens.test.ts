@@ -8,7 +8,7 @@ const c = await Controller.start(t)
 const env = svcctlFor(scratch(t), c)
 const svcctl = (...words: string[]) => start('svcctl', words, { input: '', env }).ended
 
-// rules 5.11
+// rules 5.9
 t.test('svcctl makes, lists and revokes tokens of programs', async t => {
   const made = await svcctl('token', 'create', 'prometheus', '--role', 'viewer')
   t.match(made, { code: 0, stdout: /^svcd_[\w-]{43}\n$/, stderr: /token prometheus is shown this once/ })

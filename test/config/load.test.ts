@@ -432,7 +432,7 @@ t.test('etcd needs both of a pair, and names the line', async t => {
   })
 })
 
-// rules 5.9, 5.10
+// rules 5.10, 5.11
 t.test('log-ins by a directory and a provider', async t => {
   const { load, problems, directory } = iniFile(t)
   const ldap = [

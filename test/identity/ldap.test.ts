@@ -30,7 +30,7 @@ function directory(settings: readonly string[], limitMs?: number) {
 }
 const unanswered = { status: 503, code: 'directory-unavailable' }
 
-// rules 5.9
+// rules 5.10
 t.test('a user of the directory logs in, with the role of a group', async t => {
   for (const url of [slapd.plain, slapd.named, slapd.tls, `ldap://127.0.0.1:1, ${slapd.tls}`]) {
     const { ldap } = directory(slapd.settings(url))
@@ -52,7 +52,7 @@ t.test('a user of the directory logs in, with the role of a group', async t => {
 })
 const refusedAt = async (ldap: Ldap) => (await ldap.faults())[0] ?? ''
 
-// rules 5.9
+// rules 5.10
 t.test('no group, no role', async t => {
   const { ldap, log } = directory(slapd.settings(slapd.tls))
   t.equal(await ldap.login('dave', 'nobody'), undefined)
@@ -61,7 +61,7 @@ t.test('no group, no role', async t => {
   t.strictSame(await all.ldap.login('dave', 'nobody'), { user: 'dave', grant: { role: 'viewer' } })
 })
 
-// rules 5.9
+// rules 5.10
 t.test('a name is what the directory calls it, and no filter', async t => {
   const { ldap } = directory([...slapd.settings(slapd.tls), 'auth.ldap_roles=viewer=*'])
   t.match(await ldap.login('ALICE', 'wonderland'), { user: 'alice' })
@@ -82,7 +82,7 @@ t.test('a name is what the directory calls it, and no filter', async t => {
     t.equal(await ldap.login(name, 'wonderland'), undefined, JSON.stringify(name))
 })
 
-// rules 5.9
+// rules 5.10
 t.test('an empty password is refused: the server would take it for a bind of nobody', async t => {
   const { ldap } = directory(slapd.settings(slapd.tls))
   t.equal(await ldap.login('alice', ''), undefined)
@@ -90,7 +90,7 @@ t.test('an empty password is refused: the server would take it for a bind of nob
   t.equal(await ldap.login('alice', 'wonderland\0'), undefined)
 })
 
-// rules 5.9
+// rules 5.10
 t.test('two entries of one name are refused', async t => {
   await slapd.modify(
     'dn: uid=twin,ou=mine,dc=example,dc=org\nchangetype: add\nobjectClass: account\n' +
@@ -104,7 +104,7 @@ t.test('two entries of one name are refused', async t => {
   await slapd.modify('dn: uid=twin,ou=mine,dc=example,dc=org\nchangetype: delete\n')
 })
 
-// rules 5.9
+// rules 5.10
 t.test('a group whose name looks like another one is another one', async t => {
   t.equal(plainDn('CN=GPU\\, Team , OU = groups'), plainDn('cn=gpu\\2c team,ou=groups'))
   t.not(plainDn('cn=a\\,ou=x'), plainDn('cn=a,ou=x'))
@@ -113,7 +113,7 @@ t.test('a group whose name looks like another one is another one', async t => {
   t.equal(await ldap.login('alice', 'wonderland'), undefined, 'a DN is compared as a whole')
 })
 
-// rules 5.9
+// rules 5.10
 t.test('TLS: another authority, another name, and plain ldap to a name', async t => {
   const other = await makeCertificate(scratch(t), 'other')
   const wrong = directory([...slapd.settings(slapd.tls), `auth.ldap_ca_certificate=${other.certificate}`])
@@ -125,7 +125,7 @@ t.test('TLS: another authority, another name, and plain ldap to a name', async t
   t.match(await start.ldap.faults(), [/not trusted/])
 })
 
-// rules 5.9
+// rules 5.10
 t.test('a wrong password of svcd itself is no wrong password of the user', async t => {
   const file = join(scratch(t), 'password')
   writeFileSync(file, 'wrong\n', { mode: 0o600 })
@@ -162,7 +162,7 @@ const message = (id: number, tag: number, body: readonly number[]) => {
 const first = 2
 const success = [0x0a, 1, 0, 4, 0, 4, 0]
 
-// rules 5.9
+// rules 5.10
 t.test('a server that hangs, hangs up, or sends what it likes: 503, and nothing else suffers', async t => {
   const cases: Record<string, (socket: Socket) => void> = {
     hangs: () => {},
@@ -189,7 +189,7 @@ t.test('a server that hangs, hangs up, or sends what it likes: 503, and nothing 
   )
 })
 
-// rules 5.9
+// rules 5.10
 t.test('a server that sends without an end is cut off', async t => {
   const { url } = await hostile(t, socket => {
     const chunk = Buffer.alloc(65_536, 0)
@@ -205,7 +205,7 @@ t.test('a server that sends without an end is cut off', async t => {
   t.match(log.join(), /it sends more than 1048576 bytes/)
 })
 
-// rules 5.9
+// rules 5.10
 t.test('a server that has failed rests, and another one is asked meanwhile', async t => {
   let asked = 0
   const { url } = await hostile(t, socket => {
@@ -224,7 +224,7 @@ t.test('a server that has failed rests, and another one is asked meanwhile', asy
   t.equal(asked, 3, 'the one that answers is asked first from then on')
 })
 
-// rules 5.9
+// rules 5.10
 t.test('StartTLS: what came before TLS is not read as if it had come through it', async t => {
   const { certificate, key } = await makeCertificate(scratch(t), 'localhost')
   const through: Buffer[] = []
@@ -245,7 +245,7 @@ t.test('StartTLS: what came before TLS is not read as if it had come through it'
   t.equal(Buffer.concat(through).length, 0)
 })
 
-// rules 5.9
+// rules 5.10
 t.test('StartTLS: a refusal, or bytes before TLS, and no password goes out', async t => {
   const seen: Buffer[] = []
   for (const answer of [

@@ -37,7 +37,7 @@ async function byPage(person: string) {
   return { query: back.search.slice(1), secret: begun.secret as string }
 }
 
-// rules 5.9
+// rules 5.10
 t.test('users of the directory log in beside those of the ini, and their groups decide', async t => {
   const alice = await login('alice', 'wonderland')
   t.equal(alice.status, 201)
@@ -52,7 +52,7 @@ t.test('users of the directory log in beside those of the ini, and their groups 
   t.match(await login('root', 'correct horse'), { status: 201 })
 })
 
-// rules 5.10
+// rules 5.11
 t.test('the page logs in by the provider', async t => {
   t.strictSame((await c.get('/auth', { token: null })).body, { oidc: 'Example SSO' })
   const given = await byPage('alice')
@@ -64,7 +64,7 @@ t.test('the page logs in by the provider', async t => {
   t.notMatch(c.log.join('\n'), /code=|state=|secret/, 'no line of the log has what finishes a log-in')
 })
 
-// rules 5.8, 5.10
+// rules 5.8, 5.11
 t.test('a page of another site begins and finishes nothing', async t => {
   const evil = { ...ours, origin: 'https://evil.example' }
   const given = await byPage('alice')
@@ -102,7 +102,7 @@ async function svcctl(args: readonly string[], agree: (text: string) => void = (
   return { code, ...said }
 }
 
-// rules 5.9, 5.10, 14.1
+// rules 5.10, 5.11, 14.1
 t.test('svcctl logs in by the directory, and by a browser on another machine', async t => {
   mkdirSync(join(directory, 'svcd'), { recursive: true, mode: 0o700 })
   t.match(await svcctl(['login', 'alice', '--stdin'], undefined, 'wonderland\n'), {
@@ -125,7 +125,7 @@ t.test('svcctl logs in by the directory, and by a browser on another machine', a
   c.clockMs = 0
 })
 
-// rules 5.9, 5.10
+// rules 5.10, 5.11
 t.test('neither of them answers: others log in, and tokens go on', async t => {
   const { body: ldap } = await login('alice', 'wonderland')
   const { body: oidc } = await post('/auth/oidc/finish', await byPage('alice'))

@@ -37,7 +37,7 @@ async function visit(oidc: Oidc, person: string) {
 }
 const refused = { status: 401, code: 'login-refused' }
 
-// rules 5.10
+// rules 5.11
 t.test('code flow: a person logs in with the role of a group', async t => {
   const { oidc } = await open()
   const { searchParams } = new URL((await begin(oidc)).url)
@@ -55,7 +55,7 @@ t.test('code flow: a person logs in with the role of a group', async t => {
   await t.rejects(oidc.finish(dave.query, dave.secret, me), noRole)
 })
 
-// rules 5.10
+// rules 5.11
 t.test(
   'another controller with the same key finishes what one has begun, and the code counts once',
   async t => {
@@ -67,7 +67,7 @@ t.test(
   }
 )
 
-// rules 5.10
+// rules 5.11
 t.test('a log-in of another browser, another time, another maker: nobody asks the provider', async t => {
   const { oidc, clock } = await open()
   const { back, query, secret } = await visit(oidc, 'alice')
@@ -102,7 +102,7 @@ t.test('a log-in of another browser, another time, another maker: nobody asks th
   await t.rejects(oidc.finishDevice(state, me), refused, 'a state is no device')
 })
 
-// rules 5.10
+// rules 5.11
 t.test('an answer of another issuer, or an error, is refused', async t => {
   const { oidc } = await open()
   const { back, secret } = await visit(oidc, 'alice')
@@ -118,7 +118,7 @@ t.test('an answer of another issuer, or an error, is refused', async t => {
   await t.rejects(oidc.finish(theirs, mine.secret, me), refused, "a stolen code in one's own log-in")
 })
 
-// rules 5.10
+// rules 5.11
 t.test('device flow', async t => {
   const { oidc } = await open()
   const begun = await oidc.beginDevice(me)
@@ -135,7 +135,7 @@ t.test('device flow', async t => {
   await t.rejects(oidc.finishDevice(`${own}.x`, me), refused)
 })
 
-// rules 5.10
+// rules 5.11
 t.test('a provider that does not do what it should: 503, and it rests', async t => {
   const unanswered = { status: 503, code: 'directory-unavailable' }
   const answers = {
@@ -185,7 +185,7 @@ function signed(claims: object, key: KeyObject, header: object = { alg: 'RS256' 
   return `${text}.${sign('sha256', Buffer.from(text), key).toString('base64url')}`
 }
 
-// rules 5.10
+// rules 5.11
 t.test('an ID token that the provider has not made for this log-in logs nobody in', async t => {
   const other = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
   const publicText = createPublicKey(provider.key).export({ format: 'pem', type: 'spki' })
@@ -234,7 +234,7 @@ t.test('an ID token that the provider has not made for this log-in logs nobody i
   }
 })
 
-// rules 5.10
+// rules 5.11
 t.test('a wrong secret of svcd is said in the log, and not to the stranger', async t => {
   const file = join(scratch(t), 'secret')
   writeFileSync(file, 'another\n', { mode: 0o600 })
@@ -245,7 +245,7 @@ t.test('a wrong secret of svcd is said in the log, and not to the stranger', asy
   t.notMatch(log.join(), /another/)
 })
 
-// rules 5.10
+// rules 5.11
 t.test('a network begins so many log-ins in a minute', async t => {
   const { oidc, clock } = await open()
   for (let i = 0; i < 60; i++) await begin(oidc)
@@ -255,7 +255,7 @@ t.test('a network begins so many log-ins in a minute', async t => {
   await begin(oidc)
 })
 
-// rules 5.10
+// rules 5.11
 t.test('what the provider says of itself and its keys are asked for once', async t => {
   const { oidc, clock } = await open()
   const from = provider.asked.length

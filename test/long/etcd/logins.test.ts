@@ -6,7 +6,7 @@ import { type RealProvider, startProvider } from '../../support/provider.js'
 import { scratch } from '../../support/scratch.js'
 import { startSlapd } from '../../support/slapd.js'
 
-// rules 5.9, 5.10
+// rules 5.10, 5.11
 t.test('with two controllers: each finishes what the other began, a token is valid on both', async t => {
   const pages = ['http://127.0.0.1:1', 'http://127.0.0.1:2']
   const secretFile = join(scratch(t), 'secret')

@@ -57,7 +57,7 @@ async function atProvider(opened: Page, person: string) {
   await opened.getByRole('button', { name: 'Continue' }).click()
 }
 
-// rules 5.9, 6.12
+// rules 5.10, 6.12
 t.test('by the directory, in the form', async t => {
   const { page, problems } = await window(t)
   await page.getByLabel('User').fill('alice')
@@ -74,7 +74,7 @@ t.test('by the directory, in the form', async t => {
   )
 })
 
-// rules 5.10, 6.12
+// rules 5.11, 6.12
 t.test('by the provider, and back to where the page was', async t => {
   const opened = await window(t, '/#/networks')
   await opened.page.getByRole('button', { name: 'Log in with Example SSO' }).click()
@@ -104,7 +104,7 @@ t.test('by the provider, and back to where the page was', async t => {
   t.equal(await again.page.evaluate("sessionStorage.getItem('svcd-token')"), null)
 })
 
-// rules 5.10
+// rules 5.11
 t.test('a link of an attacker logs nobody in, and a person without a role is told why', async t => {
   const { body: begun } = await c.raw('POST', '/auth/oidc', undefined, {
     ...{ origin: page, host: page.replace('http://', '') }
@@ -132,7 +132,7 @@ t.test('a link of an attacker logs nobody in, and a person without a role is tol
   await dave.page.getByText('user dave of Example SSO has no role here').waitFor()
 })
 
-// rules 5.10
+// rules 5.11
 t.test('the provider is away: the button says so, and the form goes on', async t => {
   provider.instead = (_, response) => response.destroy()
   await c.restart()
