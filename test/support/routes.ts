@@ -17,9 +17,8 @@ export const table: readonly ApiRoute[] = routes({ config } as Parts)
  * Routes that answer otherwise each time: what asks a BMC, what tells of requests, machines that a restart
  * forgets, and the state as a file.
  */
-export const neverTheSame = new RegExp(
-  '^/(control/|(metrics|monitor/(audit|events|overview|unknown)|config/cluster/snapshot)$)|/_(boots|why)$'
-)
+export const neverTheSame =
+  /^\/(control\/|(metrics|monitor\/(audit|events|overview|unknown)|.+\/snapshot)$)|\/_(boots|why)$/
 
 /** A value for each path parameter, of an object that `populated` makes. */
 export const existing: Readonly<Record<string, string>> = {
