@@ -28,8 +28,8 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
 
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1
-  nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt loop overlay efivarfs ipmi_devintf ipmi_si
-  ipmi_msghandler'
+  nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt xts ecb aes_generic aesni_intel aes_ce_blk sha256_generic
+  algif_skcipher algif_hash loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv
   drivers/net/usb drivers/net/vmxnet3 drivers/char/ipmi'
 

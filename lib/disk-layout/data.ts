@@ -179,6 +179,7 @@ export function layoutData(layout: DisklayoutDoc): LayoutData {
     kernel: once([
       ...levels,
       ...(volumes.length > 0 || isEncrypted ? ['dm_mod'] : []),
+      ...(isEncrypted ? ['aes-xts'] : []),
       ...formats.filter(format => format !== 'swap')
     ])
   }

@@ -135,7 +135,7 @@ async function prove(t: Test, site: InstalledDisks, node: DiskNode, layout: stri
   const content = Buffer.from('a key of a test').toString('base64')
   const secret = { name: 'vault', path: '/etc/vault.key', content }
   const { status } = await site.controller.request('POST', `/config/secrets/node/${node.name}`, [secret])
-  t.equal(status, 204)
+  t.equal(status, 201)
   let data: string | undefined
   for (const [what, machine] of [
     ['empty disks', both],

@@ -12,9 +12,10 @@ log() {
   note "$*"
 }
 
-# Writes a line to the log of the installation. While output is copied, it arrives there anyway.
+# Writes a line to the log of the installation. While output is copied, it arrives there anyway. A log that
+# cannot be written fails nothing: a warning would end the step that gives it.
 note() {
-  [ -n "$_CAPTURED" ] || printf 'svc: %s\n' "$*" >> "$_RUN/log"
+  [ -n "$_CAPTURED" ] || printf 'svc: %s\n' "$*" >> "$_RUN/log" || :
 } 2>/dev/null
 
 complain() {

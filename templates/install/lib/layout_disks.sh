@@ -250,9 +250,14 @@ need() {
     give_up "has no $1 in its initramfs, which the disk layout $layout needs: add it to the image and pack it"
 }
 
-# Whether the kernel has a RAID level, the device mapper or a file system.
+# Whether the kernel has a RAID level, the device mapper, the cipher of LUKS or a file system.
 kernel_has() {
   case $1 in
+    aes-xts)
+      modprobe -q dm_crypt 2>/dev/null
+      cryptsetup benchmark --cipher aes-xts --key-size 512 >/dev/null 2>&1
+      return
+      ;;
     raid[456]) modprobe -q raid456 ;;
     *) modprobe -q "$1" ;;
   esac 2>/dev/null
