@@ -22,17 +22,21 @@ const MOST_NAMED = 10
 const MOST_FOLDED = 10_000
 const LONGEST_FOLDED = 200
 
+/** The nodes, and the groups of them, for which the signs of a set stand. */
+interface Scope {
+  readonly view: View
+  readonly isInside: (node: string) => boolean
+  /** Absent: all. */
+  readonly groups: readonly string[] | undefined
+}
+
 /** Finds the nodes of a name or a set (rules 12.1), in short steps. Throws 400, and 404 with `wayOut`. */
-export function* nodesIn(
-  parts: SetSources,
-  text: string,
-  view: View,
-  wayOut = ''
-): Generator<unknown, string[]> {
+function* nodesIn(parts: SetSources, text: string, scope: Scope, wayOut = ''): Generator<unknown, string[]> {
+  const { view } = scope
   const most = SPARE_NAMES + 2 * view.names('node').length
   const names: string[] = []
   const missing: string[] = []
-  for (const name of yield* evaluate(text, group => membersOf(parts, group, view), most))
+  for (const name of yield* evaluate(text, group => membersOf(parts, group, scope), most))
     yield (view.get('node', name) ? names : missing).push(name)
   if (missing.length === 0) return names
   // The @ of a group is easily forgotten.
@@ -48,8 +52,9 @@ export function* nodesIn(
 }
 
 /**
- * Finds the nodes of a set as `nodesIn`; null: all that the caller may see. Throws 403 if a node lies outside
- * of the caller's groups (rules 5.2), and for names that do not exist, so that it tells nothing of others.
+ * Finds the nodes of a set as `nodesIn`; null: all that the caller may see. `*` and `@` stand for nodes of
+ * the caller's groups alone (rules 5.2). Throws 403 if a name lies outside of them, and for names that do not
+ * exist, so that it tells nothing of others.
  */
 export function* nodesFor(
   parts: SetSources,
@@ -59,13 +64,13 @@ export function* nodesFor(
   wayOut?: string
 ): Generator<unknown, readonly string[]> {
   const groups = groupsOf(caller)
-  const isInside = (node: string) => groups?.includes(view.get('node', node)?.group ?? '')
-  if (caller.kind !== 'user' || !groups)
-    return text === null ? view.names('node') : yield* nodesIn(parts, text, view, wayOut)
-  if (text === null) return view.names('node').filter(isInside)
+  const isInside = (node: string) => !groups || groups.includes(view.get('node', node)?.group ?? '')
+  if (text === null) return groups ? view.names('node').filter(isInside) : view.names('node')
+  const scope = { view, isInside, groups }
+  if (caller.kind !== 'user' || !groups) return yield* nodesIn(parts, text, scope, wayOut)
   const refusal = () => outsideLimit(caller, `node set ${text}; &@${groups[0]} behind a set limits it`)
   try {
-    const names = yield* nodesIn(parts, text, view)
+    const names = yield* nodesIn(parts, text, scope)
     if (names.every(isInside)) return names
   } catch (error) {
     if (error instanceof ServiceError && error.status === 404) throw refusal()
@@ -111,27 +116,31 @@ const STALE = '@stale needs the value yes: @stale:yes'
 function* membersOf(
   { status, boots, model }: SetSources,
   group: string,
-  view: View
+  { view, isInside, groups }: Scope
 ): Generator<void, Iterable<string>> {
-  if (group === 'all') return view.names('node')
+  const all = () => (groups ? view.names('node').filter(isInside) : view.names('node'))
+  if (group === 'all') return all()
   const [, kind, value = ''] = /^([a-z]+):(.*)$/s.exec(group) ?? []
   if (kind === 'status' && value === '')
     throw badRequest(
       'node set: @status: needs a word behind it, as in @status:installer.failed',
       'invalid-set'
     )
-  if (kind === 'status') return yield* inState(status, value, view)
+  if (kind === 'status') return yield* inState(status, value, all())
   if (kind === 'stale') {
     if (value !== 'yes') throw badRequest(`node set: ${STALE}`, 'invalid-set')
-    return yield* findStaleSliced({ view, cluster: model.cluster }, boots)
+    return (yield* findStaleSliced({ view, cluster: model.cluster }, boots)).filter(isInside)
   }
   if (kind === 'osimage') {
-    if (!view.get('osimage', value))
+    const found = view.get('osimage', value) && (yield* findNodesUsing(view, 'osimage', value))
+    const users = found?.filter(isInside)
+    // An image that only others use is as one that is not there.
+    if (!users || (groups && users.length === 0))
       throw notFound(
         `node set: there is no OS image ${forMessage(value)}${didYouMean(value, view.names('osimage'))}`,
         'unknown-node-set'
       )
-    return yield* findNodesUsing(view, 'osimage', value)
+    return users
   }
   if (kind !== undefined)
     throw badRequest(
@@ -139,8 +148,8 @@ function* membersOf(
         'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD',
       'invalid-set'
     )
-  if (!view.get('group', group)) {
-    if (group === 'failed') return yield* failing({ status, boots }, view)
+  if (groups?.includes(group) === false || !view.get('group', group)) {
+    if (group === 'failed') return yield* failing({ status, boots }, all())
     const meant = group === 'stale' ? `; ${STALE}` : didYouMean(group, view.names('group'))
     throw notFound(`node set: there is no group ${forMessage(group)}${meant}`, 'unknown-node-set')
   }
@@ -148,13 +157,17 @@ function* membersOf(
 }
 
 /** The nodes in this state. Throws 400 for a word that begins no state: an empty set would look healthy. */
-function* inState(status: SetSources['status'], word: string, view: View): Generator<void, string[]> {
+function* inState(
+  status: SetSources['status'],
+  word: string,
+  nodes: readonly string[]
+): Generator<void, string[]> {
   const found: string[] = []
   const isStep = installSteps.some(
     step => `installer.${step}`.startsWith(word) || isIn(word, `installer.${step}`)
   )
   let isKnown = isStep
-  for (const name of [...view.names('node')]) {
+  for (const name of [...nodes]) {
     yield
     if (isIn(status.state(name) ?? '', word)) found.push(name)
     else isKnown ||= status.history(name).some(({ state }) => state.startsWith(word))
@@ -170,10 +183,10 @@ function* inState(status: SetSources['status'], word: string, view: View): Gener
 /** The nodes that the status page shows as failed: in trouble, failed, degraded, or refused last. */
 function* failing(
   { status, boots }: Pick<SetSources, 'status' | 'boots'>,
-  view: View
+  nodes: readonly string[]
 ): Generator<void, string[]> {
   const found: string[] = []
-  for (const name of [...view.names('node')]) {
+  for (const name of [...nodes]) {
     yield
     const state = status.state(name) ?? ''
     const isBad = isIn(state, 'installer.failed') || state.startsWith('running.')

@@ -1,4 +1,4 @@
-import { isAdmin } from '../auth/access.js'
+import { groupsOf, isAdmin } from '../auth/access.js'
 import { changedMeanwhile, ServiceError } from '../base/errors.js'
 import { EntityTag, readIfMatch } from '../http/entity-tag.js'
 import type { Answer } from '../http/route.js'
@@ -136,16 +136,20 @@ const placeOf = ({ path }: ApiRoute, { params }: ApiRequest) =>
   path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(params[name] ?? ''))
 
 /** Tells the last change of the object in the path, if the audit log has it among its last lines. */
-async function lastChange({ audit }: Parts, request: ApiRequest, reader: ApiRoute): Promise<string> {
+async function lastChange({ audit, model }: Parts, request: ApiRequest, reader: ApiRoute): Promise<string> {
   // A node may not read the audit log.
   if (request.caller.kind === 'node') return ''
   const [, , type, ...names] = decodeURIComponent(placeOf(reader, request)).split('/')
+  const groups = groupsOf(request.caller)
+  // A limited caller changes nodes alone.
+  const isSeen = (node: unknown) =>
+    !groups || groups.includes(model.view.get('node', String(node))?.group ?? '')
   // The secrets of node n1 are those of node.n1.
   const name = type === 'secrets' ? names.slice(0, 2).join('.') : names[0]
   const logs = await Promise.all([audit.last('users'), audit.last('machines')]).catch(() => [])
   const lines = logs.flatMap(({ lines }) => lines) as Readonly<Record<string, unknown>>[]
   const [last] = lines
-    .filter(line => line.type === type && (line.name === name || name === undefined))
+    .filter(line => line.type === type && (line.name === name || name === undefined) && isSeen(line.name))
     .sort((a, b) => String(b.time).localeCompare(String(a.time)))
   if (!last) return ''
   const [before, after] = [last.before ?? {}, last.after ?? {}] as Readonly<Record<string, unknown>>[]

@@ -5,6 +5,8 @@ import { type ExportNode, inventoryOf } from './nodes.js'
 
 /** An inventory keeps a size of memory that differs by 2 %: slurmd drains a node that has less than its line. */
 const sureMemory = 0.98
+/** Slurm counts in 16 bits; slurmctld ends at a line with more, and a node may report anything. */
+const mostThreads = 65_000
 /** PCI classes of displays and accelerators, of the makers whose cards compute. */
 const isGpu = /^(?:03|12)/
 const gpuMakers = ['10de', '1002']
@@ -12,12 +14,12 @@ const gpuMakers = ['10de', '1002']
 /** More parameters of a node: words like `Weight=10`, and none that is another line or another node. */
 const options = /^(?!.*\bNodeName=)[A-Za-z]+=[\w.,:()*/-]+(?: [A-Za-z]+=[\w.,:()*/-]+)*$/i
 
-/** Returns what Slurm is told of a node's hardware; undefined if it has reported none. */
+/** Returns what Slurm is told of a node's hardware; undefined if it has reported none, or too much. */
 function hardwareOf(node: ExportNode): Record<string, string | number> | undefined {
   const { cpu, memory, pci } = inventoryOf(node)
   const { sockets = 0, cores = 0, threads = 0 } = cpu ?? {}
   const total = memory?.total
-  if (threads === 0 || total === undefined) return undefined
+  if (threads === 0 || threads > mostThreads || total === undefined) return undefined
   const [perSocket, perCore] = [cores / sockets, threads / cores]
   // Cores of two kinds have no number of threads for each.
   const isEven = Number.isInteger(perSocket) && Number.isInteger(perCore)
@@ -53,7 +55,7 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
   for (const [why, names] of [
-    ['no hardware reported yet', unknown],
+    ['no hardware reported yet, or more than Slurm can count', unknown],
     ['variable "slurm_options" is no list of Word=value', unfit]
   ] as const)
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`

@@ -5,7 +5,7 @@ import type { Grant } from '../auth/grant.js'
 import { unavailable } from '../base/errors.js'
 import { escapeControls, type Log } from '../base/log.js'
 import { ThrottledWarning } from '../base/rate-limit.js'
-import { certificateFault, trustFor } from '../client/certificates.js'
+import { certificateFault, isThisMachine, trustFor } from '../client/certificates.js'
 import type { Config } from '../config/types.js'
 import { readPassword, readRegularFile } from '../disk/file.js'
 import { grantBy, isUserName } from './roles.js'
@@ -169,7 +169,10 @@ export const plainDn = (dn: string): string =>
     .replace(/\\([0-9a-f]{2}|.)/gs, (_, sign: string) =>
       sign.length === 2 ? `\\${sign}` : `\\${Buffer.from(sign).toString('hex')}`
     )
-    .replace(/\s*([,=+])\s*/g, '$1')
+    // Not /\s*([,=+])\s*/: with many blanks in a name that takes hours.
+    .split(/([,=+])/)
+    .map(part => part.trim())
+    .join('')
 
 /**
  * Connects to a server, binds as svcd, and asks it. Ends after `limitMs` in any case. Throws LdapFault with
@@ -236,8 +239,7 @@ class Connection {
 
   /** Encrypts a connection to another machine. Throws if the server does not. */
   async encrypt(client: Client): Promise<void> {
-    const { protocol, hostname } = this.#url
-    if (protocol === 'ldaps:' || /^127\.|^\[::1\]$/.test(hostname)) return
+    if (this.#url.protocol === 'ldaps:' || isThisMachine(this.#url)) return
     await client.startTLS(this.#tls)
     // Bytes that came before TLS would be read as if they had come through it.
     const { messageParser } = client as unknown as { messageParser: { buffer?: Buffer } }

@@ -155,6 +155,28 @@ t.test('svcd-export replaces a file as a whole, only if it differs, and keeps it
 })
 
 // rules 12.11
+t.test('svcd-export writes passwords into files of its own alone, and removes no others', async t => {
+  // Somebody else sees the name of the new file in a directory for all, and puts one beside it.
+  const real = (await site.run('sh', '-c', 'command -v mktemp')).trim()
+  mkdirSync(site.at('bin'), { recursive: true })
+  const spy = `#!/bin/sh\nmade=$(${real} "$@") || exit\n: >> "$made.head"\nchmod 666 "$made.head"\n`
+  writeFileSync(site.at('bin/mktemp'), `${spy}ln "$made.head" ${site.at('spied')}.$$\necho "$made"\n`, {
+    mode: 0o755
+  })
+  writeFileSync(site.at('secret'), 'secret\n', { mode: 0o600 })
+  const { PATH } = site.env
+  site.env.PATH = `${site.at('bin')}:${PATH}`
+  const args = ['--head', site.at('secret'), 'conman', site.at('conman2')]
+  t.match(await site.try(script('svcd-export'), ...args), { status: 0 })
+  site.env.PATH = PATH
+  t.match(readFileSync(site.at('conman2'), 'utf8'), /^secret\n# Written/)
+  t.equal(await site.run('sh', '-c', `cat ${site.at('spied')}.*`), '')
+  writeFileSync(site.at('.head'), 'mine')
+  t.match(await site.try(script('svcd-export'), 'genders', site.at('none/of/it')), { status: 1 })
+  t.equal(readFileSync(site.at('.head'), 'utf8'), 'mine')
+})
+
+// rules 12.11
 t.test('svcctl prints an export', async t => {
   const env = Object.entries(svcctlFor(scratch(t), c)).map(([name, value]) => `${name}=${value}`)
   const said = await site.run('env', ...env, 'svcctl', 'export', 'genders', '@gpu-a')

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { nodesIn } from '../../lib/api/node-sets.js'
+import { nodesFor } from '../../lib/api/node-sets.js'
 import { runSliced } from '../../lib/base/concurrency.js'
 import { ServiceError } from '../../lib/base/errors.js'
 import type { Controller } from '../support/controller.js'
@@ -94,7 +94,7 @@ export async function turnsOf(
     name.endsWith('7') ? 'installer.failed: unpack: no space' : 'installer.completed'
   const status = { state, history: (name: string) => [{ state: state(name), time: '' }] }
   const parts = { model: daemon.model, boots: daemon.boots, status } as unknown as Parameters<
-    typeof nodesIn
+    typeof nodesFor
   >[0]
   const used = usage()
   const bounds = [10, 20, 30, 50]
@@ -132,7 +132,7 @@ export async function turnsOf(
     // What it takes to make the set is none of svcd's time.
     before = used()
     try {
-      await runSliced(nodesIn(parts, set, daemon.model.view))
+      await runSliced(nodesFor(parts, { kind: 'anonymous' }, set, daemon.model.view))
     } catch (error) {
       if (!(error instanceof ServiceError) || error.message.length > 1000) throw error
       refused++

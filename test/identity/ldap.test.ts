@@ -5,6 +5,7 @@ import { createServer as createTlsServer } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
+import { isThisMachine } from '../../lib/client/certificates.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Ldap, plainDn } from '../../lib/identity/ldap.js'
 import { makeCertificate } from '../support/certificate.js'
@@ -109,8 +110,33 @@ t.test('a group whose name looks like another one is another one', async t => {
   t.equal(plainDn('CN=GPU\\, Team , OU = groups'), plainDn('cn=gpu\\2c team,ou=groups'))
   t.not(plainDn('cn=a\\,ou=x'), plainDn('cn=a,ou=x'))
   t.not(plainDn('cn=a\\2cou\\3dx'), plainDn('cn=a,ou=x'))
+  t.equal(plainDn('cn=a  b ,  ou = x'), 'cn=a  b,ou=x')
   const { ldap } = directory([...slapd.settings(slapd.tls), 'auth.ldap_roles=admin=cn=svcd-admins,ou=mine'])
   t.equal(await ldap.login('alice', 'wonderland'), undefined, 'a DN is compared as a whole')
+})
+
+// rules 5.10
+t.test('a DN takes time that grows with its length alone', t => {
+  const cost = (blanks: number) => {
+    const text = `cn=a${' '.repeat(blanks)}b`
+    const runs = [1, 2, 3].map(() => {
+      const begun = performance.now()
+      plainDn(text)
+      return performance.now() - begun
+    })
+    return Math.min(...runs)
+  }
+  // 64 times as long: with the square of the length it would be 4,096 times the time.
+  t.ok(cost(32_000) < 500 * Math.max(cost(500), 0.005))
+  t.end()
+})
+
+// rules 5.10
+t.test('a name that begins as 127 is that of another machine, to which no password goes in the clear', t => {
+  for (const host of ['127.0.0.1', '127.1.2.3', '[::1]']) t.ok(isThisMachine(new URL(`ldap://${host}`)), host)
+  for (const host of ['127.example.org', '127.0.0.1.example.org', 'localhost', '128.0.0.1', '[::2]'])
+    t.notOk(isThisMachine(new URL(`ldap://${host}`)), host)
+  t.end()
 })
 
 // rules 5.10
