@@ -341,6 +341,9 @@ export interface GroupRole {
   readonly grant: Grant
 }
 
+/** Matches a comma where `|` is meant. A DN has commas, but no attribute of these names. */
+const commaBeforeRole = /,\s*(?:admin|operator|viewer)(?::[^=]*)?=/
+
 /** `ROLE=GROUP | ROLE=GROUP`: a role, or a role with groups of nodes, and who gets it. */
 export const groupRoles: Kind<readonly GroupRole[]> = value =>
   value
@@ -349,7 +352,8 @@ export const groupRoles: Kind<readonly GroupRole[]> = value =>
     .filter(part => part !== '')
     .map(part => {
       const [, role = '', group = ''] = /^([^=]*?)\s*=\s*(.*)$/.exec(part) ?? []
-      must(group !== '', 'entries such as admin=svcd-admins | operator:gpu=gpu-team, with | between them')
+      const isSplit = group !== '' && !commaBeforeRole.test(group)
+      must(isSplit, 'entries such as admin=svcd-admins | operator:gpu=gpu-team, with | between them')
       try {
         return { group, grant: parseGrant(role) }
       } catch (error) {

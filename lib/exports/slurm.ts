@@ -33,6 +33,17 @@ function hardwareOf(node: ExportNode): Record<string, string | number> | undefin
   }
 }
 
+/** Returns the words of a node's line, with those of `slurm_options`; undefined if its hardware is not known. */
+function wordsOf(node: ExportNode): string | undefined {
+  const given = node.variables.slurm_options ?? ''
+  const own = options.test(given) ? given.split(' ') : []
+  const isOwn = (key: string) => own.some(word => word.toLowerCase().startsWith(`${key.toLowerCase()}=`))
+  const hardware = hardwareOf(node)
+  if (!hardware && !isOwn('CPUs')) return undefined
+  const found = Object.entries(hardware ?? {}).filter(([key]) => !isOwn(key))
+  return [...found.map(([key, value]) => `${key}=${value}`), ...own].join(' ')
+}
+
 /** Yields a NodeName line for each kind of hardware. The variable `slurm_options` adds and replaces words. */
 export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
   const kinds = new Map<string, string[]>()
@@ -41,16 +52,9 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     yield ''
     const given = node.variables.slurm_options ?? ''
     if (given !== '' && !options.test(given)) unfit.push(node.name)
-    const own = options.test(given) ? given.split(' ') : []
-    const isOwn = (key: string) => own.some(word => word.toLowerCase().startsWith(`${key.toLowerCase()}=`))
-    const hardware = hardwareOf(node)
-    if (!hardware && !isOwn('CPUs')) {
-      unknown.push(node.name)
-      continue
-    }
-    const found = Object.entries(hardware ?? {}).filter(([key]) => !isOwn(key))
-    const line = [...found.map(([key, value]) => `${key}=${value}`), ...own].join(' ')
-    kinds.set(line, [...(kinds.get(line) ?? []), node.name])
+    const line = wordsOf(node)
+    if (line === undefined) unknown.push(node.name)
+    else kinds.set(line, [...(kinds.get(line) ?? []), node.name])
   }
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
@@ -61,11 +65,20 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
 }
 
-/** Yields a topology.conf: a leaf for each switch, or for each rack of nodes without one, and one above them. */
+/**
+ * Yields a topology.conf: a leaf for each switch, or for each rack of nodes without one, and one above them.
+ * It has the nodes of `slurm` alone, because slurmctld complains of others.
+ */
 export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> {
   const leaves = new Map<string, string[]>()
-  for (const { node, name, variables } of nodes) {
+  const unknown: string[] = []
+  for (const of of nodes) {
     yield ''
+    const { node, name, variables } = of
+    if (wordsOf(of) === undefined) {
+      unknown.push(name)
+      continue
+    }
     const leaf = node.switch ? asWord(node.switch) : variables.rack ? `rack_${asWord(variables.rack)}` : ''
     const there = leaves.get(leaf)
     if (there) there.push(name)
@@ -75,6 +88,8 @@ export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> 
     const set = yield* asPauses(foldSliced(names))
     yield leaf === '' ? `\n# neither switch nor rack, left out: ${set}` : `\nSwitchName=${leaf} Nodes=${set}`
   }
+  if (unknown.length > 0)
+    yield `\n# no hardware reported yet, left out: ${yield* asPauses(foldSliced(unknown))}`
   const below = [...leaves.keys()].filter(leaf => leaf !== '')
   if (below.length > 1) yield `\nSwitchName=svcd-top Switches=${below.join(',')}`
 }

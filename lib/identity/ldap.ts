@@ -120,7 +120,7 @@ export class Ldap {
         (error: Error) => [error.message]
       )
     )
-    return (await Promise.all(found)).flat()
+    return [...new Set((await Promise.all(found)).flat())]
   }
 }
 
@@ -186,8 +186,14 @@ async function ask<T>(
   const { ldap_ca_certificate, ldap_bind_dn, ldap_bind_password_file, ldap_plain } = settings
   const connection = new Connection(url)
   try {
-    const ca = ldap_ca_certificate === '' ? undefined : await readRegularFile(ldap_ca_certificate)
-    const password = ldap_bind_dn === '' ? '' : await readPassword(ldap_bind_password_file)
+    const ca =
+      ldap_ca_certificate === ''
+        ? undefined
+        : await readRegularFile(ldap_ca_certificate).catch(faultOf('ldap_ca_certificate'))
+    const password =
+      ldap_bind_dn === ''
+        ? ''
+        : await readPassword(ldap_bind_password_file).catch(faultOf('ldap_bind_password_file'))
     return await connection.within(limitMs, async () => {
       const client = connection.open(trustFor(true, ca))
       if (!ldap_plain) await connection.encrypt(client)
@@ -204,6 +210,10 @@ async function ask<T>(
   } finally {
     connection.end(new Error('the log-in is over'))
   }
+}
+
+const faultOf = (key: string) => (error: Error) => {
+  throw new LdapFault(`[auth] ${key}: ${reasonOf(error)}`, { cause: error })
 }
 
 function reasonOf(error: NodeJS.ErrnoException): string {

@@ -465,6 +465,8 @@ t.test('log-ins by a directory and a provider', async t => {
     ['ldap_filter = (uid=x)', /must be a filter/],
     ['ldap_group_filter = (member=x)', /must be a filter in parentheses with \{dn\} or \{user\}/],
     ['ldap_roles = admin', /must be entries such as/],
+    ['ldap_roles = admin=ops, viewer=*', /must be entries such as .* with \| between them/],
+    ['ldap_roles = admin=cn=ops,ou=x,operator:gpu,cpu=b', /must be entries such as/],
     ['ldap_roles = boss=ops', /has an entry for ops whose role must be admin, operator or viewer/],
     ['ldap_roles = admin:gpu=ops', /has an entry for ops whose role must not limit admin/],
     ['oidc_issuer = https://a', /oidc_client_id is needed as well/],

@@ -65,6 +65,16 @@ t.test('genders has attributes', async t => {
 })
 
 // rules 12.11
+t.test('the topology of Slurm has the nodes alone that Slurm is told of', async t => {
+  const [told, topology] = ['slurm', 'slurm-topology'].map(one => site.c.get(`/config/export/${one}`))
+  t.match((await told)?.text, /^# no hardware reported yet, left out: node002$/m)
+  t.match(
+    (await topology)?.text,
+    /^SwitchName=sw1 Nodes=node001$[\s\S]*^# no hardware reported yet, left out: node002$/m
+  )
+})
+
+// rules 12.11
 t.test('a hostile text is a word of its own line in every format', async t => {
   const lines: Readonly<Record<string, RegExp>> = {
     clustershell: /^(?:svcd:| {2}"[\w.=-]+": "[\w[\],-]+")$/,
@@ -147,6 +157,10 @@ t.test('svcd-export replaces a file as a whole, only if it differs, and keeps it
   await site.run('chmod', '0640', file)
   t.match(await keep('--nodes', 'gpu1', 'genders', file, 'false'), { status: 1, stdout: /changed/ })
   t.equal(await site.run('stat', '-c', '%a', file), '640\n', 'the mode stays')
+  t.match(await keep('--nodes', 'gpu1', 'genders', file, ...touch), { status: 0, stdout: /unchanged/ })
+  await site.run('rm', site.at('reloaded'))
+  await keep('--nodes', 'gpu1', 'genders', file, ...touch)
+  t.not((await site.try('test', '-e', site.at('reloaded'))).status, 0, 'a failed command is run once more')
   writeFileSync(site.at('head'), 'secret\n', { mode: 0o600 })
   await keep('--head', site.at('head'), 'conman', site.at('conman'))
   t.match(readFileSync(site.at('conman'), 'utf8'), /^secret\n# Written/)

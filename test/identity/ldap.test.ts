@@ -161,6 +161,10 @@ t.test('a wrong password of svcd itself is no wrong password of the user', async
   t.notMatch(log.join(), /wrong\b(?!\/)/, 'without the password')
   chmodSync(file, 0o644)
   t.match(await ldap.faults(), [/others than its owner .*\(chmod 0640/])
+  t.match(
+    await directory([...slapd.settings(slapd.tls), 'auth.ldap_bind_password_file=/none']).ldap.faults(),
+    [/^\[auth\] ldap_bind_password_file: .*\/none/]
+  )
   const nowhere = directory([...slapd.settings(slapd.tls), 'auth.ldap_base=dc=example,dc=com'])
   t.match(await nowhere.ldap.faults(), [/^\[auth\] ldap_base: .* has no dc=example,dc=com/])
 })
