@@ -1,6 +1,6 @@
 import { asPauses } from '../base/concurrency.js'
 import { foldSliced } from '../node-set/fold.js'
-import { asWord } from './names.js'
+import { asWord, distinct, pushTo } from './names.js'
 import { type ExportNode, inventoryOf } from './nodes.js'
 
 /** An inventory keeps a size of memory that differs by 2 %: slurmd drains a node that has less than its line. */
@@ -48,7 +48,7 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     }
     const found = Object.entries(hardware ?? {}).filter(([key]) => !isOwn(key))
     const line = [...found.map(([key, value]) => `${key}=${value}`), ...own].join(' ')
-    kinds.set(line, [...(kinds.get(line) ?? []), node.name])
+    pushTo(kinds, line, node.name)
   }
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
@@ -59,20 +59,26 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
 }
 
+const topSwitch = 'svcd-top'
+
 /** Yields a topology.conf: a leaf for each switch, or for each rack of nodes without one, and one above them. */
 export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> {
   const leaves = new Map<string, string[]>()
+  const proposed = new Map<string, string>()
+  const alone: string[] = []
   for (const { node, name, variables } of nodes) {
     yield ''
-    const leaf = node.switch ? asWord(node.switch) : variables.rack ? `rack_${asWord(variables.rack)}` : ''
-    const there = leaves.get(leaf)
-    if (there) there.push(name)
-    else leaves.set(leaf, [name])
+    const place = node.switch || variables.rack
+    if (!place) alone.push(name)
+    else {
+      const leaf = `${node.switch ? 'switch' : 'rack'} ${place}`
+      proposed.set(leaf, `${node.switch ? '' : 'rack_'}${asWord(place)}`)
+      pushTo(leaves, leaf, name)
+    }
   }
-  for (const [leaf, names] of leaves) {
-    const set = yield* asPauses(foldSliced(names))
-    yield leaf === '' ? `\n# neither switch nor rack, left out: ${set}` : `\nSwitchName=${leaf} Nodes=${set}`
-  }
-  const below = [...leaves.keys()].filter(leaf => leaf !== '')
-  if (below.length > 1) yield `\nSwitchName=svcd-top Switches=${below.join(',')}`
+  const named = distinct(proposed, name => name === topSwitch)
+  for (const [leaf, names] of leaves)
+    yield `\nSwitchName=${named.get(leaf)} Nodes=${yield* asPauses(foldSliced(names))}`
+  if (alone.length > 0) yield `\n# neither switch nor rack, left out: ${yield* asPauses(foldSliced(alone))}`
+  if (leaves.size > 1) yield `\nSwitchName=${topSwitch} Switches=${[...named.values()].join(',')}`
 }
