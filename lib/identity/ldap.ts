@@ -5,6 +5,7 @@ import type { Grant } from '../auth/grant.js'
 import { unavailable } from '../base/errors.js'
 import { escapeControls, type Log } from '../base/log.js'
 import { ThrottledWarning } from '../base/rate-limit.js'
+import { isThisMachine } from '../base/request-source.js'
 import { certificateFault, trustFor } from '../client/certificates.js'
 import type { Config } from '../config/types.js'
 import { readPassword, readRegularFile } from '../disk/file.js'
@@ -236,8 +237,7 @@ class Connection {
 
   /** Encrypts a connection to another machine. Throws if the server does not. */
   async encrypt(client: Client): Promise<void> {
-    const { protocol, hostname } = this.#url
-    if (protocol === 'ldaps:' || /^127\.|^\[::1\]$/.test(hostname)) return
+    if (this.#url.protocol === 'ldaps:' || isThisMachine(this.#url)) return
     await client.startTLS(this.#tls)
     // Bytes that came before TLS would be read as if they had come through it.
     const { messageParser } = client as unknown as { messageParser: { buffer?: Buffer } }

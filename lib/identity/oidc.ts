@@ -7,7 +7,7 @@ import { forbidden, ServiceError, tryLater, unauthorized, unavailable } from '..
 import { isObject, type JsonValue, jsonObject } from '../base/json.js'
 import { clip, escapeControls, type Log } from '../base/log.js'
 import { RateLimit, ThrottledWarning } from '../base/rate-limit.js'
-import { clientNetworkOf } from '../base/request-source.js'
+import { clientNetworkOf, isThisMachine } from '../base/request-source.js'
 import { certificateFault, type Trust, trustFor } from '../client/certificates.js'
 import { NoResponseError, requestWhole } from '../client/request.js'
 import type { Config } from '../config/types.js'
@@ -335,8 +335,7 @@ function claimOf(claims: object, name: string): JsonValue | undefined {
 /** Returns a URL that svcd or a browser may go to. Throws Error for another one. */
 function endpoint(text = ''): URL {
   const url = new URL(text)
-  const isHere = url.protocol === 'http:' && /^127\.|^\[::1\]$/.test(url.hostname)
-  if (url.protocol === 'https:' || isHere) return url
+  if (url.protocol === 'https:' || (url.protocol === 'http:' && isThisMachine(url))) return url
   throw new Error(`it names ${clip(escapeControls(text), 200)}, which is neither https nor this machine`)
 }
 

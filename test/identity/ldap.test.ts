@@ -246,6 +246,15 @@ t.test('StartTLS: what came before TLS is not read as if it had come through it'
 })
 
 // rules 5.10
+t.test('a name that begins like an address of this machine gets no password in the clear', async t => {
+  const seen: Buffer[] = []
+  const { url } = await hostile(t, socket => socket.on('data', data => seen.push(data) && socket.destroy()))
+  const { ldap } = directory(slapd.settings(url.replace('127.0.0.1', '127.1')))
+  await t.rejects(ldap.login('alice', 'wonderland'), unanswered)
+  t.match(seen[0]?.toString('latin1'), /1\.3\.6\.1\.4\.1\.1466\.20037/)
+})
+
+// rules 5.10
 t.test('StartTLS: a refusal, or bytes before TLS, and no password goes out', async t => {
   const seen: Buffer[] = []
   for (const answer of [
