@@ -67,10 +67,7 @@ export function loginRoutes({ oidc, tokens }: Parts): ApiRoute[] {
       handler: async ({ source }, { device }) => {
         const login = await provider().finishDevice(device, source.address)
         if (typeof login === 'string')
-          return {
-            status: 202,
-            body: { message: 'nobody has agreed yet: ask again', slow: login === 'slow' }
-          }
+          return ok({ message: 'nobody has agreed yet: ask again', slow: login === 'slow' })
         return { status: 201, body: { token: tokens.issueUser(login) } }
       }
     })

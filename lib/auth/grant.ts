@@ -43,9 +43,6 @@ export function parseGrant(text: string): Grant {
 /** Returns the text that `parseGrant` reads. */
 export const grantText = ({ role, groups }: Grant): string => (groups ? `${role}:${groups.join(',')}` : role)
 
-/** Whether a grant is limited to groups of nodes. */
-export const isLimited = ({ groups }: Pick<Grant, 'groups'>) => groups !== undefined
-
 function limited(role: Role, given: readonly string[]): Grant {
   if (role === 'admin')
     throw new ValueError('must not limit admin to groups: an admin may do everything; type operator:GROUP')

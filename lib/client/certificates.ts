@@ -1,4 +1,3 @@
-import { isIPv4 } from 'node:net'
 import { type ConnectionOptions, createSecureContext, rootCertificates } from 'node:tls'
 
 /** TLS options of Node that decide which certificates are trusted. */
@@ -10,10 +9,6 @@ export const trustFor = (verified: boolean, ca: Buffer | undefined): Trust => ({
   // Shared by all connections: Node takes 20 ms to parse all authorities.
   ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
 })
-
-/** Whether a URL names this machine by an address: what goes there needs no TLS. */
-export const isThisMachine = ({ hostname }: URL): boolean =>
-  hostname === '[::1]' || (isIPv4(hostname) && hostname.startsWith('127.'))
 
 /** Codes of Node's TLS by fault; those of chain checks are OpenSSL's (openssl-verification-options). */
 const CODES = {

@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import { resolve } from 'node:path'
 import ipaddr from 'ipaddr.js'
 import { type Grant, parseGrant } from '../auth/grant.js'
+import { isThisMachine } from '../base/request-source.js'
 
 /** An invalid value; the message completes "[section] key …" and never has the text. */
 export class ValueError extends Error {}
@@ -318,9 +319,9 @@ export const ldapFilter = (...words: readonly string[]) =>
 
 /** The issuer of an OpenID provider, or empty. Plain http would let the network log in as anybody. */
 export const issuer: Kind<string> = value => {
-  const isOne = /^(?:https:\/\/|http:\/\/(?:127(?:\.\d{1,3}){3}|\[::1\])(?=[:/]|$))[^\s?#\\@]*$/.test(value)
+  const isOne = /^https?:\/\/[^\s?#\\@]+$/.test(value) && URL.canParse(value)
   must(
-    value === '' || (isOne && URL.canParse(value)),
+    value === '' || (isOne && (value.startsWith('https:') || isThisMachine(new URL(value)))),
     'a URL such as https://sso.example.org/realms/hpc; plain http is for 127.0.0.1 and [::1] alone'
   )
   return value

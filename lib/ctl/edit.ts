@@ -41,8 +41,11 @@ export async function edited(
     if (!(error instanceof Failure) || error.status !== 412) throw error
     const file = join(await mkdtemp(join(tmpdir(), 'svcctl-')), 'kept')
     await writeFile(file, kept.text, { mode: 0o600 })
-    const { object: now } = await edited.read()
-    terminal.err(cleanLines([...differing(type, object, now), ''].join('\n')))
+    const now = await edited.read().then(
+      read => [...differing(type, object, read.object), ''].join('\n'),
+      (failure: Error) => `${failure.message}\n`
+    )
+    terminal.err(cleanLines(now))
     throw refused(
       `${edited.told}: somebody else has changed it meanwhile, and nothing was changed. Your text is in ` +
         `${file}; type: svcctl ${edited.told.replace(' ', ' edit ')}`

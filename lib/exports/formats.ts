@@ -3,7 +3,7 @@ import { type Captured, capture } from '../services/capture.js'
 import { ansible } from './ansible.js'
 import { conman, powerman } from './consoles.js'
 import { hosts, knownHosts } from './hosts.js'
-import { captureNodes, type ExportNode, type ExportSources } from './nodes.js'
+import { type ExportNode, type ExportSources, nodesOf } from './nodes.js'
 import { prometheus } from './prometheus.js'
 import { clustershell, genders } from './sets.js'
 import { slurm, slurmTopology } from './slurm.js'
@@ -67,8 +67,8 @@ export function exported(name: string, sources: ExportSources, options: ExportOp
       const format = formats[name] as ExportFormat
       if (!of) {
         const names = [...(yield* asPauses(options.named()))]
-        const nodes = yield* asPauses(captureNodes(sources, names))
-        of = { ...options, nodes, captured: capture(view, cluster) }
+        const captured = capture(view, cluster)
+        of = { ...options, captured, nodes: yield* asPauses(nodesOf(captured, sources, names)) }
       }
       if (!format.isJson) yield `# Written by svcd as export ${name}: a change here is lost.`
       yield* format.text(of)

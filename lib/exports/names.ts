@@ -26,35 +26,49 @@ export interface NamedGroup {
   readonly nodes: readonly string[]
 }
 
+/** Adds a value to the list of a key; false: it is the first one. */
+export function pushTo(lists: Map<string, string[]>, key: string, value: string): boolean {
+  const there = lists.get(key)
+  if (there) there.push(value)
+  else lists.set(key, [value])
+  return there !== undefined
+}
+
 const digest = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 8)
 
 /**
  * Gathers the groups, racks, images, tags, roles and states of nodes, in steps. A name that the program does
- * not take is changed. No two groups become one: where two names are equal then, those that were changed get
- * a digest of the original behind them.
+ * not take is changed; no two groups become one.
  */
 export function* groupsOf(nodes: readonly ExportNode[], rule: NameRule): Generator<void, NamedGroup[]> {
   const members = new Map<string, string[]>()
   const proposed = new Map<string, string>()
-  const counts = new Map<string, number>()
   for (const node of nodes) {
     yield
     for (const [kind, value] of membershipsOf(node)) {
       const original = kind === 'group' ? value : `${kind}=${value}`
-      const there = members.get(original)
-      if (there) there.push(node.name)
-      else {
-        const name = kind === 'group' ? rule.clean(value) : `${kind}${rule.joint}${rule.clean(value)}`
-        members.set(original, [node.name])
-        proposed.set(original, name)
-        counts.set(name, (counts.get(name) ?? 0) + 1)
-      }
+      if (pushTo(members, original, node.name)) continue
+      const name = rule.clean(value)
+      proposed.set(original, kind === 'group' ? name : `${kind}${rule.joint}${name}`)
     }
   }
-  return [...members].map(([original, names]) => {
-    const name = proposed.get(original) ?? ''
+  const named = distinct(proposed, rule.isReserved)
+  return [...members].map(([original, nodes]) => ({ original, name: named.get(original) ?? '', nodes }))
+}
+
+/**
+ * Returns the names of these originals. Where two names are equal, those that differ from their originals get
+ * a digest of it behind them, and so does a reserved name.
+ */
+export function distinct(
+  proposed: ReadonlyMap<string, string>,
+  isReserved: (name: string) => boolean = () => false
+): Map<string, string> {
+  const counts = new Map<string, number>()
+  for (const name of proposed.values()) counts.set(name, (counts.get(name) ?? 0) + 1)
+  const nameOf = ([original, name]: readonly [string, string]) => {
     const isAlone = name === original || counts.get(name) === 1
-    const isFree = isAlone && !rule.isReserved(name)
-    return { original, name: isFree ? name : `${name}_${digest(original)}`, nodes: names }
-  })
+    return isAlone && !isReserved(name) ? name : `${name}_${digest(original)}`
+  }
+  return new Map([...proposed].map(entry => [entry[0], nameOf(entry)]))
 }

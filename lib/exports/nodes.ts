@@ -1,13 +1,17 @@
 import type { NodeInventory } from '../inventory/inventories.js'
 import type { Inventory } from '../inventory/shape.js'
 import { isBmc } from '../model/cluster-index.js'
-import { type EffectiveNode, effectiveNode, rolesOf } from '../model/effective.js'
+import { type EffectiveNode, rolesOf, variablesOf } from '../model/effective.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import { defaultTag } from '../model/tags.js'
+import type { InterfaceDoc } from '../model/types/interface.js'
+import { type Captured, ownName } from '../services/capture.js'
 
 /** A node as the exports see it. All of it is of one moment: an answer is made twice from the same nodes. */
-export interface ExportNode extends EffectiveNode {
+export interface ExportNode
+  extends Pick<EffectiveNode, 'node' | 'group' | 'settings' | 'variables' | 'provision' | 'hostname'> {
   readonly name: string
+  readonly interfaces: readonly InterfaceDoc[]
   /** The last state that it reported. */
   readonly state: string | null
   /** Parses its last report; undefined before the first one. */
@@ -22,18 +26,26 @@ export interface ExportSources {
   readonly report: (node: string) => (() => NodeInventory) | undefined
 }
 
-/** Captures the nodes of these names, one in each step. */
-export function* captureNodes(
-  sources: ExportSources,
+/** Makes the nodes of these names, one in each step, from what was captured at one moment. */
+export function* nodesOf(
+  captured: Captured,
+  { state, report }: ExportSources,
   names: readonly string[]
 ): Generator<void, ExportNode[]> {
-  const { view, cluster, state, report } = sources
+  const docs = new Map(captured.nodes.map(node => [node.name, node]))
   const nodes: ExportNode[] = []
   for (const name of names) {
     yield
-    const doc = view.get('node', name)
-    if (!doc) continue
-    nodes.push({ ...effectiveNode(view, doc, cluster), name, state: state(name), report: report(name) })
+    const node = docs.get(name)
+    if (!node) continue
+    const { settings, provision, domain } = ownName(captured, node)
+    const group = captured.groups.get(node.group ?? '')
+    nodes.push({
+      ...{ name, node, group, settings, provision, interfaces: node.interfaces ?? [] },
+      variables: variablesOf(node, group, captured.cluster),
+      hostname: domain === '' ? name : `${name}.${domain}`,
+      ...{ state: state(name), report: report(name) }
+    })
   }
   return nodes
 }

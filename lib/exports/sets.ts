@@ -1,6 +1,6 @@
 import { asPauses } from '../base/concurrency.js'
 import { foldSliced } from '../node-set/fold.js'
-import { asWord, groupsOf } from './names.js'
+import { asWord, distinct, groupsOf } from './names.js'
 import { type ExportNode, membershipsOf } from './nodes.js'
 
 /** Yields a group source of ClusterShell in YAML: `@svcd:compute`, `@svcd:rack=r1`. Texts are those of JSON. */
@@ -15,14 +15,20 @@ export function* clustershell(nodes: readonly ExportNode[]): Generator<string> {
   }
 }
 
+/** A node may have several roles, and an attribute has one value. */
+const attributeOf = (kind: string, value: string) => `${kind}${kind === 'role' ? '_' : '='}${value}`
+
 /** Yields a line of genders for each node: `node001 all,group=compute,rack=r1,role_login`. */
 export function* genders(nodes: readonly ExportNode[]): Generator<string> {
+  const proposed = new Map<string, string>()
   for (const node of nodes) {
-    const attributes = ['all']
-    for (const [kind, value] of membershipsOf(node)) {
-      // A node may have several roles, and an attribute has one value.
-      attributes.push(`${kind}${kind === 'role' ? '_' : '='}${asWord(value)}`)
-    }
-    yield `\n${node.name} ${[...new Set(attributes)].join(',')}`
+    yield ''
+    for (const [kind, value] of membershipsOf(node))
+      proposed.set(attributeOf(kind, value), attributeOf(kind, asWord(value)))
+  }
+  const named = distinct(proposed)
+  for (const node of nodes) {
+    const own = [...membershipsOf(node)].map(([kind, value]) => named.get(attributeOf(kind, value)))
+    yield `\n${node.name} ${['all', ...own].join(',')}`
   }
 }

@@ -1,6 +1,6 @@
 import { asPauses } from '../base/concurrency.js'
 import { foldSliced } from '../node-set/fold.js'
-import { asWord } from './names.js'
+import { asWord, distinct, pushTo } from './names.js'
 import { type ExportNode, inventoryOf } from './nodes.js'
 
 /** An inventory keeps a size of memory that differs by 2 %: slurmd drains a node that has less than its line. */
@@ -54,7 +54,7 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     if (given !== '' && !options.test(given)) unfit.push(node.name)
     const line = wordsOf(node)
     if (line === undefined) unknown.push(node.name)
-    else kinds.set(line, [...(kinds.get(line) ?? []), node.name])
+    else pushTo(kinds, line, node.name)
   }
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
@@ -65,31 +65,35 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
 }
 
+const topSwitch = 'svcd-top'
+
 /**
  * Yields a topology.conf: a leaf for each switch, or for each rack of nodes without one, and one above them.
  * It has the nodes of `slurm` alone, because slurmctld complains of others.
  */
 export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> {
   const leaves = new Map<string, string[]>()
-  const unknown: string[] = []
+  const proposed = new Map<string, string>()
+  const [alone, unknown]: [string[], string[]] = [[], []]
   for (const of of nodes) {
     yield ''
     const { node, name, variables } = of
-    if (wordsOf(of) === undefined) {
-      unknown.push(name)
-      continue
+    const place = node.switch || variables.rack
+    if (wordsOf(of) === undefined) unknown.push(name)
+    else if (!place) alone.push(name)
+    else {
+      const leaf = `${node.switch ? 'switch' : 'rack'} ${place}`
+      proposed.set(leaf, `${node.switch ? '' : 'rack_'}${asWord(place)}`)
+      pushTo(leaves, leaf, name)
     }
-    const leaf = node.switch ? asWord(node.switch) : variables.rack ? `rack_${asWord(variables.rack)}` : ''
-    const there = leaves.get(leaf)
-    if (there) there.push(name)
-    else leaves.set(leaf, [name])
   }
-  for (const [leaf, names] of leaves) {
-    const set = yield* asPauses(foldSliced(names))
-    yield leaf === '' ? `\n# neither switch nor rack, left out: ${set}` : `\nSwitchName=${leaf} Nodes=${set}`
-  }
-  if (unknown.length > 0)
-    yield `\n# no hardware reported yet, left out: ${yield* asPauses(foldSliced(unknown))}`
-  const below = [...leaves.keys()].filter(leaf => leaf !== '')
-  if (below.length > 1) yield `\nSwitchName=svcd-top Switches=${below.join(',')}`
+  const named = distinct(proposed, name => name === topSwitch)
+  for (const [leaf, names] of leaves)
+    yield `\nSwitchName=${named.get(leaf)} Nodes=${yield* asPauses(foldSliced(names))}`
+  for (const [why, names] of [
+    ['neither switch nor rack', alone],
+    ['no hardware reported yet', unknown]
+  ] as const)
+    if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
+  if (leaves.size > 1) yield `\nSwitchName=${topSwitch} Switches=${[...named.values()].join(',')}`
 }

@@ -316,6 +316,21 @@ t.test('an edit that somebody else was faster than changes nothing, and its text
 })
 
 // rules 14.8
+t.test('an edit of what somebody else has removed names the file of its text', async t => {
+  await c.post('/config/bmcsetup/gone', { comment: 'old' })
+  const edit = async (text: string) => {
+    await c.post('/config/bmcsetup/gone/_delete', {})
+    return text.replace('comment=old', 'comment=mine')
+  }
+  const { code, stderr } = await run(['bmcsetup', 'edit', 'gone'], { types: [], edits: [edit] })
+  t.equal(code, 1)
+  const [, file = ''] = /Your text is in (\S+);/.exec(stderr) ?? []
+  t.match(stderr, /gone.*nothing was changed/)
+  t.match(readFileSync(file, 'utf8'), /^comment=mine$/m)
+  rmSync(dirname(file), { recursive: true })
+})
+
+// rules 14.8
 t.test('the editor is a program with its arguments; its text is for nobody else', async t => {
   const editor = join(directory, 'editor', 'it')
   writeFileSync(

@@ -198,3 +198,21 @@ t.test('svcctl prints an export', async t => {
   const wrong = await site.try('env', ...env, 'svcctl', 'export', 'gender')
   t.match(wrong, { status: 1, stderr: /^svcctl: there is no export gender: there is ansible, / })
 })
+
+// rules 12.11
+t.test('names that a program writes alike do not become one', async t => {
+  for (const [name, rack] of [
+    ['gpu1', 'r 1'],
+    ['gpu2', 'r_1']
+  ])
+    await c.post(`/config/node/${name}`, { variables: { rack }, switch: null })
+  const genders = (await c.get('/config/export/genders?nodes=gpu[1-2]')).text
+  t.match(genders, /gpu1 .*rack=r_1_[\da-f]{8},.*\ngpu2 .*rack=r_1[,\n]/)
+  const leaves = async () => (await c.get('/config/export/slurm-topology?nodes=gpu[1-2]')).text
+  t.match(
+    await leaves(),
+    /SwitchName=rack_r_1_[\da-f]{8} Nodes=gpu1\nSwitchName=rack_r_1_[\da-f]{8} Nodes=gpu2\n/
+  )
+  await c.post('/config/node/gpu1', { switch: 'svcd-top' })
+  t.match(await leaves(), /SwitchName=svcd-top_[\da-f]{8} Nodes=gpu1\n/)
+})

@@ -5,7 +5,7 @@ import { createServer as createTlsServer } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { createLog } from '../../lib/base/log.js'
-import { isThisMachine } from '../../lib/client/certificates.js'
+import { isThisMachine } from '../../lib/base/request-source.js'
 import { loadConfig } from '../../lib/config/load.js'
 import { Ldap, plainDn } from '../../lib/identity/ldap.js'
 import { makeCertificate } from '../support/certificate.js'
@@ -273,6 +273,15 @@ t.test('StartTLS: what came before TLS is not read as if it had come through it'
   await t.rejects(ldap.login('alice', 'wonderland'), unanswered)
   t.match(log.join(), /it sends more than its answer before TLS/)
   t.equal(Buffer.concat(through).length, 0)
+})
+
+// rules 5.10
+t.test('a name that begins like an address of this machine gets no password in the clear', async t => {
+  const seen: Buffer[] = []
+  const { url } = await hostile(t, socket => socket.on('data', data => seen.push(data) && socket.destroy()))
+  const { ldap } = directory(slapd.settings(url.replace('127.0.0.1', '127.1')))
+  await t.rejects(ldap.login('alice', 'wonderland'), unanswered)
+  t.match(seen[0]?.toString('latin1'), /1\.3\.6\.1\.4\.1\.1466\.20037/)
 })
 
 // rules 5.10

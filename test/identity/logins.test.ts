@@ -64,6 +64,12 @@ t.test('the page logs in by the provider', async t => {
   t.notMatch(c.log.join('\n'), /code=|state=|secret/, 'no line of the log has what finishes a log-in')
 })
 
+// rules 5.11
+t.test('a device that nobody has agreed to yet is asked again', async t => {
+  const { device } = (await post('/auth/device', {})).body
+  t.match(await post('/auth/device/finish', { device }), { status: 200, body: { slow: false } })
+})
+
 // rules 5.8, 5.11
 t.test('a page of another site begins and finishes nothing', async t => {
   const evil = { ...ours, origin: 'https://evil.example' }

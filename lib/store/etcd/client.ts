@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import type { ConnectionOptions } from 'node:tls'
 import { type JsonObject, jsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
+import { isThisMachine } from '../../base/request-source.js'
 import { certificateFault } from '../../client/certificates.js'
 import {
   Connections,
@@ -393,7 +394,7 @@ function endpointOf(text: string): URL {
       `${oneLine(JSON.stringify(text), DETAIL_CHARACTERS)} is no endpoint of etcd; ` +
         'one is like https://10.141.0.1:2379'
     )
-  if (url.protocol === 'http:' && !/^(127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname))
+  if (url.protocol === 'http:' && !isThisMachine(url))
     throw new TypeError(
       `${url.origin} would be reached by plain http over a network: ` +
         'use https, or http with 127.0.0.1 or [::1]'
