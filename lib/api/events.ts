@@ -1,4 +1,5 @@
 import { accountOf, type Caller, groupsOf, isAdmin } from '../auth/access.js'
+import { runFairly } from '../base/concurrency.js'
 import type { Answer } from '../http/route.js'
 import type { EventReader } from '../monitor/events.js'
 import { nodeColumns } from '../monitor/overview.js'
@@ -84,16 +85,11 @@ function readerFor({ events, model }: Parts, { headers, caller }: ApiRequest): E
 
 async function overviewAnswer({ overview }: Parts, request: ApiRequest): Promise<Answer> {
   const groups = groupsOf(request.caller)
-  const text = groups && (await overview.textOf(groups))
-  if (text !== undefined)
-    return isPretty(request.query) ? { status: 200, body: JSON.parse(text) } : { status: 200, json: text }
-  return wholeOverview(overview, request)
-}
-
-async function wholeOverview(overview: Parts['overview'], request: ApiRequest): Promise<Answer> {
-  const { text, zipped } = await overview.text()
+  const { text, zipped = undefined } = groups
+    ? { text: await runFairly(overview.textOf(groups), request) }
+    : await overview.text()
   if (isPretty(request.query)) return { status: 200, body: JSON.parse(text) }
-  if (!takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
+  if (!zipped || !takesGzip(request.headers['accept-encoding'])) return { status: 200, json: text }
   return {
     status: 200,
     bytes: await zipped(),

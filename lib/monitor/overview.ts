@@ -131,9 +131,9 @@ export class Overview {
     return this.#shared.get()
   }
 
-  /** Returns the overview of the nodes of some groups. */
-  textOf(groups: readonly string[]): Promise<string> {
-    return runSliced(overviewText(this.watched, this.events.cursor(), groups))
+  /** Makes the overview of the nodes of some groups, in steps. */
+  textOf(groups: readonly string[]): Generator<void, string> {
+    return overviewText(this.watched, this.events.cursor(), groups)
   }
 
   /** Applies committed changes. Unless only nodes changed, pages reload and need a new overview. */
