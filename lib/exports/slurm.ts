@@ -7,6 +7,8 @@ import { type ExportNode, inventoryOf } from './nodes.js'
 const sureMemory = 0.98
 /** Slurm counts in 16 bits; slurmctld ends at a line with more, and a node may report anything. */
 const mostThreads = 65_000
+/** The reason of nodes that no line is made for. */
+const notSized = 'no hardware reported yet, or more than Slurm can count'
 /** PCI classes of displays and accelerators, of the makers whose cards compute. */
 const isGpu = /^(?:03|12)/
 const gpuMakers = ['10de', '1002']
@@ -59,7 +61,7 @@ export function* slurm(nodes: readonly ExportNode[]): Generator<string> {
   for (const [line, names] of kinds)
     yield `\nNodeName=${yield* asPauses(foldSliced(names))} ${line} State=UNKNOWN`
   for (const [why, names] of [
-    ['no hardware reported yet, or more than Slurm can count', unknown],
+    [notSized, unknown],
     ['variable "slurm_options" is no list of Word=value', unfit]
   ] as const)
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
@@ -92,7 +94,7 @@ export function* slurmTopology(nodes: readonly ExportNode[]): Generator<string> 
     yield `\nSwitchName=${named.get(leaf)} Nodes=${yield* asPauses(foldSliced(names))}`
   for (const [why, names] of [
     ['neither switch nor rack', alone],
-    ['no hardware reported yet', unknown]
+    [notSized, unknown]
   ] as const)
     if (names.length > 0) yield `\n# ${why}, left out: ${yield* asPauses(foldSliced(names))}`
   if (leaves.size > 1) yield `\nSwitchName=${topSwitch} Switches=${[...named.values()].join(',')}`

@@ -115,9 +115,11 @@ export class Oidc {
     const given = new URLSearchParams(query)
     const state = given.get('state') ?? ''
     const [begunAt, binding, page] = this.#opened('login', state)
-    if (digest(secret) !== binding || this.#isOver(Number(begunAt) + LOGIN_MS) || this.#used.has(state))
-      throw refused('the log-in is over, or was begun in another window: begin a new one')
+    const isFit = digest(secret) === binding && !this.#isOver(Number(begunAt) + LOGIN_MS)
     return this.#asking(address, async provider => {
+      // Looked up after the wait for the provider, so that of two equal requests one is refused.
+      if (!isFit || this.#used.has(state))
+        throw refused('the log-in is over, or was begun in another window: begin a new one')
       this.#used.set(state, true)
       const { server, auth, options } = provider
       const client = this.#client
