@@ -120,7 +120,7 @@ export class Ldap {
         (error: Error) => [error.message]
       )
     )
-    return [...new Set((await Promise.all(found)).flat())]
+    return (await Promise.all(found)).flat()
   }
 }
 
