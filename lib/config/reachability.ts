@@ -15,12 +15,19 @@ export function frontWarnings({ http }: Pick<Config, 'http'>): string[] {
   ]
 }
 
-/** Warns if `[users]` has only viewers: its first line ends the first start's `admin` (rules 7.7). */
-export function userWarnings({ users }: Pick<Config, 'users'>): string[] {
+/** Warns if `[users]` has no admin: its first line ends the first start's `admin` (rules 7.7). */
+export function userWarnings({ users, auth }: Pick<Config, 'users' | 'auth'>): string[] {
   if (users.length === 0 || users.some(({ role }) => role === 'admin')) return []
+  const outside = [
+    ...(auth.ldap_url.length > 0 ? auth.ldap_roles : []),
+    ...(auth.oidc_issuer === '' ? [] : auth.oidc_roles)
+  ]
+  const isElsewhere = outside.some(({ grant }) => grant.role === 'admin')
+  const when = isElsewhere ? ' while the directory or the provider does not answer' : ''
+  const first = isElsewhere ? '' : ', and the user admin of the first start is gone'
   return [
-    '[users]: no user has the role admin: nobody can change anything over http, and the user admin of the ' +
-      'first start is gone; add the line that `svcd passwd NAME` prints'
+    `[users]: no user has the role admin: nobody can change anything over http${when}${first}; ` +
+      'add the line that `svcd passwd NAME` prints'
   ]
 }
 

@@ -38,8 +38,10 @@ export async function identityFindings(
   const [ofLdap = [], ofOidc] = await Promise.all([directory?.faults(), oidc?.fault()])
   // As long as one server answers, people log in.
   const isDown = ofLdap.length === config.auth.ldap_url.length
+  // A file that cannot be read is the same fault for each server.
+  const told = [...new Set(ofLdap)]
   return {
-    problems: [...(isDown ? ofLdap : []), ...(ofOidc === undefined ? [] : [ofOidc])],
-    warnings: isDown ? [] : ofLdap
+    problems: [...(isDown ? told : []), ...(ofOidc === undefined ? [] : [ofOidc])],
+    warnings: isDown ? [] : told
   }
 }

@@ -121,7 +121,7 @@ export class Ldap {
         (error: Error) => [error.message]
       )
     )
-    return [...new Set((await Promise.all(found)).flat())]
+    return (await Promise.all(found)).flat()
   }
 }
 

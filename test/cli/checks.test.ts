@@ -52,6 +52,12 @@ t.test('a directory and a provider that do not answer', async t => {
     problems: [`[auth] ldap_url: ldap://${refused}`],
     warnings: []
   })
+  const two = ['auth.ldap_url=ldap://127.0.0.1:1,ldap://127.0.0.1:2', 'auth.ldap_base=dc=x', roles]
+  const file = ['auth.ldap_bind_dn=cn=svcd', 'auth.ldap_bind_password_file=/none']
+  t.match(await check(state, ...two, ...file), {
+    problems: [/^\[auth\] ldap_bind_password_file: .*\/none'$/],
+    warnings: []
+  })
   const oidc = ['auth.oidc_issuer=http://127.0.0.1:1', 'auth.oidc_client_id=svcd', 'auth.oidc_roles=viewer=*']
   t.strictSame(await check(state, ...oidc), {
     problems: [`[auth] oidc_issuer: http://${refused}`],
@@ -272,6 +278,14 @@ t.test('users of whom none is an admin are a warning, at the start as well', asy
     )
   t.match(await check(state, viewer), { problems: [], warnings: [says] })
   t.match(start(viewer), new RegExp(`^warning: ${says.source}$`, 'm'))
+  const given = [
+    'auth.oidc_issuer=http://127.0.0.1:1',
+    'auth.oidc_client_id=svcd',
+    'auth.oidc_roles=admin=ops'
+  ]
+  const oidc =
+    /no user has the role admin: nobody can change anything over http while .* does not answer; add/
+  t.match((await check(state, viewer, ...given)).warnings, [oidc])
   for (const settings of [[], [viewer, admin]]) {
     t.strictSame(await check(state, ...settings), none)
     t.notMatch(start(...settings), 'warning')
