@@ -67,7 +67,10 @@ t.test('genders has attributes', async t => {
 // rules 12.11
 t.test('the topology of Slurm has the nodes alone that Slurm is told of', async t => {
   const [told, topology] = ['slurm', 'slurm-topology'].map(one => site.c.get(`/config/export/${one}`))
-  t.match((await told)?.text, /^# no hardware reported yet, or more than Slurm can count, left out: node002$/m)
+  t.match(
+    (await told)?.text,
+    /^# no hardware reported yet, or more than Slurm can count, left out: node002$/m
+  )
   t.match(
     (await topology)?.text,
     /^SwitchName=sw1 Nodes=node001$[\s\S]*^# no hardware reported yet, or more than Slurm can count, left out: node002$/m
