@@ -95,7 +95,7 @@ t.test('Ansible reaches machines that svcd has booted, and ssh asks nothing', as
   const played = await run('ansible-playbook', '-i', script('svcd-ansible'), file('play.yml'))
   t.equal(played.code, 0, 'the play', { said: tail(played.all) })
   for (const [i, mac] of macs.entries())
-    t.match(played.all, new RegExp(`node00${i + 1} is node00${i + 1} ${mac}`), 'it is that machine')
+    t.match(played.all, new RegExp(`node00${i + 1} is node00${i + 1}.cluster ${mac}`), 'it is that machine')
   for (const { exit } of await Promise.all(upAndOff.map(({ off }) => off)))
     t.equal(exit, 0, 'switched off by the play')
 })
