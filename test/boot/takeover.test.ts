@@ -101,7 +101,7 @@ t.test(
       name: 'n1'
     })
     await c.restart()
-    for (const ms of [-1000, hour + 60_000]) {
+    for (const ms of [-60_000, hour + 60_000]) {
       c.clockMs = ms
       t.match(await asks(c, `manual/hostname/n1/${stranger}`), refused, `${ms} ms after the release`)
     }
