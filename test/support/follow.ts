@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { StoredFiles } from '../../lib/store/files/stored.js'
 import type { Daemon } from './daemon.js'
 import { until } from './until.js'
 
@@ -35,5 +35,6 @@ export function inForce(c: Daemon, service: 'dhcp' | 'dns', runs = true): Promis
   })
 }
 
+/** The log has the note before its file, which is written later. */
 const isDue = (c: Daemon, service: string): boolean =>
-  JSON.parse(readFileSync(c.path('state', 'services', `${service}.json`), 'utf8')).due !== ''
+  JSON.parse(new StoredFiles(c.path('state')).text('services', service) ?? '{}').due !== ''
