@@ -87,7 +87,7 @@ const more = `
 echo "REPORT array $(grep -o '\\[[U_]*\\]' /proc/mdstat)"
 echo "REPORT swap $(tail -n +2 /proc/swaps)"
 echo "REPORT scratch $(findmnt -n -o FSTYPE,SOURCE,OPTIONS /scratch)"
-echo "REPORT levels $(awk '/^md/ { print $4 }' /proc/mdstat | sort | xargs)"
+echo "REPORT levels $(grep '^md' /proc/mdstat | grep -o 'raid[0-9]*' | sort | xargs)"
 for name in five six ten vault; do
   echo "REPORT $name $(findmnt -n -o FSTYPE,SOURCE "/$name")"
 done
