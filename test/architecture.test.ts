@@ -158,7 +158,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'helper/packer': [],
   'helper/transfer': [],
   'image/torrent': [],
-  // What other programs read: it knows their formats, and asks nobody.
+  // It knows the formats of other programs, and asks nobody.
   exports: ['services', 'inventory', 'model', 'node-set'],
   consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],

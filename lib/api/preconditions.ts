@@ -100,8 +100,9 @@ const withETag = (route: ApiRoute): ApiRoute => ({
 function addETag(answer: Answer, request: ApiRequest): Answer {
   const { body, json } = answer
   if (answer.etag || answer.status !== 200 || (body ?? json) === undefined) return answer
+  const texts = json === undefined || typeof json === 'string' ? [json ?? JSON.stringify(body)] : json
   const parts = function* () {
-    for (const part of json ?? [JSON.stringify(body)]) yield [part, ''] as const
+    for (const text of texts) yield [text, ''] as const
   }
   return { ...answer, etag: new EntityTag(parts, formOf(request)) }
 }

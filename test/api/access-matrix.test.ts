@@ -55,7 +55,7 @@ const byToken =
     verdicts[who]
 
 const served: Rule = () => 'served'
-/** What users who are not limited to groups may read. */
+/** Routes that users without a limit to groups may read. */
 const read: Verdicts = {
   ...{
     nobody: 401,
@@ -67,7 +67,7 @@ const read: Verdicts = {
   },
   ...{ groupViewer: 403, groupOperator: 403, elsewhere: 403, own: 403, other: 403 }
 }
-/** What limited users reach too: lists of their nodes, what belongs to one group, what everybody may see. */
+/** Routes that limited users reach too: lists of their nodes, objects of one group, and public ones. */
 const theirLists = { groupViewer: 'served', groupOperator: 'served', elsewhere: 'served' } as const
 const ofTheirs = { groupViewer: 'served', groupOperator: 'served' } as const
 const ordered: Verdicts = { ...read, viewer: 403 }

@@ -38,7 +38,7 @@ async function typed(t: Test, heading: string, files: readonly string[]): Promis
   return stdout
 }
 
-/** What both programs do in a day's work. */
+/** The steps of a day's work, which both programs take. */
 function checkDay(t: Test, said: string, [first, second]: readonly [string, string], address: string) {
   t.match(said, /dry run, nothing was changed: 1 node would be changed/)
   t.match(said, new RegExp(`^address ${address}$`, 'm'))

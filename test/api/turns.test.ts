@@ -1,20 +1,11 @@
 import t from 'tap'
 import { withUsers } from '../support/callers.js'
-import { longestTurn, usage } from '../support/turns.js'
+import { longestTurn, yardstick } from '../support/turns.js'
 
 const { c, as } = await withUsers(t)
 const NODES = 2000
 const table = Array.from({ length: NODES }, (_, i) => `m${i},compute\n`).join('')
 t.equal((await c.post('/config/node?format=csv', `name,group\n${table}`)).status, 200)
-
-/** Milliseconds of the processor that a plain loop takes, which tells how fast this machine is. */
-function yardstick(): number {
-  const used = usage()
-  const before = used()
-  const names = new Set<string>()
-  for (let i = 0; i < 100_000; i++) names.add(`m${i}`)
-  return used() - before
-}
 
 // rules 12.10
 t.test('a viewer does not hold the event loop by a set', { timeout: 600_000 }, async t => {

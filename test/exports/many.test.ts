@@ -2,7 +2,7 @@ import t from 'tap'
 import { machine } from '../inventory/machines.js'
 import { cheapHash } from '../support/callers.js'
 import { Controller } from '../support/controller.js'
-import { longestTurn, usage } from '../support/turns.js'
+import { longestTurn, yardstick } from '../support/turns.js'
 import { formats } from './cluster.js'
 
 const NODES = 10_000
@@ -22,15 +22,6 @@ const rows = Array.from(
 )
 t.equal((await c.post('/config/node?format=csv', `name,group,variables.rack\n${rows.join('')}`)).status, 200)
 await c.post(`/monitor/inventory/${name(7)}`, machine())
-
-/** Milliseconds of the processor that a plain loop takes, which tells how fast this machine is. */
-function yardstick(): number {
-  const used = usage()
-  const before = used()
-  const names = new Set<string>()
-  for (let i = 0; i < 100_000; i++) names.add(`m${i}`)
-  return used() - before
-}
 
 // rules 12.10, 12.11
 t.test('an export of 10,000 nodes holds no turn of the event loop', { timeout: 600_000 }, async t => {

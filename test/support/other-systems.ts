@@ -73,7 +73,7 @@ nodes:
       eth1.20: {type: vlan, ipaddr: 10.143.0.21, netmask: 255.255.255.0}
 `.replaceAll('\n', '\r\n')
 
-/** What \`lsdef -z\` of xCAT 2 prints, with a default stanza. */
+/** The output of \`lsdef -z\` of xCAT 2, with a default stanza. */
 export const xcat = `# <xCAT data object stanza file>
 
 cluster:

@@ -27,3 +27,12 @@ export async function longestTurn(work: () => Promise<unknown>): Promise<number>
   busy = false
   return longest
 }
+
+/** Milliseconds of the processor that a plain loop takes, which tells how fast this machine is. */
+export function yardstick(): number {
+  const used = usage()
+  const before = used()
+  const names = new Set<string>()
+  for (let i = 0; i < 100_000; i++) names.add(`m${i}`)
+  return used() - before
+}

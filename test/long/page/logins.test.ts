@@ -49,7 +49,7 @@ async function window(t: Test, path = '/') {
 const live = (opened: Page) => opened.getByText('live', { exact: true }).waitFor()
 const role = (opened: Page, name: string) => opened.locator('.role', { hasText: name }).waitFor()
 
-/** What a person does at the provider. */
+/** Acts at the provider as a person does. */
 async function atProvider(opened: Page, person: string) {
   await opened.getByPlaceholder('Enter any login').fill(person)
   await opened.getByPlaceholder('and password').fill('any')
