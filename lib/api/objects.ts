@@ -227,7 +227,7 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       const picked = pick && asPauses(pick(model.view))
       const names = picked
         ? (yield* picked).filter(name => model.view.get(type, name))
-        : (groupsOf(request.caller) ?? model.view.names(type)).filter(name => model.view.get(type, name))
+        : (groupsOf(request.caller)?.filter(name => model.view.get(type, name)) ?? model.view.names(type))
       return entriesOf(parts, type, names, request.caller)
     })
   return [
@@ -239,7 +239,8 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
-        return listOf(request, sets && (view => sets.names(wanted, view, request.caller)))
+        const isPart = wanted !== null || groupsOf(request.caller) !== undefined
+        return listOf(request, sets && isPart ? view => sets.names(wanted, view, request.caller) : undefined)
       }
     }),
     get(pathOf(type), {
