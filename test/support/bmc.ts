@@ -12,6 +12,8 @@ interface BmcOptions {
   readonly password?: string
   /** TCP port of the machine's serial console, on 127.0.0.1. */
   readonly serial?: number
+  /** Put before the command line, it leads into the network of the BMC. */
+  readonly enter?: readonly string[]
 }
 
 /** A machine that a BMC switches: a file holds its power, another what it was told. */
@@ -42,7 +44,7 @@ export class Bmc {
   ) {}
 
   static async start(t: Test, address: string, options: BmcOptions): Promise<Bmc> {
-    const { port, user = 'admin', password = 'secret', serial } = options
+    const { port, user = 'admin', password = 'secret', serial, enter = [] } = options
     requirePrograms('ipmi_sim', 'ipmitool')
     const directory = join(scratch(t), address)
     mkdirSync(directory)
@@ -51,8 +53,8 @@ export class Bmc {
       return join(directory, name)
     }
     file('power', '0\n')
-    const program = file('chassis.sh', chassis(directory))
-    chmodSync(program, 0o755)
+    const switches = file('chassis.sh', chassis(directory))
+    chmodSync(switches, 0o755)
     const lan = file(
       'lan.conf',
       `name "bmc"
@@ -63,7 +65,7 @@ set_working_mc 0x20
     allowed_auths_admin none md2 md5 straight
     guid a123456789abcdefa123456789abcdef
   endlan
-  chassis_control "${program} 0x20"
+  chassis_control "${switches} 0x20"
 ${serial === undefined ? '' : `  sol "tcp:127.0.0.1:${serial}" 115200\n`}  user 1 true "" "test" user 10 none md2 md5 straight
   user 2 true "${user}" "${password}" admin 10 none md2 md5 straight
 `
@@ -72,17 +74,19 @@ ${serial === undefined ? '' : `  sol "tcp:127.0.0.1:${serial}" 115200\n`}  user 
       'bmc.emu',
       'mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nsel_enable 0x20 1000 0x0a\nmc_enable 0x20\n'
     )
-    const child = start('ipmi_sim', ['-c', lan, '-f', emulation, '-s', join(directory, 'state'), '-n'], {
-      input: ''
-    })
+    const words = ['ipmi_sim', '-c', lan, '-f', emulation, '-s', join(directory, 'state'), '-n']
+    const [program = '', ...args] = [...enter, ...words]
+    const child = start(program, args, { input: '' })
     t.teardown(() => child.kill())
     const reach = [
+      ...enter,
+      'env',
       `IPMI_PASSWORD=${password}`,
       ...['ipmitool', '-I', 'lanplus', '-C', '3', '-H', address, '-p', String(port), '-U', user, '-E']
     ]
     const bmc = new Bmc(address, directory, child, reach)
     await until(
-      () => isListening(address, port),
+      async () => isListening(await tableOf(enter), address, port),
       () => child.output()
     )
     return bmc
@@ -90,7 +94,8 @@ ${serial === undefined ? '' : `  sol "tcp:127.0.0.1:${serial}" 115200\n`}  user 
 
   /** Asks it with ipmitool. */
   ask(...words: string[]): Promise<string> {
-    return output('env', [...this.reach, ...words])
+    const [program = '', ...args] = [...this.reach, ...words]
+    return output(program, args)
   }
 
   /** Whether its machine is switched on. */
@@ -137,10 +142,16 @@ ${serial === undefined ? '' : `  sol "tcp:127.0.0.1:${serial}" 115200\n`}  user 
   }
 }
 
+/** The UDP sockets of a network, as its kernel lists them. */
+const tableOf = async (enter: readonly string[]): Promise<string> => {
+  const [program = '', ...args] = [...enter, 'cat', '/proc/net/udp']
+  return output(program, args)
+}
+
 /** Whether somebody has the UDP port of the address. */
-function isListening(address: string, port: number): boolean {
+function isListening(table: string, address: string, port: number): boolean {
   const [a = 0, b = 0, c = 0, d = 0] = address.split('.').map(Number)
   const hex = Buffer.from([d, c, b, a]).toString('hex').toUpperCase()
   const local = `${hex}:${port.toString(16).toUpperCase().padStart(4, '0')}`
-  return readFileSync('/proc/net/udp', 'utf8').includes(local)
+  return table.includes(local)
 }
