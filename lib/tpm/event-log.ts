@@ -137,8 +137,8 @@ export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
 
 /**
  * Returns whether Secure Boot was on, by the variable that the firmware measured into PCR 7; undefined when
- * the log does not tell it once, or in data that its digest does not vouch for. The separator ends what is the
- * firmware's: a system that runs can extend PCR 7, too, and type and data of an event are the sender's word.
+ * the log does not tell it once, or in data that its digest does not vouch for. Only events before the
+ * separator count: the system that runs can extend PCR 7 too, and types and data are the sender's word.
  */
 export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
   const own = events.filter(({ pcr, type }) => pcr === 7 && type !== NO_ACTION)
