@@ -65,8 +65,9 @@ function readHeader(cursor: Cursor): ReadonlyMap<number, number> {
 
 function readEvent(cursor: Cursor, sizes: ReadonlyMap<number, number>, field: string): LogEvent {
   const pcr = cursor.u32(field)
-  if (pcr > 23) throw cursor.wrong(field, `is of PCR ${pcr}; the last one is 23`)
   const type = cursor.u32(field)
+  // An event that extends nothing may be of PCR 0xffffffff.
+  if (pcr > 23 && type !== NO_ACTION) throw cursor.wrong(field, `is of PCR ${pcr}; the last one is 23`)
   const count = cursor.u32(field)
   if (count > sizes.size) throw cursor.wrong(field, `has ${count} digests; the most are ${sizes.size}`)
   let sha256: Buffer | undefined

@@ -110,6 +110,9 @@ t.test('public areas: what is refused', async t => {
     [changed(point, 18, 0, 5), /curve is 0x0005, neither P-256 nor P-384/],
     [changed(point, 24, point.readUInt8(24) ^ 1), /key is no point of its curve/]
   ]
+  const both = parsePublic(changed(point, 7, 0x07))
+  t.match(both, { isAttestationKey: false, isEndorsementKey: false }, 'no TPM has a restricted key for both')
+  t.equal(parsePublic(changed(area, 7, 0x02)).isEndorsementKey, false, 'it opens what others encrypted, too')
   for (const [bytes, message] of refused) t.throws(() => parsePublic(bytes), message, String(message))
   t.throws(() => parsePublic(Buffer.alloc(0)), TpmError)
 })
@@ -280,24 +283,24 @@ t.test('EK certificates that were forged', async t => {
   t.throws(check(await forgery(usage, real, '-sha1')), /signature has an algorithm that is not trusted/)
 
   t.comment('by one that has its name alone, and by one that is no authority')
-  const self = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=swtpm-localca']
+  const self = ['req', '-x509', '-nodes', '-subj', '/CN=swtpm-localca']
   for (const [name, is] of [
     ['fake', 'TRUE'],
     ['leaf', 'FALSE']
   ] as const) {
-    const files = [
-      '-keyout',
-      `${name}.key`,
-      '-out',
-      `${name}.pem`,
-      '-addext',
-      `basicConstraints=critical,CA:${is}`
-    ]
-    await ssl(...self, ...files)
+    const words = ['-newkey', 'rsa:2048', '-keyout', `${name}.key`, '-out', `${name}.pem`, '-days', '2']
+    await ssl(...self, ...words, '-addext', `basicConstraints=critical,CA:${is}`)
   }
   const fake = await forgery(usage, ca('fake.pem', 'fake.key'))
   t.throws(check(fake), /^EK certificate: (signature is not by its issuer|issuer is none of the authorities)/)
   check(fake, [issuer, pem('fake.pem')])()
+  t.comment('an authority whose time is over, and the same one with a new certificate')
+  const later = Date.now() + 5 * 86_400_000
+  const isCa = ['-addext', 'basicConstraints=critical,CA:TRUE']
+  await ssl(...self, '-key', 'fake.key', '-out', 'renewed.pem', '-days', '30', ...isCa)
+  const [old, renewed] = [pem('fake.pem'), pem('renewed.pem')]
+  t.throws(() => checkEkCertificate(fake, rsa, [old], later), /^EK certificate: issuer is not valid now$/)
+  checkEkCertificate(fake, rsa, [old, renewed], later)
   const leaf = await forgery(usage, ca('leaf.pem', 'leaf.key'))
   t.throws(check(leaf, [pem('leaf.pem')]), /^EK certificate: issuer is no authority/)
 })
