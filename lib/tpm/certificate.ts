@@ -50,12 +50,14 @@ function read(der: Buffer) {
   const content = new Cursor('EK certificate', element(cursor, 'its head'), LONGEST)
   element(content, 'its body')
   const algorithm = element(content, 'algorithm of the signature').toString('hex')
+  const bytes = der.subarray(0, der.length - cursor.left)
   try {
-    const certificate = new X509Certificate(der.subarray(0, der.length - cursor.left))
-    return { certificate, algorithm, spki: certificate.publicKey.export({ type: 'spki', format: 'der' }) }
-  } catch {
-    throw wrong('its structure', 'is not that of a certificate')
-  }
+    const certificate = new X509Certificate(bytes)
+    const spki = certificate.publicKey.export({ type: 'spki', format: 'der' })
+    // It also reads a certificate in PEM that stands between other bytes.
+    if (certificate.raw.equals(bytes)) return { certificate, algorithm, spki }
+  } catch {}
+  throw wrong('its structure', 'is not that of a certificate')
 }
 
 /** The content of the next DER sequence, whose length has at most two bytes in 4 KiB. */

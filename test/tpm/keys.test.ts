@@ -217,6 +217,16 @@ t.test('EK certificates of swtpm', async t => {
   t.throws(check(der, { from: [root] }), /^EK certificate: issuer is none of the authorities/)
   t.throws(check(der, { from: [] }), /^EK certificate: issuer is none of the authorities/)
   t.throws(check(Buffer.alloc(4097)), /^EK certificate: its size is 4097 bytes/)
+  const sequence = (...parts: readonly Buffer[]) => {
+    const content = Buffer.concat(parts)
+    return Buffer.concat([Buffer.from([0x30, 0x82, content.length >> 8, content.length & 255]), content])
+  }
+  const pemInside = sequence(
+    sequence(Buffer.from(`\n${new X509Certificate(der)}`)),
+    sequence(Buffer.from('06092a864886f70d01010b0500', 'hex'))
+  )
+  t.ok(new X509Certificate(pemInside), 'node:crypto finds it')
+  t.throws(check(pemInside), /^EK certificate: its structure is not that of a certificate$/)
   for (const bytes of damaged(der)) t.throws(check(bytes), TpmError)
   for (const end of der.keys()) t.throws(check(der.subarray(0, end)), TpmError)
 })
