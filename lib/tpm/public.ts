@@ -53,7 +53,7 @@ export function nameOf(area: Buffer): Buffer {
  *
  * An attestation key that is the same in each boot, with no room in the TPM, is made by
  * `tpm2_createprimary -C e -g sha256 -G ecc256:ecdsa-sha256:null -c ak.ctx
- * -a 'fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign'`
+ * -a 'fixedtpm|fixedparent|sensitivedataorigin|userwithauth|noda|restricted|sign'`
  * (or with `-G rsa2048:rsassa-sha256:null`).
  * @throws TpmError for all else (rules 15.11).
  */

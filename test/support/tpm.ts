@@ -27,7 +27,7 @@ export interface Tpm {
 }
 
 /** A signing key that never leaves its TPM, and signs nothing but what the TPM made. */
-export const attesting = 'fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign'
+export const attesting = 'fixedtpm|fixedparent|sensitivedataorigin|userwithauth|noda|restricted|sign'
 
 /** The PCRs that a node quotes. */
 export const quotedPcrs = 'sha256:0,1,2,3,4,5,6,7,8,9,14'
