@@ -9,6 +9,19 @@ import requests from './cases/requests.mjs'
 import services from './cases/services.mjs'
 import start from './cases/start.mjs'
 import storm from './cases/storm.mjs'
+import trust from './cases/trust.mjs'
 import writes from './cases/writes.mjs'
 
-export const cases = [requests, files, writes, addresses, storm, large, start, packs, services, etcd].flat()
+export const cases = [
+  requests,
+  files,
+  writes,
+  addresses,
+  storm,
+  large,
+  start,
+  packs,
+  services,
+  etcd,
+  trust
+].flat()

@@ -65,8 +65,9 @@ function readHeader(cursor: Cursor): ReadonlyMap<number, number> {
 
 function readEvent(cursor: Cursor, sizes: ReadonlyMap<number, number>, field: string): LogEvent {
   const pcr = cursor.u32(field)
-  if (pcr > 23) throw cursor.wrong(field, `is of PCR ${pcr}; the last one is 23`)
   const type = cursor.u32(field)
+  // An event that extends nothing may be of PCR 0xffffffff.
+  if (pcr > 23 && type !== NO_ACTION) throw cursor.wrong(field, `is of PCR ${pcr}; the last one is 23`)
   const count = cursor.u32(field)
   if (count > sizes.size) throw cursor.wrong(field, `has ${count} digests; the most are ${sizes.size}`)
   let sha256: Buffer | undefined
@@ -137,8 +138,8 @@ export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
 
 /**
  * Returns whether Secure Boot was on, by the variable that the firmware measured into PCR 7; undefined when
- * the log does not tell it once, or in data that its digest does not vouch for. The separator ends what is the
- * firmware's: a system that runs can extend PCR 7, too, and type and data of an event are the sender's word.
+ * the log does not tell it once, or in data that its digest does not vouch for. Only events before the
+ * separator count: the system that runs can extend PCR 7 too, and types and data are the sender's word.
  */
 export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
   const own = events.filter(({ pcr, type }) => pcr === 7 && type !== NO_ACTION)

@@ -44,6 +44,7 @@ export const proofs = [
   'raw requests',
   'bodies from the field tables',
   'template compiler',
+  'structures of TPMs',
   'values into rendered files'
 ] as const
 
