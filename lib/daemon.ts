@@ -88,6 +88,7 @@ export interface Daemon {
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
+  readonly trust: Trust
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
 }
@@ -116,9 +117,9 @@ export async function startDaemon(
   try {
     const { between, ...parts } = await buildParts(base)
     const { server, ...addresses } = await openServer(base, parts, between)
-    const { model, boots, jobs, services, images } = parts
+    const { model, boots, jobs, services, images, trust } = parts
     return {
-      ...{ ...addresses, server, model, boots, jobs, services, images },
+      ...{ ...addresses, server, model, boots, jobs, services, images, trust },
       async close(graceMs) {
         // A request that waits for its job is answered before its connection is cut.
         await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
@@ -474,7 +475,18 @@ function buildInstall(working: Working) {
 }
 
 /** Opens what machines proved of themselves. */
-async function openTrust({ config, log, now, register, records, store, model, audit, events, trustKeys }: Working) {
+async function openTrust({
+  config,
+  log,
+  now,
+  register,
+  records,
+  store,
+  model,
+  audit,
+  events,
+  trustKeys
+}: Working) {
   let told = 0
   const trust = new Trust({
     ...{ model, now, keys: trustKeys, secureboot: config.trust.secureboot },
@@ -482,7 +494,11 @@ async function openTrust({ config, log, now, register, records, store, model, au
     authorities: await readAuthorities(config.trust.ek_ca),
     onVerdict: (node, from, { verdict, reason, time }, isNew) => {
       const actor = { who: `node ${node}`, from, mayTakeAddresses: false }
-      void audit.record(actor, [{ type: 'trust', name: node, before: {}, after: { verdict, reason } }], 'change')
+      void audit.record(
+        actor,
+        [{ type: 'trust', name: node, before: {}, after: { verdict, reason } }],
+        'change'
+      )
       if (!isNew) return
       if (verdict === 'bad') log.warn(`node ${node} is not trusted: ${reason}`)
       events.notify('trust', String(told++), () => ({ node, verdict, reason, time }))

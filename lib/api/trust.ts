@@ -30,7 +30,11 @@ const proofBody = bodyOf(about, {
   nonce: { type: sha256, required: true, meaning: 'nonce of the quote' },
   salt: { type: hexText, required: true, meaning: 'salt of its answer' },
   ak: { type: base64, meaning: 'attestation key, TPM2B_PUBLIC: that of the quote' },
-  proof: { type: sha256, required: true, meaning: 'HMAC-SHA256 of "svcd-bound" with the secret of the credential' }
+  proof: {
+    type: sha256,
+    required: true,
+    meaning: 'HMAC-SHA256 of "svcd-bound" with the secret of the credential'
+  }
 })
 const acceptBody = bodyOf(
   { ...about, at: 'config.node.{node}' },
@@ -44,17 +48,28 @@ const forgetBody = bodyOf(
   { firmware: { type: boolean, meaning: 'also what was accepted of the firmware that it told last' } }
 )
 
-const verdict = word('good', 'bad', 'unknown', 'pending')
+const verdict = word('good', 'bad', 'unknown')
 const fields = {
-  ...{ name: string(), trust: word('none', 'report', 'require'), verdict: orNull(verdict), reason: orNull(string()) },
-  ...{ time: orNull(time), since: orNull(time), firmware: orNull(string()), secureboot: orNull({ type: 'boolean' }) },
+  ...{
+    name: string(),
+    trust: word('none', 'report', 'require'),
+    verdict: orNull(verdict),
+    reason: orNull(string())
+  },
+  ...{
+    time: orNull(time),
+    since: orNull(time),
+    firmware: orNull(string()),
+    secureboot: orNull({ type: 'boolean' })
+  },
+  pending: { type: 'boolean', description: 'an admin has to decide: its TPM or its firmware is new' },
   ek: orNull(string('SHA-256 of the endorsement key that asked last')),
   ak: orNull(string('name of its attestation key')),
   bound: { type: 'boolean', description: 'whether that key was proved to live in that TPM' },
   enrolled: orNull(string('SHA-256 of the endorsement key that the node is enrolled with')),
   pcrs: { ...object({}), description: 'the SHA-256 of each PCR that was quoted' }
 }
-const columns = ['name', 'trust', 'verdict', 'reason', 'time']
+const columns = ['name', 'trust', 'verdict', 'pending', 'reason', 'time']
 const listing: Listing = { title: 'node', place: 'config.trust.{node}', item: object(fields), columns }
 
 /** What is known of the machine of a node; all but its name is null before its first quote. */
@@ -63,7 +78,7 @@ export function trustOf({ trust, model }: Pick<Parts, 'trust' | 'model'>, name: 
   const record = trust.of(name)
   return {
     ...{ name, trust: model.effective(node).settings.trust },
-    verdict: record ? (trust.isPending(name) ? 'pending' : record.verdict) : null,
+    ...{ verdict: record?.verdict ?? null, pending: trust.isPending(name) },
     ...{ reason: record?.reason ?? null, time: record?.time ?? null, since: record?.since ?? null },
     firmware: record ? firmwareText(record.firmware) : null,
     secureboot: record?.secureboot ?? null,
@@ -94,7 +109,8 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
     }),
     post('/trust/{node}/quote', {
       access: 'source',
-      summary: 'Show what a machine is and what it booted; the answer holds its install script, sealed to its TPM',
+      summary:
+        'Show what a machine is and what it booted; the answer holds its install script, sealed to its TPM',
       body: quoteBody,
       maxBody: longestQuote,
       admit: limited,
@@ -104,7 +120,10 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
       }),
       handler: (request, body) => {
         const name = param(request, 'node')
-        return { status: 200, body: trust.quote(name, body, request.source.address, () => install.provenScript(name, request)) }
+        return {
+          status: 200,
+          body: trust.quote(name, body, request.source.address, () => install.provenScript(name, request))
+        }
       }
     }),
     post('/trust/{node}/proof', {
@@ -133,7 +152,9 @@ function adminRoutes(parts: Parts): ApiRoute[] {
       output: at(listing.place, object(fields)),
       handler: request =>
         listed(request, listing, function* () {
-          const names = yield* asPauses(nodesFor(parts, request.caller, request.query.get('nodes'), model.view))
+          const names = yield* asPauses(
+            nodesFor(parts, request.caller, request.query.get('nodes'), model.view)
+          )
           const shown = names.filter(name => model.view.get('node', name)).map(name => trustOf(parts, name))
           return shown
             .filter(({ trust: wanted, time }) => wanted !== 'none' || time !== null)

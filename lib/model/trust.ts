@@ -28,7 +28,8 @@ export function ekOf({
   if (key === '') return isDigest ? { sha256: digest.toLowerCase() } : {}
   const sha256 = digestOf(key)
   if (sha256 === undefined) return { fault: 'its tpm_pubkey is neither PEM nor base64 of a public key' }
-  if (isDigest && sha256 !== digest.toLowerCase()) return { fault: 'its tpm_sha256 is not that of its tpm_pubkey' }
+  if (isDigest && sha256 !== digest.toLowerCase())
+    return { fault: 'its tpm_sha256 is not that of its tpm_pubkey' }
   return { sha256 }
 }
 
@@ -37,7 +38,9 @@ function digestOf(text: string): string | undefined {
     const key = text.includes('-----BEGIN')
       ? createPublicKey(text)
       : createPublicKey({ key: Buffer.from(text, 'base64'), format: 'der', type: 'spki' })
-    return createHash('sha256').update(key.export({ format: 'der', type: 'spki' })).digest('hex')
+    return createHash('sha256')
+      .update(key.export({ format: 'der', type: 'spki' }))
+      .digest('hex')
   } catch {
     return undefined
   }

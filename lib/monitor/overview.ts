@@ -46,7 +46,10 @@ export const nodeColumns = [
 type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-function nodeRow({ model, status, boots, oddOf, trustOf }: OverviewSources, name: string): NodeRow | undefined {
+function nodeRow(
+  { model, status, boots, oddOf, trustOf }: OverviewSources,
+  name: string
+): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)

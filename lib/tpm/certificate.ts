@@ -46,30 +46,25 @@ export function checkEkCertificate(
 const wrong = (field: string, problem: string) => new TpmError('EK certificate', field, problem)
 
 function read(der: Buffer) {
-  if (der.length > LONGEST) throw wrong('its size', `is ${der.length} bytes; the most are ${LONGEST}`)
-  const { whole, content } = element(new Cursor('EK certificate', der), 'its head')
-  const inner = new Cursor('EK certificate', content)
-  element(inner, 'its body')
-  const algorithm = element(inner, 'algorithm of the signature').content.toString('hex')
+  const cursor = new Cursor('EK certificate', der, LONGEST)
+  const content = new Cursor('EK certificate', element(cursor, 'its head'), LONGEST)
+  element(content, 'its body')
+  const algorithm = element(content, 'algorithm of the signature').toString('hex')
   try {
-    const certificate = new X509Certificate(whole)
+    const certificate = new X509Certificate(der.subarray(0, der.length - cursor.left))
     return { certificate, algorithm, spki: certificate.publicKey.export({ type: 'spki', format: 'der' }) }
   } catch {
     throw wrong('its structure', 'is not that of a certificate')
   }
 }
 
-/** The next DER sequence. */
-function element(cursor: Cursor, field: string): { readonly whole: Buffer; readonly content: Buffer } {
-  const from = cursor.bytes.length - cursor.left
-  if (cursor.u8(field) !== 0x30) throw wrong(field, 'is no sequence')
-  const short = cursor.u8(field)
-  // A certificate of 4 KiB has lengths of two bytes at most.
-  const length =
-    short < 0x80 ? short : short === 0x81 ? cursor.u8(field) : short === 0x82 ? cursor.u16(field) : undefined
-  if (length === undefined) throw wrong(field, `has a length of the form ${short}`)
-  const content = cursor.take(length, field)
-  return { whole: cursor.bytes.subarray(from, cursor.bytes.length - cursor.left), content }
+/** The content of the next DER sequence, whose length has at most two bytes in 4 KiB. */
+function element(cursor: Cursor, field: string): Buffer {
+  if (cursor.u8(field) !== 0x30) throw wrong(field, 'is no DER sequence')
+  const length = cursor.u8(field)
+  if (length < 0x80) return cursor.take(length, field)
+  if (length !== 0x81 && length !== 0x82) throw wrong(field, 'has a length that does not fit')
+  return cursor.take(length === 0x81 ? cursor.u8(field) : cursor.u16(field), field)
 }
 
 const isValid = ({ validFrom, validTo }: X509Certificate, now: number) =>

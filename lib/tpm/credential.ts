@@ -2,95 +2,69 @@ import {
   constants,
   createCipheriv,
   createECDH,
-  createHash,
   createHmac,
+  hash,
   publicEncrypt,
   randomBytes
 } from 'node:crypto'
 import { TpmError } from './cursor.js'
 import type { TpmPublic } from './public.js'
 
-/** The head of the file that `tpm2_activatecredential -i` reads: its magic and version 1. */
+/** The head of a credential's file: its magic number and version. */
 const HEAD = Buffer.from('badcc0de00000001', 'hex')
 const LABEL = Buffer.from('IDENTITY\0')
 
 /**
  * Makes a credential as TPM2_MakeCredential does: only the TPM with this endorsement key opens it, and only
- * while it holds the key named `akName`. Gives the file of `tpm2_activatecredential -i`: magic, version,
- * TPM2B_ID_OBJECT, TPM2B_ENCRYPTED_SECRET.
- * @param secret at most as many bytes as a digest of the key's name algorithm; 32 fit always.
+ * while it holds the key named `akName`. Returns the file that `tpm2_activatecredential -i` reads.
+ * @param secret at most as many bytes as a digest of the key's name has; 32 always fit.
  * @throws TpmError when the key is no endorsement key, or the secret does not fit.
  */
 export function makeCredential(ek: TpmPublic, akName: Buffer, secret: Buffer): Buffer {
   if (!ek.isEndorsementKey)
-    throw new TpmError(
-      'endorsement key',
-      'attributes',
-      'are not those of a restricted decryption key of one TPM'
-    )
-  const size = createHash(ek.nameHash).digest().length
-  if (secret.length > size)
-    throw new TpmError('endorsement key', 'secret', `has ${secret.length} bytes; the most are ${size}`)
-  const { seed, encrypted } = ek.point ? seedByPoint(ek, ek.point, size) : seedByRsa(ek, size)
-  const none = Buffer.alloc(0)
-  const aesKey = kdfA(ek.nameHash, seed, 'STORAGE', akName, ek.aesBits / 8)
+    throw new TpmError('public area', 'of the endorsement key', 'is not that of a restricted key of one TPM')
+  // A name is the number of its algorithm and a digest.
+  const bytes = ek.name.length - 2
+  if (secret.length > bytes)
+    throw new TpmError('credential', 'secret', `has ${secret.length} bytes; the most are ${bytes}`)
+  const [seed, encrypted] = ek.point ? seedByPoint(ek.nameHash, ek.point) : seedByRsa(ek, bytes)
+  const aesKey = kdfA(ek.nameHash, seed, 'STORAGE', akName, ek.aesBits)
   const cipher = createCipheriv(`aes-${ek.aesBits}-cfb`, aesKey, Buffer.alloc(16))
   const identity = Buffer.concat([cipher.update(sized(secret)), cipher.final()])
-  const hmacKey = kdfA(ek.nameHash, seed, 'INTEGRITY', none, size)
+  const hmacKey = kdfA(ek.nameHash, seed, 'INTEGRITY', Buffer.alloc(0), 8 * bytes)
   const integrity = createHmac(ek.nameHash, hmacKey).update(identity).update(akName).digest()
   return Buffer.concat([HEAD, sized(Buffer.concat([sized(integrity), identity])), sized(encrypted)])
 }
 
-/** A TPM2B: the bytes behind their number. */
-const sized = (bytes: Buffer): Buffer =>
-  Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes])
+/** A TPM2B: bytes behind their number. */
+const sized = (bytes: Buffer) => Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes])
 
-const number = (value: number): Buffer => {
-  const bytes = Buffer.alloc(4)
-  bytes.writeUInt32BE(value)
-  return bytes
-}
+/** A seed, and what gives it to this key alone. */
+type Seed = readonly [seed: Buffer, encrypted: Buffer]
 
-interface Seed {
-  readonly seed: Buffer
-  /** The seed, for this key alone. */
-  readonly encrypted: Buffer
-}
-
-function seedByRsa({ key, nameHash }: TpmPublic, size: number): Seed {
-  const seed = randomBytes(size)
+function seedByRsa({ key, nameHash: oaepHash }: TpmPublic, bytes: number): Seed {
+  const seed = randomBytes(bytes)
   const padding = constants.RSA_PKCS1_OAEP_PADDING
-  return { seed, encrypted: publicEncrypt({ key, padding, oaepHash: nameHash, oaepLabel: LABEL }, seed) }
+  return [seed, publicEncrypt({ key, padding, oaepHash, oaepLabel: LABEL }, seed)]
 }
 
-function seedByPoint(
-  { key, nameHash }: TpmPublic,
-  point: NonNullable<TpmPublic['point']>,
-  size: number
-): Seed {
-  const { curve, size: bytes, x } = point
-  const { y = '' } = key.export({ format: 'jwk' })
-  const ours = createECDH(curve)
-  const public_ = ours.generateKeys()
-  const [ourX, ourY] = [public_.subarray(1, 1 + bytes), public_.subarray(1 + bytes)]
-  const shared = ours.computeSecret(Buffer.concat([Buffer.from([4]), x, Buffer.from(y, 'base64url')]))
-  // KDFe of TPM 2.0 part 1, whose one round is enough for a seed.
-  const seed = createHash(nameHash)
-    .update(number(1))
-    .update(shared)
-    .update(LABEL)
-    .update(ourX)
-    .update(x)
+/** KDFe of TPM 2.0 part 1: its first round gives a digest, as long as a seed. */
+function seedByPoint(nameHash: string, { curve, x, y }: NonNullable<TpmPublic['point']>): Seed {
+  const own = createECDH(curve)
+  const point = own.generateKeys()
+  const [ownX, ownY] = [point.subarray(1, 1 + x.length), point.subarray(1 + x.length)]
+  const shared = own.computeSecret(Buffer.concat([Buffer.from([4]), x, y]))
+  const seed = hash(nameHash, Buffer.concat([number(1), shared, LABEL, ownX, x]), 'buffer')
+  return [seed, Buffer.concat([sized(ownX), sized(ownY)])]
+}
+
+/** KDFa of TPM 2.0 part 1: its first round gives a digest, of which a key is the beginning. */
+function kdfA(nameHash: string, seed: Buffer, label: string, context: Buffer, bits: number): Buffer {
+  const text = [number(1), Buffer.from(`${label}\0`), context, number(bits)]
+  return createHmac(nameHash, seed)
+    .update(Buffer.concat(text))
     .digest()
-  return { seed: seed.subarray(0, size), encrypted: Buffer.concat([sized(ourX), sized(ourY)]) }
+    .subarray(0, bits / 8)
 }
 
-/** KDFa of TPM 2.0 part 1, whose one round gives as many bytes as a digest has. */
-function kdfA(hash: string, key: Buffer, label: string, context: Buffer, bytes: number): Buffer {
-  const hmac = createHmac(hash, key)
-    .update(number(1))
-    .update(`${label}\0`)
-    .update(context)
-    .update(number(bytes * 8))
-  return hmac.digest().subarray(0, bytes)
-}
+const number = (value: number) => Buffer.from([0, 0, value >> 8, value & 255])

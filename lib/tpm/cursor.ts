@@ -2,12 +2,7 @@
 export class TpmError extends Error {
   override readonly name = 'TpmError'
 
-  constructor(
-    /** `quote`, `signature`, `public area`, `event log`, `endorsement key`, `EK certificate`. */
-    readonly structure: string,
-    readonly field: string,
-    readonly problem: string
-  ) {
+  constructor(structure: string, field: string, problem: string) {
     // Strangers send these: capturing a stack costs more than the refusal.
     const { stackTraceLimit } = Error
     Error.stackTraceLimit = 0
@@ -16,21 +11,17 @@ export class TpmError extends Error {
   }
 }
 
-/** Digest algorithms of TPM 2.0 that are known here, by their numbers, with the bytes of a digest. */
-export const HASHES: ReadonlyMap<number, { readonly name: string; readonly size: number }> = new Map([
-  [0x0004, { name: 'sha1', size: 20 }],
-  [0x000b, { name: 'sha256', size: 32 }],
-  [0x000c, { name: 'sha384', size: 48 }],
-  [0x000d, { name: 'sha512', size: 64 }]
-])
-
+/** Number of an algorithm of TPM 2.0. */
 export const SHA256 = 0x000b
 /** Stands for no algorithm, where one may be. */
 export const NONE = 0x0010
+/** The signature schemes of attestation keys. */
+export const RSASSA = 0x0014
+export const ECDSA = 0x0018
 
 /**
- * Reads the fields of a structure one after the other: numbers big-endian, as the TPM marshals them, or
- * little-endian, as firmware logs them. Each length is compared with the bytes that are left before its use.
+ * Reads the fields of a structure of at most so many bytes one after the other: numbers big-endian, as the
+ * TPM marshals them, or little-endian, as firmware logs them. No length is used before it was compared.
  */
 export class Cursor {
   #at = 0
@@ -38,8 +29,11 @@ export class Cursor {
   constructor(
     readonly structure: string,
     readonly bytes: Buffer,
+    most: number,
     readonly isLittleEndian = false
-  ) {}
+  ) {
+    if (bytes.length > most) throw this.wrong('its size', `is ${bytes.length} bytes; the most are ${most}`)
+  }
 
   get left(): number {
     return this.bytes.length - this.#at
@@ -47,7 +41,8 @@ export class Cursor {
 
   /** The next bytes, not copied. */
   take(length: number, field: string): Buffer {
-    if (length > this.left) throw this.wrong(field, `needs ${length} bytes, and ${this.left} are left`)
+    if (length < 0 || length > this.left)
+      throw this.wrong(field, `needs ${length} bytes, and ${this.left} are left`)
     this.#at += length
     return this.bytes.subarray(this.#at - length, this.#at)
   }
@@ -66,12 +61,9 @@ export class Cursor {
     return this.isLittleEndian ? bytes.readUInt32LE() : bytes.readUInt32BE()
   }
 
-  /** A length of 8 bytes; one that no buffer has is refused. */
-  u64(field: string): number {
-    const bytes = this.take(8, field)
-    const length = this.isLittleEndian ? bytes.readBigUInt64LE() : bytes.readBigUInt64BE()
-    if (length > 0xffff_ffffn) throw this.wrong(field, `is ${length}`)
-    return Number(length)
+  /** A number that has to be this one. */
+  expect(value: number, found: number, field: string, meaning: string): void {
+    if (found !== value) throw this.wrong(field, `is ${hex(found)}, and not ${hex(value)}: ${meaning}`)
   }
 
   /** The bytes of a TPM2B, whose length stands before them. */
@@ -92,4 +84,4 @@ export class Cursor {
 }
 
 /** A number as messages have it: `0x000b`. */
-export const hex = (value: number, digits = 4): string => `0x${value.toString(16).padStart(digits, '0')}`
+export const hex = (value: number): string => `0x${value.toString(16).padStart(4, '0')}`

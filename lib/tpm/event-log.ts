@@ -1,177 +1,134 @@
-import { createHash } from 'node:crypto'
-import { Cursor, HASHES, hex, SHA256, TpmError } from './cursor.js'
+import { hash } from 'node:crypto'
+import { Cursor, hex, SHA256 } from './cursor.js'
 import { startOf } from './quote.js'
 
-const LONGEST_LOG = 256 * 1024
+const LONGEST = 256 * 1024
 const MOST_EVENTS = 4096
-/** Characters of a text for people. */
+/** Bytes of a text for people. */
 const LONGEST_TEXT = 300
 const NO_ACTION = 3
 const IPL = 0x0d
 const VARIABLE_CONFIG = 0x80000001
 const VARIABLES: readonly number[] = [VARIABLE_CONFIG, 0x80000002, 0x8000000c, 0x800000e0]
-const IMAGES: readonly number[] = [0x80000003, 0x80000004, 0x80000005]
-/** EV_POST_CODE, EV_ACTION, EV_IPL, EV_COMPACT_HASH and EV_EFI_ACTION. */
-const TEXTS: readonly number[] = [1, 5, IPL, 0x0c, 0x80000007]
+/** EV_POST_CODE, EV_ACTION, EV_COMPACT_HASH, EV_IPL and EV_EFI_ACTION. */
+const TEXTS: readonly number[] = [1, 5, 0x0c, IPL, 0x80000007]
+/** The digest of EV_SEPARATOR, which stands before the first program that the firmware starts. */
+const SEPARATOR = hash('sha256', Buffer.alloc(4), 'buffer')
+/** The GUID of UEFI's own variables, such as SecureBoot. */
 const GLOBAL_VARIABLE = '61dfe48bca93d211aa0d00e098032b8c'
 
 /** One measurement: firmware, shim, GRUB or the kernel logged it when it extended a PCR. */
 export interface LogEvent {
   readonly pcr: number
-  /** The number of its type; `EV_NO_ACTION` (3) extends nothing. */
+  /** The number of its type; EV_NO_ACTION (3) extends nothing. */
   readonly type: number
   /** The PCR was extended by this digest. */
   readonly sha256: Buffer
-  /** As the machine tells it: only `isVouched` says whether it is what was measured. A view of the log. */
+  /** A view of the log, as the machine tells it: `isVouched` says whether it is what was measured. */
   readonly data: Buffer
-  /** For people: the name of a variable, file or command, in printable characters, cut. */
+  /** For people: the name of a variable, file or command, without control characters, cut. */
   readonly text?: string
 }
 
 /**
- * Reads the event log of a machine (TCG crypto-agile format, binary_bios_measurements) with the SHA-256
- * digest of each event. At most 256 KiB and 4,096 events.
+ * Reads the event log of a machine (TCG crypto-agile format, binary_bios_measurements) of at most 256 KiB and
+ * 4,096 events, each with its SHA-256 digest.
  * @throws TpmError for another format, a log without SHA-256, or one that is cut (rules 15.12).
  */
 export function readEventLog(log: Buffer): LogEvent[] {
-  if (log.length > LONGEST_LOG)
-    throw new TpmError('event log', 'its size', `is ${log.length} bytes; the most are ${LONGEST_LOG}`)
-  const cursor = new Cursor('event log', log, true)
+  const cursor = new Cursor('event log', log, LONGEST, true)
   const sizes = readHeader(cursor)
   const events: LogEvent[] = []
   while (cursor.left > 0) {
     if (events.length === MOST_EVENTS) throw cursor.wrong('its events', `are more than ${MOST_EVENTS}`)
-    events.push(readEvent(cursor, sizes, events.length + 1))
+    events.push(readEvent(cursor, sizes, `event ${events.length + 1}`))
   }
   return events
 }
 
-/** The first event, in the old format, which gives the algorithms of all others. */
+/** The first event, in the format of TPM 1.2: the algorithms of all others, and the bytes of a digest. */
 function readHeader(cursor: Cursor): ReadonlyMap<number, number> {
-  cursor.u32('PCR of its header')
-  if (cursor.u32('type of its header') !== NO_ACTION) throw cursor.wrong('its header', 'is no Spec ID event')
-  cursor.take(20, 'digest of its header')
-  const length = cursor.u32('size of its header')
-  const header = new Cursor('event log', cursor.take(length, 'its header'), true)
+  cursor.take(28, 'its header')
+  const header = new Cursor('event log', cursor.take(cursor.u32('its header'), 'its header'), LONGEST, true)
   if (header.take(16, 'its header').toString('latin1') !== 'Spec ID Event03\0')
-    throw header.wrong('its header', 'is no Spec ID event of TPM 2.0')
-  header.take(8, 'version of its header')
+    throw header.wrong('its header', 'is not that of TPM 2.0')
+  header.take(8, 'its version')
   const count = header.u32('number of algorithms')
-  if (count > 8) throw header.wrong('number of algorithms', `is ${count}`)
+  if (count > 8) throw header.wrong('number of algorithms', `is ${count}; the most are 8`)
   const sizes = new Map<number, number>()
-  for (let i = 0; i < count; i++) {
-    const algorithm = header.u16('algorithm')
-    const size = header.u16('size of digests')
-    if (size > 128 || size !== (HASHES.get(algorithm)?.size ?? size))
-      throw header.wrong('size of digests', `of ${hex(algorithm)} is ${size}`)
-    sizes.set(algorithm, size)
-  }
-  if (!sizes.has(SHA256)) throw header.wrong('its algorithms', 'have no sha256: this bank of the TPM is off')
-  header.take(header.u8('size of the vendor'), 'vendor')
+  for (let i = 0; i < count; i++) sizes.set(header.u16('algorithm'), header.u16('size of digests'))
+  header.take(header.u8('vendor'), 'vendor')
   header.end()
+  if (sizes.get(SHA256) !== 32) throw header.wrong('its algorithms', 'have no sha256: this bank is off')
   return sizes
 }
 
-function readEvent(cursor: Cursor, sizes: ReadonlyMap<number, number>, number: number): LogEvent {
-  const pcr = cursor.u32(`PCR of event ${number}`)
-  if (pcr > 23) throw cursor.wrong(`PCR of event ${number}`, `is ${pcr}`)
-  const type = cursor.u32(`type of event ${number}`)
-  const count = cursor.u32(`digests of event ${number}`)
-  if (count > sizes.size) throw cursor.wrong(`digests of event ${number}`, `are ${count}`)
+function readEvent(cursor: Cursor, sizes: ReadonlyMap<number, number>, field: string): LogEvent {
+  const pcr = cursor.u32(field)
+  if (pcr > 23) throw cursor.wrong(field, `is of PCR ${pcr}; the last one is 23`)
+  const type = cursor.u32(field)
+  const count = cursor.u32(field)
+  if (count > sizes.size) throw cursor.wrong(field, `has ${count} digests; the most are ${sizes.size}`)
   let sha256: Buffer | undefined
   for (let i = 0; i < count; i++) {
-    const algorithm = cursor.u16(`digests of event ${number}`)
+    const algorithm = cursor.u16(field)
     const size = sizes.get(algorithm)
-    if (size === undefined) throw cursor.wrong(`digests of event ${number}`, `have a ${hex(algorithm)}`)
-    const digest = cursor.take(size, `digests of event ${number}`)
-    if (algorithm !== SHA256) continue
-    if (sha256) throw cursor.wrong(`digests of event ${number}`, 'have two sha256')
-    sha256 = digest
+    if (size === undefined) throw cursor.wrong(field, `has a digest of ${hex(algorithm)}`)
+    const digest = cursor.take(size, field)
+    if (algorithm === SHA256) sha256 = digest
   }
-  if (!sha256) throw cursor.wrong(`digests of event ${number}`, 'have no sha256')
-  const size = cursor.u32(`data of event ${number}`)
-  const data = cursor.take(size, `data of event ${number}`)
+  if (!sha256) throw cursor.wrong(field, 'has no sha256')
+  const data = cursor.take(cursor.u32(field), field)
   const text = textOf(type, data)
-  return { pcr, type, sha256, data, ...(text !== undefined && { text }) }
+  return { pcr, type, sha256, data, ...(text && { text }) }
 }
 
-/** The name in the data of an event; undefined where they hold none. */
-function textOf(type: number, data: Buffer): string | undefined {
-  if (VARIABLES.includes(type)) return shown(variableOf(data)?.name)
-  if (IMAGES.includes(type)) return shown(pathOf(data))
-  if (type === 8) return shown(data.toString('utf16le'))
-  return TEXTS.includes(type) ? shown(data.toString()) : undefined
+/** The name in the data of an event: short, printable, and empty where they hold none. */
+function textOf(type: number, data: Buffer): string {
+  const isText = TEXTS.includes(type)
+  const text = isText
+    ? data.toString('utf8', 0, LONGEST_TEXT)
+    : VARIABLES.includes(type)
+      ? variableOf(data)?.name
+      : ''
+  return text?.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ').trim() ?? ''
 }
 
-/** Without control characters and the zeros at its end; undefined when nothing is left. */
-function shown(text = ''): string | undefined {
-  const clean = text.replace(/\0+$/, '').slice(0, LONGEST_TEXT)
-  return clean.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ').trim() || undefined
-}
-
-/** A UEFI_VARIABLE_DATA; undefined when it is none. */
-function variableOf(data: Buffer): { guid: string; name: string; value: Buffer } | undefined {
+/** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. */
+function variableOf(data: Buffer) {
   try {
-    const cursor = new Cursor('variable', data, true)
+    const cursor = new Cursor('event log', data, LONGEST, true)
     const guid = cursor.take(16, 'GUID').toString('hex')
-    const length = cursor.u64('name')
-    const size = cursor.u64('value')
-    const name = cursor.take(2 * length, 'name').toString('utf16le')
-    const value = cursor.take(size, 'value')
-    cursor.end()
-    return { guid, name, value }
+    const [name, value] = [u64(cursor), u64(cursor)]
+    const text = cursor.take(2 * name, 'name').toString('utf16le', 0, 2 * LONGEST_TEXT)
+    return { guid, name: text, value: cursor.take(value, 'value') }
   } catch {
     return undefined
   }
 }
 
-/** The file or the address in the device path of a UEFI_IMAGE_LOAD_EVENT. */
-function pathOf(data: Buffer): string | undefined {
-  try {
-    const cursor = new Cursor('image', data, true)
-    cursor.take(24, 'place')
-    const path = new Cursor('image', cursor.take(cursor.u64('path'), 'path'), true)
-    let text: string | undefined
-    while (path.left > 0) {
-      const kind = path.u16('path')
-      const node = path.take(path.u16('path') - 4, 'path')
-      // A file (4.4) is a text of 16 bits a character, a URI (3.24) one of 8.
-      if (kind === 0x0404) text = node.toString('utf16le')
-      if (kind === 0x1803) text = node.toString()
-    }
-    return text
-  } catch {
-    return undefined
-  }
-}
-
-const sha256 = (data: Buffer) => createHash('sha256').update(data).digest()
+const u64 = (cursor: Cursor) => cursor.u32('length') + 2 ** 32 * cursor.u32('length')
 
 /**
- * Whether the digest of an event is that of its data, of the value of its variable, or of the command that
- * GRUB logged behind `grub_cmd: `. Other data may be made up by the sender of the log: no PCR shows them.
+ * Whether the digest of an event is that of its data, or of the text that GRUB logged behind `grub_cmd: ` or
+ * `kernel_cmdline: `. Other data may be made up by the sender of the log: no PCR shows them.
  */
-export function isVouched({ type, data, sha256: digest }: LogEvent): boolean {
-  if (digest.equals(sha256(data))) return true
-  if (VARIABLES.includes(type)) return digest.equals(sha256(variableOf(data)?.value ?? data))
-  const colon = type === IPL ? data.indexOf(': ') : -1
-  const end = data.at(-1) === 0 ? data.length - 1 : data.length
-  return colon > 0 && digest.equals(sha256(data.subarray(colon + 2, end)))
+export function isVouched(event: LogEvent): boolean {
+  const { type, data } = event
+  const prefix =
+    type === IPL ? /^(grub|kernel)_cmd(line)?: /.exec(data.toString('latin1', 0, 20))?.[0] : undefined
+  return isOf(event, data) || (prefix !== undefined && isOf(event, data.subarray(prefix.length, -1)))
 }
 
-/** The values that the PCRs have after these events; those without an event are left out. */
+const isOf = ({ sha256 }: LogEvent, data: Buffer) => sha256.equals(hash('sha256', data, 'buffer'))
+
+/** Returns the values that the PCRs have after these events; those without an event are left out. */
 export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
   const values = new Map<number, Buffer>()
   for (const { pcr, type, sha256, data } of events) {
-    if (type !== NO_ACTION)
-      values.set(
-        pcr,
-        createHash('sha256')
-          .update(values.get(pcr) ?? startOf(pcr))
-          .update(sha256)
-          .digest()
-      )
-    // A TPM that was started from another locality begins PCR 0 with its number.
+    const before = values.get(pcr) ?? startOf(pcr)
+    if (type !== NO_ACTION) values.set(pcr, hash('sha256', Buffer.concat([before, sha256]), 'buffer'))
+    // The TPM was started from another locality, whose number is then the start of PCR 0.
     else if (pcr === 0 && data.length === 17 && data.toString('latin1', 0, 16) === 'StartupLocality\0')
       values.set(0, Buffer.concat([Buffer.alloc(31), data.subarray(16)]))
   }
@@ -179,17 +136,17 @@ export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
 }
 
 /**
- * Whether Secure Boot was on, by the variable that firmware measured into PCR 7; undefined when the log does
- * not tell it, or tells it in data that its digest does not vouch for.
+ * Returns whether Secure Boot was on, by the variable that the firmware measured into PCR 7; undefined when
+ * the log does not tell it once, or in data that its digest does not vouch for. The separator ends what is the
+ * firmware's: a system that runs can extend PCR 7, too, and type and data of an event are the sender's word.
  */
-export function secureBootOf(events: Iterable<LogEvent>): boolean | undefined {
-  const found: (boolean | undefined)[] = []
-  for (const event of events) {
-    if (event.pcr !== 7 || event.type !== VARIABLE_CONFIG) continue
-    const variable = variableOf(event.data)
-    if (variable?.guid !== GLOBAL_VARIABLE || variable.name !== 'SecureBoot') continue
-    const isWhole = variable.value.length === 1 && event.sha256.equals(sha256(event.data))
-    found.push(isWhole ? variable.value[0] === 1 : undefined)
-  }
-  return found.length === 1 ? found[0] : undefined
+export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
+  const own = events.filter(({ pcr, type }) => pcr === 7 && type !== NO_ACTION)
+  const end = own.findIndex(({ sha256 }) => sha256.equals(SEPARATOR))
+  const found = own.slice(0, Math.max(end, 0)).flatMap(event => {
+    const variable = event.type === VARIABLE_CONFIG ? variableOf(event.data) : undefined
+    const isIt = variable?.guid === GLOBAL_VARIABLE && variable.name === 'SecureBoot'
+    return isIt ? [isOf(event, event.data) ? variable.value.toString('hex') : ''] : []
+  })
+  return found.length === 1 && found[0] ? found[0] === '01' : undefined
 }

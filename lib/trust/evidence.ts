@@ -61,4 +61,9 @@ export function readEvidence(node: string, body: QuoteBody): Evidence {
 
 /** A text of a machine, for messages and names: printable, and short. */
 const told = (value: unknown) =>
-  typeof value === 'string' ? value.replace(/[^\x20-\x7e]/g, '?').trim().slice(0, longestText) : ''
+  typeof value === 'string'
+    ? value
+        .replace(/[^\x20-\x7e]/g, '?')
+        .trim()
+        .slice(0, longestText)
+    : ''

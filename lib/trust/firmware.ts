@@ -24,7 +24,10 @@ export const firmwareName = ({ vendor, product, version }: Firmware) =>
   sha256(JSON.stringify([vendor, product, version])).slice(0, 32)
 
 /** Returns what a boot measured of the firmware, a text for each PCR: `4 <sha256> <events>`. */
-export const measuredFirmware = (values: ReadonlyMap<number, Buffer>, events: readonly LogEvent[]): string[] =>
+export const measuredFirmware = (
+  values: ReadonlyMap<number, Buffer>,
+  events: readonly LogEvent[]
+): string[] =>
   firmwarePcrs.map(pcr => {
     const digests = extending(events, pcr).map(event => event.sha256.toString('hex').slice(0, 8))
     return `${pcr} ${values.get(pcr)?.toString('hex')} ${digests.slice(0, mostEvents).join(',')}`
@@ -44,12 +47,18 @@ export const describeEvent = (event: LogEvent): string =>
     : `type 0x${event.type.toString(16)}, sha256 ${event.sha256.toString('hex').slice(0, 16)}…`
 
 const pcrOf = (line: string) => line.split(' ', 1)[0]
-const valueOf = (line: string) => line.split(' ', 2)[1]
+const digestOf = (line: string) => line.split(' ', 2)[1]
 
 /** Adds values to those that are accepted. */
-export function withAccepted(doc: FirmwareDoc | undefined, firmware: Firmware, lines: readonly string[]): FirmwareDoc {
+export function withAccepted(
+  doc: FirmwareDoc | undefined,
+  firmware: Firmware,
+  lines: readonly string[]
+): FirmwareDoc {
   const old = doc?.pcrs ?? []
-  const added = lines.filter(line => !old.some(one => pcrOf(one) === pcrOf(line) && valueOf(one) === valueOf(line)))
+  const added = lines.filter(
+    line => !old.some(one => pcrOf(one) === pcrOf(line) && digestOf(one) === digestOf(line))
+  )
   const pcrs = firmwarePcrs.flatMap(pcr =>
     [...old, ...added].filter(line => pcrOf(line) === String(pcr)).slice(-mostValues)
   )
@@ -64,12 +73,14 @@ export function firmwareFault(
 ): string | undefined {
   for (const line of lines) {
     const known = pcrs.filter(one => pcrOf(one) === pcrOf(line))
-    if (known.some(one => valueOf(one) === valueOf(line))) continue
+    if (known.some(one => digestOf(one) === digestOf(line))) continue
     const own = extending(events, Number(pcrOf(line)))
     const wanted = known.at(-1)?.split(' ')[2]?.split(',') ?? []
     const at = own.findIndex((event, i) => event.sha256.toString('hex').slice(0, 8) !== wanted[i])
     const event = own[at]
-    const what = event ? `at its event ${at + 1} (${describeEvent(event)})` : 'as events are missing at its end'
+    const what = event
+      ? `at its event ${at + 1} (${describeEvent(event)})`
+      : 'as events are missing at its end'
     return `PCR ${pcrOf(line)} differs from what was accepted for this firmware, ${what}`
   }
   return undefined

@@ -99,16 +99,32 @@ export class Trust {
     return this.o.records.get(node)
   }
 
+  /** Whether a node is `pending`, or has this verdict; `unknown` as well if it should prove itself and did not. */
+  is(node: string, standing: string): boolean {
+    if (standing === 'pending') return this.isPending(node)
+    const verdict = this.of(node)?.verdict
+    return verdict === undefined ? standing === 'unknown' && this.isWanted(node) : verdict === standing
+  }
+
+  /** Whether field trust asks the node for proofs. */
+  isWanted(node: string): boolean {
+    const doc = this.o.model.view.get('node', node)
+    return doc !== undefined && this.o.model.effective(doc).settings.trust !== 'none'
+  }
+
   /** `good`, or another verdict with its reason; '' before the first quote. */
   shortOf(node: string): string {
-    const { verdict, reason } = this.of(node) ?? {}
-    if (verdict === undefined || verdict === 'good') return verdict ?? ''
-    return `${this.isPending(node) ? 'pending' : verdict}: ${reason}`
+    const { verdict = '', reason } = this.of(node) ?? {}
+    return verdict === '' || verdict === 'good' ? verdict : `${verdict}: ${reason}`
   }
 
   /** How many nodes have each verdict. */
   counts(): Map<Verdict, number> {
-    const counts = new Map<Verdict, number>([['good', 0], ['bad', 0], ['unknown', 0]])
+    const counts = new Map<Verdict, number>([
+      ['good', 0],
+      ['bad', 0],
+      ['unknown', 0]
+    ])
     for (const { verdict } of this.o.records.values()) counts.set(verdict, (counts.get(verdict) ?? 0) + 1)
     return counts
   }
@@ -179,7 +195,12 @@ export class Trust {
   }
 
   /** Makes the answer. An EK that can open nothing gets an empty credential. */
-  #answer(node: string, { nonce, ek, ak }: Evidence, found: Finding, script: string | undefined): QuoteAnswer {
+  #answer(
+    node: string,
+    { nonce, ek, ak }: Evidence,
+    found: Finding,
+    script: string | undefined
+  ): QuoteAnswer {
     const { keys } = this.o
     const salt = randomBytes(16).toString('hex')
     const secret = keys.secretFor({ node, nonce, ek: ek.spkiSha256, ak: ak.name.toString('hex'), salt })
@@ -207,7 +228,8 @@ export class Trust {
       throw forbidden(`node ${name}: the proof of its attestation key is not right`, 'nonce-refused')
     records.setSoon(name, { ...record, tpm: { ...record.tpm, isBound: true } })
     const { sha256: own, fault: wrong } = ekOf(model.get('node', name))
-    const isKnown = own === record.tpm.ek || (own === undefined && wrong === undefined && record.tpm.isVouched)
+    const isKnown =
+      own === record.tpm.ek || (own === undefined && wrong === undefined && record.tpm.isVouched)
     if (isKnown) await model.change(actor, tx => enrol(model.get('node', name, tx), record, tx))
   }
 
@@ -221,9 +243,14 @@ export class Trust {
     const record = this.of(name)
     if (!record) throw notFound(`node ${name}: no machine has shown a TPM yet`, 'no-object')
     if (record.tpm.ek !== ek || record.tpm.ak !== ak)
-      throw badRequest(`node ${name}: another machine has asked meanwhile: svcctl node trust ${name}`, 'invalid-field')
+      throw badRequest(
+        `node ${name}: another machine has asked meanwhile: svcctl node trust ${name}`,
+        'invalid-field'
+      )
     if (!record.tpm.isBound)
-      throw badRequest(`node ${name}: its machine has not proved its attestation key yet: wait until it asks again`)
+      throw badRequest(
+        `node ${name}: its machine has not proved its attestation key yet: wait until it asks again`
+      )
     await model.change(actor, tx => {
       enrol(model.get('node', name, tx), record, tx)
       const key = firmwareName(record.firmware)
@@ -274,11 +301,16 @@ const isBound = (node: NodeDoc, record: TrustRecord | undefined, ek: string, ak:
   (ekOf(node).sha256 === ek && node.tpm_uuid?.toLowerCase() === ak) ||
   (record?.tpm.isBound === true && record.tpm.ek === ek && record.tpm.ak === ak)
 
-function enrol(node: NodeDoc, { tpm: { key, ek, ak } }: TrustRecord, tx: { put(type: 'node', name: string, doc: NodeDoc): void }): void {
+function enrol(
+  node: NodeDoc,
+  { tpm: { key, ek, ak } }: TrustRecord,
+  tx: { put(type: 'node', name: string, doc: NodeDoc): void }
+): void {
   tx.put('node', node.name, { ...node, tpm_sha256: ek, tpm_pubkey: pemLines(key), tpm_uuid: ak })
 }
 
-const pemLines = (key: string) => String(createPublicKey(key).export({ format: 'pem', type: 'spki' })).trimEnd()
+const pemLines = (key: string) =>
+  String(createPublicKey(key).export({ format: 'pem', type: 'spki' })).trimEnd()
 
 function credentialFor(ek: Evidence['ek'], akName: Buffer, secret: Buffer): Buffer {
   try {

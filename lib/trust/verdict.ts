@@ -69,7 +69,9 @@ export function judge(evidence: Evidence, by: Yardstick): Finding {
   const vouched = tried(() => isByAuthority(evidence, by))
   const { values, events } = read
   const lines = measuredFirmware(values, events)
-  const pcrs = Object.fromEntries(quoted.map(pcr => [pcr, (values.get(pcr) ?? Buffer.alloc(32)).toString('hex')]))
+  const pcrs = Object.fromEntries(
+    quoted.map(pcr => [pcr, (values.get(pcr) ?? Buffer.alloc(32)).toString('hex')])
+  )
   const booted = `${pcrs[8]} ${pcrs[9]}`
   const secureBoot = secureBootOf(events)
   const firmware = firmwareFinding(evidence, by, lines, events)
@@ -99,7 +101,8 @@ type Fault = readonly [Verdict, string] | undefined
 function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faults: readonly Fault[]) {
   const fault = faults.find(one => one !== undefined)
   const also = fault ? `; what it booted: ${fault[1]}` : ''
-  if (!ek.isEndorsementKey) return ['bad', 'its endorsement key is none: it could open what is for others'] as const
+  if (!ek.isEndorsementKey)
+    return ['bad', 'its endorsement key is none: it could open what is for others'] as const
   if (own.fault !== undefined) return ['unknown', `${own.fault}: svcctl node trust ${node} --forget`] as const
   if (own.sha256 !== undefined && own.sha256 !== ek.spkiSha256)
     return ['bad', `another TPM than that of node ${node} asks: its EK is ${ek.spkiSha256}`] as const
@@ -113,7 +116,8 @@ function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faul
 /** Returns what the AK signed, or a sentence on what does not fit. Throws TpmError. */
 function signedOf({ ak, nonce, quote, signature, log }: Evidence) {
   const signed = checkQuote(ak, quote, signature)
-  if (signed.nonce.toString('hex') !== nonce) return 'the quote has another nonce: it is an old one, or was made for others'
+  if (signed.nonce.toString('hex') !== nonce)
+    return 'the quote has another nonce: it is an old one, or was made for others'
   if (String(signed.pcrs) !== String(quoted)) return `the quote is of PCRs ${signed.pcrs}, not of ${quoted}`
   const events = readEventLog(log)
   const values = replay(events)
@@ -129,7 +133,12 @@ function isByAuthority({ certificate, ek }: Evidence, { ek: own, authorities, no
   return true
 }
 
-function firmwareFinding({ firmware }: Evidence, by: Yardstick, lines: readonly string[], events: readonly LogEvent[]): Fault {
+function firmwareFinding(
+  { firmware }: Evidence,
+  by: Yardstick,
+  lines: readonly string[],
+  events: readonly LogEvent[]
+): Fault {
   if (!by.accepted) {
     const what = firmwareText(firmware)
     return ['unknown', `nothing is accepted yet for ${what}: svcctl node trust ${by.node}`]

@@ -14,8 +14,8 @@ import {
 import { type ChangeContext, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
-import { checkVariables, variablesField } from '../variables.js'
 import { checkTrust } from '../trust.js'
+import { checkVariables, variablesField } from '../variables.js'
 import { attachedFiles, checkAttached } from './file.js'
 import {
   bmcFields,
@@ -87,7 +87,8 @@ export const group: ObjectType<GroupDoc> = {
   },
   /** Checks image and tag, trust and method for the members that inherit one of them (rules 1.2, 15.1). */
   *checkChange(tx, before, after, cluster) {
-    const isSame = (...names: readonly (keyof GroupDoc)[]) => names.every(name => before[name] === after[name])
+    const isSame = (...names: readonly (keyof GroupDoc)[]) =>
+      names.every(name => before[name] === after[name])
     if (isSame('osimage', 'osimagetag', 'trust', 'provision_method')) return
     for (const name of tx.index.members(after.name)?.all.values ?? []) {
       yield

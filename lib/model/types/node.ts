@@ -40,8 +40,8 @@ import type { ChangeContext, ObjectPatch, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
-import { checkVariables, variablesField } from '../variables.js'
 import { checkTrust } from '../trust.js'
+import { checkVariables, variablesField } from '../variables.js'
 import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
 import {
@@ -87,7 +87,8 @@ const fields = [
   {
     name: 'tpm_uuid',
     type: freeText,
-    meaning: "name of the attestation key in hex (TPM2: 000b and a SHA-256), once it was proved to be that TPM's"
+    meaning:
+      "name of the attestation key in hex (TPM2: 000b and a SHA-256), once it was proved to be that TPM's"
   },
   {
     name: 'tpm_pubkey',
