@@ -43,7 +43,7 @@ find_tpm() {
   done
   if program modprobe; then
     for tpm_driver in tpm_tis tpm_crb; do
-      modprobe -q "$tpm_driver"
+      modprobe -q "$tpm_driver" 2> /dev/null
     done
   fi
   tpm_limit=$(($(uptime_seconds) + 10))
