@@ -66,6 +66,12 @@ check_options() {
   esac
 }
 
+# settings_text URLS NODE TOKEN INSECURE: prints the settings of a program that stays on the node (settings.sh).
+settings_text() {
+  printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$@" || return 1
+  [ -z "${SVC_PIN:-}" ] || printf 'pin %s\n' "$SVC_PIN"
+}
+
 # Writes the node's token to a file, as the process list shows arguments.
 http_secret() {
   if [ -s "$_TMP/http" ] || [ -z "${SVC_TOKEN:-}" ]; then

@@ -51,6 +51,14 @@ for SVC_PIN in '' "$RIGHT" "$WRONG" "$WRONG,$RIGHT"; do
 done
 one "@$_TMP/body"
 echo "$_PINS"
+. ${join(checkout, 'templates/install/lib/settings.sh')}
+. ${join(checkout, 'templates/install/lib/running.sh')}
+conf=$_TMP/conf
+settings_text "$U" node001 token '' > "$conf"
+SVC_PIN=''
+settings && echo "$SVC_PIN"
+eval "set -- $(running_check curl)"
+echo "$# $3"
 `
 
 const programs = {
@@ -74,9 +82,11 @@ for (const [program, shell] of Object.entries(programs))
     const [first = '', ...args] = [...shell, '-c', script]
     const env = { PATH: bin, LC_ALL: 'C', U: url, _TMP: temporary, RIGHT: pin, WRONG: wrong }
     const { stdout } = await promisify(execFile)(locate(first) ?? first, args, { env })
-    const [unpinned = '', right, other, list, posted, pins] = stdout.trimEnd().split('\n')
+    const [unpinned = '', right, other, list, posted, pins, kept, words] = stdout.trimEnd().split('\n')
     const base64 = (hex: string) => `sha256//${Buffer.from(hex, 'hex').toString('base64')}`
     t.equal(pins, `${base64(wrong)};${base64(pin)}`)
+    t.equal(kept, `${wrong},${pin}`, 'the programs that stay on the node have it')
+    t.equal(words, `3 ${pins}`, 'the report that the system is up has it as one word')
     if (program === 'busybox wget') {
       for (const line of [right, other, list, posted])
         t.match(

@@ -21,8 +21,7 @@ renew_token() {
   renewed=$(sed -n 's/^[[:space:]]*[Xx]-[Aa]ccess-[Tt]okens: *\([A-Za-z0-9._-]*\).*$/\1/p' "$_TMP/head" | tail -n 1)
   # Stored before it replaces the old token: without one the node would need a new installation.
   if [ -n "$renewed" ]; then
-    if ! printf 'url %s\nnode %s\ntoken %s\ninsecure %s\npin %s\n' "$url" "$node" "$renewed" "$insecure" \
-      "$SVC_PIN" > "$conf.new" ||
+    if ! settings_text "$url" "$node" "$renewed" "$insecure" > "$conf.new" ||
       ! { sync "$conf.new" || sync; } 2>/dev/null || ! mv -f "$conf.new" "$conf"; then
       log "the new token cannot be kept in $conf"
     fi
