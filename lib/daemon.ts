@@ -88,6 +88,7 @@ export interface Daemon {
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
+  readonly boot: Boot
   readonly trust: Trust
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
@@ -117,9 +118,9 @@ export async function startDaemon(
   try {
     const { between, ...parts } = await buildParts(base)
     const { server, ...addresses } = await openServer(base, parts, between)
-    const { model, boots, jobs, services, images, trust } = parts
+    const { model, boots, boot, jobs, services, images, trust } = parts
     return {
-      ...{ ...addresses, server, model, boots, jobs, services, images, trust },
+      ...{ ...addresses, server, model, boots, boot, jobs, services, images, trust },
       async close(graceMs) {
         // A request that waits for its job is answered before its connection is cut.
         await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])

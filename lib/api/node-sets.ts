@@ -112,7 +112,7 @@ const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused',
 
 const STALE = '@stale needs the value yes: @stale:yes'
 
-/** What a node may be by its proofs (rules 15.5). */
+/** The standings of a node by its proofs (rules 15.5). */
 const STANDINGS = ['good', 'bad', 'unknown', 'pending']
 
 /** Evaluates a term behind an @ (rules 12.2). */

@@ -13,6 +13,8 @@ const hexText = checked(
   'hexadecimal digits in lower case',
   passes(value => /^[\da-f]{2,200}$/.test(value))
 )
+/** Bytes of the shortest quote: its two keys, its log and its signature. */
+const shortest = 1024
 const about = { about: 'node {node}' } as const
 const evidence = (meaning: string) => ({ type: base64, required: true, meaning }) as const
 
@@ -72,7 +74,7 @@ const fields = {
 const columns = ['name', 'trust', 'verdict', 'pending', 'reason', 'time']
 const listing: Listing = { title: 'node', place: 'config.trust.{node}', item: object(fields), columns }
 
-/** What is known of the machine of a node; all but its name is null before its first quote. */
+/** Returns the last proof of a node's machine; all but its name is null before its first quote. */
 export function trustOf({ trust, model }: Pick<Parts, 'trust' | 'model'>, name: string) {
   const node = model.get('node', name)
   const record = trust.of(name)
@@ -96,7 +98,9 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
   const own = (request: ApiRequest) => install.refuseOthers(param(request, 'node'), request)
   const limited = async (request: ApiRequest) => {
     await own(request)
-    trust.limit(param(request, 'node'))
+    const { 'content-length': length = shortest } = request.headers
+    // A shorter body is no quote, and refused for little.
+    if (Number(length) >= shortest) trust.limit(param(request, 'node'))
   }
   return [
     script('/trust/{node}/nonce', {
@@ -130,10 +134,12 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
       access: 'source',
       summary: 'Prove that an attestation key lives in the TPM that was shown',
       body: proofBody,
-      admit: limited,
+      maxBody: 8192,
+      admit: own,
       output: ref('message'),
       handler: async (request, { nonce, salt, proof }) => {
         const { name } = model.get('node', param(request, 'node'))
+        trust.limit(name)
         await trust.proof(name, nonce, salt, proof, { ...actorOf(request), who: `node ${name}` })
         return done(200, `node ${name}: its attestation key is of its TPM`)
       }

@@ -390,7 +390,7 @@ export const keys = {
   },
   trust: {
     ek_ca: key(values.optionalPath).about(
-      'PEM file of the authorities of TPM makers: a TPM that one vouches for is enrolled for a node by itself.'
+      'PEM file of authorities of TPM makers: a TPM that one vouches for is enrolled by itself; empty: none.'
     ),
     secureboot: key(values.choice('required', 'any'), 'required').about(
       'required: a machine without Secure Boot is not trusted; any: it is, if its firmware was accepted so.'

@@ -89,8 +89,8 @@ ${Object.entries(verbs)
   .join('\n')}
 
 A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*,
-@group, @all, @failed, @osimage:NAME, @status:WORD, @stale:yes, @trust:bad. a,b is the nodes of both, a!b those of a
-without those of b, a&b those that are in both.
+@group, @all, @failed, @osimage:NAME, @status:WORD, @stale:yes, @trust:bad. a,b is the nodes of both,
+a!b those of a without those of b, a&b those that are in both.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
@@ -207,7 +207,8 @@ _svcctl_nodes() {
   case \${current#"$before"} in
     @osimage:*) lead=$before@osimage: choices=$(_svcctl_names osimage) ;;
     @status:*) lead=$before@status: choices='installer.failed installer.completed running' ;;
-    @*) lead=$before@ choices="all failed osimage: stale:yes status: trust:bad trust:good trust:pending trust:unknown $(_svcctl_names group)" ;;
+    @trust:*) lead=$before@trust: choices='good bad unknown pending' ;;
+    @*) lead=$before@ choices="all failed osimage: stale:yes status: trust: $(_svcctl_names group)" ;;
     *) lead=$before choices=$(_svcctl_names node) ;;
   esac
 }`

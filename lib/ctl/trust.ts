@@ -55,7 +55,7 @@ async function confirm({ terminal, options }: Session, question: string): Promis
   if (!(await terminal.confirmed(question))) throw refused('nothing was changed')
 }
 
-/** What an admin has to see before a machine is trusted. */
+/** The lines that an admin has to see before a machine is trusted. */
 function linesOf(node: JsonObject): string[] {
   const {
     name,
@@ -76,9 +76,8 @@ function linesOf(node: JsonObject): string[] {
   ]
   if (verdict === null) return lines.map(clean)
   lines.push(`  ${reason} (${time})`)
-  lines.push(
-    `  machine   ${firmware}, Secure Boot ${secureboot === true ? 'on' : secureboot === false ? 'off' : 'unknown'}`
-  )
+  const secure = secureboot === null ? 'unknown' : secureboot === true ? 'on' : 'off'
+  lines.push(`  machine   ${firmware}, Secure Boot ${secure}`)
   if (enrolled !== null && enrolled !== ek) lines.push(`  enrolled  EK ${enrolled}`)
   lines.push(`  ${enrolled === ek ? 'its TPM ' : 'new TPM '}  EK ${ek}`, `            AK ${ak}`)
   if (pending === true && isObject(pcrs))

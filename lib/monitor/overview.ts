@@ -19,7 +19,7 @@ interface OverviewSources {
   readonly boots: Pick<Boots, 'present' | 'running'>
   /** How a node is not like the others of its group; '' if it is. */
   readonly oddOf: (node: string) => string
-  /** What its machine proved: `good`, or a verdict with its reason; '' without a proof. */
+  /** The result of its last proof: `good`, or a verdict with its reason; '' without a proof. */
   readonly trustOf: (node: string) => string
 }
 

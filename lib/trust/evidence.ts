@@ -10,7 +10,7 @@ export const longestQuote = 512 * 1024
 /** Characters of what a firmware says of itself. */
 const longestText = 128
 
-/** What a machine shows of itself: nothing of it is checked yet but its form. */
+/** The evidence of a machine: nothing of it is checked yet but its form. */
 export interface Evidence {
   /** 64 hex digits. */
   readonly nonce: string

@@ -9,7 +9,7 @@ const mostValues = 16
 /** Events of a PCR of which digests are kept, to name the one that differs. */
 const mostEvents = 64
 
-/** What the firmware of a machine says of itself. */
+/** A firmware, as it calls itself. */
 export interface Firmware {
   readonly vendor: string
   readonly product: string
@@ -17,7 +17,7 @@ export interface Firmware {
 }
 
 export const firmwareText = ({ vendor, product, version }: Firmware) =>
-  `${[vendor, product].filter(word => word !== '').join(' ') || 'unknown machine'}, firmware ${version || '?'}`
+  `${`${vendor} ${product}`.trim() || 'unknown machine'}, firmware ${version || '?'}`
 
 /** Returns the name of the accepted values of a model and firmware version. */
 export const firmwareName = ({ vendor, product, version }: Firmware) =>

@@ -19,7 +19,7 @@ const nonceLifeMs = 120_000
 /** Clocks of controllers differ by a little. */
 const slackMs = 5_000
 
-/** What a K is for: it is never the same for another node, machine or answer. */
+/** The exchange that a K belongs to: it is never the same for another node, machine or answer. */
 interface Exchange {
   readonly node: string
   readonly nonce: string
@@ -33,7 +33,7 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
 export const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /**
- * The keys of trust, all derived from token.key: controllers that share that one share these, and a backup
+ * The keys of trust, all derived from token.key: controllers that share it share these, and a backup
  * that has it has these (rules 15.6).
  */
 export class TrustKeys {

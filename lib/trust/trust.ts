@@ -15,7 +15,7 @@ import { type Firmware, firmwareName, withAccepted } from './firmware.js'
 import { sealWith, sha256, type TrustKeys } from './keys.js'
 import { type Finding, judge, type MeasuredBoot, type Verdict } from './verdict.js'
 
-/** What is known of a node's machine by its last quote (rules 15.5). */
+/** The last quote of a node's machine, with its verdict (rules 15.5). */
 export interface TrustRecord {
   readonly verdict: Verdict
   readonly reason: string
@@ -25,7 +25,7 @@ export interface TrustRecord {
   readonly secureboot: boolean | null
   readonly firmware: Firmware
   readonly pcrs: Readonly<Record<string, string>>
-  /** What an acceptance adds to the accepted firmware. */
+  /** The lines that an acceptance adds to the accepted firmware. */
   readonly measured: readonly string[]
   readonly isNewFirmware: boolean
   /** PCR 8 and 9 of the last good boot. */
@@ -62,7 +62,7 @@ export interface TrustOptions {
   readonly onVerdict?: (node: string, from: string, record: TrustRecord, isNew: boolean) => void
 }
 
-/** What an answer to a quote holds: rules 15.6. */
+/** The answer to a quote: rules 15.6. */
 interface QuoteAnswer {
   readonly verdict: Verdict
   readonly reason: string
@@ -81,7 +81,7 @@ export class Trust {
   readonly #rate = new NodeRate()
   readonly #used = new LRUCache<string, true>({ max: mostNonces })
 
-  /** What GRUB measures when the node boots as it is configured; undefined while that is not known. */
+  /** Returns the measurements of GRUB when the node boots as it is configured; undefined while that is not known. */
   measured: (node: string) => MeasuredBoot | undefined = () => undefined
 
   constructor(private readonly o: TrustOptions) {}
@@ -138,8 +138,8 @@ export class Trust {
   }
 
   /**
-   * Judges a quote from an address and answers it; `script` makes the install script, which is sealed to the TPM unless trust
-   * is required and the verdict is not good. Throws 403 for a nonce that does not count, 400 for no evidence.
+   * Judges a quote from an address and answers it; `script` makes the install script, which is sealed to the
+   * TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, 400 for no evidence.
    */
   quote(name: string, body: QuoteBody, from: string, script: () => string): QuoteAnswer {
     const { model, now } = this.o

@@ -10,7 +10,7 @@ import { sha256 } from './keys.js'
 
 export type Verdict = 'good' | 'bad' | 'unknown'
 
-/** What a boot measures if it does as the node's present configuration says. */
+/** The measurements of a boot that does as the node's present configuration says. */
 export interface MeasuredBoot {
   /** PCR 8: the commands of GRUB with their arguments, and the kernel's command line. */
   readonly commands: readonly { readonly what: string; readonly text: string }[]
@@ -18,7 +18,7 @@ export interface MeasuredBoot {
   readonly files: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
 }
 
-/** What evidence is judged by. */
+/** The facts that evidence is judged by. */
 export interface Yardstick {
   readonly node: string
   /** The EK that the node is enrolled with, as `ekOf` returns it. */
@@ -35,7 +35,7 @@ export interface Yardstick {
   readonly now: number
 }
 
-/** What was found: a verdict with its reason, and what the machine measured. */
+/** The outcome: a verdict with its reason, and what the machine measured. */
 export interface Finding {
   readonly verdict: Verdict
   /** One sentence. */
@@ -53,7 +53,7 @@ export interface Finding {
   readonly isVouched: boolean
 }
 
-/** What a quote has to show. */
+/** The PCRs that a quote has to show. */
 const quoted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14]
 
 const nothing = {
@@ -100,12 +100,15 @@ type Fault = readonly [Verdict, string] | undefined
 /** Joins what is known of the machine and of its boot: the first fault counts. */
 function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faults: readonly Fault[]) {
   const fault = faults.find(one => one !== undefined)
-  const also = fault ? `; what it booted: ${fault[1]}` : ''
+  const also = fault ? `; besides: ${fault[1]}` : ''
   if (!ek.isEndorsementKey)
     return ['bad', 'its endorsement key is none: it could open what is for others'] as const
   if (own.fault !== undefined) return ['unknown', `${own.fault}: svcctl node trust ${node} --forget`] as const
   if (own.sha256 !== undefined && own.sha256 !== ek.spkiSha256)
-    return ['bad', `another TPM than that of node ${node} asks: its EK is ${ek.spkiSha256}`] as const
+    return [
+      isBound ? 'bad' : 'unknown',
+      `another TPM than that of node ${node} asks: its EK is ${ek.spkiSha256}`
+    ] as const
   if (own.sha256 === undefined)
     return ['unknown', `no TPM is enrolled for node ${node} yet: svcctl node trust ${node}${also}`] as const
   if (!isBound)
@@ -178,7 +181,8 @@ function commandFault(
   const [event, due] = [events[at], wanted[at]]
   if (!event) return `PCR 8 differs: GRUB did not run ${due?.what}`
   if (!due) return `PCR 8 differs: GRUB ran more than svcd gave it: ${describeEvent(event)}`
-  return `PCR 8 differs: ${due.what} is ${describeEvent(event)}, and svcd gave ${JSON.stringify(clipped(due.text))}`
+  const given = JSON.stringify(clipped(due.text))
+  return `PCR 8 differs: ${due.what} is ${describeEvent(event)}, and svcd gave ${given}`
 }
 
 function fileFault(events: readonly LogEvent[], wanted: MeasuredBoot['files']): string | undefined {

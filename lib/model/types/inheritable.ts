@@ -96,7 +96,7 @@ export const diskLayout = {
   meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
 } as const
 
-/** What a machine has to prove before it gets its install script (rules 15.1). */
+/** The proof that a machine owes before it gets its install script (rules 15.1). */
 export const trust = {
   name: 'trust',
   type: oneOf('none', 'report', 'require'),
