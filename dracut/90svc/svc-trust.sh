@@ -78,10 +78,11 @@ tpm() {
 }
 
 # Makes the endorsement key by its default template, and a key that signs nothing but the TPM's own words.
+# Without noda a TPM that lost its power too often while the key was used refuses it for hours.
 tpm_keys() {
   tpm createek -Q -G rsa -c "$_TRUST/ek.context" -u "$_TRUST/ek" &&
     tpm createprimary -Q -C e -g sha256 -G ecc256:ecdsa-sha256:null -c "$_TRUST/ak.context" \
-      -a 'restricted|sign|fixedtpm|fixedparent|sensitivedataorigin|userwithauth' &&
+      -a 'restricted|sign|fixedtpm|fixedparent|sensitivedataorigin|userwithauth|noda' &&
     tpm readpublic -Q -c "$_TRUST/ak.context" -f tss -o "$_TRUST/ak" || return 1
   # Not every TPM has a certificate of its maker.
   tpm2 nvread -Q 0x01c00002 -o "$_TRUST/ek_certificate" > /dev/null 2>&1 || rm -f "$_TRUST/ek_certificate"

@@ -111,7 +111,7 @@ export class Machine {
   ) {}
 
   static async start(t: Test, authority?: string): Promise<Machine> {
-    const tpm = await startTpm(t, authority)
+    const tpm = await startTpm(t, authority === undefined ? {} : { authority })
     await tpm.tool('createek', '-Q', '-G', 'rsa', '-c', 'ek.ctx', '-u', 'ek.pub', '-f', 'tss')
     return new Machine(tpm, tpm.read('ek.pub'), await tpm.key('ak', ...akTemplate))
   }
