@@ -64,9 +64,13 @@ import { leases, Services } from './services/services.js'
 import { openNotes } from './services/swap.js'
 import { FileMedium } from './store/files/medium.js'
 import { isLocal, type recordKinds } from './store/record-kinds.js'
+import { RecordMap } from './store/record-map.js'
 import type { OpenRecords } from './store/records.js'
 import { Store } from './store/store.js'
 import { Templates } from './template/templates.js'
+import { readAuthorities } from './trust/authorities.js'
+import { TrustKeys } from './trust/keys.js'
+import { readRecord, Trust } from './trust/trust.js'
 import { UnknownList } from './unknown/list.js'
 import { UnknownMachines } from './unknown/machines.js'
 import { BmcScan } from './unknown/scan.js'
@@ -84,6 +88,8 @@ export interface Daemon {
   readonly jobs: Jobs
   readonly services: Services
   readonly images: Images
+  readonly boot: Boot
+  readonly trust: Trust
   /** Stops accepting, lets requests under way finish for up to `graceMs`, flushes, unlocks. */
   close(graceMs: number): Promise<void>
 }
@@ -112,9 +118,9 @@ export async function startDaemon(
   try {
     const { between, ...parts } = await buildParts(base)
     const { server, ...addresses } = await openServer(base, parts, between)
-    const { model, boots, jobs, services, images } = parts
+    const { model, boots, boot, jobs, services, images, trust } = parts
     return {
-      ...{ ...addresses, server, model, boots, jobs, services, images },
+      ...{ ...addresses, server, model, boots, boot, jobs, services, images, trust },
       async close(graceMs) {
         // A request that waits for its job is answered before its connection is cut.
         await Promise.all([server.close(graceMs), jobs.close(graceMs / 2)])
@@ -149,6 +155,9 @@ async function openServer(
         )
       )
     : undefined
+  // With several controllers a node may reach another one, which has another certificate.
+  if (certificate && config.http.urls.length === 1 && config.http.url.startsWith('https:'))
+    parts.boot.pin = () => certificate.pin
   const server = new HttpServer<Caller>({
     ...between?.server,
     routes: [...routes(parts), ...(between?.routes ?? [])],
@@ -187,12 +196,13 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const working = { ...boot, ...(await buildWork(boot)) }
   const between = await working.peers?.start(working)
   const install = buildInstall(working)
+  const trust = await openTrust(working)
   const services = await buildServices(working, between)
-  const monitor = await buildMonitor({ ...working, services })
+  const monitor = await buildMonitor({ ...working, services, trust })
   const { audit, peers, detection } = working
   return {
     ...working,
-    ...{ ...install, services, ...monitor, between },
+    ...{ ...install, trust, services, ...monitor, between },
     audit: between?.audit ?? audit,
     unknown: new UnknownList({
       own: working.unknown,
@@ -292,7 +302,8 @@ async function openNodes({ config, log, now, ticks, register, store, records }: 
       sources: oidc ? ['oidc'] : []
     })
   )
-  return { status, events, boots, inventories, tokens, programs, logins, oidc }
+  const trustKeys = new TrustKeys(purpose => tokens.keyFor(purpose))
+  return { status, events, boots, inventories, tokens, programs, logins, oidc, trustKeys }
 }
 type Nodes = State & Awaited<ReturnType<typeof openNodes>>
 
@@ -347,7 +358,7 @@ type Changing = Nodes & Awaited<ReturnType<typeof openModel>>
 
 /** Builds what answers a machine that boots. */
 async function buildBoot(changing: Changing) {
-  const { config, log, now, ticks, register, peers, status, boots, model, events } = changing
+  const { config, log, now, ticks, register, peers, status, boots, model, events, trustKeys } = changing
   const { boot: booting, paths } = config
   const templates = new Templates({ directory: paths.templates, now: ticks })
   const catalog = register.add(new FileCatalog(paths.files))
@@ -387,7 +398,8 @@ async function buildBoot(changing: Changing) {
       mayBeOnPeer: mayBeElsewhere,
       previousPack: packBefore,
       unknown,
-      log
+      log,
+      trustKey: trustKeys.fingerprint
     },
     urls: ownFirst(config),
     manual: booting.manual,
@@ -463,6 +475,43 @@ function buildInstall(working: Working) {
   return { nodeFiles, library, install }
 }
 
+/** Opens what machines proved of themselves. */
+async function openTrust({
+  config,
+  log,
+  now,
+  register,
+  records,
+  store,
+  model,
+  audit,
+  events,
+  trustKeys
+}: Working) {
+  let told = 0
+  const trust = new Trust({
+    ...{ model, now, keys: trustKeys, secureboot: config.trust.secureboot },
+    records: await RecordMap.open(records('node-trust'), readRecord),
+    authorities: await readAuthorities(config.trust.ek_ca),
+    onVerdict: (node, from, { verdict, reason, time }, isNew) => {
+      const actor = { who: `node ${node}`, from, mayTakeAddresses: false }
+      void audit.record(
+        actor,
+        [{ type: 'trust', name: node, before: {}, after: { verdict, reason } }],
+        'change'
+      )
+      if (!isNew) return
+      if (verdict === 'bad') log.warn(`node ${node} is not trusted: ${reason}`)
+      events.notify('trust', String(told++), () => ({ node, verdict, reason, time }))
+    }
+  })
+  trust.catchUp(store.current)
+  return register.add(trust, {
+    changes: changes => trust.follow(changes),
+    role: { becameLeader: () => trust.catchUp(store.current) }
+  })
+}
+
 /** Starts DHCP and DNS. */
 async function buildServices(working: Working, between?: StartedPeers) {
   const { config, model, log, now, run, register, records } = working
@@ -499,9 +548,9 @@ function buildHardware({ model, inventories, events, log, now, register }: Worki
 }
 
 /** Builds what shows how svcd, its services and the nodes are. */
-async function buildMonitor(parts: Working & { readonly services: Services }) {
+async function buildMonitor(parts: Working & { readonly services: Services; readonly trust: Trust }) {
   const { config, now, register, store, peers, status, boots, events, model } = parts
-  const { jobs, services, handover, distribution } = parts
+  const { jobs, services, handover, distribution, trust } = parts
   const { paths, monitor } = config
   const disk = await DiskSpace.open([paths.state, paths.files], monitor.disk_free)
   register.add(disk, { condition: () => disk.condition })
@@ -525,14 +574,16 @@ async function buildMonitor(parts: Working & { readonly services: Services }) {
         return service ? [[name, service.applies] as const] : []
       }),
     odd: () => odd.counts(),
+    trust: () => trust.counts(),
     site: peers,
     loopDelayMs: () => loop.meanMs
   })
   store.subscribe((changes, more) => metrics.committed(changes.length, more))
-  const overview = new Overview({ model, status, boots, oddOf }, events)
+  const trustOf = (node: string) => trust.shortOf(node)
+  const overview = new Overview({ model, status, boots, oddOf, trustOf }, events)
   // Before the events: their listeners then load the new state.
   store.subscribe(changes => overview.follow(changes))
   const subscribe = store.subscribe.bind(store)
-  connectEvents(events, { model, status, boots, health, odd, oddOf, subscribe })
+  connectEvents(events, { model, status, boots, health, odd, oddOf, trustOf, subscribe })
   return { health, metrics, overview, odd, onHardware }
 }

@@ -34,6 +34,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'template',
     'http/certificate',
     'identity',
+    'trust/authorities',
     'config'
   ],
   // Files of other systems; in the command line alone.
@@ -55,6 +56,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'trust',
       'unknown',
       'identity',
       'auth',
@@ -118,6 +120,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'services',
       'monitor',
       'inventory',
+      'trust',
       'unknown',
       'identity/oidc',
       'auth',
@@ -163,6 +166,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   consoles: ['services', 'control/bmc', 'model', 'http', 'config'],
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
+  // Machines of nodes prove themselves.
+  trust: ['tpm', 'monitor', 'model', 'store'],
   // The hardware of nodes, and which node is not like the others.
   inventory: ['monitor', 'model', 'store'],
   monitor: ['model', 'node-set', 'store', 'jobs'],

@@ -33,7 +33,7 @@ installkernel() {
 }
 
 install() {
-  local file part
+  local file libraries part
   # shellcheck disable=SC2086 # lists of words
   inst_multiple $svc_programs
   # shellcheck disable=SC2086
@@ -43,8 +43,8 @@ install() {
       inst_simple "$file"
     fi
   done
-  # For a host name in svc.url.
-  inst_libdir_file 'libnss_dns.so.*' 'libnss_files.so.*'
+  read -r -a libraries <<< "$svc_libraries"
+  inst_libdir_file "${libraries[@]}"
   for part in $svc_parts; do
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"
   done

@@ -3,13 +3,14 @@
 # characters before a program sees it. Of a repeated argument the last one counts. An image's kernel options
 # may add svc.wait=SECONDS (default 60), for the interface, its link and DHCP each, and svc.insecure=1 for a
 # controller whose certificate cannot be verified. svc.urls lists the URLs of other controllers, separated by
-# commas.
+# commas. svc.pin lists SHA-256 sums of the public keys of their certificates, svc.key has that of svcd's key
+# for svc.trust (rules 15.8, 15.10).
 
 # shellcheck disable=SC2034 # the variables are for the other files and for the install script
 read_arguments() {
   SVC_BOOTPROTO='' SVC_MAC='' SVC_IP='' SVC_URL='' SVC_NODE='' SVC_HOSTNAME='' SVC_SERVICE=''
-  SVC_BOOTIF='' SVC_INSECURE='' SVC_WAIT=60 SVC_OTHERS=''
-  export SVC_BOOTPROTO SVC_MAC SVC_IP SVC_URL SVC_NODE SVC_HOSTNAME SVC_SERVICE SVC_BOOTIF
+  SVC_BOOTIF='' SVC_INSECURE='' SVC_WAIT=60 SVC_OTHERS='' SVC_TRUST='' SVC_KEY='' SVC_PIN='' SVC_MANUAL=''
+  export SVC_BOOTPROTO SVC_MAC SVC_IP SVC_URL SVC_NODE SVC_HOSTNAME SVC_SERVICE SVC_BOOTIF SVC_PIN
   IFS= read -r arguments < /proc/cmdline
   set -f
   for argument in $arguments; do
@@ -25,6 +26,10 @@ read_arguments() {
       svc.service=*) SVC_SERVICE=$value ;;
       svc.wait=*) SVC_WAIT=$value ;;
       svc.insecure=1) SVC_INSECURE=1 ;;
+      svc.trust=*) SVC_TRUST=$value ;;
+      svc.key=*) SVC_KEY=$value ;;
+      svc.pin=*) SVC_PIN=$value ;;
+      svc.manual=1) SVC_MANUAL=1 ;;
     esac
   done
   set +f
@@ -65,6 +70,24 @@ check_arguments() {
   esac
   case $SVC_WAIT in
     '' | *[!0-9]* | ??????*) refuse wait "$SVC_WAIT" 'a number of seconds' || return 1 ;;
+  esac
+  case $SVC_TRUST in
+    '' | none) SVC_TRUST='' ;;
+    report | require) check_sum key "$SVC_KEY" || return 1 ;;
+    *) refuse trust "$SVC_TRUST" 'none, report or require' || return 1 ;;
+  esac
+  set -f
+  for further in $(printf '%s' "$SVC_PIN" | tr ',' ' '); do
+    check_sum pin "$further" || { set +f && return 1; }
+  done
+  set +f
+}
+
+check_sum() {
+  case ${#2}:$2 in
+    *:*[!0-9a-f]*) refuse "$1" "$2" 'a SHA-256 sum' ;;
+    64:*) ;;
+    *) refuse "$1" "$2" 'a SHA-256 sum' ;;
   esac
 }
 

@@ -4,16 +4,16 @@
 # shellcheck disable=SC2034
 
 # The node's scripts, svc-<part>.sh.
-svc_parts='node arguments interface http fetch dhcp'
+svc_parts='node arguments interface http fetch trust dhcp'
 
 # A node cannot install itself without these programs; one of the second list is enough.
 svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mktemp mount mv readlink rm
   rmdir sha256sum sleep sort stat sync touch umount uname wc chroot base64 grep'
 svc_fetchers='curl wget'
 
-# Included if the image has them: for unpacking, torrents, disks, the BMC, the hardware, DHCP, and a person at
-# the shell.
-svc_optional='zstd xz bzip2 aria2c transmission-cli openssl
+# Included if the image has them: for unpacking, torrents, the TPM, disks, the BMC, the hardware, DHCP, and a
+# person at the shell.
+svc_optional='zstd xz bzip2 aria2c transmission-cli openssl tpm2
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon
   swapoff mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat
   mkfs.fat mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
@@ -26,10 +26,13 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
   /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers
   /usr/share/ipmitool/enterprise-numbers.txt'
 
+# Libraries that programs load by name: for a host name in svc.url, and for tpm2.
+svc_libraries='libnss_dns.so.* libnss_files.so.* libtss2-tcti-device.so.*'
+
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1
   nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt xts ecb aes_generic aesni_intel aes_ce_blk sha256_generic
-  algif_skcipher algif_hash loop overlay efivarfs ipmi_devintf ipmi_si ipmi_msghandler'
+  algif_skcipher algif_hash loop overlay efivarfs tpm_tis tpm_crb ipmi_devintf ipmi_si ipmi_msghandler'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv
   drivers/net/usb drivers/net/vmxnet3 drivers/char/ipmi'
 

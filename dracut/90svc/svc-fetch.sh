@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # variables of svc-http.sh
 # Fetches the node's install script.
 
-# Tries several times within one step, so that a restart of the controller is not a failure.
-fetch_script() {
+# Gets ready for requests to the controllers.
+prepare_requests() {
   INSECURE=${SVC_INSECURE:+-k}
   find_http || return 1
   set_clock
@@ -11,9 +11,19 @@ fetch_script() {
   if [ -n "$SVC_OTHERS" ]; then
     _STALL=20
   fi
+  _URLS="$SVC_URL${SVC_OTHERS:+ $SVC_OTHERS}"
+}
+
+# Tries several times within one step, so that a restart of the controller is not a failure.
+fetch_script() {
+  if [ "$SVC_TRUST" = require ]; then
+    # It came from the step "trust", encrypted to this TPM, and from nowhere else.
+    return 0
+  fi
+  prepare_requests || return 1
   # The addresses of the script stand for their controllers.
-  _URLS=''
-  for fetch_from in $SVC_URL $SVC_OTHERS; do
+  fetch_all=$_URLS _URLS=''
+  for fetch_from in $fetch_all; do
     _URLS="$_URLS${_URLS:+ }$fetch_from/boot/install/$SVC_NODE"
   done
   SVC_URL=${_URLS%% *}
@@ -38,7 +48,11 @@ fetch_once() {
   rm -f "$_TMP/install"
   (umask 077 && : > "$_TMP/install")
   http_request "$SVC_URL" "$_TMP/install" || { rm -f "$_TMP/install" && return 1; }
-  # A proxy may have answered with a page of its own.
+  is_script
+}
+
+# A proxy may have answered with a page of its own.
+is_script() {
   fetch_line=''
   IFS= read -r fetch_line 2>/dev/null < "$_TMP/install"
   case $fetch_line in
@@ -54,7 +68,7 @@ fetch_once() {
 # first https request the clock is set to a controller's time if it is more than a minute off. That time is
 # not authenticated, so the clock is never set to before this initramfs was built.
 set_clock() {
-  case "$SVC_URL $SVC_OTHERS:$SVC_INSECURE" in
+  case "$SVC_URL $SVC_OTHERS:$SVC_INSECURE$SVC_PIN" in
     *https://*:) ;;
     *) return ;;
   esac

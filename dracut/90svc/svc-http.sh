@@ -6,6 +6,8 @@
 #   SVC_URL _URLS  the current controller; all of them, the current one first, with blanks between them
 #   SVC_TOKEN      the node's token; none where it is empty
 #   INSECURE       -k accepts a certificate that cannot be verified
+#   SVC_PIN        SHA-256 sums of public keys in hex, between commas: a certificate counts only with one of
+#                  these keys, and then needs no authority (rules 15.10)
 #   _TMP           a directory for files that only root can read
 #   _STALL         seconds without a byte, after which a request is given up
 #   _LONGEST       seconds for a whole request, if it has a limit
@@ -18,6 +20,7 @@ last_words() {
 
 # Sets $_HTTP to the program that makes the requests.
 find_http() {
+  pin_keys
   if command -v curl >/dev/null; then
     _HTTP=curl
     return
@@ -30,6 +33,43 @@ find_http() {
     *'GNU Wget'*) _HTTP=gnu ;;
     *) _HTTP=busybox ;;
   esac
+}
+
+# Sets $_PINS to the sums of $SVC_PIN in the form of curl and GNU wget.
+pin_keys() {
+  _PINS=''
+  pins_left=${SVC_PIN:-}
+  while [ -n "$pins_left" ]; do
+    pin_hex=${pins_left%%,*}
+    case $pins_left in
+      *,*) pins_left=${pins_left#*,} ;;
+      *) pins_left='' ;;
+    esac
+    pin_base64=$(
+      while [ -n "$pin_hex" ]; do
+        # shellcheck disable=SC2059 # the format is one byte
+        printf "\\$(printf %03o "0x${pin_hex%"${pin_hex#??}"}")"
+        pin_hex=${pin_hex#??}
+      done | base64
+    )
+    _PINS="${_PINS:+$_PINS;}sha256//$pin_base64"
+  done
+}
+
+# Prints the options of curl or wget for the check of certificates: a pinned key replaces the authorities.
+check_options() {
+  case $1:${_PINS:-} in
+    curl:?*) printf '%s' "-k --pinnedpubkey $_PINS" ;;
+    wget:?*) printf '%s' "--no-check-certificate --pinnedpubkey=$_PINS" ;;
+    curl:) printf '%s' "${INSECURE:-}" ;;
+    wget:) printf '%s' "${INSECURE:+--no-check-certificate}" ;;
+  esac
+}
+
+# settings_text URLS NODE TOKEN INSECURE: prints the settings of a program that stays on the node (settings.sh).
+settings_text() {
+  printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$@" || return 1
+  [ -z "${SVC_PIN:-}" ] || printf 'pin %s\n' "$SVC_PIN"
 }
 
 # Writes the node's token to a file, as the process list shows arguments.
@@ -86,13 +126,20 @@ watch_growth() {
   done
 }
 
-# http_request URL FILE [BODY]: asks once, by GET or with a JSON body by POST. The answer goes to FILE, its
-# head to $_TMP/head. After a failure $http_cause says why, and $http_code is the status if there is one.
+# http_request URL FILE [BODY]: asks once, by GET or with a JSON body by POST; the body @NAME is in a file. The
+# answer goes to FILE, its head to $_TMP/head. After a failure $http_cause says why, and $http_code is the
+# status if there is one.
 http_request() {
   http_url=$1
   http_file=$2
   http_code=''
   shift 2
+  case $_HTTP:${_PINS:+pinned}:$http_url in
+    busybox:pinned:https:*)
+      http_cause='busybox wget cannot compare the key of a certificate: install curl in the image'
+      return 1
+      ;;
+  esac
   http_secret || return 1
   printf '' > "$_TMP/head"
   if [ "$_HTTP" = curl ]; then
@@ -113,10 +160,11 @@ http_request() {
 
 http_curl() {
   if [ "$#" -gt 0 ]; then
-    set -- -H 'Content-Type: application/json' -X POST --data-raw "$1"
+    set -- -H 'Content-Type: application/json' -X POST --data-binary "$1"
   fi
   # A .curlrc and brackets in a URL must not change the request. Below 1000 bytes/s is a stall.
-  http_said=$(curl -q -g -s -S ${INSECURE:+"$INSECURE"} ${SVC_TOKEN:+-K "$_TMP/http"} --connect-timeout 20 \
+  # shellcheck disable=SC2046 # words
+  http_said=$(curl -q -g -s -S $(check_options curl) ${SVC_TOKEN:+-K "$_TMP/http"} --connect-timeout 20 \
     --speed-limit 1000 --speed-time "$_STALL" ${_LONGEST:+--max-time "$_LONGEST"} -D "$_TMP/head" \
     -o "$http_file" -w '\n%{http_code}' "$@" "$http_url" 2>&1)
   http_status=$?
@@ -127,7 +175,11 @@ http_curl() {
 # Busybox wget takes the token only as an argument, and follows redirects. A head may have no end.
 http_wget() {
   if [ "$#" -gt 0 ]; then
-    set -- --header 'Content-Type: application/json' --post-data "$1"
+    case $1 in
+      @*) set -- "--post-file=${1#@}" ;;
+      *) set -- "--post-data=$1" ;;
+    esac
+    set -- --header 'Content-Type: application/json' "$1"
   fi
   case $_HTTP in
     # It would wait for the body of an answer without one, on a kept connection.
@@ -138,7 +190,8 @@ http_wget() {
     *) set -- -q ${SVC_TOKEN:+--header "x-access-tokens: $SVC_TOKEN"} "$@" ;;
   esac
   http_said=$({
-    watched "$http_file" wget -S ${INSECURE:+--no-check-certificate} -O "$http_file" "$@" "$http_url"
+    # shellcheck disable=SC2046 # words
+    watched "$http_file" wget -S $(check_options wget) -O "$http_file" "$@" "$http_url"
     echo "$?" > "$_TMP/status"
   } 2>&1 | head -c 65536)
   read -r http_status < "$_TMP/status" || http_status=1
@@ -157,10 +210,15 @@ http_wget() {
 
 # Prints a refusal's message after a colon.
 refusal() {
-  refusal_message=$(head -c 16384 "$1" 2>/dev/null | tr '\n' ' ' |
-    sed -n -E 's/^.*"message"[[:space:]]*:[[:space:]]*"(([^"\\]|\\.)*)".*$/\1/p' |
-    sed -e 's/\\"/"/g' -e 's/\\n/ /g' -e 's/\\\\/\\/g' | cut -c 1-400 | tr -d '\000-\037\177')
+  refusal_message=$(answer_text message "$1")
   printf '%s' "${refusal_message:+: $refusal_message}"
+}
+
+# answer_text FIELD FILE: prints a field of a JSON answer, short and without control characters.
+answer_text() {
+  head -c 16384 "$2" 2>/dev/null | tr '\n' ' ' |
+    sed -n -E "s/^.*\"$1\"[[:space:]]*:[[:space:]]*\"(([^\"\\\\]|\\\\.)*)\".*\$/\\1/p" |
+    sed -e 's/\\"/"/g' -e 's/\\n/ /g' -e 's/\\\\/\\/g' | cut -c 1-400 | tr -d '\000-\037\177'
 }
 
 # ask_controllers COMMAND PATH ...: runs a command that asks $SVC_URL, and again with the next controller

@@ -27,6 +27,8 @@ _REASON=''
 . "$_LIB/svc-http.sh"
 # shellcheck source=SCRIPTDIR/svc-fetch.sh
 . "$_LIB/svc-fetch.sh"
+# shellcheck source=SCRIPTDIR/svc-trust.sh
+. "$_LIB/svc-trust.sh"
 
 log() {
   printf 'svc: %s\n' "$*"
@@ -66,7 +68,7 @@ step() {
 # Each step can be repeated after it or a later one has failed.
 install_node() {
   step arguments read_arguments && step interface find_interface && step network network_up &&
-    step script fetch_script && step install run_script
+    step choice choose_node && step trust prove_machine && step script fetch_script && step install run_script
 }
 
 name_host() {

@@ -81,6 +81,7 @@ function installRoutes(parts: Parts): ApiRoute[] {
   return [
     script('/boot/install/{node}', {
       access: 'source',
+      refuses: [403],
       summary: 'The install script of a node, for that node alone',
       text: request => install.script(param(request, 'node'), request)
     }),

@@ -119,6 +119,8 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     running: boots.running(name),
     wouldInstall: packOnRestart(model, name),
     netboot: settings.netboot,
+    trust: parts.trust.isWanted(name) ? parts.trust.of(name) : undefined,
+    needsTrust: settings.trust === 'require',
     unknownMachines: strangers,
     neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),

@@ -28,6 +28,7 @@ import type { Overview } from '../monitor/overview.js'
 import type { Site } from '../monitor/site.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
+import type { Trust } from '../trust/trust.js'
 import type { UnknownList } from '../unknown/list.js'
 import type { BmcScan } from '../unknown/scan.js'
 import type { Schema } from './schema.js'
@@ -55,6 +56,7 @@ export interface Parts {
   readonly handover: Handover
   readonly install: Install
   readonly library: Library
+  readonly trust: Trust
   readonly nodeFiles: NodeFiles
   readonly jobs: Jobs
   readonly services: Services

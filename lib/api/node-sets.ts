@@ -11,7 +11,7 @@ import { forMessage } from '../node-set/expand.js'
 import { foldSliced } from '../node-set/fold.js'
 import type { Parts } from './context.js'
 
-type SetSources = Pick<Parts, 'status' | 'boots' | 'model'>
+type SetSources = Pick<Parts, 'status' | 'boots' | 'model' | 'trust'>
 
 /** A set may name twice as many nodes as exist, plus this many. */
 const SPARE_NAMES = 20_000
@@ -112,9 +112,12 @@ const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused',
 
 const STALE = '@stale needs the value yes: @stale:yes'
 
+/** The standings of a node by its proofs (rules 15.5). */
+const STANDINGS = ['good', 'bad', 'unknown', 'pending']
+
 /** Evaluates a term behind an @ (rules 12.2). */
 function* membersOf(
-  { status, boots, model }: SetSources,
+  { status, boots, model, trust }: SetSources,
   group: string,
   { view, isInside, groups }: Scope
 ): Generator<void, Iterable<string>> {
@@ -131,6 +134,16 @@ function* membersOf(
     if (value !== 'yes') throw badRequest(`node set: ${STALE}`, 'invalid-set')
     return (yield* findStaleSliced({ view, cluster: model.cluster }, boots)).filter(isInside)
   }
+  if (kind === 'trust') {
+    if (!STANDINGS.includes(value))
+      throw badRequest(`node set: @trust: needs one of ${STANDINGS.join(', ')}: @trust:bad`, 'invalid-set')
+    const found: string[] = []
+    for (const name of [...all()]) {
+      yield
+      if (trust.is(name, value)) found.push(name)
+    }
+    return found
+  }
   if (kind === 'osimage') {
     const found = view.get('osimage', value) && (yield* findNodesUsing(view, 'osimage', value))
     const users = found?.filter(isInside)
@@ -145,7 +158,7 @@ function* membersOf(
   if (kind !== undefined)
     throw badRequest(
       `node set: @${forMessage(kind)}: is not known; ` +
-        'there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD',
+        'there is @GROUP, @all, @osimage:NAME, @stale:yes, @status:WORD and @trust:WORD',
       'invalid-set'
     )
   if (groups?.includes(group) === false || !view.get('group', group)) {

@@ -26,6 +26,7 @@ import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
 import { programTokenRoutes, tokenRoutes } from './token.js'
+import { trustRoutes } from './trust.js'
 import { unknownRoutes } from './unknown.js'
 
 /** The whole route table: router, access check and documents are made from it. */
@@ -37,6 +38,7 @@ export function routes(parts: Parts): ApiRoute[] {
     ...programTokenRoutes(parts),
     ...configuration(parts),
     ...bootRoutes(parts),
+    ...trustRoutes(parts),
     ...monitorRoutes(parts),
     ...bootsRoutes(parts),
     ...exportRoutes(parts),

@@ -28,6 +28,8 @@ interface Row<Given> {
   readonly body?: Body<Given>
   /** Maximum size of the body in bytes, if less than usual. */
   readonly maxBody?: number
+  /** Called before the body is read; throws to refuse. Who passes may send `maxBody`. */
+  readonly admit?: (request: ApiRequest) => Promise<void>
   readonly output?: Schema
   handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
 }
@@ -57,6 +59,7 @@ function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): Ap
     ...(limited ? { limited } : {}),
     ...(body ? { input: body.schema } : {}),
     ...(row.maxBody === undefined ? {} : { maxBody: row.maxBody }),
+    ...(row.admit ? { admit: row.admit } : {}),
     ...(row.output ? { output: row.output } : {}),
     handler: request => row.handler(request, body?.read(request) as Given)
   }

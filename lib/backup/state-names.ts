@@ -5,7 +5,7 @@ import { baseOf, isLocal, isUnsaved, recordKinds, TABLES } from '../store/record
 /** Directories of objects, of the log that changes them, and of the intents of releases before the log. */
 const ofObjects = [
   ...['network', 'osimage', 'bmcsetup', 'file', 'group', 'node', 'switch', 'otherdev', 'osimagetag', 'pack'],
-  ...['disklayout', 'tree', 'cluster', 'secrets', 'revoked', 'handover', 'log', 'intents']
+  ...['disklayout', 'tree', 'cluster', 'secrets', 'revoked', 'handover', 'firmware', 'log', 'intents']
 ]
 /** Records: directories, and files of tables. */
 const ofRecords = Object.keys(recordKinds).filter(kind => baseOf(kind) === 'files')

@@ -47,6 +47,9 @@ export const errorCodes = {
     'node-not-permitted': 'The token of a node does not reach this.',
     'browser-refused': 'A page of a browser may not ask for this.',
     'manual-boot-refused': '`[boot] manual` does not let this address choose a node.',
+    'trust-required':
+      'The node has `trust` = require: its machine has to prove what it is and what it booted.',
+    'nonce-refused': 'The nonce of a proof is not one for this node, too old, or used already.',
     'machine-known': 'The node has a machine already: an admin has to release it.'
   },
   404: {

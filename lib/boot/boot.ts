@@ -71,6 +71,8 @@ interface BootOptions {
     find(mac: string, query: URLSearchParams): LookUp | undefined
   }
   readonly log: Log
+  /** Fingerprint of the key that signs the answers to proofs of nodes. */
+  readonly trustKey: string
 }
 
 /** A request with what the machine says of itself. */
@@ -83,7 +85,18 @@ export class Boot {
   /** Cached, as every machine asks for the same menu first. */
   readonly #menu = new CachedText()
 
+  /** The SHA-256 in hex of the public key of svcd's TLS certificate, for nodes to pin; '' for none. */
+  pin: () => string = () => ''
+
   constructor(private readonly o: BootOptions) {}
+
+  /** Returns the kernel arguments for a node that proves what it is (rules 15.1); '' without. */
+  trustArguments(name: string): string {
+    const { trust } = this.#effective(name).settings
+    if (trust === 'none') return ''
+    const pin = this.pin()
+    return `svc.trust=${trust} svc.key=${this.o.trustKey}${pin === '' ? '' : ` svc.pin=${pin}`}`
+  }
 
   /** Returns the normal menu (cases 2 and 4, rules 4.13). `unknown`: the machine's MAC, if no node has it. */
   menu(unknown = ''): string {

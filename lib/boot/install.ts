@@ -1,4 +1,4 @@
-import { notFound, unauthorized } from '../base/errors.js'
+import { forbidden, notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
 import { layoutData, layoutSecrets } from '../disk-layout/data.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
@@ -85,12 +85,43 @@ export class Install {
   /** Returns the install script; 401 unless the node itself asks (rules 4.6). */
   script(name: string, visit: RequestContext): string | Promise<string> {
     const node = this.o.model.get('node', name)
-    if (hasAddress(node, visit)) return this.#handOut('install', node, visit)
+    if (hasAddress(node, visit)) {
+      this.#refuseUnproven(node)
+      return this.#handOut('install', node, visit)
+    }
     return this.#scriptIfGranted(node, visit)
   }
 
+  /** Returns the install script of a node whose machine has proved itself, or need not (rules 15.6). */
+  provenScript(name: string, visit: RequestContext): string {
+    return this.#handOut('install', this.o.model.get('node', name), visit)
+  }
+
+  /** Throws 401 unless a request comes from an address of the node (rules 4.6). */
+  async refuseOthers(name: string, visit: RequestContext): Promise<void> {
+    if (await this.#isNode(this.o.model.get('node', name), visit)) return
+    throw unauthorized(
+      `${visit.source.address} is not the address of an interface of node ${name} (its BMC does not ` +
+        `count): only the node itself shows its TPM${overIpv6(visit)}`,
+      'wrong-address'
+    )
+  }
+
+  /** Throws 403 where an address alone is not enough (rules 15.1). */
+  #refuseUnproven(node: NodeDoc): void {
+    if (this.o.model.effective(node).settings.trust === 'require')
+      throw forbidden(
+        `node ${node.name} has trust = require: its machine gets its script by a quote of its TPM, and not ` +
+          'for its address (docs/trust.md)',
+        'trust-required'
+      )
+  }
+
   async #scriptIfGranted(node: NodeDoc, visit: RequestContext): Promise<string> {
-    if (await this.#isGranted(node, visit)) return this.#handOut('install', node, visit)
+    if (await this.#isGranted(node, visit)) {
+      this.#refuseUnproven(node)
+      return this.#handOut('install', node, visit)
+    }
     const reason =
       `${visit.source.address} is not the address of an interface of node ${node.name} (its BMC does not ` +
       `count): only the node itself gets its install script${overIpv6(visit)}`
@@ -122,9 +153,9 @@ export class Install {
   /** Returns the kickstart; secrets are masked unless the node itself asks (rules 4.7). */
   async kickstart(name: string, visit: RequestContext): Promise<string> {
     const node = this.o.model.get('node', name)
-    return (await this.#isNode(node, visit))
-      ? this.#handOut('kickstart', node, visit)
-      : this.preview('kickstart', name)
+    if (!(await this.#isNode(node, visit))) return this.preview('kickstart', name)
+    this.#refuseUnproven(node)
+    return this.#handOut('kickstart', node, visit)
   }
 
   /**
@@ -141,6 +172,7 @@ export class Install {
           `count): only the node itself gets its cloud-init data${overIpv6(visit)}`,
         'wrong-address'
       )
+    if (!isOwn) this.#refuseUnproven(node)
     const target = this.#target(node)
     if (file === 'meta-data')
       return json({

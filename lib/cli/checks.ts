@@ -36,6 +36,7 @@ import type { StoredState } from '../store/medium.js'
 import { LAYOUT, startOf, VERSION } from '../store/start.js'
 import { Store } from '../store/store.js'
 import { Templates } from '../template/templates.js'
+import { readAuthorities } from '../trust/authorities.js'
 import { version } from '../version.js'
 
 /** The findings of `svcd check`. */
@@ -275,7 +276,7 @@ const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined &
 
 /** Things that the ini names and this machine lacks: nothing that depends on them can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {
-  const { controller, boot, control, ssh } = config
+  const { controller, boot, control, ssh, trust } = config
   const problems: string[] = []
   const addresses = Object.values(networkInterfaces()).flatMap(
     all => all?.map(({ address }) => address) ?? []
@@ -292,6 +293,7 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     problems.push(`[boot] ipxe_directory: there is no directory ${boot.ipxe_directory}`)
   if (control.ca_file !== '' && !hasFile(control.ca_file))
     problems.push(`[control] ca_file: there is no file ${control.ca_file}`)
+  await readAuthorities(trust.ek_ca).catch(({ message }: Error) => problems.push(`[trust] ek_ca: ${message}`))
   if (ssh.key !== '' && !hasFile(ssh.key))
     problems.push(
       `[ssh] key: there is no file ${ssh.key}; put the private key there, or leave it empty: svcd makes one`

@@ -388,6 +388,14 @@ export const keys = {
       'Most bytes of all logs of consoles: with many nodes, each is rotated earlier.'
     )
   },
+  trust: {
+    ek_ca: key(values.optionalPath).about(
+      'PEM file of authorities of TPM makers: a TPM that one vouches for is enrolled by itself; empty: none.'
+    ),
+    secureboot: key(values.choice('required', 'any'), 'required').about(
+      'required: a machine without Secure Boot is not trusted; any: it is, if its firmware was accepted so.'
+    )
+  },
   monitor: {
     disk_free: key(values.size('1k', '1024g'), '64m').about(
       'svcd has failed when the disk of the state or of the files has less free space than this.'

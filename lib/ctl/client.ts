@@ -73,6 +73,8 @@ const optionTypes = {
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
   end: { type: 'boolean' },
+  forget: { type: 'boolean' },
+  firmware: { type: 'boolean' },
   log: { type: 'boolean' },
   lines: { type: 'string', short: 'n' },
   shipped: { type: 'boolean' },

@@ -14,9 +14,11 @@ export const optionTexts = [
   ['    --fields A,B', 'list, show, status: these fields alone; BOOTIF.ipaddress is one of an interface'],
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
-  ['-y, --yes', 'rm, edit, push, power, sel, import, adopt: do not ask'],
+  ['-y, --yes', 'rm, edit, push, power, sel, import, adopt, trust: do not ask'],
   ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
   ['    --end', 'rescue: do not boot for it any more'],
+  ['    --forget', 'trust: forget the TPM of nodes, and what they proved'],
+  ['    --firmware', 'trust --forget: also what was accepted of their firmware'],
   ['    --group GROUP', 'unknown adopt: the group of the new nodes'],
   ['    --order ORDER', 'unknown adopt: time (default), serial, port or mac'],
   ['    --bmcsetup NAME', 'unknown scan: the BMC set-up with the user of the BMCs'],
@@ -87,8 +89,8 @@ ${Object.entries(verbs)
   .join('\n')}
 
 A verb with types behind it is for these alone. NAME may be a node set for nodes: node[001-100], node*,
-@group, @all, @failed, @osimage:NAME, @status:WORD, @stale:yes. a,b is the nodes of both, a!b those of a
-without those of b, a&b those that are in both.
+@group, @all, @failed, @osimage:NAME, @status:WORD, @stale:yes, @trust:bad. a,b is the nodes of both,
+a!b those of a without those of b, a&b those that are in both.
 
 Values: yes and no for what is true or false, commas in lists, nothing (FIELD=) to unset. @FILE reads a text
 from a file, - from standard input, @@ is an @. Scripts are given as text. Of a secret, - asks on a terminal.
@@ -205,7 +207,8 @@ _svcctl_nodes() {
   case \${current#"$before"} in
     @osimage:*) lead=$before@osimage: choices=$(_svcctl_names osimage) ;;
     @status:*) lead=$before@status: choices='installer.failed installer.completed running' ;;
-    @*) lead=$before@ choices="all failed osimage: stale:yes status: $(_svcctl_names group)" ;;
+    @trust:*) lead=$before@trust: choices='good bad unknown pending' ;;
+    @*) lead=$before@ choices="all failed osimage: stale:yes status: trust: $(_svcctl_names group)" ;;
     *) lead=$before choices=$(_svcctl_names node) ;;
   esac
 }`

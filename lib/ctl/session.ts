@@ -17,6 +17,8 @@ export interface Options {
   readonly yes?: boolean
   readonly image?: string
   readonly end?: boolean
+  readonly forget?: boolean
+  readonly firmware?: boolean
   readonly log?: boolean
   readonly lines?: string
   readonly shipped?: boolean

@@ -14,6 +14,7 @@ import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } f
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, cleanLines, Failure, namesNone, noController, refused, wrongUsage } from './terminal.js'
+import { trust } from './trust.js'
 import { bodyOf, type Settable } from './values.js'
 
 const manyNodes = 'many nodes are created from a table: svcctl import FILE, see docs/day.md'
@@ -244,6 +245,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   rescue,
+  trust,
   power: bmcVerb('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
     soft: 'Shut down',

@@ -314,7 +314,9 @@ export class HttpServer<C> {
     } else if (hasBody(incoming) || keep) {
       const { maxBody: most } = options
       const byCaller = typeof most === 'number' ? most : most(request.caller)
-      const maxBody = Math.min(byCaller, route.maxBody ?? (keep ? byCaller : LIMITS.shortBodyBytes))
+      await route.admit?.(request)
+      const bodyOfRoute = route.maxBody ?? (keep ? byCaller : LIMITS.shortBodyBytes)
+      const maxBody = route.admit ? bodyOfRoute : Math.min(byCaller, bodyOfRoute)
       const isLong = (Number(incoming.headers['content-length']) || maxBody) > LIMITS.shortBodyBytes
       exchange.isUpload = isLong && options.isKnown?.(request.caller) === true
       await this.#slots.bodies.run(exchange, async slot => {

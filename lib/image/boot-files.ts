@@ -16,6 +16,7 @@ import {
   wantedKernel
 } from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
+import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
 export interface BootFiles {
@@ -72,6 +73,8 @@ export async function bootFiles(
   const ofInitrd = pack?.initrdfile === image.initrdfile ? pack : undefined
   const there = await chooseInitrd(tree, image, ofInitrd, wish, version, path, isOwn('initrdfile'))
   const chosen = there === 'kept' || there?.chosen === true
+  const lacking = lackingForTrust(tree, imagesOfTrust(view, model.cluster).get(image.name))
+  if (lacking !== undefined) job.line(`warning: ${lacking}`)
   if (config.image.initramfs && path !== undefined && !chosen) {
     const initrd = await buildInitrd(context, image, tree, version, path, job)
     if (initrd !== undefined) return { kernel, initrd, version }

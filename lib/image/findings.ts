@@ -7,6 +7,7 @@ import { groupOf, settingsOf } from '../model/effective.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import { defaultTag, filesOf, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
+import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** Problems of the files and directories of images. */
 interface ImageFindings {
@@ -79,9 +80,12 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       else if (sent.has(name)) problems.push({ type, name, message: `${message}, and nodes boot with it` })
       else warnings.push(message)
     }
+  const proving = imagesOfTrust(view, cluster)
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = imageDirectoryOf(directory, image)
     const { name: own } = config.controller
+    const lacking = hasDirectory(tree) ? lackingForTrust(tree, proving.get(image.name)) : undefined
+    if (lacking !== undefined) warnings.push(`OS image ${image.name}: ${lacking}`)
     // Another controller has the directory.
     if (hasDirectory(tree) || (isShared && ![undefined, own].includes(image.controller))) continue
     const where = isShared ? ` on controller ${own}, and svcd knows of none on another one` : ''

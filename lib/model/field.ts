@@ -276,6 +276,8 @@ export const noDiskOptions = (value: string) => {
   const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
   if (word)
     return `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
+  const proof = words.find(word => /^"?svc\.(?:trust|key|pin)(?:=|$)/.test(word))
+  if (proof) return `holds ${proof}: svcd alone tells a node what it has to prove, field "trust"; take it out`
   const awaited = words.find(word =>
     /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)
   )

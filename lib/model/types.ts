@@ -9,6 +9,7 @@ import { type AttachedType, kindOf, type StoredKind, type StoredType } from './s
 import { bmcsetup } from './types/bmcsetup.js'
 import { disklayout } from './types/disklayout.js'
 import { file } from './types/file.js'
+import { firmware } from './types/firmware.js'
 import { group } from './types/group.js'
 import { handover } from './types/handover.js'
 import { network } from './types/network.js'
@@ -40,7 +41,8 @@ export const attachedTypes: { readonly [K in keyof AttachedShapes]: AttachedType
   cluster,
   secrets,
   revoked,
-  handover
+  handover,
+  firmware
 }
 
 type Kinds = { readonly [K in keyof Docs]: StoredKind<Docs[K]> }

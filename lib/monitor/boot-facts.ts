@@ -26,6 +26,10 @@ export interface Facts {
   readonly wouldInstall: Pack | undefined
   /** Whether the node boots from the network, not from its disk. */
   readonly netboot: boolean
+  /** The verdict on its last quote; undefined without one, or if none is asked for. */
+  readonly trust?: { readonly verdict: string; readonly reason: string; readonly time: string } | undefined
+  /** Whether it gets no install script without a good one. */
+  readonly needsTrust?: boolean
   /** Machines with unknown MACs that asked for a boot script in the node's network, newest last. */
   readonly unknownMachines: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
   /** Number of other nodes that were never seen; counted only if this node was never seen either. */

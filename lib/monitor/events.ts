@@ -8,6 +8,7 @@ type EventKind =
   | 'service'
   | 'takeover'
   | 'hardware'
+  | 'trust'
   | 'unknown'
   | 'change'
   | 'audit'

@@ -41,6 +41,8 @@ interface Sources {
   readonly applies: () => Iterable<readonly [string, { readonly applied: number; readonly failed: number }]>
   /** Group → how many of its nodes are not like the others. */
   readonly odd?: () => Iterable<readonly [group: string, count: number]>
+  /** Verdict → how many nodes proved it last. */
+  readonly trust?: () => Iterable<readonly [verdict: string, count: number]>
   readonly site?: Pick<Site, 'status' | 'others' | 'gone'> | undefined
   /** Delay of the event loop, in milliseconds. */
   readonly loopDelayMs: () => number
@@ -205,6 +207,10 @@ export class Metrics {
     this.#one('svcd_nodes_stale', 'Nodes that would get something else than they run', () => this.#scan.stale)
     const unlike = 'Nodes whose hardware is not like that of most of their group'
     this.#series('svcd_nodes_odd', unlike, ['group'], () => labelled('group', this.sources.odd?.() ?? []))
+    const proved = 'Nodes by the verdict on their last quote'
+    this.#series('svcd_node_trust', proved, ['verdict'], () =>
+      labelled('verdict', this.sources.trust?.() ?? [])
+    )
     this.#series('svcd_requests_in_background', 'Requests with a record, by state', ['state'], () =>
       ['queued', 'running', 'done', 'failed'].map(state => [{ state }, this.#scan.jobs.get(state) ?? 0])
     )

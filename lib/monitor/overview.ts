@@ -19,6 +19,8 @@ interface OverviewSources {
   readonly boots: Pick<Boots, 'present' | 'running'>
   /** How a node is not like the others of its group; '' if it is. */
   readonly oddOf: (node: string) => string
+  /** The result of its last proof: `good`, or a verdict with its reason; '' without a proof. */
+  readonly trustOf: (node: string) => string
 }
 
 /** Columns of the overview, in this order (rules 6.10). Times are milliseconds since 1970. */
@@ -37,13 +39,17 @@ export const nodeColumns = [
   'stepped',
   'pack',
   'stale',
-  'odd'
+  'odd',
+  'trust'
 ] as const
 
 type NodeRow = { readonly [K in (typeof nodeColumns)[number]]: string | number | boolean | null }
 
 /** Returns the row of a node; undefined for a deleted one. Takes a few microseconds. */
-function nodeRow({ model, status, boots, oddOf }: OverviewSources, name: string): NodeRow | undefined {
+function nodeRow(
+  { model, status, boots, oddOf, trustOf }: OverviewSources,
+  name: string
+): NodeRow | undefined {
   const node = model.view.get('node', name)
   if (!node) return undefined
   const group = groupOf(model.view, node)
@@ -67,7 +73,8 @@ function nodeRow({ model, status, boots, oddOf }: OverviewSources, name: string)
     stepped: present?.step.last ?? null,
     pack: running?.pack ?? null,
     stale: running ? isStale(running, packOnRestart(model, name)) : null,
-    odd: oddOf(name) || null
+    odd: oddOf(name) || null,
+    trust: trustOf(name) || null
   }
 }
 
@@ -149,6 +156,7 @@ interface WatchedParts {
   readonly health: Health
   readonly odd: { onChange: (node: string) => void }
   readonly oddOf: OverviewSources['oddOf']
+  readonly trustOf: OverviewSources['trustOf']
   subscribe(listener: (changes: readonly Change[]) => void): void
 }
 
@@ -158,9 +166,9 @@ const listedTypes: ReadonlySet<string> = new Set([...typeNames, 'osimagetag', 'p
 /** Connects all parts to the event stream (rules 6.9). A boot script calls this: data is looked up later. */
 export function connectEvents(
   events: Events,
-  { model, status, boots, health, odd, oddOf, subscribe }: WatchedParts
+  { model, status, boots, health, odd, oddOf, trustOf, subscribe }: WatchedParts
 ): void {
-  const watched = { model, status, boots, oddOf }
+  const watched = { model, status, boots, oddOf, trustOf }
   const ofNode = (node: string) =>
     events.notify('node', node, () => nodeRow(watched, node) ?? { name: node, gone: true })
   status.onChange = ofNode

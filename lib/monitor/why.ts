@@ -80,6 +80,18 @@ export const verdictRules: readonly VerdictRule[] = [
     }
   },
   {
+    id: 'not-trusted',
+    observation:
+      'the node has `trust` = require, and its last quote was not good, so it got no install script',
+    remedy: 'svcctl node trust NODE shows what it proved; docs/trust.md tells what each reason means',
+    verdict: facts => {
+      const { needsTrust, trust, boot } = facts
+      const isLast =
+        trust && Date.parse(trust.time) >= timeOf(newest(boot?.steps, 'script', 'install', 'report'))
+      return needsTrust && isLast ? distrust(facts) : undefined
+    }
+  },
+  {
     id: 'other-network',
     observation:
       "the boot script was asked for from an address outside the node's network, " +
@@ -381,6 +393,12 @@ export const verdictRules: readonly VerdictRule[] = [
     }
   },
   {
+    id: 'trust-reported',
+    observation: 'the node runs, and its last quote was not good; with `trust` = report that stops nothing',
+    remedy: 'svcctl node trust NODE shows what it proved; docs/trust.md tells what each reason means',
+    verdict: facts => (isUp(facts) ? distrust(facts) : undefined)
+  },
+  {
     id: 'image-changed',
     observation: 'the node runs well, and would get something else if it were started anew',
     remedy: 'start it anew when it may be',
@@ -425,6 +443,11 @@ export const verdictRules: readonly VerdictRule[] = [
     verdict: facts => `${facts.node} boots: it ${describeLastStep(facts)} at ${formatTime(lastSeen(facts))}`
   }
 ]
+
+const distrust = ({ node, trust }: Facts) =>
+  trust && trust.verdict !== 'good'
+    ? `${node} is not trusted since its quote at ${formatTime(Date.parse(trust.time))}: ${trust.reason}`
+    : undefined
 
 interface Verdict {
   readonly rule: string

@@ -12,7 +12,7 @@ import { ForwardAuth } from './proofs.js'
 
 /** Routes that machines read to boot, that a person opens first, and the token for them. */
 const answered = new RegExp(
-  '^/(?:(?:auth|boot|kickstart|files|copies|audit|unknown|page|version|openapi\\.json|metrics|token|' +
+  '^/(?:(?:auth|boot|trust|kickstart|files|copies|audit|unknown|page|version|openapi\\.json|metrics|token|' +
     'monitor/(?:primary|service|status))(?:/|$)|$)'
 )
 

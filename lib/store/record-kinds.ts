@@ -20,6 +20,8 @@ export const recordKinds = {
   'node-boots': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the boots of nodes' },
   // The hardware of nodes, as they report it.
   'node-inventory': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the inventories of nodes' },
+  // Verdicts on what the machines of nodes showed of themselves.
+  'node-trust': { scope: 'shared', base: 'table', isBackedUp: true, title: 'the proofs of nodes' },
   // Tokens of programs, by their hashes.
   tokens: { scope: 'shared', base: 'files', title: 'the tokens of programs', isBackedUp: true },
   // Requests.

@@ -35,6 +35,10 @@ export class RecordMap<V extends object> {
     return this.#values.get(name)
   }
 
+  names(): string[] {
+    return [...this.#values.keys()]
+  }
+
   values(): V[] {
     return [...this.#values.values()]
   }

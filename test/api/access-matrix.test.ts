@@ -131,7 +131,10 @@ const rules: readonly (readonly [Rule, string])[] = [
   [
     nodesAddress,
     `GET /boot/install/{node}
-     GET /boot/running/{node}/{tarball}`
+     GET /boot/running/{node}/{tarball}
+     GET /trust/{node}/nonce
+     POST /trust/{node}/quote
+     POST /trust/{node}/proof`
   ],
   [
     nodesOwn,
@@ -188,6 +191,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /monitor/events
      GET /monitor/overview
      GET /monitor/odd
+     GET /config/trust
      GET /config/export/{format}
      GET /config/status/{request_id}
      GET /service/status/{request_id}
@@ -319,6 +323,9 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_render/kickstart
      GET /config/node/{node}/_render/partscript
      GET /config/node/{node}/_release
+     GET /config/node/{node}/_trust
+     POST /config/node/{node}/_trust
+     POST /config/node/{node}/_distrust
      GET /monitor/audit
      GET /monitor/inventory
      GET /monitor/inventory/{node}

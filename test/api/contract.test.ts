@@ -25,6 +25,8 @@ const beyond = new RegExp(
     'boot/files/',
     'config/node/\\{node\\}/_render/(files|partscript)$',
     'monitor/(inventory|odd|unknown)(/|$)',
+    '(config/)?trust(/|$)',
+    'config/node/\\{node\\}/_(trust|distrust)$',
     'auth(/|$)'
   ].join('|')})`
 )
@@ -98,8 +100,11 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once'],
-  node: ['serial', 'uuid', 'disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
+  group: ['disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once', 'trust'],
+  node: [
+    ...['serial', 'uuid', 'disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue'],
+    'trust'
+  ]
 }
 
 // rules 1.4

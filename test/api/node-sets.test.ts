@@ -67,7 +67,7 @@ t.test('what is refused', async t => {
     [
       '@rack:1',
       400,
-      'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes and @status:WORD'
+      'node set: @rack: is not known; there is @GROUP, @all, @osimage:NAME, @stale:yes, @status:WORD and @trust:WORD'
     ],
     ['@stale', 404, 'node set: there is no group stale; @stale needs the value yes: @stale:yes'],
     ['@stale:maybe', 400, 'node set: @stale needs the value yes: @stale:yes'],

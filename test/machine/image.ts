@@ -27,13 +27,18 @@ export const treeSum = async (directory: string): Promise<string> =>
  * Writes `vmlinuz`, `initrd.img` and `image.tar.gz` to `files`. The image is made of what goes wrong when an
  * unpacker is careless: names with blanks and UTF-8, links of both kinds, modes, owners (as root), an
  * empty directory, a file of 8 MB.
+ * `programs`: see buildInitramfs.
  * @returns the checksum of the image's `usr`, which an installation leaves as it is.
  */
-export async function makeImage(files: string, root: string): Promise<string> {
+export async function makeImage(
+  files: string,
+  root: string,
+  programs: readonly string[] = []
+): Promise<string> {
   const kernel = await debianKernel()
   await mkdir(files, { recursive: true })
   await copyFile(kernel.image, join(files, 'vmlinuz'))
-  await buildInitramfs(kernel, join(files, 'initrd.img'))
+  await buildInitramfs(kernel, join(files, 'initrd.img'), programs)
   for (const directory of ['etc', 'root', 'tmp', 'usr/bin', 'usr/share/empty', 'usr/share/größe und maß'])
     await mkdir(join(root, directory), { recursive: true })
   const put = (path: string, content: string | Buffer) => writeFile(join(root, path), content)

@@ -5,7 +5,8 @@
 # that begin with STAGE are for the test.
 #
 # Kernel arguments of the test: test.other=NODE asks for another node's install script as well; test.init=PATH
-# goes on in the system on /sysroot, with that program of it as the first process.
+# goes on in the system on /sysroot, with that program of it as the first process; test.log=1 prints the event
+# log of the TPM and does nothing else.
 
 /bin/busybox mkdir -p /dev /etc /proc /run /sys /tmp
 /bin/busybox --install -s /bin
@@ -32,17 +33,24 @@ while read -r module; do
     insmod "/lib/modules/$module.ko" || stage "no module $module"
 done </lib/modules/order
 
+# argument NAME: the value of a kernel argument.
+argument() {
+    tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
+}
+
+if [ -n "$(argument test.log)" ]; then
+    mount -t securityfs securityfs /sys/kernel/security
+    base64 /sys/kernel/security/tpm0/binary_bios_measurements | sed 's/^/LOG /'
+    echo 'LOG end'
+    exit
+fi
+
 stage kernel
 /usr/lib/svc/svc-node.sh || stage "the node's side ended with $?"
 stage "host name $(hostname)"
 stage "addresses left:$(ip -4 -o address show dev eth0)"
 stage "root $(awk '$2 == "/sysroot" {print $1, $3}' /proc/mounts)"
 stage "tree $(sh /lib/tree-sum.sh /sysroot/usr)"
-
-# argument NAME: the value of a kernel argument.
-argument() {
-    tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
-}
 
 init=$(argument test.init)
 if [ -n "$init" ]; then

@@ -29,7 +29,7 @@ const nodeSide = join(checkout, 'dracut/90svc')
 /**
  * Writes the test's initramfs (gzip, 2 MB) to `file`: busybox, the drivers of qemu's virtio devices, the
  * node's side of svcd as it is shipped, and an init that runs it (init.sh). `programs` of this system are
- * taken along with their libraries.
+ * taken along with their libraries; one whose path ends in .so.N is a library itself.
  * @throws Error naming a missing program or module.
  */
 export async function buildInitramfs(
@@ -53,7 +53,9 @@ export async function buildInitramfs(
     await add(join(import.meta.dirname, 'tree-sum.sh'), 'lib/tree-sum.sh')
     for (const name of programs) {
       const program = locate(name) ?? name
-      await add(program, join('bin', basename(program)))
+      const isLibrary = /\.so\.\d+$/.test(program)
+      if (isLibrary) await mkdir(join(root, dirname(program)), { recursive: true })
+      await add(program, isLibrary ? program : join('bin', basename(program)))
       for (const [library] of (await output('ldd', [program])).matchAll(/\/\S+/g)) {
         await mkdir(join(root, dirname(library)), { recursive: true })
         await add(library, library)

@@ -78,7 +78,7 @@ t.test(
       .replaceAll('/lib/modules', `${root}/lib/modules`)
       .replace(/take_program\(\) \{[^}]*\}/, 'take_program() { :; }')
     write('svc/svc-contents.sh', readFileSync(join(checkout, 'dracut/90svc/svc-contents.sh'), 'utf8'))
-    for (const part of ['node', 'arguments', 'interface', 'http', 'fetch', 'dhcp'])
+    for (const part of ['node', 'arguments', 'interface', 'http', 'fetch', 'trust', 'dhcp'])
       write(`svc/svc-${part}.sh`)
     write('hooks/svc', hook)
     const variables = [...env, `DESTDIR=${join(root, 'dest')}`, 'version=6.1.0-9']

@@ -40,7 +40,8 @@ const inheritable = {
   kerneloptions: 'rd.debug a="b c"',
   variables: { ntp: awkward, rack: '' },
   files: ['referred'],
-  disklayout: 'referred'
+  disklayout: 'referred',
+  trust: 'report'
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -258,6 +259,7 @@ function settings(ini: string) {
     variables: {},
     files: [],
     disklayout: null,
+    trust: 'none',
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -278,6 +280,7 @@ function settings(ini: string) {
     _unmanaged_bmc_users_source: 'default',
     _netboot_once_source: 'default',
     _disklayout_source: 'default',
+    _trust_source: 'default',
     _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'

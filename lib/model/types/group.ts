@@ -14,6 +14,7 @@ import {
 import { type ChangeContext, named, type ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import { checkTag } from '../tags.js'
+import { checkTrust } from '../trust.js'
 import { checkVariables, variablesField } from '../variables.js'
 import { attachedFiles, checkAttached } from './file.js'
 import {
@@ -23,6 +24,7 @@ import {
   netbootOnce,
   ownKernelOptions,
   provisionFields,
+  trust,
   unmanagedBmcUsers
 } from './inheritable.js'
 import { groupInterfaceFields, groupInterfaces } from './interface.js'
@@ -37,7 +39,8 @@ const fields = [
   ownKernelOptions,
   variablesField,
   attachedFiles,
-  diskLayout
+  diskLayout,
+  trust
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table
@@ -80,14 +83,20 @@ export const group: ObjectType<GroupDoc> = {
     yield () => checkVariables(doc.variables, title)
     yield () => checkAttached(view, doc.files, title)
     yield () => checkTag(view, effectiveGroup(doc, cluster).settings, title)
+    yield () => checkTrust(effectiveGroup(doc, cluster).settings, title)
   },
-  /** Checks image and tag for the members that inherit one of them (rules 1.2). */
+  /** Checks image and tag, trust and method for the members that inherit one of them (rules 1.2, 15.1). */
   *checkChange(tx, before, after, cluster) {
-    if (before.osimage === after.osimage && before.osimagetag === after.osimagetag) return
+    const isSame = (...names: readonly (keyof GroupDoc)[]) =>
+      names.every(name => before[name] === after[name])
+    if (isSame('osimage', 'osimagetag', 'trust', 'provision_method')) return
     for (const name of tx.index.members(after.name)?.all.values ?? []) {
       yield
       const node = tx.get('node', name)
-      if (node) checkTag(tx, settingsOf(node, after, cluster), `group ${after.name}: node ${name}`)
+      if (!node) continue
+      const [settings, title] = [settingsOf(node, after, cluster), `group ${after.name}: node ${name}`]
+      checkTag(tx, settings, title)
+      checkTrust(settings, title)
     }
   }
 }

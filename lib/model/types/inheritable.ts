@@ -96,6 +96,17 @@ export const diskLayout = {
   meaning: 'disk layout; a `partscript` of the same object, or of the node, is used instead'
 } as const
 
+/** The proof that a machine owes before it gets its install script (rules 15.1). */
+export const trust = {
+  name: 'trust',
+  type: oneOf('none', 'report', 'require'),
+  inherited: 'group',
+  default: 'none',
+  meaning:
+    'whether its machine proves by its TPM what it is and what it booted: `report` shows that, `require` ' +
+    'gives no install script without it'
+} as const
+
 /** Not inherited but appended: image, then group, then node (rules 4.2). */
 export const ownKernelOptions = {
   name: 'kerneloptions',
@@ -112,7 +123,8 @@ export const inheritable = [
   ...provisionFields,
   unmanagedBmcUsers,
   netbootOnce,
-  diskLayout
+  diskLayout,
+  trust
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

@@ -40,6 +40,7 @@ import type { ChangeContext, ObjectPatch, ObjectType } from '../object-type.js'
 import { ownsSecrets } from '../secrets.js'
 import type { AttachedType, View } from '../stored.js'
 import { checkTag } from '../tags.js'
+import { checkTrust } from '../trust.js'
 import { checkVariables, variablesField } from '../variables.js'
 import { attachedFiles, checkAttached } from './file.js'
 import { moveHandover } from './handover.js'
@@ -50,6 +51,7 @@ import {
   netbootOnce,
   ownKernelOptions,
   provisionFields,
+  trust,
   unmanagedBmcUsers
 } from './inheritable.js'
 import { interfaceFields, nodeInterfaces } from './interface.js'
@@ -82,9 +84,22 @@ const fields = [
   comment,
   ...installFields,
   ...provisionFields,
-  { name: 'tpm_uuid', type: freeText, meaning: 'TPM identifier' },
-  { name: 'tpm_pubkey', type: freeText, meaning: 'TPM public key' },
-  { name: 'tpm_sha256', type: freeText, meaning: 'TPM key digest' },
+  {
+    name: 'tpm_uuid',
+    type: freeText,
+    meaning:
+      "name of the attestation key in hex (TPM2: 000b and a SHA-256), once it was proved to be that TPM's"
+  },
+  {
+    name: 'tpm_pubkey',
+    type: freeText,
+    meaning: "the TPM's endorsement key: PEM, or base64 of DER (SubjectPublicKeyInfo)"
+  },
+  {
+    name: 'tpm_sha256',
+    type: freeText,
+    meaning: 'SHA-256 in hex of the DER of that key; alone, as a delivery list has it, it enrols that TPM'
+  },
   {
     name: 'vendor',
     type: freeText,
@@ -109,7 +124,8 @@ const fields = [
   ownKernelOptions,
   variablesField,
   attachedFiles,
-  diskLayout
+  diskLayout,
+  trust
 ] as const satisfies Table
 
 const hidden = [
@@ -219,6 +235,7 @@ export const node: ObjectType<NodeDoc> = {
     yield () => checkVariables(doc.variables, title)
     yield () => checkAttached(view, doc.files, title)
     yield () => checkTag(view, settingsOf(doc, group, cluster), title)
+    yield () => checkTrust(settingsOf(doc, group, cluster), title)
     const has = new Set([...(doc.interfaces ?? []).map(entry => entry.interface), ...(doc.removed ?? [])])
     for (const { interface: name, network } of group?.interfaces ?? [])
       yield () => {

@@ -4,7 +4,7 @@
 node_files() {
   http_get "/boot/files/$(url_segment "$SVC_NODE")" "$_TMP/files.tar" || return 1
   svc_files | image_place /usr/local/sbin/svc-files 755 || return 1
-  printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$_URLS" "$SVC_NODE" "$FILES_TOKEN" "${INSECURE:+yes}" |
+  settings_text "$_URLS" "$SVC_NODE" "$FILES_TOKEN" "${INSECURE:+yes}" |
     image_place /etc/svc/files.conf 600 || return 1
   files_units || return 1
   image_place /etc/svc/files.tar 600 < "$_TMP/files.tar" && files_tar=$(image_path /etc/svc/files.tar) || return 1

@@ -11,7 +11,7 @@ inventory_update() {
 
 inventory_unit() {
   inventory_text | image_place /etc/svc/inventory 755 &&
-    printf 'url %s\nnode %s\ntoken %s\ninsecure %s\n' "$_URLS" "$SVC_NODE" "$FILES_TOKEN" "${INSECURE:+yes}" |
+    settings_text "$_URLS" "$SVC_NODE" "$FILES_TOKEN" "${INSECURE:+yes}" |
     image_place /etc/svc/inventory.conf 600 &&
     image_place /etc/systemd/system/svc-inventory.service 644 <<'SVC_END_OF_UNIT' &&
 [Unit]

@@ -51,10 +51,15 @@ fi
 END
   cat << END
 if command -v curl > /dev/null; then
-$(running_tries "$1" '  ' "curl -q -g -s -S -f ${INSECURE:+-k }--max-time 60 -o /dev/null")
+$(running_tries "$1" '  ' "curl -q -g -s -S -f $(running_check curl)--max-time 60 -o /dev/null")
 fi
-$(running_tries "$1" '' "wget -q ${INSECURE:+--no-check-certificate }-O /dev/null")
+$(running_tries "$1" '' "wget -q $(running_check wget)-O /dev/null")
 END
+}
+
+# Prints the options for the check of certificates as words of a script.
+running_check() {
+  check_options "$1" | sed -e "s|sha256//.*|'&'|" -e 's/$/ /'
 }
 
 # Prints lines of a script that ask each controller for the path $1 until one answers.

@@ -1,0 +1,87 @@
+import type { FirmwareDoc } from '../model/types/firmware.js'
+import { isVouched, type LogEvent } from '../tpm/event-log.js'
+import { sha256 } from './keys.js'
+
+/** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
+export const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]
+/** Accepted values of one PCR: the oldest is dropped. */
+const mostValues = 16
+/** Events of a PCR of which digests are kept, to name the one that differs. */
+const mostEvents = 64
+
+/** A firmware, as it calls itself. */
+export interface Firmware {
+  readonly vendor: string
+  readonly product: string
+  readonly version: string
+}
+
+export const firmwareText = ({ vendor, product, version }: Firmware) =>
+  `${`${vendor} ${product}`.trim() || 'unknown machine'}, firmware ${version || '?'}`
+
+/** Returns the name of the accepted values of a model and firmware version. */
+export const firmwareName = ({ vendor, product, version }: Firmware) =>
+  sha256(JSON.stringify([vendor, product, version])).slice(0, 32)
+
+/** Returns what a boot measured of the firmware, a text for each PCR: `4 <sha256> <events>`. */
+export const measuredFirmware = (
+  values: ReadonlyMap<number, Buffer>,
+  events: readonly LogEvent[]
+): string[] =>
+  firmwarePcrs.map(pcr => {
+    const digests = extending(events, pcr).map(event => event.sha256.toString('hex').slice(0, 8))
+    return `${pcr} ${values.get(pcr)?.toString('hex')} ${digests.slice(0, mostEvents).join(',')}`
+  })
+
+/** Extends no PCR: EV_NO_ACTION. */
+const noAction = 3
+
+/** The events that extend a PCR. */
+export const extending = (events: readonly LogEvent[], of: number) =>
+  events.filter(({ pcr, type }) => pcr === of && type !== noAction)
+
+/** Names an event: by its text, if its digest is one of it, else by its type and its digest. */
+export const describeEvent = (event: LogEvent): string =>
+  event.text && isVouched(event)
+    ? JSON.stringify(event.text.slice(0, 200))
+    : `type 0x${event.type.toString(16)}, sha256 ${event.sha256.toString('hex').slice(0, 16)}…`
+
+const pcrOf = (line: string) => line.split(' ', 1)[0]
+const digestOf = (line: string) => line.split(' ', 2)[1]
+
+/** Adds values to those that are accepted. */
+export function withAccepted(
+  doc: FirmwareDoc | undefined,
+  firmware: Firmware,
+  lines: readonly string[]
+): FirmwareDoc {
+  const old = doc?.pcrs ?? []
+  const added = lines.filter(
+    line => !old.some(one => pcrOf(one) === pcrOf(line) && digestOf(one) === digestOf(line))
+  )
+  const pcrs = firmwarePcrs.flatMap(pcr =>
+    [...old, ...added].filter(line => pcrOf(line) === String(pcr)).slice(-mostValues)
+  )
+  return { name: firmwareName(firmware), ...firmware, pcrs }
+}
+
+/** Returns which PCR differs from the accepted values, and its first event that does; undefined if none. */
+export function firmwareFault(
+  { pcrs = [] }: FirmwareDoc,
+  lines: readonly string[],
+  events: readonly LogEvent[]
+): string | undefined {
+  for (const line of lines) {
+    const known = pcrs.filter(one => pcrOf(one) === pcrOf(line))
+    if (known.some(one => digestOf(one) === digestOf(line))) continue
+    const own = extending(events, Number(pcrOf(line)))
+    const wanted = known.at(-1)?.split(' ')[2]?.split(',') ?? []
+    const at = own.findIndex((event, i) => event.sha256.toString('hex').slice(0, 8) !== wanted[i])
+    const event = own[at]
+    const what = event
+      ? `at its event ${at + 1} (${describeEvent(event)})`
+      : 'as events are missing at its end'
+    return `PCR ${pcrOf(line)} differs from what was accepted for this firmware, ${what}`
+  }
+  return undefined
+}

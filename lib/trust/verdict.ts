@@ -1,0 +1,197 @@
+import type { X509Certificate } from 'node:crypto'
+import type { FirmwareDoc } from '../model/types/firmware.js'
+import { checkEkCertificate } from '../tpm/certificate.js'
+import { TpmError } from '../tpm/cursor.js'
+import { type LogEvent, readEventLog, replay, secureBootOf } from '../tpm/event-log.js'
+import { checkQuote, pcrDigest } from '../tpm/quote.js'
+import type { Evidence } from './evidence.js'
+import { describeEvent, extending, firmwareFault, firmwareText, measuredFirmware } from './firmware.js'
+import { sha256 } from './keys.js'
+
+export type Verdict = 'good' | 'bad' | 'unknown'
+
+/** The measurements of a boot that does as the node's present configuration says. */
+export interface MeasuredBoot {
+  /** PCR 8: the commands of GRUB with their arguments, and the kernel's command line. */
+  readonly commands: readonly { readonly what: string; readonly text: string }[]
+  /** PCR 9: the files that GRUB reads; `what` is for people, such as "the initramfs". */
+  readonly files: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
+}
+
+/** The facts that evidence is judged by. */
+export interface Yardstick {
+  readonly node: string
+  /** The EK that the node is enrolled with, as `ekOf` returns it. */
+  readonly ek: { readonly sha256?: string; readonly fault?: string }
+  /** Whether it was proved that the AK of the evidence lives in the TPM with its EK. */
+  readonly isBound: boolean
+  readonly measured: MeasuredBoot | undefined
+  readonly accepted: FirmwareDoc | undefined
+  readonly needsSecureBoot: boolean
+  /** PCR 8 and 9 of the last good boot. */
+  readonly lastGood: string | undefined
+  readonly authorities: readonly X509Certificate[]
+  /** Milliseconds since 1970. */
+  readonly now: number
+}
+
+/** The outcome: a verdict with its reason, and what the machine measured. */
+export interface Finding {
+  readonly verdict: Verdict
+  /** One sentence. */
+  readonly reason: string
+  /** False: what is below was not signed by the AK, and nothing follows from it. */
+  readonly isQuoted: boolean
+  readonly pcrs: Readonly<Record<string, string>>
+  readonly secureBoot: boolean | undefined
+  /** Lines of `FirmwareDoc`, and whether an admin has to accept them. */
+  readonly firmware: readonly string[]
+  readonly isNewFirmware: boolean
+  /** PCR 8 and 9 as one text. */
+  readonly booted: string
+  /** An authority of `[trust] ek_ca` vouches for its EK. */
+  readonly isVouched: boolean
+}
+
+/** The PCRs that a quote has to show. */
+const quoted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14]
+
+const nothing = {
+  ...{ isQuoted: false, pcrs: {}, secureBoot: undefined, firmware: [], isNewFirmware: false },
+  ...{ booted: '', isVouched: false }
+} as const
+const bad = (reason: string): Finding => ({ ...nothing, verdict: 'bad', reason })
+
+/** Judges evidence (rules 15.3). Takes at most two milliseconds, whatever the evidence is. */
+export function judge(evidence: Evidence, by: Yardstick): Finding {
+  const read = tried(() => signedOf(evidence))
+  if (typeof read === 'string') return bad(read)
+  const vouched = tried(() => isByAuthority(evidence, by))
+  const { values, events } = read
+  const lines = measuredFirmware(values, events)
+  const pcrs = Object.fromEntries(
+    quoted.map(pcr => [pcr, (values.get(pcr) ?? Buffer.alloc(32)).toString('hex')])
+  )
+  const booted = `${pcrs[8]} ${pcrs[9]}`
+  const secureBoot = secureBootOf(events)
+  const firmware = firmwareFinding(evidence, by, lines, events)
+  const [verdict, reason] = whole(evidence, by, [
+    typeof vouched === 'string' ? (['bad', vouched] as const) : undefined,
+    bootFault(by, events, booted),
+    secureBoot || !by.needsSecureBoot ? undefined : (['bad', 'Secure Boot is off'] as const),
+    firmware
+  ])
+  const found = { isQuoted: true, pcrs, secureBoot, firmware: lines, booted, isVouched: vouched === true }
+  return { ...found, verdict, reason, isNewFirmware: firmware !== undefined }
+}
+
+/** Returns the sentence of a TpmError in the place of a result. */
+function tried<T>(read: () => T): T | string {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TpmError) return error.message
+    throw error
+  }
+}
+
+type Fault = readonly [Verdict, string] | undefined
+
+/** Joins what is known of the machine and of its boot: the first fault counts. */
+function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faults: readonly Fault[]) {
+  const fault = faults.find(one => one !== undefined)
+  const also = fault ? `; besides: ${fault[1]}` : ''
+  if (!ek.isEndorsementKey)
+    return ['bad', 'its endorsement key is none: it could open what is for others'] as const
+  if (own.fault !== undefined) return ['unknown', `${own.fault}: svcctl node trust ${node} --forget`] as const
+  if (own.sha256 !== undefined && own.sha256 !== ek.spkiSha256)
+    return [
+      isBound ? 'bad' : 'unknown',
+      `another TPM than that of node ${node} asks: its EK is ${ek.spkiSha256}`
+    ] as const
+  if (own.sha256 === undefined)
+    return ['unknown', `no TPM is enrolled for node ${node} yet: svcctl node trust ${node}${also}`] as const
+  if (!isBound)
+    return ['unknown', `it is not proved yet that its key ${ak.name.toString('hex')} is of its TPM`] as const
+  return fault ?? (['good', 'it is the enrolled machine, and booted what svcd told it to'] as const)
+}
+
+/** Returns what the AK signed, or a sentence on what does not fit. Throws TpmError. */
+function signedOf({ ak, nonce, quote, signature, log }: Evidence) {
+  const signed = checkQuote(ak, quote, signature)
+  if (signed.nonce.toString('hex') !== nonce)
+    return 'the quote has another nonce: it is an old one, or was made for others'
+  if (String(signed.pcrs) !== String(quoted)) return `the quote is of PCRs ${signed.pcrs}, not of ${quoted}`
+  const events = readEventLog(log)
+  const values = replay(events)
+  return pcrDigest(values, quoted).equals(signed.digest)
+    ? { values, events }
+    : 'the event log does not match the PCRs of the quote'
+}
+
+/** A node that is enrolled needs nobody who vouches for its TPM. */
+function isByAuthority({ certificate, ek }: Evidence, { ek: own, authorities, now }: Yardstick): boolean {
+  if (!certificate || authorities.length === 0 || own.sha256 !== undefined) return false
+  checkEkCertificate(certificate, ek, authorities, now)
+  return true
+}
+
+function firmwareFinding(
+  { firmware }: Evidence,
+  by: Yardstick,
+  lines: readonly string[],
+  events: readonly LogEvent[]
+): Fault {
+  if (!by.accepted) {
+    const what = firmwareText(firmware)
+    return ['unknown', `nothing is accepted yet for ${what}: svcctl node trust ${by.node}`]
+  }
+  const fault = firmwareFault(by.accepted, lines, events)
+  return fault === undefined ? undefined : ['bad', fault]
+}
+
+/** Compares PCR 8 and 9 with what svcd computes. */
+function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[], booted: string): Fault {
+  if (!measured) return ['unknown', 'svcd does not know what this node must measure: its files are not ready']
+  const wanted = measured.commands.map(({ what, text }) => ({
+    what: what === 'kernel_cmdline' ? "the kernel's command line" : `the command ${word(text)}`,
+    sha256: sha256(text),
+    text
+  }))
+  const fault = commandFault(extending(events, 8), wanted) ?? fileFault(extending(events, 9), measured.files)
+  if (fault === undefined) return undefined
+  return booted === lastGood
+    ? ['unknown', `it booted as it did before; that was changed since: start it anew (${fault})`]
+    : ['bad', fault]
+}
+
+const word = (text: string) => JSON.stringify(text.split(' ', 1)[0])
+
+const firstDifferent = (events: readonly LogEvent[], wanted: readonly { readonly sha256: string }[]) => {
+  const at = Array.from({ length: Math.max(events.length, wanted.length) }, (_, i) => i)
+  return at.find(i => events[i]?.sha256.toString('hex') !== wanted[i]?.sha256)
+}
+
+function commandFault(
+  events: readonly LogEvent[],
+  wanted: readonly { readonly what: string; readonly sha256: string; readonly text: string }[]
+): string | undefined {
+  const at = firstDifferent(events, wanted)
+  if (at === undefined) return undefined
+  const [event, due] = [events[at], wanted[at]]
+  if (!event) return `PCR 8 differs: GRUB did not run ${due?.what}`
+  if (!due) return `PCR 8 differs: GRUB ran more than svcd gave it: ${describeEvent(event)}`
+  const given = JSON.stringify(clipped(due.text))
+  return `PCR 8 differs: ${due.what} is ${describeEvent(event)}, and svcd gave ${given}`
+}
+
+function fileFault(events: readonly LogEvent[], wanted: MeasuredBoot['files']): string | undefined {
+  const at = firstDifferent(events, wanted)
+  if (at === undefined) return undefined
+  const [event, due] = [events[at], wanted[at]]
+  if (!event) return `PCR 9 differs: GRUB did not read ${due?.what}, ${due?.name}`
+  if (!due) return `PCR 9 differs: GRUB read a file more: ${describeEvent(event)}`
+  return `PCR 9 differs: ${due.what} is not ${due.name} as svcd has it`
+}
+
+const clipped = (text: string) => (text.length > 300 ? `${text.slice(0, 300)}…` : text)

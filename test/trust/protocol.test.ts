@@ -1,0 +1,334 @@
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Controller } from '../support/controller.js'
+import { scratch } from '../support/scratch.js'
+import { bootEvents, grubOf, isSigned, Machine } from './machine.js'
+
+// Rules 15.1 to 15.6 with real TPMs (swtpm) and tpm2-tools, against a real svcd.
+
+const authority = scratch(t)
+
+/** A controller with a node that has to prove itself, and what GRUB measures when it boots. */
+async function required(t: Test, trust = 'require', ...overrides: string[]): Promise<Controller> {
+  const controller = await Controller.start(t, ...overrides)
+  await controller.cluster()
+  const { status } = await controller.post('/config/node/node001', {
+    group: 'compute',
+    macaddr: '52:54:00:00:00:01',
+    trust
+  })
+  t.equal(status, 201)
+  await controller.post('/config/secrets/node/node001/key', { path: '/etc/key', content: 'U0VDUkVU' })
+  controller.daemon.trust.measured = () => grubOf()
+  return controller
+}
+
+const shown = async (controller: Controller, node = 'node001') => {
+  const { body } = await controller.get(`/config/node/${node}/_trust`)
+  return body.config.node[node]
+}
+
+/** Accepts what is shown. */
+const accept = async (controller: Controller) => {
+  const { ek, ak } = await shown(controller)
+  return controller.post('/config/node/node001/_trust', { ek, ak })
+}
+
+const enrolled = async (controller: Controller, machine: Machine) => {
+  await machine.boot(bootEvents(grubOf()))
+  await machine.enrol(controller)
+  await accept(controller)
+}
+
+t.test(
+  'a machine is enrolled under the eyes of an admin, and gets a script that only its TPM reads',
+  async t => {
+    const controller = await required(t)
+    const machine = await Machine.start(t, authority)
+    await machine.boot(bootEvents(grubOf()))
+    const direct = await controller.get('/boot/install/node001', { token: null, source: machine.address })
+    t.match(direct, { status: 403, body: { code: 'trust-required' } })
+    for (const path of ['/kickstart/install/node001', '/boot/cloud-init/node001/user-data'])
+      t.match(await controller.get(path, { token: null, source: machine.address }), { status: 403 }, path)
+    const masked = await controller.get('/kickstart/install/node001')
+    t.notMatch(masked.text, 'U0VDUkVU', 'anybody else gets a kickstart without secrets as before')
+
+    const nonce = await machine.nonce(controller)
+    t.match(nonce, /^[\da-f]{64}$/)
+    const first = await machine.post(controller, 'quote', await machine.body(nonce))
+    t.match(first.body, { verdict: 'unknown', reason: /no TPM is enrolled for node node001 yet/ })
+    t.equal(first.body.sealed, undefined)
+    t.match(await shown(controller), { verdict: 'unknown', pending: false, bound: false, enrolled: null })
+    t.match(await accept(controller), { status: 400 }, 'a key that is not proved is not accepted')
+
+    t.match(await machine.prove(controller, nonce, first), { status: 200 })
+    t.match(await shown(controller), { verdict: 'unknown', pending: true, bound: true, secureboot: true })
+    const set = await controller.get('/config/node?nodes=@trust:pending&fields=name')
+    t.strictSame(Object.keys(set.body.config.node), ['node001'])
+    t.match(await controller.post('/config/node/node001/_trust', { ek: '0'.repeat(64), ak: '00' }), {
+      status: 400,
+      body: { message: /another machine has asked meanwhile/ }
+    })
+    t.match(await accept(controller), { status: 200 })
+    const { body } = await controller.get('/config/node/node001')
+    const { tpm_sha256, tpm_pubkey, tpm_uuid } = body.config.node.node001
+    t.match(
+      { tpm_sha256, tpm_pubkey, tpm_uuid },
+      {
+        ...{
+          tpm_sha256: /^[\da-f]{64}$/,
+          tpm_pubkey: /^-----BEGIN PUBLIC KEY-----/,
+          tpm_uuid: /^000b[\da-f]{64}$/
+        }
+      }
+    )
+
+    const again = await machine.nonce(controller)
+    const good = await machine.post(controller, 'quote', await machine.body(again))
+    t.match(good.body, { verdict: 'good' })
+    const fingerprint =
+      /svc\.key=([\da-f]{64})$/.exec(controller.daemon.boot.trustArguments('node001'))?.[1] ?? ''
+    t.ok(isSigned(good, 'node001', again, fingerprint), 'signed by the key that the command line names')
+    t.notMatch(Buffer.from(good.body.sealed, 'base64').toString('latin1'), 'SVC_TOKEN')
+    const script = await machine.script(good)
+    t.match(script, 'SVC_TOKEN=')
+    t.match(script, 'U0VDUkVU')
+    t.match(await controller.get('/metrics'), { text: /svcd_node_trust\{verdict="good"\} 1/ })
+    t.match((await controller.get('/monitor/overview')).body.monitor.overview.nodes[0].at(-1), 'good')
+
+    await machine.boot(bootEvents(grubOf()))
+    const second = await machine.quote(controller)
+    t.match(second.body, { verdict: 'good' }, 'the next boot needs nobody')
+    t.ok(await machine.script(second))
+  }
+)
+
+t.test('nothing is given for a boot that differs, and the reason names PCR and file', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await enrolled(controller, machine)
+  const grub = grubOf()
+  const wrong: readonly (readonly [ReturnType<typeof bootEvents>, RegExp])[] = [
+    [
+      bootEvents(grubOf('', 'another one')),
+      /^PCR 9 differs: the initramfs is not compute-initrd as svcd has it$/
+    ],
+    [bootEvents(grubOf(' rd.break')), /^PCR 8 differs: the command "linux" is "grub_cmd: linux .* rd\.break/],
+    [
+      bootEvents({ ...grub, commands: [...grub.commands, { what: 'grub_cmd', text: 'insmod evil' }] }),
+      /^PCR 8 differs: GRUB ran more than svcd gave it: "grub_cmd: insmod evil"$/
+    ],
+    [
+      bootEvents({ ...grub, files: grub.files.slice(0, 2) }),
+      /^PCR 9 differs: GRUB did not read the initramfs, compute-initrd$/
+    ],
+    [bootEvents(grub, false), /^Secure Boot is off$/],
+    [
+      bootEvents(grub, true, 'another shim'),
+      /^PCR 4 differs from what was accepted for this firmware, at its event 2/
+    ]
+  ]
+  for (const [events, reason] of wrong) {
+    await machine.boot(events)
+    const answer = await machine.quote(controller)
+    t.match(answer.body, { verdict: 'bad', reason })
+    t.equal(answer.body.sealed, undefined)
+    t.notMatch(answer.text, 'U0VDUkVU')
+    const why = await controller.get('/monitor/node/node001/_why')
+    t.match(why.body.monitor.why.node001, {
+      rule: 'not-trusted',
+      verdict: /^node001 is not trusted since its quote at/
+    })
+  }
+  const set = await controller.get('/config/node?nodes=@trust:bad&fields=name')
+  t.strictSame(Object.keys(set.body.config.node), ['node001'])
+  const audit = (await controller.get('/monitor/audit?lines=100')).text
+  t.match(audit, /Secure Boot is off/)
+  // A new loader, of which an admin was told.
+  t.match(await shown(controller), { verdict: 'bad', pending: true })
+  t.match(await accept(controller), { status: 200 })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  await machine.boot(bootEvents(grub))
+  t.match((await machine.quote(controller)).body, { verdict: 'good' }, 'and the old one is good as well')
+})
+
+t.test('a boot of before the last change is no alarm, and gets nothing', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await enrolled(controller, machine)
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  controller.daemon.trust.measured = () => grubOf(' quiet')
+  const answer = await machine.quote(controller)
+  t.match(answer.body, { verdict: 'unknown', reason: /^it booted as it did before; that was changed since/ })
+  t.equal(answer.body.sealed, undefined)
+  await machine.boot(bootEvents(grubOf(' quiet')))
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+})
+
+t.test('a replayed quote, a used nonce, the quote of another node, a log that does not match', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await enrolled(controller, machine)
+  const nonce = await machine.nonce(controller)
+  const body = await machine.body(nonce)
+  t.match((await machine.post(controller, 'quote', body)).body, { verdict: 'good' })
+  t.match(await machine.post(controller, 'quote', body), { status: 403, body: { code: 'nonce-refused' } })
+  const fresh = await machine.nonce(controller)
+  const replayed = await machine.post(controller, 'quote', { ...body, nonce: fresh })
+  t.match(replayed.body, { verdict: 'bad', reason: /the quote has another nonce/ })
+  t.equal(replayed.body.sealed, undefined)
+  t.equal(replayed.body.credential, '')
+  controller.clockMs += 121_000
+  const old = await machine.body(fresh)
+  t.match(await machine.post(controller, 'quote', old), {
+    status: 403,
+    body: { message: /older than two minutes/ }
+  })
+  controller.clockMs = 0
+
+  await controller.post('/config/node/node002', {
+    group: 'compute',
+    macaddr: '52:54:00:00:00:02',
+    trust: 'require'
+  })
+  const theirs = await machine.nonce(controller, 'node001')
+  const other = { token: null, source: '10.141.0.2' }
+  const stolen = await controller.post('/trust/node002/quote', await machine.body(theirs), other)
+  t.match(stolen, { status: 403, body: { message: /was not made for this node/ } })
+  t.match(await machine.post(controller, 'quote', {}, 'node002'), {
+    status: 401,
+    body: { code: 'wrong-address' }
+  })
+
+  const lie = { log: Buffer.concat([machine.log.subarray(0, -1), Buffer.from('x')]).toString('base64') }
+  t.match((await machine.quote(controller, lie)).body, { verdict: 'good' }, 'text is not measured')
+  const cut = bootEvents(grubOf()).slice(0, -1)
+  await machine.boot(cut)
+  const { log } = machine
+  await machine.boot(bootEvents(grubOf()))
+  const unlike = await machine.quote(controller, { log: log.toString('base64') })
+  t.match(unlike.body, { verdict: 'bad', reason: 'the event log does not match the PCRs of the quote' })
+  const junk = await machine.quote(controller, { log: 'AAAA' })
+  t.match(junk.body, { verdict: 'bad', reason: /^event log: / })
+  t.match(await machine.quote(controller, { ak: 'AAAA' }), { status: 400, body: { message: /"ak"/ } })
+  t.match((await machine.quote(controller, { ak: machine.ek.toString('base64') })).body, { verdict: 'bad' })
+})
+
+t.test(
+  'another machine with the address of the node gets nothing, and may take its place by an admin',
+  async t => {
+    const controller = await required(t)
+    const machine = await Machine.start(t, authority)
+    await enrolled(controller, machine)
+    const stranger = await Machine.start(t, authority)
+    await stranger.boot(bootEvents(grubOf()))
+    const first = await stranger.quote(controller)
+    t.match(first.body, { verdict: 'unknown', reason: /another TPM than that of node node001/ })
+    t.equal(first.body.sealed, undefined)
+    // With the public part of the right key it cannot open the answer.
+    const nonce = await stranger.nonce(controller)
+    const claimed = await stranger.post(
+      controller,
+      'quote',
+      await stranger.body(nonce, { ek: machine.ek.toString('base64') })
+    )
+    t.equal(claimed.body.sealed, undefined)
+    await t.rejects(stranger.prove(controller, nonce, claimed))
+    // Its own secret is none for the other's key.
+    const own = await stranger.nonce(controller)
+    const answer = await stranger.post(controller, 'quote', await stranger.body(own))
+    await stranger.post(
+      controller,
+      'quote',
+      await stranger.body(await stranger.nonce(controller), { ek: machine.ek.toString('base64') })
+    )
+    t.match(await stranger.prove(controller, own, answer), { status: 403 })
+    t.match(await shown(controller), { bound: false })
+
+    await stranger.enrol(controller)
+    const proved = await stranger.quote(controller)
+    t.match(proved.body, { verdict: 'bad', reason: /another TPM than that of node node001/ })
+    t.equal(proved.body.sealed, undefined)
+    t.match(await shown(controller), { verdict: 'bad', pending: true })
+    t.match((await machine.quote(controller)).body, { verdict: 'good' }, 'the right machine as before')
+    await stranger.enrol(controller)
+    await accept(controller)
+    t.match((await stranger.quote(controller)).body, { verdict: 'good' }, 'a new mainboard')
+    t.match((await machine.quote(controller)).body, { verdict: 'unknown' }, 'the old one is another TPM now')
+
+    const { status } = await controller.post('/config/node/node001/_distrust', { firmware: true })
+    t.equal(status, 200)
+    t.match(await shown(controller), { verdict: null, enrolled: null })
+    t.match((await stranger.quote(controller)).body, {
+      verdict: 'unknown',
+      reason: /nothing is accepted yet for ACME R1, firmware 1\.0/
+    })
+  }
+)
+
+t.test('a delivery list and a maker enrol a TPM by themselves; its firmware is accepted once', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await enrolled(controller, machine)
+  const { enrolled: ek } = await shown(controller)
+  await controller.post('/config/node/node001/_distrust', {})
+  t.match(await shown(controller), { enrolled: null })
+  await controller.post('/config/node/node001', { tpm_sha256: ek.toUpperCase() })
+  t.match((await machine.quote(controller)).body, {
+    verdict: 'unknown',
+    reason: /not proved yet that its key/
+  })
+  t.match(await machine.enrol(controller), { status: 200 })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+})
+
+t.test('an authority of TPMs', async t => {
+  const file = join(authority, 'all.pem')
+  const machine = await Machine.start(t, authority)
+  const read = (name: string) => readFileSync(join(authority, name), 'utf8')
+  writeFileSync(file, `${read('issuer.pem')}\n${read('swtpm-localca-rootca-cert.pem')}`)
+  const controller = await required(t, 'require', `trust.ek_ca=${file}`)
+  await machine.boot(bootEvents(grubOf()))
+  await machine.tpm.tool('nvread', '-Q', '0x01c00002', '-o', 'ek.crt')
+  const certificate = machine.tpm.read('ek.crt')
+  t.ok(new X509Certificate(certificate))
+  const forged = Buffer.from(certificate)
+  forged[forged.length - 9] = (forged[forged.length - 9] ?? 0) ^ 1
+  const bad = await machine.quote(controller, { ek_certificate: forged.toString('base64') })
+  t.match(bad.body, { verdict: 'unknown', reason: /EK certificate: signature/ })
+  t.equal(bad.body.sealed, undefined)
+  await machine.enrol(controller, { ek_certificate: forged.toString('base64') })
+  t.match(await shown(controller), { enrolled: null, pending: true }, 'a forged one enrols nobody')
+  await machine.enrol(controller, { ek_certificate: certificate.toString('base64') })
+  const { enrolled: ek } = await shown(controller)
+  t.match(ek, /^[\da-f]{64}$/)
+  t.match((await machine.quote(controller)).body, {
+    verdict: 'unknown',
+    reason: /nothing is accepted yet for ACME R1/
+  })
+  t.match(await accept(controller), { status: 200 })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+})
+
+t.test('report stops nothing, and a state of before goes on', async t => {
+  const controller = await required(t, 'report')
+  const machine = await Machine.start(t, authority)
+  await machine.boot(bootEvents(grubOf(' rd.break'), false))
+  const direct = await controller.get('/boot/install/node001', { token: null, source: machine.address })
+  t.equal(direct.status, 200)
+  const answer = await machine.quote(controller)
+  t.match(answer.body, { verdict: 'unknown', reason: /PCR 8 differs/ })
+  t.match(await machine.script(answer), 'SVC_TOKEN=')
+  await machine.enrol(controller)
+  await accept(controller)
+  await controller.restart()
+  controller.daemon.trust.measured = () => grubOf()
+  t.match(await shown(controller), { trust: 'report', enrolled: /^[\da-f]{64}$/ })
+  t.match((await machine.quote(controller)).body, { verdict: 'bad', reason: /PCR 8 differs/ })
+  await controller.post('/config/node/node001', { newhostname: 'other' })
+  t.match(await shown(controller, 'other'), { verdict: 'bad' })
+  await controller.get('/config/node/other/_delete')
+  t.equal(controller.daemon.trust.of('other'), undefined)
+})
