@@ -35,6 +35,8 @@ interface Wish {
   readonly altered?: (answer: Record<string, string>) => void
   readonly nonce?: string
   readonly refuses?: number
+  /** The answer to a choice in GRUB's menu. */
+  readonly choice?: string
   /** A credential for another attestation key. */
   readonly forAnother?: boolean
 }
@@ -55,6 +57,8 @@ class Svcd {
     const text = (value: unknown) => ({ status: 200, text: JSON.stringify(value) })
     if (path === '/trust/node001/nonce')
       return { status: 200, text: `${this.wish.nonce ?? randomBytes(32).toString('hex')}\n` }
+    if (path === '/boot/manual/hostname/node001/52:54:00:15:00:01')
+      return { status: 200, text: this.wish.choice ?? '#!ipxe\nimgargs kernel root=svc svc.node=node001 x\n' }
     if (path === '/boot/install/node001') return { status: 200, text: '#!/bin/sh\n: the plain script\n' }
     if (path === '/trust/node001/proof') {
       const { nonce, salt, ak, proof } = JSON.parse(String(body))
@@ -143,7 +147,7 @@ uptime_seconds() { echo 20 >> /run/clock; wc -l < /run/clock | sed 's/$/0/'; }
 sleep() { :; }
 name_host() { :; }
 mkdir -p "$_TMP"
-step arguments read_arguments && step trust prove_machine && step script fetch_script || echo "FAILED $_STEP: $_REASON"
+step arguments read_arguments && step choice choose_node && step trust prove_machine && step script fetch_script || echo "FAILED $_STEP: $_REASON"
 echo "script: $(cat "$_TMP/install" 2>&1)"
 echo "mode: $(stat -c %a "$_TMP/install" 2>&1)"
 echo "left: $(ls "$_TMP")"
@@ -329,4 +333,23 @@ t.test('a machine without a TPM, and an image without the programs', async t => 
     ['none', 'svc.pin=12', /svc\.pin=12 is not a SHA-256 sum/]
   ] as const)
     t.match(await boot('bash', policy, words), says)
+})
+
+// rules 15.9
+t.test("a machine that was chosen in GRUB's menu becomes that node, or is told why not", async t => {
+  svcd = new Svcd()
+  const manual = '/boot/manual/hostname/node001/52:54:00:15:00:01'
+  t.match(await boot('dash', 'none', 'svc.manual=1'), ': the plain script')
+  t.strictSame(svcd.asked, [manual, '/boot/install/node001'])
+  svcd.asked.length = 0
+  svcd.wish = {
+    choice:
+      '#!ipxe\necho svcd: node node001: this machine cannot be booted\necho svcd: node001 has a machine\n'
+  }
+  for (const shell of ['ash', 'klibc']) {
+    const said = await boot(shell, 'none', 'svc.manual=1')
+    t.match(said, /FAILED choice: svcd does not make this machine node001: .*node001 has a machine/)
+    t.match(said, nothing)
+  }
+  t.strictSame(svcd.asked, [manual, manual])
 })
