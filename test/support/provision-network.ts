@@ -36,6 +36,8 @@ option ipxe.no-pxedhcp code 176 = unsigned integer 8;
 subnet 10.141.0.0 netmask 255.255.255.0 {
   range 10.141.0.200 10.141.0.220;
   option routers 10.141.0.1;
+  # Shim asks for GRUB there; firmware makes do with the server's address.
+  next-server 10.141.0.1;
   option ipxe.no-pxedhcp 1;
   if exists user-class and option user-class = "iPXE" { filename "http://10.141.0.1:7050/boot"; }
 }

@@ -1,8 +1,9 @@
-import { copyFile, mkdtemp, rm } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { copyFile, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { start } from './child.js'
-import { requirePrograms } from './programs.js'
+import { start, startChild } from './child.js'
+import { output, requirePrograms } from './programs.js'
 
 /** A network card that no firmware boots from. */
 export interface Card {
@@ -38,8 +39,19 @@ export interface Machine {
   readonly moreDisks?: readonly string[]
   /** Raw disk images of NVMe disks, which no firmware boots from while there is `disk`. */
   readonly nvmeDisks?: readonly string[]
-  /** Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings. */
+  /**
+   * Default: bios (SeaBIOS); uefi is OVMF, fresh, as after a reset of its settings; secure is OVMF with
+   * Secure Boot on and Microsoft's keys, which refuses the unsigned iPXE of a card's ROM: it asks by PXE.
+   */
   readonly firmware?: Firmware
+  /**
+   * Directory of its TPM 2.0 (swtpm), which is made if it is missing and keeps what it is between runs: a
+   * path of at most 80 characters, for its socket. One with an EK certificate of a CA of its own, below
+   * /var/lib/swtpm-localca.
+   */
+  readonly tpm?: string
+  /** Directory of UEFI's settings, kept between runs as the TPM's is; default: fresh for each run. */
+  readonly settings?: string
   /**
    * What asks the network: the iPXE in the card's ROM (default), or UEFI's own PXE or HTTP boot, with no ROM.
    */
@@ -60,7 +72,7 @@ export interface Machine {
   readonly signal?: AbortSignal
 }
 
-export type Firmware = 'bios' | 'uefi'
+export type Firmware = 'bios' | 'uefi' | 'secure'
 
 /** How a machine's run ended. */
 export interface Run {
@@ -137,22 +149,56 @@ export const tail = (console: string): readonly string[] => console.trimEnd().sp
  */
 export async function runMachine(machine: Machine): Promise<Run> {
   requirePrograms('qemu-system-x86_64')
-  if (machine.firmware !== 'uefi') {
+  const { firmware = 'bios', asks = asksOf(machine) } = machine
+  if (firmware === 'bios') {
     requirePrograms('/usr/lib/ipxe/qemu/pxe-virtio.rom', '/usr/share/seabios/bios-256k.bin')
-    return runWith([], machine)
+    return withTpm(machine, tpm => runWith(tpm, machine))
   }
-  requirePrograms('/usr/lib/ipxe/qemu/efi-virtio.rom', `${ovmf}/OVMF_CODE_4M.fd`)
-  const directory = await mkdtemp(join(tmpdir(), 'svcd-uefi-'))
+  const kind = firmware === 'secure' ? '.ms' : ''
+  requirePrograms('/usr/lib/ipxe/qemu/efi-virtio.rom', `${ovmf}/OVMF_CODE_4M${kind}.fd`)
+  const directory = machine.settings ?? (await mkdtemp(join(tmpdir(), 'svcd-uefi-')))
   try {
+    await mkdir(directory, { recursive: true })
     // It writes its settings.
     const settings = join(directory, 'vars.fd')
-    await copyFile(`${ovmf}/OVMF_VARS_4M.fd`, settings)
+    if (!existsSync(settings)) await copyFile(`${ovmf}/OVMF_VARS_4M${kind}.fd`, settings)
     const flash = (unit: number, rest: string) => ['-drive', `if=pflash,format=raw,unit=${unit},${rest}`]
-    const code = flash(0, `readonly=on,file=${ovmf}/OVMF_CODE_4M.fd`)
-    return await runWith([...code, ...flash(1, `file=${settings}`), ...way[machine.asks ?? 'ipxe']], machine)
+    const code = flash(0, `readonly=on,file=${ovmf}/OVMF_CODE_4M${kind}.fd`)
+    const guarded = firmware === 'secure' ? secureMode : []
+    const all = [...guarded, ...code, ...flash(1, `file=${settings}`), ...way[asks]]
+    return await withTpm(machine, tpm => runWith([...all, ...tpm], machine))
   } finally {
-    await rm(directory, { recursive: true, force: true })
+    if (machine.settings === undefined) await rm(directory, { recursive: true, force: true })
   }
+}
+
+// Its settings can be written in system management mode alone.
+const secureMode = ['-machine', 'q35,smm=on', '-global', 'driver=cfi.pflash01,property=secure,value=on']
+
+const asksOf = ({ firmware, asks }: Machine) => asks ?? (firmware === 'secure' ? 'pxe' : 'ipxe')
+
+/** Runs `run` with qemu's arguments for the machine's TPM, which is there until it resolves. */
+async function withTpm<T>({ tpm }: Machine, run: (args: readonly string[]) => Promise<T>): Promise<T> {
+  if (tpm === undefined) return run([])
+  await makeTpm(tpm)
+  const socket = join(tpm, 'socket')
+  await rm(socket, { force: true })
+  const control = ['--tpmstate', `dir=${tpm}`, '--ctrl', `type=unixio,path=${socket}`]
+  const emulator = await startChild(['swtpm', 'socket', '--tpm2', ...control], () => existsSync(socket))
+  const device = ['-tpmdev', 'emulator,id=tpm0,chardev=tpm', '-device', 'tpm-tis,tpmdev=tpm0']
+  try {
+    return await run(['-chardev', `socket,id=tpm,path=${socket}`, ...device])
+  } finally {
+    await emulator.stop()
+  }
+}
+
+/** Makes the state of a TPM 2.0 in a directory, if it is not there: an EK with its certificate. */
+export async function makeTpm(directory: string): Promise<void> {
+  requirePrograms('swtpm', 'swtpm_setup')
+  if (existsSync(join(directory, 'tpm2-00.permall'))) return
+  await mkdir(directory, { recursive: true })
+  await output('swtpm_setup', ['--tpm2', '--tpmstate', directory, '--create-ek-cert'])
 }
 
 async function runWith(firmware: readonly string[], machine: Machine): Promise<Run> {
@@ -168,12 +214,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     ...['-boot', 'reboot-timeout=1'],
     // SeaBIOS and iPXE write to the serial port as well.
     ...['-machine', 'graphics=off', '-serial', 'stdio'],
-    ...[
-      '-netdev',
-      backendOf(network),
-      '-device',
-      (machine.asks ?? 'ipxe') === 'ipxe' ? card : `${card},romfile=`
-    ],
+    ...['-netdev', backendOf(network), '-device', asksOf(machine) === 'ipxe' ? card : `${card},romfile=`],
     ...(machine.cards ?? []).flatMap(cardArguments),
     ...(disk ? ['-drive', `id=disk0,if=none,format=raw,file=${disk}`] : []),
     ...(disk ? ['-device', 'virtio-blk-pci,drive=disk0,bootindex=2'] : []),
