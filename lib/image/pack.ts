@@ -19,6 +19,7 @@ import { belowBoot, type KernelRequest } from './kernel.js'
 import { type PackNote, packNote, temporary } from './notes.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
 import { signerOf } from './signature.js'
+import { signWithSiteKey } from './site-key.js'
 import { createTorrent } from './torrent/torrent.js'
 import { checkSystem, treeOf } from './trees.js'
 
@@ -161,6 +162,11 @@ async function copyBootFiles(
     const from = join(config.paths.files, temporary(id, what))
     const course = { signal, timeLimitMs: config.image.time_limit }
     await work.call('copy', { tree, path, output: temporary(id, what) }, course)
+    if (what === 'kernel' && config.image.sign_kernels)
+      await signWithSiteKey(config.paths.state, from, from, signal).catch(({ message }: Error) => {
+        signal.throwIfAborted()
+        throw unavailable(`OS image ${image.name}: [image] sign_kernels: ${message}`, 'image-unusable')
+      })
     if (what === 'kernel') {
       const found = await signerOf(from, signal)
       if ('unknown' in found) job.line(found.unknown)

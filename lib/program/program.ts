@@ -285,7 +285,9 @@ const packages: Readonly<Record<string, string>> = {
   conmand: 'conman',
   'named-checkconf': 'bind9',
   sbverify: 'sbsigntool',
-  sbsign: 'sbsigntool'
+  sbsign: 'sbsigntool',
+  'cert-to-efi-sig-list': 'efitools',
+  'sign-efi-sig-list': 'efitools'
 }
 
 /** Returns what to type for a missing program; '' if its package is not known. */
