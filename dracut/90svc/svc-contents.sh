@@ -26,6 +26,18 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
   /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers
   /usr/share/ipmitool/enterprise-numbers.txt'
 
+# Prints what the image lacks to open a file system whose key the TPM holds; $1 is the package of
+# initramfs-tools for it, '' with dracut.
+svc_seal_lacks() {
+  [ -x /usr/bin/systemd-cryptenroll ] || echo systemd-cryptenroll
+  ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null | grep -q . || echo tpm2-tools
+  if [ -n "$1" ]; then
+    [ -e /usr/share/initramfs-tools/hooks/cryptroot ] || echo "$1"
+  else
+    ls -d /usr/lib/dracut/modules.d/*tpm2-tss >/dev/null 2>&1 || echo 'tpm2-tss of dracut'
+  fi
+}
+
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1
   nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt xts ecb aes_generic aesni_intel aes_ce_blk sha256_generic

@@ -1,4 +1,4 @@
-import { truncate, writeFile } from 'node:fs/promises'
+import { mkdir, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
@@ -19,6 +19,12 @@ export interface DiskNode {
 
 export interface InstalledDisks {
   readonly controller: Daemon
+  /** Directory of the TFTP server. */
+  readonly tftp: string
+  /** The controller's files directory. */
+  readonly files: string
+  /** The initramfs of the image, in it. */
+  readonly initrdfile: string
   /** Makes a node of a machine, with the fields that install it. */
   readonly create: (node: DiskNode, fields: object) => Promise<void>
   /** Makes an empty disk; returns its file. */
@@ -57,7 +63,18 @@ export async function installedDisks(
     prepare: tree =>
       writeFile(join(tree, 'usr/local/sbin/svcd-report-more'), `#!/bin/sh\n${more}`, { mode: 0o755 })
   })
-  const network = await startNetwork(nodes.map(({ mac, ipaddress }) => ({ mac, ipaddress })))
+  // A secure machine asks by PXE for shim, where the test has put it; others have iPXE in their cards.
+  const tftp = join(directory, 'tftp')
+  await mkdir(tftp)
+  const secure = { bootfile: 'shimx64.efi' }
+  const network = await startNetwork(
+    nodes.map(({ mac, ipaddress, firmware }) => ({
+      mac,
+      ipaddress,
+      ...(firmware === 'secure' ? secure : {})
+    })),
+    { tftp }
+  )
   t.teardown(() => network.close())
   const controller = await Daemon.start({ directory, listen: '10.141.0.1:7050', enter: network.enter })
   t.teardown(() => controller.stop())
@@ -69,6 +86,9 @@ export async function installedDisks(
   })
   return {
     controller,
+    tftp,
+    files: join(directory, 'files'),
+    initrdfile: image.initrdfile,
     create: async ({ name, mac, ipaddress }, fields) => {
       await controller.create('node', name, {
         ...{ osimage: 'disks', macaddr: mac, localinstall: true, ...fields },

@@ -19,7 +19,7 @@ $b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
 exec >/dev/ttyS0 2>&1
 $b insmod /efivarfs.ko
 $b mount -t efivarfs e /sys/firmware/efi/efivars
-state() { $b od -An -t u1 -j 4 -N 1 /sys/firmware/efi/efivars/$1-8be4df61-93ca-11d2-aa0d-00e098032b8c; }
+state() { $b cat /sys/firmware/efi/efivars/$1-8be4df61-93ca-11d2-aa0d-00e098032b8c | $b tail -c 1 | $b od -An -t u1; }
 echo "STARTED setup mode $(state SetupMode), secure boot $(state SecureBoot)"
 if [ $(state SetupMode) = 1 ]; then
   for name in db KEK PK; do /bin/efi-updatevar -f /$name.auth $name && echo "ENROLLED $name"; done

@@ -54,6 +54,9 @@ bootloader() {
 
 bootloader_install() {
   fstab_write || return 1
+  if [ -s "$_RUN/layout/seal" ]; then
+    seal_disks || return 1
+  fi
   boot_initramfs || return 1
   grub_settings || return 1
   if [ -d /sys/firmware/efi ]; then
