@@ -1,4 +1,4 @@
-import { copyFile, mkdir, open, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, open, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { signedLoaders } from '../support/kernel.js'
@@ -46,15 +46,21 @@ t.test('a sealed / opens on its own machine with Secure Boot on, and nowhere els
   t.equal((await site.controller.request('POST', `/config/secrets/node/${node.name}`, [secret])).status, 201)
   for (const [name, path] of Object.entries(await signedLoaders()))
     await copyFile(path, join(site.tftp, name))
-  for (const name of ['vmlinuz-disks', 'initrd.img'])
-    await copyFile(join(site.files, name === 'initrd.img' ? site.initrdfile : name), join(site.tftp, name))
+  // The TFTP server gives out what everybody may read.
+  for (const [from, to] of [
+    ['vmlinuz-disks', 'vmlinuz'],
+    [site.initrdfile, 'initrd.img']
+  ] as const) {
+    await copyFile(join(site.files, from), join(site.tftp, to))
+    await chmod(join(site.tftp, to), 0o644)
+  }
   const words = [
     ...['root=svc', 'svc.bootproto=static', `svc.mac=${node.mac}`, `svc.ip=${node.ipaddress}/24`],
     ...['svc.url=http://10.141.0.1:7050', `svc.node=${node.name}`, `svc.hostname=${node.name}.cluster`],
     systemOptions
   ].join(' ')
   await mkdir(join(site.tftp, 'grub'))
-  const commands = [`linux /vmlinuz-disks ${words}`, 'initrd /initrd.img', 'boot', '']
+  const commands = [`linux /vmlinuz ${words}`, 'initrd /initrd.img', 'boot', '']
   await writeFile(join(site.tftp, 'grub/grub.cfg'), commands.join('\n'))
   const boot = (machine: Pick<Machine, 'firmware' | 'tpm' | 'until'>) =>
     site.boot(t, node, { disk, ...machine })
