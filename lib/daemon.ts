@@ -429,7 +429,7 @@ async function buildWork(booting: Booting) {
   register.add(work)
   const control = register.add(
     new Control({
-      ...{ config: config.control, model, jobs, log, ticks },
+      ...{ config: config.control, model, jobs, log, ticks, now },
       onAction: (...action) => audit.recordAction(...action)
     })
   )

@@ -99,6 +99,12 @@ const commands = new Map(
       const { osimageShell } = await import('./cli/image-shell.js')
       return osimageShell(config, words)
     },
+    async keys(options, words) {
+      const config = await configOf(options)
+      const { siteKeys } = await import('./cli/site-keys.js')
+      process.stdout.write(await siteKeys(config, words))
+      return 0
+    },
     async passwd({ role = 'admin', stdin = false }, [user = '']) {
       const { passwd } = await import('./cli/passwd.js')
       process.stdout.write(await passwd(user, role, stdin))
@@ -181,7 +187,8 @@ function parse(argv: readonly string[]) {
   if (!run) throw new UsageError(command === '' ? 'which command?' : `unknown command ${command}`)
   const operand = operands[command]
   const count = operand?.split(' ').length ?? 0
-  if (args.length !== count)
+  // The words of keys are counted there.
+  if (args.length !== count && command !== 'keys')
     throw new UsageError(
       `${command} takes ${operand === undefined ? 'no operand' : count === 1 ? `one ${operand}` : operand}`
     )

@@ -50,6 +50,14 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/logins.md#OpenLDAP': packages,
   'README.md#Make an image':
     'debootstrap takes minutes; test/long/elsewhere.test.ts runs its command, and packs the image',
+  'docs/secure-boot-keys.md#Who signed the kernel of an image':
+    'it needs a packed image; test/image/signature.test.ts asks for the same',
+  'docs/secure-boot-keys.md#A key of the site':
+    'it writes below /srv; test/cli/site-keys.test.ts runs what these commands run',
+  'docs/secure-boot-keys.md#Enrol the key in machines':
+    'it writes below /srv, and needs a real BMC; test/long/site-keys.test.ts enrols the exported files',
+  'docs/disk-layouts.md#Seal the key to the machine':
+    'it reads a file of the admin; test/long/sealed-disks.test.ts makes the same layout',
   'docs/backup.md#A backup': 'it writes below /root; test/backup/backup.test.ts runs the command',
   'docs/backup.md#Restoring it': `${systemd}; test/long/move.test.ts moves a controller`,
   'docs/backup.md#A whole copy': systemd,

@@ -28,6 +28,17 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
 
 # Libraries that programs load by name: for a host name in svc.url, and for tpm2.
 svc_libraries='libnss_dns.so.* libnss_files.so.* libtss2-tcti-device.so.*'
+# Prints what the image lacks to open a file system whose key the TPM holds; $1 is the package of
+# initramfs-tools for it, '' with dracut.
+svc_seal_lacks() {
+  [ -x /usr/bin/systemd-cryptenroll ] || echo systemd-cryptenroll
+  ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null | grep -q . || echo tpm2-tools
+  if [ -n "$1" ]; then
+    [ -e /usr/share/initramfs-tools/hooks/cryptroot ] || echo "$1"
+  else
+    ls -d /usr/lib/dracut/modules.d/*tpm2-tss >/dev/null 2>&1 || echo 'tpm2-tss of dracut'
+  fi
+}
 
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1

@@ -1,5 +1,6 @@
 import { contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
+import { unsignedKernel } from '../model/secure-boot.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Facts } from '../monitor/boot-facts.js'
 import type { Boot, Step } from '../monitor/boot-steps.js'
@@ -87,7 +88,7 @@ const showStep = ({ step, about, from, time, last, count, end, bytes, bytesTotal
 })
 
 async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
-  const { model, boots, boot, trace, health, leases } = parts
+  const { model, boots, boot, trace, health, leases, control } = parts
   const { name } = node
   const { provision, prefix, settings } = model.effective(node)
   const { boots: seen, elsewhere } = boots.of(name)
@@ -121,6 +122,8 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     netboot: settings.netboot,
     trust: parts.trust.isWanted(name) ? parts.trust.of(name) : undefined,
     needsTrust: settings.trust === 'require',
+    switchedOn: control.switchedOn(name),
+    unsignedKernel: unsignedKernel(model.view, model.cluster, name),
     unknownMachines: strangers,
     neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),

@@ -121,6 +121,15 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
           }
         }
       : {}),
+    ...(type === 'osimage'
+      ? {
+          _kernelsigner: {
+            ...orNull(string()),
+            description: 'who signed its packed kernel for Secure Boot, none for nobody; null if unknown',
+            readOnly: true
+          }
+        }
+      : {}),
     ...Object.fromEntries(newName.map(key => [key, naming]))
   })
 }

@@ -14,7 +14,8 @@ const journals = TABLES.map(kind => `${kind}.journal`)
 const directories = [...ofObjects, 'layout', 'ssh', ...ofRecords.filter(kind => !isUnsaved(kind))]
 /** Directories bound to this machine and time: earlier states, consoles, and such records. */
 const localDirectories = ['initramfs', 'backups', 'consoles', ...ofRecords.filter(isUnsaved)]
-const files = /^(audit(-machines)?\.log(\.\d+)?|(secret|token)\.key|admin-password)$/
+const files =
+  /^(audit(-machines)?\.log(\.\d+)?|(secret|token|secureboot)\.key|secureboot\.crt|admin-password)$/
 const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd)$/
 
 /** Whether this is a directory of the state. */

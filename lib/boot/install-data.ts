@@ -125,6 +125,7 @@ export const installVariables = {
   secrets: maps(secret, "the group's secrets and the node's own"),
   secret_access: textMap('mode, owner and group of those that set one of them, by name: `0400 munge munge`'),
   layout_secrets: texts('names of the secrets that encrypt file systems of the disk layout'),
+  sealed_secrets: texts('those of them that are recovery keys of the TPM, and are not placed on the node'),
   ntp_server: text("cluster-wide NTP server, '' when none"),
   variables: nodeVariables,
   files: flag('whether svcd renders files for the node'),

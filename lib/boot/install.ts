@@ -1,6 +1,6 @@
 import { forbidden, notFound, unauthorized } from '../base/errors.js'
 import type { RequestContext } from '../base/request-source.js'
-import { layoutData, layoutSecrets } from '../disk-layout/data.js'
+import { layoutData, layoutSecrets, sealedSecrets } from '../disk-layout/data.js'
 import { type Address, formatAddress, mask, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import {
@@ -287,6 +287,7 @@ export class Install {
       secrets,
       secret_access: secretAccess(secrets),
       layout_secrets: layoutSecrets(layoutOf(model.view, target)),
+      sealed_secrets: sealedSecrets(layoutOf(model.view, target)),
       ntp_server: model.cluster.ntp_server,
       variables: target.variables,
       // A file may be a unit or an fstab, which would mount a disk in a rescue.

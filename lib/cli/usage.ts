@@ -32,6 +32,9 @@ export const usage = `Usage: svcd COMMAND [OPTION]...
   osimage shell NAME         a shell in the directory of an image, for root on the controller: packages that
                              are installed in it find the network and start no service here; no pack of the
                              image begins meanwhile
+  keys secureboot make|show|export DIRECTORY|sign FILE
+                             the key of this site for Secure Boot: make it, show it, write what machines enrol
+                             into a directory, sign a boot loader, a kernel or a UKI (FILE.signed)
   passwd USER [--role ROLE]  print the line for [users] of the ini; roles: admin (default), operator,
                              viewer, also limited to groups of nodes (operator:compute,gpu)
   ctl ...                    ask a controller over http: nodes, groups, power and so on; svcd ctl --help tells

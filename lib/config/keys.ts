@@ -156,6 +156,9 @@ export const keys = {
     initramfs: key(values.boolean, 'yes').about(
       "Before a pack, build an outdated initramfs by the image's own dracut or initramfs-tools: yes or no."
     ),
+    sign_kernels: key(values.boolean, 'no').about(
+      "Sign the kernels of packs with the site's key for Secure Boot (svcd keys secureboot make): yes or no."
+    ),
     grace: key(values.duration('0s', '3650d'), '1d').about(
       'How long a pack that no image, tag or installing node uses is kept.'
     ),

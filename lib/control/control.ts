@@ -23,6 +23,8 @@ interface ControlOptions {
   readonly onAction: (actor: Actor, nodes: readonly string[], part: Part, action: string) => Promise<void>
   /** Monotonic clock, in milliseconds. */
   readonly ticks: () => number
+  /** Milliseconds since 1970. */
+  readonly now: () => number
 }
 
 /** A changing batch, and the promise of its end. */
@@ -51,6 +53,7 @@ export class Control {
   readonly #activeBatches = new Set<ActiveBatch>()
   readonly #closing = new AbortController()
   readonly #programs = new Programs()
+  readonly #switchedOn = new Map<string, number>()
 
   constructor(options: ControlOptions) {
     const { parallel, delay } = options.config
@@ -188,12 +191,19 @@ export class Control {
     }
   }
 
-  #ask(bmc: Bmc, command: Command, signal: AbortSignal): Promise<string> {
+  /** Returns when this controller last switched a node on or reset it, milliseconds since 1970. */
+  switchedOn(node: string): number | undefined {
+    return this.#switchedOn.get(node)
+  }
+
+  async #ask(bmc: Bmc, command: Command, signal: AbortSignal): Promise<string> {
     const { time_limit, ipmi_port, redfish_port, ca_file } = this.#o.config
     const visit = { timeLimitMs: time_limit, signal }
-    return bmc.protocol === 'ipmi'
+    const text = await (bmc.protocol === 'ipmi'
       ? ipmi(this.#programs, bmc, command, { ...visit, port: bmc.port ?? ipmi_port })
-      : redfish(bmc, command, { ...visit, port: bmc.port ?? redfish_port, caFile: ca_file })
+      : redfish(bmc, command, { ...visit, port: bmc.port ?? redfish_port, caFile: ca_file }))
+    if (switchesOn(command)) this.#switchedOn.set(bmc.node, this.#o.now())
+    return text
   }
 }
 

@@ -15,6 +15,7 @@ const content = {
   options: text("mount options, '' for the defaults"),
   label: text("label of the file system, '' without one"),
   secret: text("the secret that encrypts it, '' without one"),
+  tpm: flag("whether the node's TPM opens it"),
   volumegroup: text("the volume group that it is in, or that gets it; '' without one")
 } as const
 
@@ -123,6 +124,7 @@ const contentOf = (one: Omit<PartitionDoc, 'use' | 'raid'>) => ({
   options: one.options ?? '',
   label: one.label ?? '',
   secret: one.secret ?? '',
+  tpm: one.tpm ?? false,
   volumegroup: one.volumegroup ?? ''
 })
 
@@ -136,6 +138,13 @@ export function layoutSecrets(layout: DisklayoutDoc | undefined): string[] {
   if (!layout) return []
   const volumes = (layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
   return once([...partitionsOf(layout), ...volumes].flatMap(({ secret }) => secret ?? []))
+}
+
+/** Returns the names of the secrets that are recovery keys, which no node gets; none without a layout. */
+export function sealedSecrets(layout: DisklayoutDoc | undefined): string[] {
+  if (!layout) return []
+  const volumes = (layout.volumegroups ?? []).flatMap(({ volumes = [] }) => volumes)
+  return once([...partitionsOf(layout), ...volumes].flatMap(({ secret, tpm }) => (tpm ? (secret ?? []) : [])))
 }
 
 /** Returns the input of the templates for a layout; the same for all nodes that have it. */

@@ -1,9 +1,12 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { runSync } from '../base/concurrency.js'
+import { firstOf } from '../base/log.js'
 import type { Config } from '../config/types.js'
 import { hasDirectory, hasFile } from '../disk/file.js'
 import type { Files } from '../model/cluster-index.js'
 import { groupOf, settingsOf } from '../model/effective.js'
+import { unsignedKernels } from '../model/secure-boot.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import { defaultTag, filesOf, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
@@ -81,6 +84,9 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
       else warnings.push(message)
     }
   const proving = imagesOfTrust(view, cluster)
+  for (const { name } of images)
+    for (const [sentence, nodes] of runSync(unsignedKernels(view, cluster, name)))
+      warnings.push(`OS image ${name}: ${sentence}; ${firstOf(nodes, 5)}: field "loader" is grub`)
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = imageDirectoryOf(directory, image)
     const { name: own } = config.controller

@@ -1,6 +1,8 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { runFairly } from '../base/concurrency.js'
 import { unavailable } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { exists, isFile, sameBytes, syncFile } from '../disk/file.js'
 import { choosePacker } from '../helper/packer/choose-packer.js'
 import { hashFile } from '../helper/packer/in-worker.js'
@@ -8,6 +10,7 @@ import type { Packer } from '../helper/packer/packer.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
+import { unsigned, unsignedKernels, unsignedSentence } from '../model/secure-boot.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { StoreError } from '../store/errors.js'
 import { type BootFiles, bootFiles } from './boot-files.js'
@@ -15,11 +18,15 @@ import type { ImageContext } from './context.js'
 import { belowBoot, type KernelRequest } from './kernel.js'
 import { type PackNote, packNote, temporary } from './notes.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
+import { signerOf } from './signature.js'
+import { signWithSiteKey } from './site-key.js'
 import { createTorrent } from './torrent/torrent.js'
 import { checkSystem, treeOf } from './trees.js'
 
 /** The fields of a pack that name its boot files. */
-type BootFields = Partial<Record<'kernel' | 'kernelfile' | 'kernelversion' | 'initrd' | 'initrdfile', string>>
+type BootFields = Partial<
+  Record<'kernel' | 'kernelfile' | 'kernelversion' | 'kernelsigner' | 'initrd' | 'initrdfile', string>
+>
 
 const KINDS = ['kernel', 'initrd'] as const
 
@@ -97,7 +104,7 @@ export async function packImage(
       return publish(context, outcome, actor).catch(kept)
     })
     await rest(job).catch(error => context.files.run(() => kept(error)))
-    report(context, order, pack, omitted, job)
+    await report(context, order, pack, omitted, job)
   } finally {
     await discard(context, note)
   }
@@ -127,7 +134,7 @@ async function makeFiles(
   const mode = await servedMode(directory)
   const stem = `${image.name}-${sha256.slice(0, 12)}`
   const imagefile = `${stem}${packer.suffix}`
-  const boot = await copyBootFiles(context, order, stem, signal)
+  const boot = await copyBootFiles(context, order, stem, job)
   const made: Made[] = [{ from: hidden('pack'), name: imagefile }, ...boot.made]
   if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
     made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
@@ -146,14 +153,25 @@ async function copyBootFiles(
   { config, work }: ImageContext,
   { image, tree, files, copies, id }: Order,
   stem: string,
-  signal: AbortSignal
+  job: JobContext
 ): Promise<{ made: Made[]; fields: BootFields }> {
+  const { signal } = job
   const made: Made[] = []
   const fields: BootFields = {}
   for (const { what, path } of copies) {
     const from = join(config.paths.files, temporary(id, what))
     const course = { signal, timeLimitMs: config.image.time_limit }
     await work.call('copy', { tree, path, output: temporary(id, what) }, course)
+    if (what === 'kernel' && config.image.sign_kernels)
+      await signWithSiteKey(config.paths.state, from, from, signal).catch(({ message }: Error) => {
+        signal.throwIfAborted()
+        throw unavailable(`OS image ${image.name}: [image] sign_kernels: ${message}`, 'image-unusable')
+      })
+    if (what === 'kernel') {
+      const found = await signerOf(from, signal)
+      if ('unknown' in found) job.line(found.unknown)
+      else fields.kernelsigner = found.signer
+    }
     // A pack without its kernel may come with another kernel. That file gets another name: a tag may pin
     // the usual one, or a node may be booting it.
     let file = fileName(image.name, stem, path)
@@ -169,17 +187,25 @@ async function copyBootFiles(
 }
 
 /** Puts a pack into the record of the request. */
-function report(
-  { log }: ImageContext,
+async function report(
+  { log, model }: ImageContext,
   { image, files }: Order,
-  { name: imagefile, bytes, sha256 }: PackDoc,
+  { name: imagefile, bytes, sha256, kernelsigner }: PackDoc,
   omitted: readonly string[],
   job: JobContext
-): void {
+): Promise<void> {
   for (const [key, value] of Object.entries({ imagefile, sha256, bytes })) job.result(key, value)
   for (const sentence of omitted) job.line(sentence)
   if (omitted.length > 0) job.result('omitted', [...omitted])
   job.line(`${imagefile}: ${bytes} bytes, sha256 ${sha256}`)
+  if (kernelsigner !== undefined) {
+    job.result('kernelsigner', kernelsigner)
+    const isUnsigned = kernelsigner === unsigned
+    job.line(isUnsigned ? unsignedSentence(imagefile) : `the kernel is signed by ${kernelsigner}`)
+    const found = await runFairly(unsignedKernels(model.view, model.cluster, image.name))
+    for (const [sentence, nodes] of found)
+      log.warn(`${sentence}; ${firstOf(nodes, 5)}: field "loader" is grub`)
+  }
   // Logged, because the answer has no body, and the image may be meant to boot from disks alone.
   const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
   if (lacking)

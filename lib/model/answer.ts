@@ -3,6 +3,7 @@ import type { Docs, TypeName } from './docs.js'
 import type { VariableLevels } from './effective.js'
 import { effectiveInterfaces, imageOf } from './effective.js'
 import { type Field, secretMask, type Table } from './field.js'
+import { kernelSignerOf } from './secure-boot.js'
 import type { ClusterSettings, View } from './stored.js'
 import { defaultTag } from './tags.js'
 import { objectTypes } from './types.js'
@@ -21,7 +22,10 @@ export interface AnswerSource<K extends TypeName = TypeName> {
   readonly image: Docs['osimage'] | undefined
   /** The last reported state of a node; null before the first. */
   readonly status: string | null
-  /** More keys of a node: what it runs, and would boot (rules 6.8). The same object while they are equal. */
+  /**
+   * More keys of a node: what it runs, and would boot (rules 6.8); of an OS image: who signed its kernel
+   * (rules 15.13). The same object while they are equal.
+   */
   readonly runs: object | undefined
 }
 
@@ -43,8 +47,23 @@ export function answerSourceOf<K extends TypeName>(
     group,
     image: kernelOptions && imageOf(view, { osimage, osimagetag }),
     status: memberOf ? status(doc.name) : null,
-    runs: memberOf && runs?.(doc.name)
+    runs: memberOf ? runs?.(doc.name) : type === 'osimage' ? signedBy(view, doc) : undefined
   }
+}
+
+const unknownSigner = Object.freeze({ _kernelsigner: null })
+const signers = new Map<string, { readonly _kernelsigner: string }>()
+/** Distributions that sign kernels, and room for odd names. */
+const mostSigners = 100
+
+/** Returns the key that says who signed the kernel of an image; the same object for each signer. */
+function signedBy(view: View, image: Docs['osimage']): object {
+  const signer = kernelSignerOf(view, image)
+  if (signer === undefined) return unknownSigner
+  const keys = signers.get(signer) ?? { _kernelsigner: signer }
+  if (signers.size >= mostSigners) signers.clear()
+  signers.set(signer, keys)
+  return keys
 }
 
 /** Returns an object as answers show it: values in force, their sources, `_override` (rules 1.4, 3.4). */
@@ -72,7 +91,7 @@ export function show<K extends TypeName>(
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
   for (const field of fields) if (isObject(field)) put(field)
   for (const name of omittedFields?.(doc) ?? []) delete shown[name]
-  if (!inherited) return shown
+  if (!inherited) return Object.assign(shown, runs)
   const sources: Readonly<Record<string, string | VariableLevels>> = inherited.sources
   const isOwn = (source: string | VariableLevels): boolean =>
     typeof source === 'string' ? source === type : Object.values(source).some(isOwn)

@@ -30,6 +30,10 @@ export interface Facts {
   readonly trust?: { readonly verdict: string; readonly reason: string; readonly time: string } | undefined
   /** Whether it gets no install script without a good one. */
   readonly needsTrust?: boolean
+  /** When svcd last switched the machine on; undefined if it did not since its own start. */
+  readonly switchedOn?: number | undefined
+  /** Sentence on a kernel without a signature that it would get by GRUB. */
+  readonly unsignedKernel?: string | undefined
   /** Machines with unknown MACs that asked for a boot script in the node's network, newest last. */
   readonly unknownMachines: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
   /** Number of other nodes that were never seen; counted only if this node was never seen either. */

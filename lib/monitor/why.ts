@@ -135,6 +135,21 @@ export const verdictRules: readonly VerdictRule[] = [
       boot || macs.length > 0 ? undefined : `${node} has no MAC, so no machine can be it`
   },
   {
+    id: 'nothing-asked',
+    observation: 'svcd switched the machine on, and nothing was asked of svcd since',
+    remedy:
+      'the firmware may have refused the boot loader: with Secure Boot on it starts only what is signed, ' +
+      'shim and not iPXE (svcctl node set NODE loader=grub); or it does not boot from the network: watch the ' +
+      'console',
+    verdict: facts => {
+      const { node, netboot, switchedOn = 0, now, leased } = facts
+      if (!netboot || switchedOn <= lastSeen(facts) || now - switchedOn <= stepMs) return undefined
+      const address =
+        leased === undefined ? '' : `; the DHCP server lent it the address ${leased}, maybe before`
+      return `since ${node} was switched on at ${formatTime(switchedOn)}, nothing was asked of svcd${address}`
+    }
+  },
+  {
     id: 'address-only',
     observation: "the DHCP server lent an address to the node's MAC, and no boot script was asked for",
     remedy: 'look at the console whether iPXE was loaded, and at [http] url whether the node can reach it',
@@ -459,11 +474,14 @@ interface Verdict {
 /**
  * Returns the rule that applies, and one sentence with verdict and remedy. If another machine may have asked
  * in the node's name, the verdict on the authenticated boot comes first, and the other follows (rules 6.7).
- * The lines of its console that explain it come last.
+ * A kernel that Secure Boot would refuse is told
+ * beside it (rules 15.13). The lines of its console that explain it come last.
  */
 export function why(facts: Facts): Verdict {
   const found = wholeVerdict(facts)
-  return { ...found, verdict: found.verdict + consoleQuote(facts) }
+  const { unsignedKernel } = facts
+  const refused = unsignedKernel === undefined || isUp(facts) ? '' : `. Besides, ${unsignedKernel}`
+  return { ...found, verdict: found.verdict + refused + consoleQuote(facts) }
 }
 
 function wholeVerdict(facts: Facts): Verdict {

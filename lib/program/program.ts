@@ -281,7 +281,14 @@ async function canBind(setpriv: string): Promise<boolean> {
 export type FailureKind = 'missing' | 'failed' | 'time limit' | 'aborted'
 
 /** The packages of Debian whose programs have another name. */
-const packages: Readonly<Record<string, string>> = { conmand: 'conman', 'named-checkconf': 'bind9' }
+const packages: Readonly<Record<string, string>> = {
+  conmand: 'conman',
+  'named-checkconf': 'bind9',
+  sbverify: 'sbsigntool',
+  sbsign: 'sbsigntool',
+  'cert-to-efi-sig-list': 'efitools',
+  'sign-efi-sig-list': 'efitools'
+}
 
 /** Returns what to type for a missing program; '' if its package is not known. */
 export function installHint(program: string): string {

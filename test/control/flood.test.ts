@@ -98,7 +98,7 @@ async function slowAudit(t: Test) {
   })
   const config = { parallel: 2, delay: 0, time_limit: 5000, soft_limit: 5000, ipmi_port: 623 }
   const control = new Control({
-    ...{ model, jobs, log: createLog('error', () => {}), ticks: () => performance.now() },
+    ...{ model, jobs, log: createLog('error', () => {}), ticks: () => performance.now(), now: Date.now },
     config: { ...config, redfish_port: port, ca_file: '' },
     onAction: async (_, nodes, part, action) => {
       await isOn

@@ -57,6 +57,26 @@ t.test('what is wrong with a layout is named', async t => {
     [system({ ...root, raid: 1 }), /partition root: field "raid": level 1 needs 2 disks: set "count"/],
     [system({ ...root, format: undefined }), /partition root: field "format" is missing/],
     [system({ ...root, secret: 'key' }), /partition root: field "secret": the system finds its key on "\/"/],
+    [
+      system({ ...root, tpm: true }),
+      /partition root: field "tpm" needs a "secret", which is the recovery key/
+    ],
+    [
+      system({ ...root, secret: 'key', tpm: true }),
+      /field "tpm": \/ is sealed, and GRUB cannot read it: add a partition with "mount" \/boot/
+    ],
+    [
+      system({ ...root, size: '9G' }, { ...root, name: 'b', mount: '/boot', secret: 'key', tpm: true }),
+      /partition b: field "secret": the system finds its key on "\/"/
+    ],
+    [
+      system(
+        { ...root, size: '9G' },
+        { ...root, size: '1G', name: 'b', mount: '/srv/b', secret: 'key', tpm: true },
+        { ...root, name: 'c', mount: '/srv/c', secret: 'key' }
+      ),
+      /field "secret": c and a sealed one have key: give each its own/
+    ],
     [system({ ...root, options: 'a b' }), /partition root: field "options" must be mount options/],
     [system({ name: 'a', use: 'efi', format: 'vfat' }, root), /field "format" does not go with "use"/],
     [

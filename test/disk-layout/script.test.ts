@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
 import { InstallingNode, type Run } from '../install/installing-node.js'
@@ -298,6 +299,82 @@ t.test('crypttab gets the paths of secrets, whatever their names are', async t =
     files.map(file => machine.text(file.slice(1))),
     Object.keys(secrets).map(name => `the ${name}`)
   )
+})
+
+/** A sealed / beside a sealed file system for data. */
+const sealed: DisklayoutDoc = {
+  name: 'sealed',
+  disks: [
+    {
+      name: 'system',
+      partitions: [
+        { name: 'boot', size: '1G', format: 'ext4', mount: '/boot' },
+        { name: 'root', size: '4G', format: 'ext4', mount: '/', secret: 'key', tpm: true },
+        { name: 'data', size: 'rest', format: 'xfs', mount: '/srv', secret: 'key', tpm: true }
+      ]
+    }
+  ]
+}
+const secureBoot = 'sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c'
+
+// rules 15.16
+t.test('what a sealed file system needs is looked for before anything is written', async t => {
+  const secrets = { key: '/etc/key' }
+  const ready = (m: InstallingNode) => {
+    m.write('dev/tpmrm0', '')
+    m.write(secureBoot, '\x06\0\0\0\x01')
+    m.write('usr/lib/svc/seal-lacks', '')
+  }
+  for (const [spoil, says] of [
+    [
+      (m: InstallingNode) => rmSync(`${m.root}/${'dev/tpmrm0'}`),
+      /node009 has no TPM 2\.0, to which the disk layout sealed/
+    ],
+    [
+      (m: InstallingNode) => m.write(secureBoot, '\x06\0\0\0\0'),
+      /node009 has Secure Boot off, .* loader=grub/
+    ],
+    [(m: InstallingNode) => rmSync(`${m.root}/${secureBoot}`), /node009 has Secure Boot off/],
+    [
+      (m: InstallingNode) => rmSync(`${m.root}/${'usr/lib/svc/seal-lacks'}`),
+      /initramfs of an older svcd: pack its image again/
+    ],
+    [
+      (m: InstallingNode) => m.write('usr/lib/svc/seal-lacks', 'tpm2-tools\ncryptsetup-initramfs\n'),
+      /node009 has an image without tpm2-tools cryptsetup-initramfs, which the disk layout sealed needs to open root/
+    ]
+  ] as const) {
+    const prepare = (m: InstallingNode) => {
+      ready(m)
+      spoil(m)
+    }
+    const { status, output, calls } = await run(t, sealed, { sda: hdd(9000) }, { secrets, prepare })
+    t.equal(status, 1)
+    t.match(output, says)
+    t.notMatch(calls, /wipe|sfdisk|cryptsetup/, 'nothing was written')
+  }
+  const { status, output, machine } = await run(t, sealed, { sda: hdd(9000) }, { secrets, prepare: ready })
+  t.equal(status, 0, output)
+  t.equal(
+    machine.text('svcrun/layout/crypttab'),
+    'luks-root UUID=the-uuid none luks,tpm2-device=auto,x-initrd.attach\n' +
+      'luks-data UUID=the-uuid none luks,tpm2-device=auto,nofail\n'
+  )
+  t.equal(machine.text('svcrun/layout/seal'), '/dev/sda2 root\n/dev/sda3 data\n')
+  t.equal(
+    machine.text('svcrun/layout/seal-keys/data'),
+    'the key',
+    'it is opened with it once more, to seal it'
+  )
+})
+
+// rules 15.16
+t.test('a recovery key is not placed on the node', async t => {
+  const secrets = ['key', 'other'].map(name => ({ name, path: `/etc/${name}`, content: base64(name) }))
+  const script = installScript(installData({ secrets, sealed_secrets: ['key'], localinstall: true }))
+  const [text = ''] = /^secrets\(\) \{\n[\s\S]*?^\}$/m.exec(script) ?? []
+  t.match(text, "place_secret '/etc/other'")
+  t.notMatch(text, '/etc/key')
 })
 
 t.test(

@@ -122,6 +122,36 @@ for (const shell of shells) {
     )
   })
 
+  t.test(`signed loaders of Debian's packages go to the EFI partition, ${shell}`, async t => {
+    const arm = process.arch === 'arm64'
+    const [suffix, target] = arm ? ['aa64', 'arm64-efi'] : ['x64', 'x86_64-efi']
+    const shim = `usr/lib/shim/shim${suffix}.efi.signed`
+    const files: Record<string, string> = {
+      // Ubuntu's is a link.
+      [shim]: `-> shim${suffix}.efi.signed.latest`,
+      [`${shim}.latest`]: 'shim',
+      [`usr/lib/shim/mm${suffix}.efi.signed`]: 'manager',
+      [`usr/lib/grub/${target}-signed/grub${suffix}.efi.signed`]: 'MZ\0\xe4(hd0)/EFI/ubuntu\0 /EFI/other\0',
+      'usr/sbin/grub-mkconfig': '#!/bin/sh\ncp -r /boot/efi /esp\n'
+    }
+    const done = await install(t, underEfi(plan(shell, grubImage('grub', '', files))))
+    completed(t, done)
+    const { machine } = done
+    t.notOk(existsSync(machine.image('calls')), 'grub-install was not asked')
+    t.match(done.run.output, /svc: the boot loader is shim and GRUB as the image's distribution signed them/)
+    for (const [name, content] of [
+      [`BOOT/BOOT${suffix}.EFI`, 'shim'],
+      [`BOOT/grub${suffix}.efi`, files[`usr/lib/grub/${target}-signed/grub${suffix}.efi.signed`]],
+      [`BOOT/mm${suffix}.efi`, 'manager'],
+      [
+        'ubuntu/grub.cfg',
+        'search --no-floppy --fs-uuid --set=dev 1111-2222\nset prefix=($dev)/boot/grub\n' +
+          'export $prefix\nconfigfile $prefix/grub.cfg\n'
+      ]
+    ] as const)
+      t.equal(machine.read(`esp/EFI/${name}`), content, name)
+  })
+
   if (!everyCase(shell)) {
     t.test(`each part of the step, ${shell}`, async t => {
       const files = {

@@ -98,6 +98,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     secrets: [],
     secret_access: {},
     layout_secrets: [],
+    sealed_secrets: [],
     ntp_server: '',
     variables: {},
     files: false,

@@ -128,6 +128,14 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
       partscript: script
     }
   ],
+  sealed_secrets: [
+    {
+      secrets: ['key', 'other'].map(name => ({ name, path: `/etc/${name}`, content: base64('k') })),
+      layout_secrets: ['key', 'other'],
+      sealed_secrets: ['key'],
+      localinstall: true
+    }
+  ],
   prescript: [{ prescript: script }, { prescript: longScript }],
   partscript: [{ partscript: script }, { partscript: longScript }],
   postscript: [{ postscript: script }, { postscript: longScript }],

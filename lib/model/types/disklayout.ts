@@ -60,7 +60,13 @@ const contentFields = [
   { name: 'mount', type: mountPoint, meaning: 'where it is mounted' },
   { name: 'options', type: mountOptions, meaning: 'mount options in /etc/fstab' },
   { name: 'label', type: label, meaning: 'label of the file system' },
-  { name: 'secret', type: objectName, meaning: 'encrypts it (LUKS) with this secret of node or group' }
+  { name: 'secret', type: objectName, meaning: 'encrypts it (LUKS) with this secret of node or group' },
+  {
+    name: 'tpm',
+    type: boolean,
+    default: false,
+    meaning: "the node's TPM opens it; the secret is its recovery key and is not placed on the node"
+  }
 ] as const satisfies Table
 
 const partitionFields = [
@@ -140,6 +146,8 @@ export const leastMembers = (raid: PartitionDoc['raid']): number =>
 const longestLabel: Readonly<Record<string, number>> = { xfs: 12, vfat: 11, swap: 15 }
 /** An installed system opens encrypted file systems too late for these. */
 const tooEarly = /^\/(?:$|var$|(?:boot|usr|etc|lib|bin|sbin)(?:\/|$))/
+/** GRUB reads /boot, and the initramfs opens no other one than /. */
+const tooEarlyForTpm = /^\/(?:boot|usr|etc|lib|bin|sbin)(?:\/|$)/
 /** The kernel, the installation and the first programs need these before /etc/fstab is read. */
 const neverMounted =
   /^\/(?:etc$|(?:proc|sys|dev|run|svcrun|svctmp|bin|sbin|lib(?:32|64|x32)?|var\/(?:run|lock))(?:\/|$))/
@@ -149,7 +157,7 @@ const inDev =
 
 /** Yields why something that holds a file system cannot be; each sentence follows its name. */
 function* contentProblems(one: PartitionDoc | VolumeDoc, keep: boolean): Generator<string> {
-  const { format, mount, options, label, secret } = one
+  const { format, mount, options, label, secret, tpm = false } = one
   if (mount !== undefined && format === undefined)
     yield 'field "format" is missing: a file system that is mounted needs one, such as ext4'
   if (format === 'swap' && mount !== undefined) yield 'field "mount" is not for swap: take it out'
@@ -160,7 +168,10 @@ function* contentProblems(one: PartitionDoc | VolumeDoc, keep: boolean): Generat
     yield `field "${label === undefined ? 'secret' : 'label'}" needs "format"`
   const most = longestLabel[format ?? ''] ?? 16
   if ((label ?? '').length > most) yield `field "label" is too long: ${format} takes ${most} characters`
-  if (secret !== undefined && format !== 'swap' && (mount === undefined || tooEarly.test(mount)))
+  if (tpm && (secret === undefined || format === 'swap'))
+    yield 'field "tpm" needs a "secret", which is the recovery key, and is not for swap'
+  const early = tpm ? tooEarlyForTpm : tooEarly
+  if (secret !== undefined && format !== 'swap' && (mount === undefined || early.test(mount)))
     yield 'field "secret": the system finds its key on "/", so it can only open what it mounts later: ' +
       'put data below /home, /srv, /scratch and the like, or take it out'
   if (keep && (label === undefined || format === undefined || secret !== undefined || format === 'swap'))
@@ -177,7 +188,7 @@ function* partitionProblems(
   const isKept = keep || disk.keep === true
   if (size === undefined && use === undefined) yield 'field "size" is missing: give 100G, 10% or rest'
   if (use !== undefined) {
-    const not = (['raid', 'volumegroup', 'format', 'mount', 'label', 'secret', 'keep'] as const).find(
+    const not = (['raid', 'volumegroup', 'format', 'mount', 'label', 'secret', 'tpm', 'keep'] as const).find(
       field => one[field] !== undefined
     )
     if (not) yield `field "${not}" does not go with "use": svcd makes what the boot loader needs`
@@ -259,6 +270,11 @@ function* problems({ disks = [], volumegroups = [] }: DisklayoutDoc): Generator<
     if (twice !== undefined) yield `field "${field}": two partitions or volumes have ${twice}`
   }
   const root = all.find(({ mount }) => mount === '/')
+  if (root?.tpm && !all.some(({ mount }) => mount === '/boot'))
+    yield 'field "tpm": / is sealed, and GRUB cannot read it: add a partition with "mount" /boot'
+  const sealed = all.filter(({ tpm }) => tpm).map(({ secret }) => secret)
+  const both = all.find(({ secret, tpm }) => secret !== undefined && !tpm && sealed.includes(secret))
+  if (both) yield `field "secret": ${both.name} and a sealed one have ${both.secret}: give each its own`
   if (!root) yield 'field "mount": no file system has /'
   if (root?.keep || disks.some(({ keep, partitions = [] }) => keep && root && partitions.includes(root)))
     yield 'field "keep": / cannot be kept: the image is unpacked there'

@@ -116,6 +116,11 @@ const packFields = [
   { name: 'initrdfile', type: file, meaning: 'initramfs below the files directory' },
   { name: 'kernel', type: file, meaning: 'file below /boot that `kernelfile` is a copy of' },
   { name: 'kernelversion', type: freeText, meaning: 'version of that kernel' },
+  {
+    name: 'kernelsigner',
+    type: freeText,
+    meaning: 'who signed that kernel for Secure Boot, none for nobody; absent: not known'
+  },
   { name: 'initrd', type: file, meaning: 'file below /boot that `initrdfile` is a copy of' },
   { name: 'omitted', type: strings, meaning: 'what the packer could not carry' }
 ] as const satisfies Table

@@ -54,6 +54,9 @@ bootloader() {
 
 bootloader_install() {
   fstab_write || return 1
+  if [ -s "$_RUN/layout/seal" ]; then
+    seal_disks || return 1
+  fi
   boot_initramfs || return 1
   grub_settings || return 1
   if [ -d /sys/firmware/efi ]; then
@@ -81,12 +84,36 @@ bootloader_efi() {
       return
     fi
   done
+  if boot_shim=$(image_file "/usr/lib/shim/shim$boot_suffix.efi.signed") &&
+    boot_signed=$(image_file "/usr/lib/grub/$boot_target-signed/grub$boot_suffix.efi.signed"); then
+    bootloader_packaged
+    return
+  fi
+  log 'the image holds no signed boot loader (shim-signed): its disk does not boot with Secure Boot on'
   # RHEL's grub2-install needs --force under EFI, because what it writes does not pass Secure Boot.
   if ! in_image "$boot_prefix-install" --target="$boot_target" --efi-directory=/boot/efi --removable --no-nvram \
     --force; then
     complain "$boot_prefix-install failed for EFI"
     return 1
   fi
+}
+
+# For images whose packages leave the signed loaders in /usr/lib (Debian, Ubuntu). This GRUB loads no modules,
+# and reads its configuration in the directory that is written in it.
+bootloader_packaged() {
+  boot_vendor=$(grep -ao '/EFI/[a-z][a-z]*' "$boot_signed" | head -n 1)
+  boot_vendor=/boot/efi${boot_vendor:-/EFI/debian}
+  if ! mkdir -p "$_SYSTEMROOT$boot_vendor" "$_SYSTEMROOT/boot/$boot_prefix" ||
+    ! cp "$boot_shim" "$_SYSTEMROOT$boot_vendor/shim$boot_suffix.efi" ||
+    ! cp "$boot_signed" "$_SYSTEMROOT$boot_vendor/grub$boot_suffix.efi"; then
+    complain 'cannot copy the signed boot loader to the EFI system partition'
+    return 1
+  fi
+  if boot_shim=$(image_file "/usr/lib/shim/mm$boot_suffix.efi.signed"); then
+    cp "$boot_shim" "$_SYSTEMROOT$boot_vendor/mm$boot_suffix.efi" || return 1
+  fi
+  log "the boot loader is shim and GRUB as the image's distribution signed them"
+  bootloader_signed "$boot_vendor"
 }
 
 # For images with the distribution's signed loaders in the directory $1 (RHEL and its relatives). The fallback
@@ -106,6 +133,10 @@ bootloader_signed() {
     ! in_image cp "$1/grub$boot_suffix.efi" /boot/efi/EFI/BOOT/; then
     complain 'cannot copy the boot loader to EFI/BOOT of the EFI system partition'
     return 1
+  fi
+  # MokManager, which shim starts to enrol a key of the site.
+  if [ -f "$_SYSTEMROOT$1/mm$boot_suffix.efi" ]; then
+    in_image cp "$1/mm$boot_suffix.efi" /boot/efi/EFI/BOOT/ || log 'warning: MokManager is not in EFI/BOOT'
   fi
 }
 

@@ -47,7 +47,7 @@ disk() {
 part() {
   p_name=$1 p_use=$2 p_size=$3 p_raid=$4 p_group=$5 p_format=$6 p_mount=$7 p_options=$8 p_label=$9
   shift 9
-  p_secret=$1 p_keep=$2
+  p_secret=$1 p_keep=$2 p_tpm=$3
   if [ "$p_use" = firmware ]; then
     if [ -d /sys/firmware/efi ]; then
       p_use=efi
@@ -62,7 +62,7 @@ part() {
 }
 
 volume() {
-  v_group=$1 p_name=$2 p_size=$3 p_format=$4 p_mount=$5 p_options=$6 p_label=$7 p_secret=$8
+  v_group=$1 p_name=$2 p_size=$3 p_format=$4 p_mount=$5 p_options=$6 p_label=$7 p_secret=$8 p_tpm=$9
   in_pass volume
 }
 
@@ -213,10 +213,25 @@ disk_judge() {
 # /etc/crypttab names the path of a secret, and blanks end a field there.
 secret_judge() {
   [ -n "$p_secret" ] || return 0
+  [ "$p_tpm" = no ] || tpm_judge
   [ -s "$_KEYS/content/$p_secret" ] || give_up "has no secret $p_secret, which encrypts $p_name"
   case $(cat "$_KEYS/path/$p_secret") in
     *[[:space:]]*) give_up "cannot encrypt $p_name: secret $p_secret: field \"path\" holds blanks: move it" ;;
   esac
+}
+
+# The key is sealed to what PCR 7 and 14 are now: a start from the disk has to come the same way.
+tpm_judge() {
+  modprobe -q tpm_tis 2>/dev/null
+  modprobe -q tpm_crb 2>/dev/null
+  [ -e /dev/tpmrm0 ] || give_up "has no TPM 2.0, to which the disk layout $layout seals $p_name"
+  tpm_variable=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+  [ -e "$tpm_variable" ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars 2>/dev/null
+  [ "$(cat "$tpm_variable" 2>/dev/null | tail -c 1 | od -An -t u1 | tr -d ' ')" = 1 ] ||
+    give_up "has Secure Boot off, and the disk layout $layout seals $p_name to it: switch it on, and set loader=grub"
+  [ -e /usr/lib/svc/seal-lacks ] || give_up "has an initramfs of an older svcd: pack its image again"
+  tpm_lacks=$(tr '\n' ' ' < /usr/lib/svc/seal-lacks)
+  [ -z "$tpm_lacks" ] || give_up "has an image without ${tpm_lacks% }, which the disk layout $layout needs to open $p_name"
 }
 
 # The partitions of a disk stay where they are if one of them is kept.

@@ -155,8 +155,15 @@ make_content() {
     made=/dev/mapper/luks-$p_name
     cryptsetup luksFormat -q --key-file "$_KEYS/content/$p_secret" "$1" &&
       cryptsetup open --key-file "$_KEYS/content/$p_secret" "$1" "luks-$p_name" || exit 1
-    printf 'luks-%s UUID=%s %s luks,nofail\n' "$p_name" "$(cryptsetup luksUUID "$1")" \
-      "$(cat "$_KEYS/path/$p_secret")" >> "$_PLAN/crypttab"
+    crypt_key=$(cat "$_KEYS/path/$p_secret") crypt_options=nofail
+    if [ "$p_tpm" = yes ]; then
+      crypt_key=none crypt_options=tpm2-device=auto,nofail
+      [ "$p_mount" != / ] || crypt_options=tpm2-device=auto,x-initrd.attach
+      printf '%s %s\n' "$1" "$p_name" >> "$_PLAN/seal"
+      (umask 077 && mkdir -p "$_PLAN/seal-keys" && cat "$_KEYS/content/$p_secret" > "$_PLAN/seal-keys/$p_name") || exit 1
+    fi
+    printf 'luks-%s UUID=%s %s luks,%s\n' "$p_name" "$(cryptsetup luksUUID "$1")" "$crypt_key" "$crypt_options" \
+      >> "$_PLAN/crypttab"
   fi
   case $p_format in
     '') return 0 ;;

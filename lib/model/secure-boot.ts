@@ -1,0 +1,50 @@
+import { findNodesUsing, groupOf, imageOf, settingsOf } from './effective.js'
+import type { ClusterSettings, View } from './stored.js'
+import type { OsimageDoc } from './types/osimage.js'
+
+/** `kernelsigner` of a pack whose kernel carries no signature. */
+export const unsigned = 'none'
+
+/** Returns who signed the kernel of an image, as its pack has it: `none` for nobody; undefined if unknown. */
+export function kernelSignerOf(
+  view: View,
+  image: Pick<OsimageDoc, 'imagefile' | 'kernelfile'>
+): string | undefined {
+  const pack = view.get('pack', image.imagefile ?? '')
+  return pack?.kernelfile !== undefined && pack.kernelfile === image.kernelfile
+    ? pack.kernelsigner
+    : undefined
+}
+
+/**
+ * Returns a sentence if a node boots by GRUB and its kernel is known to carry no signature (rules 15.13);
+ * undefined otherwise.
+ */
+export function unsignedKernel(view: View, cluster: ClusterSettings, name: string): string | undefined {
+  const node = view.get('node', name)
+  if (!node) return undefined
+  const settings = settingsOf(node, groupOf(view, node), cluster)
+  const image = imageOf(view, settings)
+  const isUnsigned = image !== undefined && kernelSignerOf(view, image) === unsigned
+  const { loader, netboot } = settings as typeof settings & { readonly loader?: string }
+  return isUnsigned && netboot && loader === 'grub' ? unsignedSentence(image.imagefile ?? '') : undefined
+}
+
+/** Returns what an unsigned kernel means. */
+export const unsignedSentence = (pack: string) =>
+  `the kernel of pack ${pack} carries no signature: a machine with Secure Boot on refuses it`
+
+/** Returns the nodes of an image that boot an unsigned kernel by GRUB, in steps; the sentence of each. */
+export function* unsignedKernels(
+  view: View,
+  cluster: ClusterSettings,
+  image: string
+): Generator<void, Map<string, string[]>> {
+  const found = new Map<string, string[]>()
+  for (const node of yield* findNodesUsing(view, 'osimage', image)) {
+    yield
+    const sentence = unsignedKernel(view, cluster, node)
+    if (sentence !== undefined) found.set(sentence, [...(found.get(sentence) ?? []), node])
+  }
+  return found
+}
