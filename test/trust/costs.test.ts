@@ -48,9 +48,7 @@ t.test('the cost of a verification, of quotes of strangers, and of nonces', asyn
   )
   const spent = process.cpuUsage(t0)
   t.strictSame([...new Set(answers.map(({ status }) => status))], [401])
-  t.comment(
-    `200 quotes of strangers take ${(spent.user + spent.system) / 1000} ms of CPU, with the sender's`
-  )
+  t.comment(`200 quotes of strangers take ${(spent.user + spent.system) / 1000} ms of CPU, with the sender's`)
   t.match((await machine.post(controller, 'quote', body)).body, { verdict: 'unknown' }, 'the node as before')
 
   // One with the address of the node is bounded, and the others are served.

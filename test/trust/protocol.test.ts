@@ -60,6 +60,10 @@ const svcctlOf = (t: Test, { daemon, token }: Controller) => {
   }
 }
 
+/** The kernel arguments of svcd's own for the node. */
+const argumentsOf = ({ daemon: { boot, model } }: Controller) =>
+  boot.trustArguments(model.effective(model.get('node', 'node001')))
+
 /** Accepts what is shown. */
 const accept = async (controller: Controller) => {
   const { ek, ak } = await shown(controller)
@@ -119,8 +123,7 @@ t.test(
     const again = await machine.nonce(controller)
     const good = await machine.post(controller, 'quote', await machine.body(again))
     t.match(good.body, { verdict: 'good' })
-    const fingerprint =
-      /svc\.key=([\da-f]{64})$/.exec(controller.daemon.boot.trustArguments('node001'))?.[1] ?? ''
+    const fingerprint = /svc\.key=([\da-f]{64})$/.exec(argumentsOf(controller))?.[1] ?? ''
     t.ok(isSigned(good, 'node001', again, fingerprint), 'signed by the key that the command line names')
     t.notMatch(Buffer.from(good.body.sealed, 'base64').toString('latin1'), 'SVC_TOKEN')
     const script = await machine.script(good)
