@@ -16,6 +16,7 @@ export interface Firmware {
   readonly version: string
 }
 
+/** Names a machine and its firmware for a sentence. */
 export const firmwareText = ({ vendor, product, version }: Firmware) =>
   `${`${vendor} ${product}`.trim() || 'unknown machine'}, firmware ${version || '?'}`
 

@@ -30,6 +30,7 @@ interface Exchange {
 }
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
+/** Returns the SHA-256 in hex. */
 export const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /**

@@ -81,8 +81,8 @@ export class Trust {
   readonly #rate = new NodeRate()
   readonly #used = new LRUCache<string, true>({ max: mostNonces })
 
-  /** Returns the measurements of GRUB when the node boots as it is configured; undefined while that is not known. */
-  measured: (node: string) => MeasuredBoot | undefined = () => undefined
+  /** Returns the measurements of GRUB when the node boots as it is configured, or why they are not known. */
+  measured: (node: string) => MeasuredBoot | string = () => ''
 
   constructor(private readonly o: TrustOptions) {}
 

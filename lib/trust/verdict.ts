@@ -25,7 +25,8 @@ export interface Yardstick {
   readonly ek: { readonly sha256?: string; readonly fault?: string }
   /** Whether it was proved that the AK of the evidence lives in the TPM with its EK. */
   readonly isBound: boolean
-  readonly measured: MeasuredBoot | undefined
+  /** Or why it is not known. */
+  readonly measured: MeasuredBoot | string
   readonly accepted: FirmwareDoc | undefined
   readonly needsSecureBoot: boolean
   /** PCR 8 and 9 of the last good boot. */
@@ -152,7 +153,8 @@ function firmwareFinding(
 
 /** Compares PCR 8 and 9 with what svcd computes. */
 function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[], booted: string): Fault {
-  if (!measured) return ['unknown', 'svcd does not know what this node must measure: its files are not ready']
+  if (typeof measured === 'string')
+    return ['unknown', `it is not known what this node has to measure: ${measured}`]
   const wanted = measured.commands.map(({ what, text }) => ({
     what: what === 'kernel_cmdline' ? "the kernel's command line" : `the command ${word(text)}`,
     sha256: sha256(text),

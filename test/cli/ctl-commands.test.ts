@@ -591,7 +591,7 @@ t.test('node sets are completed', async t => {
       _svcctl; echo "\${COMPREPLY[*]}"
     done`
   const lines: [string, string][] = [
-    ['svcctl node power @', 'all failed osimage: stale:yes status: compute'],
+    ['svcctl node power @', 'all failed osimage: stale:yes status: trust: compute'],
     ['svcctl node power @com', 'compute'],
     ["svcctl node power '@com", '@compute'],
     ['svcctl nodes node001,@f', 'failed'],

@@ -41,6 +41,7 @@ const inheritable = {
   variables: { ntp: awkward, rack: '' },
   files: ['referred'],
   disklayout: 'referred',
+  loader: 'grub',
   trust: 'report'
 }
 const bmc = [
@@ -67,7 +68,8 @@ export const specimens: readonly Specimen[] = [
       comment: awkward,
       dhcp: true,
       dhcp_range_begin: '10.2.1.1',
-      dhcp_range_end: '10.2.1.99'
+      dhcp_range_end: '10.2.1.99',
+      loader: 'grub'
     },
     variants: [
       ['nameserver_ip', 'ns_ip', '192.0.2.7'],
@@ -259,6 +261,7 @@ function settings(ini: string) {
     variables: {},
     files: [],
     disklayout: null,
+    loader: null,
     trust: 'none',
     interfaces: [],
     _override: false,
@@ -280,6 +283,7 @@ function settings(ini: string) {
     _unmanaged_bmc_users_source: 'default',
     _netboot_once_source: 'default',
     _disklayout_source: 'default',
+    _loader_source: 'default',
     _trust_source: 'default',
     _variables_source: {},
     _kerneloptions: '',

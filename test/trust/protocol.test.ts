@@ -1,7 +1,8 @@
 import { X509Certificate } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { client, namedFile } from '../../lib/ctl/client.js'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
 import { bootEvents, grubOf, isSigned, Machine } from './machine.js'
@@ -30,6 +31,39 @@ const shown = async (controller: Controller, node = 'node001') => {
   return body.config.node[node]
 }
 
+/** Runs svcctl, which a person answers with `types`. */
+const svcctlOf = (t: Test, { daemon, token }: Controller) => {
+  const cache = scratch(t)
+  const url = `http://127.0.0.1:${daemon.port}`
+  mkdirSync(join(cache, 'svcd'), { mode: 0o700 })
+  writeFileSync(join(cache, 'svcd', `token-${encodeURIComponent(url)}`), `${token}\n`, { mode: 0o600 })
+  return async (args: readonly string[], types?: string) => {
+    const wrote = { stdout: '', stderr: '' }
+    const code = await client(args, {
+      shows: { out: false, err: false, in: types !== undefined },
+      env: { SVCD_URL: url, XDG_CACHE_HOME: cache },
+      out: async text => {
+        wrote.stdout += text
+      },
+      err: text => {
+        wrote.stderr += text
+      },
+      confirmed: async question => {
+        wrote.stderr += question
+        return types === 'y'
+      },
+      ...{ hidden: async () => '', file: namedFile, typed: () => () => {} },
+      edited: async text => text,
+      input: async () => Buffer.alloc(0)
+    })
+    return { code, ...wrote }
+  }
+}
+
+/** The kernel arguments of svcd's own for the node. */
+const argumentsOf = ({ daemon: { boot, model } }: Controller) =>
+  boot.trustArguments(model.effective(model.get('node', 'node001')))
+
 /** Accepts what is shown. */
 const accept = async (controller: Controller) => {
   const { ek, ak } = await shown(controller)
@@ -42,6 +76,7 @@ const enrolled = async (controller: Controller, machine: Machine) => {
   await accept(controller)
 }
 
+// rules 15.1, 15.2, 15.6
 t.test(
   'a machine is enrolled under the eyes of an admin, and gets a script that only its TPM reads',
   async t => {
@@ -88,8 +123,7 @@ t.test(
     const again = await machine.nonce(controller)
     const good = await machine.post(controller, 'quote', await machine.body(again))
     t.match(good.body, { verdict: 'good' })
-    const fingerprint =
-      /svc\.key=([\da-f]{64})$/.exec(controller.daemon.boot.trustArguments('node001'))?.[1] ?? ''
+    const fingerprint = /svc\.key=([\da-f]{64})$/.exec(argumentsOf(controller))?.[1] ?? ''
     t.ok(isSigned(good, 'node001', again, fingerprint), 'signed by the key that the command line names')
     t.notMatch(Buffer.from(good.body.sealed, 'base64').toString('latin1'), 'SVC_TOKEN')
     const script = await machine.script(good)
@@ -105,6 +139,7 @@ t.test(
   }
 )
 
+// rules 15.3, 15.4
 t.test('nothing is given for a boot that differs, and the reason names PCR and file', async t => {
   const controller = await required(t)
   const machine = await Machine.start(t, authority)
@@ -144,7 +179,7 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
   }
   const set = await controller.get('/config/node?nodes=@trust:bad&fields=name')
   t.strictSame(Object.keys(set.body.config.node), ['node001'])
-  const audit = (await controller.get('/monitor/audit?lines=100')).text
+  const audit = (await controller.get('/monitor/audit')).text
   t.match(audit, /Secure Boot is off/)
   // A new loader, of which an admin was told.
   t.match(await shown(controller), { verdict: 'bad', pending: true })
@@ -216,6 +251,7 @@ t.test('a replayed quote, a used nonce, the quote of another node, a log that do
   t.match((await machine.quote(controller, { ak: machine.ek.toString('base64') })).body, { verdict: 'bad' })
 })
 
+// rules 15.2, 15.7
 t.test(
   'another machine with the address of the node gets nothing, and may take its place by an admin',
   async t => {
@@ -312,6 +348,7 @@ t.test('an authority of TPMs', async t => {
   t.match((await machine.quote(controller)).body, { verdict: 'good' })
 })
 
+// rules 15.1, 15.5
 t.test('report stops nothing, and a state of before goes on', async t => {
   const controller = await required(t, 'report')
   const machine = await Machine.start(t, authority)
@@ -331,4 +368,53 @@ t.test('report stops nothing, and a state of before goes on', async t => {
   t.match(await shown(controller, 'other'), { verdict: 'bad' })
   await controller.get('/config/node/other/_delete')
   t.equal(controller.daemon.trust.of('other'), undefined)
+})
+
+// rules 15.2, 15.7
+t.test('svcctl node trust shows what is accepted, asks, and forgets', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await machine.boot(bootEvents(grubOf()))
+  const run = svcctlOf(t, controller)
+  const trust = ['node', 'trust', 'node001']
+  t.match(await run(trust), { code: 0, stdout: 'node001: trust require, no quote yet\n' })
+  await machine.enrol(controller)
+  const { ek, ak } = await shown(controller)
+  t.match(await run(trust), { code: 2, stderr: /there is no terminal to ask on, use --yes/ })
+  const no = await run(trust, 'n')
+  t.match(no, { code: 1, stderr: /Trust this machine\? \[y\/N\] .*nothing was changed/s })
+  for (const line of [
+    'node001: trust require, unknown, waits for you',
+    '  machine   ACME R1, firmware 1.0, Secure Boot on',
+    `  new TPM   EK ${ek}`,
+    `            AK ${ak}`,
+    `  PCR 8     ${(await shown(controller)).pcrs[8]}`
+  ])
+    t.match(no.stdout, `${line}\n`)
+  t.match(await shown(controller), { enrolled: null })
+  t.match(await run(['node', 'trust', '@trust:pending'], 'y'), {
+    code: 0,
+    stdout: /node node001: its machine is trusted/
+  })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  t.match((await run(trust)).stdout, /^node001: trust require, good\n/)
+  t.match(await run(['node', 'list', '@trust:good', '--fields', 'name']), { stdout: /node001/ })
+  t.match(await run([...trust, '--forget'], 'y'), { code: 0, stdout: 'node node001: its TPM is forgotten\n' })
+  t.match(await shown(controller), { enrolled: null, verdict: null })
+  t.match(await run([...trust, '--firmware']), { code: 2 })
+  // What cannot work is refused before a machine is touched.
+  const set = (fields: object) => controller.post('/config/node/node001', fields)
+  t.match(await set({ provision_method: 'kickstart' }), {
+    status: 400,
+    body: { message: /"trust" is require/ }
+  })
+  t.match(await controller.post('/config/group/compute', { provision_method: 'preseed' }), { status: 400 })
+  t.match(await set({ kerneloptions: 'quiet svc.trust=none' }), {
+    status: 400,
+    body: { message: /svc\.trust/ }
+  })
+  t.match(await set({ kerneloptions: '"svc.key=00"' }), { status: 400 })
+  await set({ tpm_sha256: 'a label' })
+  const answer = await machine.quote(controller)
+  t.match(answer.body, { verdict: 'unknown', reason: /its tpm_sha256 is not 64 hexadecimal digits/ })
 })

@@ -21,6 +21,7 @@ import {
   bmcFields,
   diskLayout,
   installFields,
+  loader,
   netbootOnce,
   ownKernelOptions,
   provisionFields,
@@ -40,6 +41,7 @@ const fields = [
   variablesField,
   attachedFiles,
   diskLayout,
+  loader,
   trust
 ] as const satisfies Table
 

@@ -48,6 +48,7 @@ import {
   bmcFields,
   diskLayout,
   installFields,
+  loader,
   netbootOnce,
   ownKernelOptions,
   provisionFields,
@@ -125,6 +126,7 @@ const fields = [
   variablesField,
   attachedFiles,
   diskLayout,
+  loader,
   trust
 ] as const satisfies Table
 
