@@ -194,8 +194,8 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const state = { ...base, ...(await openState(base)) }
   const nodes = { ...state, ...(await openNodes(state)) }
   const changing = { ...nodes, ...(await openModel(nodes)) }
-  const boot = { ...changing, ...(await buildBoot(changing)) }
-  const working = { ...boot, ...(await buildWork(boot)) }
+  const booting = { ...changing, ...(await buildBoot(changing)) }
+  const working = { ...booting, ...(await buildWork(booting)) }
   const between = await working.peers?.start(working)
   const install = buildInstall(working)
   const trust = await openTrust(working)

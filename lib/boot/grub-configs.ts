@@ -7,7 +7,7 @@ import { isGuid } from '../model/names.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { Templates } from '../template/templates.js'
 import { type Boot, safeForEcho } from './boot.js'
-import { type MeasuredBoot, measuredBoot } from './grub/measured.js'
+import { type MeasuredBoot, type MeasuredFile, measuredBoot } from './grub/measured.js'
 import type { BootTree } from './grub/tree.js'
 import { GrubError, kernelWords, quoted } from './grub/words.js'
 import { render } from './render.js'
@@ -78,9 +78,19 @@ export class GrubConfigs {
         return [[pathOf(sha256), { what: `${what} ${file}`, sha256 }] as const]
       })
     )
+    const programs: MeasuredFile[] = []
+    for (const [what, name = ''] of [
+      ['shim', 'shimx64.efi'],
+      ['GRUB', 'grubx64.efi'],
+      ['the kernel', target.image?.kernelfile]
+    ] as const) {
+      const sha256 = tree.program(name)
+      if (sha256 === undefined) return `${name} is no program for UEFI`
+      programs.push({ what, name, sha256 })
+    }
     try {
       return measuredBoot({
-        ...{ server, mac, file: path => files.get(path) },
+        ...{ server, mac, programs, file: path => files.get(path) },
         common: { path: common, text: this.#common() },
         node: { path: ofMac(mac), text: this.#text(name, mac) }
       })

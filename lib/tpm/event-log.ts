@@ -110,6 +110,9 @@ function variableOf(data: Buffer) {
 
 const u64 = (cursor: Cursor) => cursor.u32('length') + 2 ** 32 * cursor.u32('length')
 
+/** Whether an event is EV_SEPARATOR: behind it stand the measurements of what the firmware starts. */
+export const isSeparator = ({ sha256 }: LogEvent): boolean => sha256.equals(SEPARATOR)
+
 /**
  * Whether the digest of an event is that of its data, or of the text that GRUB logged behind `grub_cmd: ` or
  * `kernel_cmdline: `. Other data may be made up by the sender of the log: no PCR shows them.
@@ -143,7 +146,7 @@ export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
  */
 export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
   const own = events.filter(({ pcr, type }) => pcr === 7 && type !== NO_ACTION)
-  const end = own.findIndex(({ sha256 }) => sha256.equals(SEPARATOR))
+  const end = own.findIndex(isSeparator)
   const found = own.slice(0, Math.max(end, 0)).flatMap(event => {
     const variable = event.type === VARIABLE_CONFIG ? variableOf(event.data) : undefined
     const isIt = variable?.guid === GLOBAL_VARIABLE && variable.name === 'SecureBoot'

@@ -1,5 +1,5 @@
 import type { FirmwareDoc } from '../model/types/firmware.js'
-import { isVouched, type LogEvent } from '../tpm/event-log.js'
+import { isSeparator, isVouched, type LogEvent, replay } from '../tpm/event-log.js'
 import { sha256 } from './keys.js'
 
 /** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
@@ -30,8 +30,10 @@ export const measuredFirmware = (
   events: readonly LogEvent[]
 ): string[] =>
   firmwarePcrs.map(pcr => {
-    const digests = extending(events, pcr).map(event => event.sha256.toString('hex').slice(0, 8))
-    return `${pcr} ${values.get(pcr)?.toString('hex')} ${digests.slice(0, mostEvents).join(',')}`
+    const own = ofFirmware(events, pcr)
+    const digests = own.map(event => event.sha256.toString('hex').slice(0, 8))
+    const value = (pcr === programPcr ? replay(own) : values).get(pcr)
+    return `${pcr} ${value?.toString('hex')} ${digests.slice(0, mostEvents).join(',')}`
   })
 
 /** Extends no PCR: EV_NO_ACTION. */
@@ -40,6 +42,29 @@ const noAction = 3
 /** The events that extend a PCR. */
 export const extending = (events: readonly LogEvent[], of: number) =>
   events.filter(({ pcr, type }) => pcr === of && type !== noAction)
+
+/** The firmware measures into it what it starts: the programs that svcd sends, whose digests it knows. */
+const programPcr = 4
+
+/** The events of a PCR that are the firmware's alone: of PCR 4 those up to its separator. */
+function ofFirmware(events: readonly LogEvent[], of: number): readonly LogEvent[] {
+  const own = extending(events, of)
+  return of === programPcr ? own.slice(0, own.findIndex(isSeparator) + 1) : own
+}
+
+/** The firmware says so when it tries the next entry of its boot list, as often as it has to. */
+const tries = ['Calling', 'Returning'].map(verb =>
+  sha256(`${verb}${verb === 'Calling' ? '' : ' from'} EFI Application from Boot Option`)
+)
+
+/** The events of programs that the firmware, shim and GRUB started; one that repeats the one before it is left out. */
+export function programEvents(events: readonly LogEvent[]): readonly LogEvent[] {
+  const all = extending(events, programPcr)
+  const own = all.slice(ofFirmware(events, programPcr).length)
+  return own
+    .filter(event => !tries.includes(event.sha256.toString('hex')))
+    .filter(({ sha256: digest }, i, those) => i === 0 || !those[i - 1]?.sha256.equals(digest))
+}
 
 /** Names an event: by its text, if its digest is one of it, else by its type and its digest. */
 export const describeEvent = (event: LogEvent): string =>
@@ -75,7 +100,7 @@ export function firmwareFault(
   for (const line of lines) {
     const known = pcrs.filter(one => pcrOf(one) === pcrOf(line))
     if (known.some(one => digestOf(one) === digestOf(line))) continue
-    const own = extending(events, Number(pcrOf(line)))
+    const own = ofFirmware(events, Number(pcrOf(line)))
     const wanted = known.at(-1)?.split(' ')[2]?.split(',') ?? []
     const at = own.findIndex((event, i) => event.sha256.toString('hex').slice(0, 8) !== wanted[i])
     const event = own[at]

@@ -5,7 +5,14 @@ import { TpmError } from '../tpm/cursor.js'
 import { type LogEvent, readEventLog, replay, secureBootOf } from '../tpm/event-log.js'
 import { checkQuote, pcrDigest } from '../tpm/quote.js'
 import type { Evidence } from './evidence.js'
-import { describeEvent, extending, firmwareFault, firmwareText, measuredFirmware } from './firmware.js'
+import {
+  describeEvent,
+  extending,
+  firmwareFault,
+  firmwareText,
+  measuredFirmware,
+  programEvents
+} from './firmware.js'
 import { sha256 } from './keys.js'
 
 export type Verdict = 'good' | 'bad' | 'unknown'
@@ -14,6 +21,8 @@ export type Verdict = 'good' | 'bad' | 'unknown'
 export interface MeasuredBoot {
   /** PCR 8: the commands of GRUB with their arguments, and the kernel's command line. */
   readonly commands: readonly { readonly what: string; readonly text: string }[]
+  /** PCR 4, behind the firmware's own events: programs without their signatures (Authenticode). */
+  readonly programs: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
   /** PCR 9: the files that GRUB reads; `what` is for people, such as "the initramfs". */
   readonly files: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
 }
@@ -151,7 +160,7 @@ function firmwareFinding(
   return fault === undefined ? undefined : ['bad', fault]
 }
 
-/** Compares PCR 8 and 9 with what svcd computes. */
+/** Compares PCR 4, 8 and 9 with what svcd computes. */
 function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[], booted: string): Fault {
   if (typeof measured === 'string')
     return ['unknown', `it is not known what this node has to measure: ${measured}`]
@@ -160,7 +169,10 @@ function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[
     sha256: sha256(text),
     text
   }))
-  const fault = commandFault(extending(events, 8), wanted) ?? fileFault(extending(events, 9), measured.files)
+  const fault =
+    commandFault(extending(events, 8), wanted) ??
+    fileFault(9, extending(events, 9), measured.files) ??
+    fileFault(4, programEvents(events), measured.programs)
   if (fault === undefined) return undefined
   return booted === lastGood
     ? ['unknown', `it booted as it did before; that was changed since: start it anew (${fault})`]
@@ -187,13 +199,19 @@ function commandFault(
   return `PCR 8 differs: ${due.what} is ${describeEvent(event)}, and svcd gave ${given}`
 }
 
-function fileFault(events: readonly LogEvent[], wanted: MeasuredBoot['files']): string | undefined {
+function fileFault(
+  pcr: 4 | 9,
+  events: readonly LogEvent[],
+  wanted: MeasuredBoot['files']
+): string | undefined {
+  const [verb, one] = pcr === 4 ? ['start', 'a program'] : ['read', 'a file']
   const at = firstDifferent(events, wanted)
   if (at === undefined) return undefined
   const [event, due] = [events[at], wanted[at]]
-  if (!event) return `PCR 9 differs: GRUB did not read ${due?.what}, ${due?.name}`
-  if (!due) return `PCR 9 differs: GRUB read a file more: ${describeEvent(event)}`
-  return `PCR 9 differs: ${due.what} is not ${due.name} as svcd has it`
+  if (!event) return `PCR ${pcr} differs: the machine did not ${verb} ${due?.what}, ${due?.name}`
+  if (!due)
+    return `PCR ${pcr} differs: the machine ${verb}${pcr === 4 ? 'ed' : ''} ${one} more: ${describeEvent(event)}`
+  return `PCR ${pcr} differs: ${due.what} is not ${due.name} as svcd has it`
 }
 
 const clipped = (text: string) => (text.length > 300 ? `${text.slice(0, 300)}…` : text)

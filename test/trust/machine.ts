@@ -34,12 +34,15 @@ function secureBoot(isOn: boolean): Event {
   return { pcr: 7, type: 0x80000001, data }
 }
 
-/** What a boot measures; `shim` is what PCR 4 is made from. */
-export const bootEvents = (measured: MeasuredBoot, isSecure = true, shim = 'shim'): Event[] => [
-  text(0, 8, 'firmware 1.0'),
+/** The events of a boot; the kernel is measured by shim and by GRUB. */
+export const bootEvents = (measured: MeasuredBoot, isSecure = true, version = '1.0'): Event[] => [
+  text(0, 8, `firmware ${version}`),
+  text(4, 0x80000007, 'Calling EFI Application from Boot Option'),
   secureBoot(isSecure),
   ...[0, 1, 2, 3, 4, 5, 6, 7].map(separator),
-  text(4, 0x80000003, shim),
+  ...[...measured.programs, ...measured.programs.slice(-1)].map(({ sha256: digest }) => ({
+    ...{ pcr: 4, type: 0x80000003, data: Buffer.from('path'), digest: Buffer.from(digest, 'hex') }
+  })),
   text(14, 0x0d, 'MokList'),
   ...measured.commands.map(({ what, text: command }) => text(8, 0x0d, `${what}: ${command}\0`, command)),
   ...measured.files.map(({ name, sha256: digest }) => ({
@@ -84,6 +87,11 @@ export const grubOf = (change = '', initramfs = 'initramfs'): MeasuredBoot => {
       { what: 'kernel_cmdline', text: line },
       { what: 'grub_cmd', text: 'initrd /compute-initrd' },
       { what: 'grub_cmd', text: 'boot' }
+    ],
+    programs: [
+      file('shim', 'shimx64.efi'),
+      file('GRUB', 'grubx64.efi'),
+      file('the kernel', 'compute-kernel')
     ],
     files: [
       file('the configuration of GRUB', 'grub.cfg'),

@@ -139,6 +139,9 @@ t.test(
   }
 )
 
+/** A program or file with other bytes. */
+const changed = <F extends object>(file: F | undefined): F => ({ ...(file as F), sha256: 'ab'.repeat(32) })
+
 // rules 15.3, 15.4
 t.test('nothing is given for a boot that differs, and the reason names PCR and file', async t => {
   const controller = await required(t)
@@ -157,13 +160,26 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
     ],
     [
       bootEvents({ ...grub, files: grub.files.slice(0, 2) }),
-      /^PCR 9 differs: GRUB did not read the initramfs, compute-initrd$/
+      /^PCR 9 differs: the machine did not read the initramfs, compute-initrd$/
     ],
     [bootEvents(grub, false), /^Secure Boot is off$/],
     [
-      bootEvents(grub, true, 'another shim'),
-      /^PCR 4 differs from what was accepted for this firmware, at its event 2/
-    ]
+      bootEvents({ ...grub, programs: [changed(grub.programs[0]), ...grub.programs.slice(1)] }),
+      /^PCR 4 differs: shim is not shimx64.efi as svcd has it$/
+    ],
+    [
+      bootEvents({ ...grub, programs: [...grub.programs.slice(0, 2), changed(grub.programs[2])] }),
+      /^PCR 4 differs: the kernel is not compute-kernel as svcd has it$/
+    ],
+    [
+      bootEvents({ ...grub, programs: grub.programs.slice(0, 2) }),
+      /^PCR 4 differs: the machine did not start the kernel, compute-kernel$/
+    ],
+    [
+      bootEvents({ ...grub, programs: [...grub.programs, changed(grub.programs[0])] }),
+      /^PCR 4 differs: the machine started a program more: type 0x80000003/
+    ],
+    [bootEvents(grub, true, '1.1'), /^PCR 0 differs from what was accepted for this firmware, at its event 1/]
   ]
   for (const [events, reason] of wrong) {
     await machine.boot(events)
@@ -181,7 +197,7 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
   t.strictSame(Object.keys(set.body.config.node), ['node001'])
   const audit = (await controller.get('/monitor/audit')).text
   t.match(audit, /Secure Boot is off/)
-  // A new loader, of which an admin was told.
+  // A new firmware, of which an admin was told.
   t.match(await shown(controller), { verdict: 'bad', pending: true })
   t.match(await accept(controller), { status: 200 })
   t.match((await machine.quote(controller)).body, { verdict: 'good' })

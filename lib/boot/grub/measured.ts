@@ -8,11 +8,16 @@ export interface MeasuredBoot {
    * command line (behind "kernel_cmdline: "). GRUB extends the PCR by the SHA-256 of the text.
    */
   readonly commands: readonly { readonly what: 'grub_cmd' | 'kernel_cmdline'; readonly text: string }[]
+  /**
+   * PCR 4, behind the firmware's own events: SHA-256 in hex of each program without its signatures, once,
+   * however often it was measured in a row.
+   */
+  readonly programs: readonly MeasuredFile[]
   /** PCR 9: SHA-256 in hex of each file. `what`: for people; `name`: as GRUB names it. */
   readonly files: readonly MeasuredFile[]
 }
 
-interface MeasuredFile {
+export interface MeasuredFile {
   readonly what: string
   readonly name: string
   readonly sha256: string
@@ -30,6 +35,8 @@ interface Measured {
   readonly mac: string
   readonly common: Config
   readonly node: Config
+  /** shim, GRUB and the kernel. */
+  readonly programs: readonly MeasuredFile[]
   /** Returns the kernel or the initramfs at a path; undefined if it is neither. */
   readonly file: (path: string) => Omit<MeasuredFile, 'name'> | undefined
 }
@@ -43,7 +50,7 @@ const bytesOf = (mac: string) =>
  * binary, looks for a configuration of the platform and then reads the common one; that one reads the node's.
  * Throws GrubError when a configuration is no plain list of commands.
  */
-export function measuredBoot({ server, mac, common, node, file }: Measured): MeasuredBoot {
+export function measuredBoot({ server, mac, common, node, programs, file }: Measured): MeasuredBoot {
   const prefix = `(tftp,${server})/grub`
   const commands: { what: 'grub_cmd' | 'kernel_cmdline'; text: string }[] = [
     { what: 'grub_cmd', text: `[ -e ${prefix}/x86_64-efi/grub.cfg ]` },
@@ -68,7 +75,7 @@ export function measuredBoot({ server, mac, common, node, file }: Measured): Mea
     }
     if (command === 'linux') commands.push({ what: 'kernel_cmdline', text: commandLine(rest) })
   })
-  return { commands, files }
+  return { commands, programs, files }
 }
 
 const plain = (words: readonly string[]) => ({ what: 'grub_cmd' as const, text: words.join(' ') })

@@ -1,13 +1,11 @@
 import { createHash } from 'node:crypto'
 import {
   chmodSync,
-  closeSync,
   copyFileSync,
   linkSync,
   mkdirSync,
-  openSync,
   readdirSync,
-  readSync,
+  readFileSync,
   renameSync,
   rmSync,
   type Stats,
@@ -16,13 +14,15 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { answerQuestions } from '../../base/thread.js'
+import { authenticode } from '../../tpm/authenticode.js'
+import { TpmError } from '../../tpm/cursor.js'
 import type { KnownFile, Placed, PlaceJob } from './tree.js'
 
 // The thread of BootTree: reading, hashing and copying of a kernel take a second.
 answerQuestions(place)
 
 /** Brings files to their places in the tree; they are there when it returns. */
-function place({ directory, files, names, loaders, known, kept }: PlaceJob): Placed {
+function place({ directory, files, names, loaders, known, programs, kept }: PlaceJob): Placed {
   const contents = join(directory, 'svcd')
   mkdirSync(contents, { recursive: true, mode: 0o755 })
   const now: Record<string, KnownFile> = {}
@@ -35,16 +35,19 @@ function place({ directory, files, names, loaders, known, kept }: PlaceJob): Pla
     put(join(files, name), join(contents, found.sha256))
     now[name] = found
   }
+  const present: Record<string, KnownFile> = {}
   const missing = loaders.filter(({ name, from }) => {
-    const there = statSync(from, { throwIfNoEntry: false })?.isFile() ?? false
-    if (there) put(from, join(directory, name))
-    else rmSync(join(directory, name), { force: true })
-    return !there
+    const found = hashed(from, programs[name])
+    if (found) {
+      put(from, join(directory, name))
+      present[name] = found
+    } else rmSync(join(directory, name), { force: true })
+    return !found
   })
   const there = readdirSync(contents)
   const needed = new Set([...(kept ?? there), ...Object.values(now).map(({ sha256 }) => sha256)])
   for (const name of there) if (!needed.has(name)) rmSync(join(contents, name), { force: true })
-  return { known: now, missing: missing.map(({ name }) => name), there }
+  return { known: now, programs: present, missing: missing.map(({ name }) => name), there }
 }
 
 const sameStat = (stat: Stats, { size, mtimeMs, ino }: KnownFile) =>
@@ -55,20 +58,21 @@ function hashed(path: string, before: KnownFile | undefined): KnownFile | undefi
   const stat = statSync(path, { throwIfNoEntry: false })
   if (!stat?.isFile()) return undefined
   if (before && sameStat(stat, before)) return before
-  const hash = createHash('sha256')
-  const buffer = Buffer.alloc(1 << 20)
-  const descriptor = openSync(path, 'r')
-  try {
-    for (let count = 1; count > 0; ) {
-      count = readSync(descriptor, buffer)
-      hash.update(buffer.subarray(0, count))
-    }
-  } finally {
-    closeSync(descriptor)
-  }
+  const bytes = readFileSync(path)
   const { size, mtimeMs, ino } = stat
-  const found = { size, mtimeMs, ino, sha256: hash.digest('hex') }
+  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  const program = programOf(bytes)
+  const found = { size, mtimeMs, ino, sha256, ...(program && { program }) }
   return sameStat(statSync(path), found) ? found : undefined
+}
+
+function programOf(bytes: Buffer): string | undefined {
+  try {
+    return authenticode(bytes).toString('hex')
+  } catch (error) {
+    if (error instanceof TpmError) return undefined
+    throw error
+  }
 }
 
 const readable = 0o004

@@ -6,6 +6,8 @@ export interface KnownFile {
   readonly mtimeMs: number
   readonly ino: number
   readonly sha256: string
+  /** SHA-256 of a program for UEFI without its signatures (Authenticode), in hex; undefined for other files. */
+  readonly program?: string
 }
 
 /** A loader: its name in the tree, and the file that it is a copy of. */
@@ -23,6 +25,8 @@ export interface PlaceJob {
   readonly names: readonly string[]
   readonly loaders: readonly LoaderFile[]
   readonly known: Readonly<Record<string, KnownFile>>
+  /** The loaders as they were. */
+  readonly programs: Readonly<Record<string, KnownFile>>
   /** Contents that stay besides those of `names`: SHA-256 in hex; undefined: all that are there. */
   readonly kept: readonly string[] | undefined
 }
@@ -31,6 +35,8 @@ export interface PlaceJob {
 export interface Placed {
   readonly known: Readonly<Record<string, KnownFile>>
   readonly missing: readonly string[]
+  /** The loaders that are there, by their names. */
+  readonly programs: Readonly<Record<string, KnownFile>>
   /** Names of the contents that were there. */
   readonly there: readonly string[]
 }
@@ -50,6 +56,7 @@ const KEPT_MS = 3_600_000
 export class BootTree {
   readonly #thread = new Thread<PlaceJob, Placed>(new URL('./tree-worker.js', import.meta.url))
   #known: Placed['known'] = {}
+  #programs: Placed['programs'] = {}
   /** When a content was last named, by its hash. */
   readonly #named = new Map<string, number>()
   #isFirst = true
@@ -60,6 +67,11 @@ export class BootTree {
   /** Returns the SHA-256 of a file, in hex; undefined if it is not in the tree. */
   sha256(name: string): string | undefined {
     return this.#known[name]?.sha256
+  }
+
+  /** Returns the SHA-256 of a kernel or a loader without its signatures; undefined if it is no such program. */
+  program(name: string): string | undefined {
+    return (this.#known[name] ?? this.#programs[name])?.program
   }
 
   /**
@@ -80,10 +92,12 @@ export class BootTree {
     const before = this.#known
     // An earlier daemon may have named a content a moment ago.
     const kept = this.#isFirst ? undefined : [...this.#named.keys()]
-    const { known, missing, there } = await this.#thread.ask({ ...rest, names, known: before, kept })
+    const job = { ...rest, names, known: before, programs: this.#programs, kept }
+    const { known, programs, missing, there } = await this.#thread.ask(job)
     if (this.#isFirst) for (const sha256 of there) this.#named.set(sha256, now)
     this.#isFirst = false
     this.#known = known
+    this.#programs = programs
     const lacking = rest.loaders.find(({ name, install }) => install && missing.includes(name))
     if (lacking) throw new Error(`${lacking.from} is missing: ${lacking.install}`)
     return [...names, ...Object.keys(before)].some(name => known[name]?.sha256 !== before[name]?.sha256)
