@@ -15,6 +15,8 @@ import { Background } from './base/background.js'
 import { createLog, type Log } from './base/log.js'
 import { Boot } from './boot/boot.js'
 import { FileCatalog } from './boot/file-catalog.js'
+import { BootTree } from './boot/grub/tree.js'
+import { GrubConfigs } from './boot/grub-configs.js'
 import { Handover } from './boot/handover.js'
 import { Grants, Install } from './boot/install.js'
 import { Library } from './boot/library.js'
@@ -60,7 +62,7 @@ import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
 import { serviceNames } from './services/backends.js'
 import { command } from './services/control.js'
-import { leases, Services } from './services/services.js'
+import { leases, nextServerOf, Services, treeOptions } from './services/services.js'
 import { openNotes } from './services/swap.js'
 import { FileMedium } from './store/files/medium.js'
 import { isLocal, type recordKinds } from './store/record-kinds.js'
@@ -391,10 +393,37 @@ async function buildBoot(changing: Changing) {
     },
     urls: ownFirst(config),
     manual: booting.manual,
+    loader: booting.loader,
+    furtherArguments: () => '',
     dynamicNodes: booting.dynamic_nodes,
     ...(detection ? { detection } : {})
   })
-  return { boot, templates, hasFile, leases: lent, grants, handover, trace, packBefore, unknown, detection }
+  const grub = buildGrub(changing, boot, templates)
+  return {
+    boot,
+    grub,
+    catalog,
+    templates,
+    hasFile,
+    leases: lent,
+    grants,
+    handover,
+    trace,
+    packBefore,
+    unknown,
+    detection
+  }
+}
+/** Builds what GRUB gets; undefined without a TFTP server. */
+function buildGrub({ config, ticks, register, model }: Changing, boot: Boot, templates: Templates) {
+  if (config.tftp.server === 'none') return undefined
+  const tree = register.add(new BootTree(treeOptions(config, ticks)))
+  const grub = new GrubConfigs({
+    ...{ boot, model, templates, tree, urls: ownFirst(config), server: nextServerOf(config) },
+    manual: config.boot.manual !== 'none'
+  })
+  boot.grub = grub
+  return grub
 }
 type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
@@ -463,11 +492,31 @@ function buildInstall(working: Working) {
   return { nodeFiles, library, install }
 }
 
-/** Starts DHCP and DNS. */
+/** How often svcd looks whether the kernels in the TFTP tree are those of the files directory. */
+const PLACE_MS = 60_000
+
+/** Starts DHCP, DNS, TFTP and consoles. */
 async function buildServices(working: Working, between?: StartedPeers) {
-  const { config, model, log, now, run, register, records } = working
+  const { config, model, log, now, run, register, records, grub, catalog } = working
   const notes = await openNotes(records('services'))
-  const services = new Services({ config, model, log, now, notes, run, shared: between?.services })
+  const services = new Services({
+    ...{ config, model, log, now, notes, run, shared: between?.services },
+    tree: grub && {
+      prepare: async () => void (await grub.place()),
+      configurations: () => grub.configurations()
+    }
+  })
+  // A kernel may be written over in place, or come from another controller.
+  const placing = new Background({
+    work: async () => {
+      if (await grub?.place()) services.of('tftp')?.changed(false)
+    },
+    everyMs: PLACE_MS
+  })
+  if (grub) {
+    register.add(placing)
+    catalog.onChange = () => placing.wake()
+  }
   const roleChanged = () => services.roleChanged()
   register.add(services, {
     // The author of another controller's change is unknown here.

@@ -46,6 +46,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...[
       'api',
       'boot',
+      'boot/grub/tree',
       'image',
       'image/torrent/distribution',
       'consoles',
@@ -133,7 +134,9 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // Users that a directory or a provider vouches for.
   identity: ['auth/grant', 'config'],
-  boot: ['disk-layout', 'monitor', 'model', 'template'],
+  boot: ['boot/grub', 'disk-layout', 'monitor', 'model', 'template'],
+  // Scripts and files of GRUB as texts and bytes; it knows no object.
+  'boot/grub': [],
   'disk-layout': ['inventory', 'model', 'node-set'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
   unknown: ['control', 'model', 'jobs', 'config'],

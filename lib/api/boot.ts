@@ -5,6 +5,7 @@ import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
+import { treeDirectory, treeOptions } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
 import { bytes, object, ref, string } from './schema.js'
@@ -225,10 +226,16 @@ async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest)
   }
 }
 
+/** Whether UEFI HTTP boot fetches this file: shim, or what shim fetches beside itself (rules 4.44). */
+const isLoader = (config: Parts['config'], name: string) =>
+  treeOptions(config, () => 0).loaders.some(loader => loader.name === name)
+
 const autoexec = 'autoexec.ipxe'
 
 function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer {
   const name = param(request, 'file')
+  if (config.tftp.server !== 'none' && isLoader(config, name))
+    return { status: 200, file: join(treeDirectory(config), name) }
   const isNamed = model.view.index.isImageFile('boot', name)
   const directory = isNamed ? config.paths.files : config.boot.ipxe_directory
   // iPXE 2.0 asks for this file before each boot, whether it exists or not.

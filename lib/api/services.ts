@@ -16,6 +16,7 @@ export function serviceRoutes(parts: Parts): ApiRoute[] {
 const titles = {
   dhcp: 'the DHCP server',
   dns: 'the DNS server',
+  tftp: 'the TFTP server',
   consoles: 'conmand, the server of consoles'
 } as const
 

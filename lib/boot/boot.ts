@@ -11,6 +11,8 @@ import {
   type EffectiveNode,
   installsPackages,
   kernelOptionsOf,
+  type Loader,
+  loaderOf,
   rolesOf
 } from '../model/effective.js'
 import type { Model } from '../model/model.js'
@@ -24,6 +26,7 @@ import type { VariableMap } from '../model/variables.js'
 import { packLacks, renderFailurePrefix, tagReasonPrefix } from '../monitor/boot-steps.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Templates } from '../template/templates.js'
+import type { MeasuredBoot } from './grub/measured.js'
 import type { Handover, HandoverResult } from './handover.js'
 import type { Grants } from './install.js'
 import type { PreviousPack } from './previous-pack.js'
@@ -60,6 +63,10 @@ interface BootOptions {
   /** Node-facing URLs: this controller's first, then those of others (rules 4.28). */
   readonly urls: readonly string[]
   readonly manual: 'networks' | 'any' | 'none'
+  /** The loader of nodes for which neither they, their group nor their network name one. */
+  readonly loader: Loader
+  /** Kernel arguments of svcd itself beside those of the template, '' without any; quick. */
+  readonly furtherArguments: (target: EffectiveNode) => string
   readonly handover: Handover
   readonly dynamicNodes: boolean
   /** Absent if `[boot] snmp_detection = no`. */
@@ -73,6 +80,14 @@ interface BootOptions {
   readonly log: Log
 }
 
+/** The boot of nodes by GRUB: `GrubConfigs`. */
+interface ByGrub {
+  /** Returns what GRUB measures when a node boots, or why that is not known. */
+  measure(node: string): MeasuredBoot | string
+  /** Returns why GRUB cannot boot a node that iPXE could; undefined if it can. */
+  obstacleOf(node: string): string | undefined
+}
+
 /** A request with what the machine says of itself. */
 type Search = RequestContext & { readonly query: URLSearchParams }
 
@@ -83,7 +98,22 @@ export class Boot {
   /** Cached, as every machine asks for the same menu first. */
   readonly #menu = new CachedText()
 
+  /** Set where svcd keeps a TFTP tree. */
+  grub: ByGrub | undefined
+
   constructor(private readonly o: BootOptions) {}
+
+  /** Returns what GRUB measures when a node boots now; undefined where that is not known (`unmeasured`). */
+  measured(node: string): MeasuredBoot | undefined {
+    const found = this.grub?.measure(node)
+    return typeof found === 'string' ? undefined : found
+  }
+
+  /** Returns why it is not known what GRUB measures of a node; undefined if it is. */
+  unmeasured(node: string): string | undefined {
+    const found = this.grub?.measure(node) ?? 'svcd keeps no TFTP tree: set [tftp] server'
+    return typeof found === 'string' ? found : undefined
+  }
 
   /** Returns the normal menu (cases 2 and 4, rules 4.13). `unknown`: the machine's MAC, if no node has it. */
   menu(unknown = ''): string {
@@ -348,7 +378,8 @@ export class Boot {
       if (error instanceof ServiceError) return unrenderable(error)
       throw error
     }
-    return reason
+    if (reason !== undefined || loaderOf(target, this.o.loader) !== 'grub') return reason
+    return this.grub ? this.grub.obstacleOf(name) : noTree(name)
   }
 
   /** Returns what the node's machine would get now, without recording a request. */
@@ -363,7 +394,8 @@ export class Boot {
 
   #script(node: NodeDoc, mac: string, visit: RequestContext): string {
     const target = this.#effectiveNode(node)
-    const { reason, lacking = this.o.previousPack?.sentence(target) } = this.#findings(target)
+    const { reason, lacking = this.o.previousPack?.sentence(target) ?? this.#byAnother(target) } =
+      this.#findings(target)
     const warning =
       reason === undefined && target.settings.netboot ? wrongNetworkWarning(target, visit.source) : undefined
     const note = (said: string | undefined, isOwn = true) => {
@@ -379,6 +411,15 @@ export class Boot {
     }
     note(reason)
     return text
+  }
+
+  /** Returns that a machine asks for the script of iPXE although its loader is GRUB; undefined if it is not. */
+  #byAnother(target: EffectiveNode): string | undefined {
+    if (loaderOf(target, this.o.loader) !== 'grub') return undefined
+    return (
+      `its loader is grub, and it booted by iPXE: grub needs UEFI firmware that boots by PXE ` +
+      `(set its firmware to UEFI, or: svcctl node set ${target.node.name} loader=ipxe)`
+    )
   }
 
   /** Records a request for a script, with the reason, warning or missing file that goes with it. */
@@ -431,16 +472,37 @@ export class Boot {
       : this.#error(target.node.name, reason, menu)
   }
 
+  /** Returns a node as it boots next, why it cannot, and its kernel's arguments behind GRUB (rules 4.42). */
+  byLoader(name: string) {
+    const target = this.#effective(name)
+    return {
+      target,
+      loader: loaderOf(target, this.o.loader),
+      reason: this.#findings(target).reason,
+      argumentsFor: (mac: string) =>
+        this.#render('boot/arguments.cfg', this.#kernelData(target, mac, 'grub')).trim()
+    }
+  }
+
   /** Returns the script that fetches kernel and initramfs and starts the kernel (rules 4.2, 4.14). */
   #kernel(target: EffectiveNode, mac: string, warning: string): string {
-    const { node, image, settings, provision, prefix } = target
-    const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
+    const { image, settings } = target
     return this.#render('boot/templ_boot_node.cfg', {
-      node: node.name,
-      variables: target.variables,
+      ...this.#kernelData(target, mac, 'ipxe'),
       kernelfile: image?.kernelfile ?? '',
       initrdfile: image?.initrdfile ?? '',
-      bootproto: ip === '' ? 'dhcp' : 'static',
+      warning: safeForEcho(warning),
+      menu: settings.bootmenu ? 'boot' : 'boot/short'
+    })
+  }
+
+  /** Returns what the arguments of a node's kernel are made of. */
+  #kernelData(target: EffectiveNode, mac: string, loader: Loader) {
+    const { node, settings, provision, prefix } = target
+    const ip = provision?.ipaddress === undefined || !prefix ? '' : `${provision.ipaddress}/${prefix.length}`
+    const bootproto: 'dhcp' | 'static' = ip === '' ? 'dhcp' : 'static'
+    return {
+      ...{ node: node.name, variables: target.variables, loader, bootproto },
       mac,
       ip,
       hostname: target.hostname,
@@ -448,10 +510,9 @@ export class Boot {
       service: node.service ? 1 : 0,
       rescue: node.rescue !== undefined,
       provision_method: settings.provision_method,
-      kerneloptions: kernelOptionsOf(target),
-      warning: safeForEcho(warning),
-      menu: settings.bootmenu ? 'boot' : 'boot/short'
-    })
+      further: this.o.furtherArguments(target),
+      kerneloptions: kernelOptionsOf(target)
+    }
   }
 
   #error(node: string, reason: string, menu: string): string {
@@ -470,6 +531,10 @@ export class Boot {
   }
 }
 
+const noTree = (name: string) =>
+  `node ${name} has loader grub, and svcd keeps no TFTP tree: ` +
+  'set [tftp] server = dnsmasq or tftpd-hpa in the ini'
+
 /** Lists the files of a boot script, and the packed image; cached, as thousands of machines ask at once. */
 const filesText = cachedPerObject(
   ({ kernelfile, initrdfile, imagefile }: NonNullable<EffectiveNode['image']>) =>
@@ -484,7 +549,7 @@ const consoleActor = ({ address }: RequestSource) => ({
 })
 
 /** Makes a text safe for iPXE's echo, which would expand variables and end at comments and separators. */
-const safeForEcho = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
+export const safeForEcho = (text: string) => text.replace(/[^\x20-\x7e]|[$;&|#\\"']/g, '?')
 
 /** Characters of a template error, which may quote the value of a variable. */
 const longestFault = 300

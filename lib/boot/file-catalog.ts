@@ -13,6 +13,8 @@ export class FileCatalog {
   readonly #names = new Set<string>()
   #watcher: FSWatcher | undefined
   #settle: NodeJS.Timeout | undefined
+  /** Called when a file may have changed. */
+  onChange = () => {}
   readonly #interval: NodeJS.Timeout
 
   constructor(readonly directory: string) {
@@ -54,7 +56,10 @@ export class FileCatalog {
       // Removed at once, and read again after the burst, so that no script names a deleted file.
       if (name !== null) this.#names.delete(name)
       clearTimeout(this.#settle)
-      this.#settle = setTimeout(() => this.#scan(), settleMs).unref()
+      this.#settle = setTimeout(() => {
+        this.#scan()
+        this.onChange()
+      }, settleMs).unref()
     })
     watcher.on('error', () => {
       watcher.close()

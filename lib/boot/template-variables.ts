@@ -1,5 +1,6 @@
 import { flag, integer, text, textMap, texts, type Variables } from '../base/variables.js'
 import { layoutVariables } from '../disk-layout/data.js'
+import type { Loader } from '../model/effective.js'
 import { installVariables, nodeVariables } from './install-data.js'
 
 const url = text('the URL of svcd that nodes use')
@@ -8,6 +9,25 @@ const urls = texts(
 )
 const variables = textMap("the cluster's `variables`")
 const menu = text('path of the menu that comes next: `boot`, or `boot/short`')
+
+/** The variables of the kernel's arguments. */
+const kernel = {
+  url,
+  urls,
+  variables: nodeVariables,
+  node: text('name of the node'),
+  loader: text<Loader>('`ipxe` or `grub`'),
+  bootproto: text<'static' | 'dhcp'>('`static`, or `dhcp` when the node has no fixed address'),
+  mac: text('MAC address that the machine booted with; the loader may fill it in'),
+  ip: text("`<address>/<prefix length>`, '' for DHCP"),
+  hostname: text('`<node>.<domain>`, the bare name without a domain'),
+  nameserver: text("addresses of its network's name servers, with blanks between them; '' without one"),
+  service: integer('1 when `service` of the node is set, else 0'),
+  rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
+  provision_method: installVariables.provision_method,
+  further: text("further arguments of svcd itself, '' without any"),
+  kerneloptions: text("further kernel arguments: the image's, the group's, the node's; '' without any")
+} as const
 
 /** Variables that each node template gets; also the source of docs/templates.md. */
 export const bootTemplates = {
@@ -25,23 +45,36 @@ export const bootTemplates = {
   'boot/templ_boot_ipxe_short.cfg': { url, urls, variables },
   'boot/templ_boot_disk.cfg': { url, urls, variables },
   'boot/templ_boot_node.cfg': {
+    ...kernel,
+    kernelfile: text('file of the kernel, below /boot/'),
+    initrdfile: text('file of the initramfs, below /boot/'),
+    warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
+    menu
+  },
+  'boot/arguments.cfg': kernel,
+  'boot/grub/templ_grub.cfg': {
+    url,
+    urls,
+    variables,
+    manual: flag('whether a node can be chosen by its name')
+  },
+  'boot/grub/templ_grub_node.cfg': {
     url,
     urls,
     variables: nodeVariables,
     node: text('name of the node'),
-    kernelfile: text('file of the kernel, below /boot/'),
-    initrdfile: text('file of the initramfs, below /boot/'),
-    bootproto: text<'static' | 'dhcp'>('`static`, or `dhcp` when the node has no fixed address'),
-    mac: text('MAC address that the machine booted with; iPXE may fill it in'),
-    ip: text("`<address>/<prefix length>`, '' for DHCP"),
-    hostname: text('`<node>.<domain>`, the bare name without a domain'),
-    nameserver: text("addresses of its network's name servers, with blanks between them; '' without one"),
-    service: integer('1 when `service` of the node is set, else 0'),
     rescue: flag('whether this boot is for a rescue: in memory, without touching a disk'),
-    provision_method: installVariables.provision_method,
-    kerneloptions: text("further kernel arguments: the image's, the group's, the node's; '' without any"),
-    warning: text("why the boot may not work, for iPXE's echo; '' when nothing speaks against it"),
-    menu
+    kernel: text('path of the kernel in the TFTP tree'),
+    initrd: text('path of the initramfs in the TFTP tree'),
+    arguments: text('what `boot/arguments.cfg` renders, each argument quoted for GRUB')
+  },
+  'boot/grub/templ_grub_disk.cfg': { url, urls, variables },
+  'boot/grub/templ_grub_error.cfg': {
+    url,
+    urls,
+    variables,
+    title: text('the node, and that it cannot be booted, as one word of GRUB'),
+    reason: text('why, as one word of GRUB')
   },
   'boot/templ_boot_error.cfg': {
     url,

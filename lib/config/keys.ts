@@ -266,6 +266,9 @@ export const keys = {
     )
   },
   boot: {
+    loader: key(values.choice('ipxe', 'grub'), 'ipxe').about(
+      'What UEFI firmware starts: ipxe, or grub behind shim for Secure Boot (docs/secure-boot.md).'
+    ),
     manual: key(values.choice('networks', 'any', 'none'), 'networks').about(
       'Who may use the boot pages that assign nodes: ' +
         'networks (the configured ones and loopback), any or none.'
@@ -372,6 +375,31 @@ export const keys = {
       reload: 'Command that puts new files in force; empty: the control command.',
       service: 'Name of the service; empty: named or dnsmasq.'
     })
+  },
+  tftp: {
+    server: key(values.choice('none', 'dnsmasq', 'tftpd-hpa'), 'none').about(
+      'TFTP server of shim and GRUB, whose tree svcd keeps: none, dnsmasq or tftpd-hpa.'
+    ),
+    ...managed({
+      config: 'File that svcd writes for dnsmasq; empty: /etc/dnsmasq.d/svcd-tftp.conf.',
+      directory: 'Directory of the tree; empty: tftp in the state directory.',
+      reload: 'Command that puts a new file in force; empty: the control command.',
+      service: 'Name of the service; empty: dnsmasq or svcd-tftp.'
+    }),
+    shim_x64: key(values.path, '/usr/lib/shim/shimx64.efi.signed').about('Shim for x86-64.'),
+    grub_x64: key(values.path, '/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed').about(
+      'GRUB for x86-64, signed, with TFTP built in: what shim starts.'
+    ),
+    mok_x64: key(values.path, '/usr/lib/shim/mmx64.efi.signed').about(
+      'MokManager for x86-64, with which a person enrols keys of the site; it may be missing.'
+    ),
+    shim_arm64: key(values.path, '/usr/lib/shim/shimaa64.efi.signed').about(
+      'Shim for arm64; where it is missing, no arm64 machine boots by GRUB.'
+    ),
+    grub_arm64: key(values.path, '/usr/lib/grub/arm64-efi-signed/grubnetaa64.efi.signed').about(
+      'GRUB for arm64.'
+    ),
+    mok_arm64: key(values.path, '/usr/lib/shim/mmaa64.efi.signed').about('MokManager for arm64.')
   },
   consoles: {
     enabled: key(values.boolean, 'no').about(

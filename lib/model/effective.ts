@@ -226,6 +226,18 @@ export function kernelOptionsOf({ image, group, node }: EffectiveNode): string {
   return effectiveKernelOptions(image, group, node).text
 }
 
+/** The program that UEFI firmware starts. */
+export type Loader = 'ipxe' | 'grub'
+
+/**
+ * Returns the loader of a node: its own or its group's, else that of the network of its provision interface,
+ * else `fallback`, the ini's (rules 4.42).
+ */
+export const loaderOf = (
+  { settings, network }: Pick<EffectiveNode, 'settings' | 'network'>,
+  fallback: Loader
+): Loader => settings.loader ?? network?.loader ?? fallback
+
 /** Splits a node's comma-separated roles. */
 export const rolesOf = ({ roles }: Pick<Settings, 'roles'>): string[] =>
   roles === null ? [] : roles.split(',').map(role => role.trim())

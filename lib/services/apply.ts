@@ -29,6 +29,8 @@ export interface ApplyOptions {
   readonly notes: ConstructorParameters<typeof Notes>[0]
   /** Makes the templates' data: the call captures the objects, the generator runs in slices. */
   readonly data: () => Generator<unknown, object>
+  /** Runs before each rendering: brings what its data names to its place. */
+  readonly prepare?: ((signal: AbortSignal) => Promise<void>) | undefined
   readonly log: Log
   readonly now: () => number
   /** Pause (ms) after a reload before the server is asked whether it runs. */
@@ -151,7 +153,10 @@ export class Apply {
   }
 
   async #render(preview: RenderJob['preview'], data = this.o.data): Promise<RenderOutcome> {
-    const { service, settings, templates, now, zones, render = renderInThread } = this.o
+    const { service, settings, templates, now, zones, render = renderInThread, prepare } = this.o
+    await prepare?.(this.signal).catch(error => {
+      throw failure(error)
+    })
     const { serials } = this.#notes.now
     const made = JSON.stringify(await runSliced(data()))
     const job: RenderJob = {
@@ -171,10 +176,9 @@ export class Apply {
   async #swap({ changed, removed, foreign, serials }: Difference): Promise<Swapped | undefined> {
     if (changed.length + removed.length === 0) return undefined
     const { unit } = this.o
-    const needs: ReloadKind =
-      this.#notes.now.due === 'restart' || changed.some(file => file.needs === 'restart')
-        ? 'restart'
-        : 'reload'
+    const kinds: readonly string[] = [this.#notes.now.due, ...changed.map(file => file.needs)]
+    const isReload = kinds.includes('reload') || changed.length === 0
+    const needs = kinds.includes('restart') ? 'restart' : isReload ? 'reload' : ''
     try {
       const on = (await this.#running()).state !== 'stopped' || this.#isDownBecauseOfUs()
       return await writing(async () => {
@@ -230,10 +234,10 @@ export class Apply {
       throw new NotApplied(isDown ? `service ${settings.service} does not run` : words)
     }
     try {
+      const { due } = this.#notes.now
       if (isDown) await unit.control('restart', this.signal)
-      else if (unit.restarts === restarts)
-        await unit.reload(settings, this.#notes.now.due || 'reload', this.signal)
-      if (state !== 'unknown') await this.#comesBack()
+      else if (unit.restarts === restarts && due !== '') await unit.reload(settings, due, this.signal)
+      if (state !== 'unknown' && (isDown || due !== '')) await this.#comesBack()
     } catch (error) {
       if (this.signal.aborted || !swap) throw failure(error)
       // systemctl only says that a restart failed.

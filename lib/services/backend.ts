@@ -3,16 +3,20 @@ import type { Config } from '../config/types.js'
 import type { consoleTemplates } from './consoles/variables.js'
 import type { dhcpTemplates } from './dhcp/variables.js'
 import type { dnsTemplates } from './dns/variables.js'
+import type { tftpTemplates } from './tftp/variables.js'
 
 /** How a running server takes a changed file. */
 export type ReloadKind = 'reload' | 'restart'
+
+/** The same of one file; `none`: the server reads it each time that it is asked for it. */
+type FileReload = ReloadKind | 'none'
 
 /** A file rendered from templates. */
 export interface RenderedFile {
   readonly path: string
   readonly text: string
   readonly mode: number
-  readonly needs: ReloadKind
+  readonly needs: FileReload
 }
 
 /** A directory with svcd's files of this suffix. One that svcd wrote and no longer renders is removed. */
@@ -27,7 +31,10 @@ export interface Rendered {
   readonly owned: readonly OwnedDirectory[]
 }
 
-type ServiceTemplates = typeof dhcpTemplates & typeof dnsTemplates & typeof consoleTemplates
+type ServiceTemplates = typeof dhcpTemplates &
+  typeof dnsTemplates &
+  typeof tftpTemplates &
+  typeof consoleTemplates
 
 /** Renders a template by its path in the template directory. The cluster's `variables` are added. */
 export type Render = <Name extends keyof ServiceTemplates>(

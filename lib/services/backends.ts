@@ -3,9 +3,10 @@ import type { Backend } from './backend.js'
 import { conman } from './consoles/conman.js'
 import { dnsmasq as dhcpDnsmasq, isc, kea } from './dhcp/servers.js'
 import { bind, dnsmasq as dnsDnsmasq } from './dns/servers.js'
+import { hpa, dnsmasq as tftpDnsmasq } from './tftp/servers.js'
 
 /** The services that svcd configures. */
-export const serviceNames = ['dhcp', 'dns', 'consoles'] as const
+export const serviceNames = ['dhcp', 'dns', 'tftp', 'consoles'] as const
 export type ServiceName = (typeof serviceNames)[number]
 
 /** Returns the server that the ini names for a service; `none` if svcd does not manage it. */
@@ -15,7 +16,8 @@ export const serverOf = (config: Config, service: ServiceName): string =>
 const backends = {
   consoles: { conman },
   dhcp: { isc, kea, dnsmasq: dhcpDnsmasq },
-  dns: { bind, dnsmasq: dnsDnsmasq }
+  dns: { bind, dnsmasq: dnsDnsmasq },
+  tftp: { dnsmasq: tftpDnsmasq, 'tftpd-hpa': hpa }
 } as const
 
 /** Returns the backend of the server that the ini names. Throws TypeError for an unknown one. */

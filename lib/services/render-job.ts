@@ -153,7 +153,10 @@ function contentOf(path: string): string | undefined {
   return unlessMissing(() => readRegularFileSync(path).toString(), undefined)
 }
 
-const listOf = (directory: string) => unlessMissing(() => readdirSync(directory), [])
+const listOf = (directory: string) =>
+  unlessMissing(() => readdirSync(directory, { withFileTypes: true }), [])
+    .filter(entry => !entry.isDirectory())
+    .map(({ name }) => name)
 
 function unlessMissing<T>(read: () => T, otherwise: T): T {
   try {

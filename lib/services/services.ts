@@ -24,6 +24,7 @@ import { dnsData } from './dns/data.js'
 import type { SerialAgreement } from './dns/serials.js'
 import { ManagedServer } from './managed-server.js'
 import { Service } from './service.js'
+import type { TftpData } from './tftp/variables.js'
 
 /** The state of DHCP and DNS that controllers share. */
 export interface SharedServices {
@@ -47,6 +48,14 @@ const types: ReadonlySet<string> = new Set([
     .map(({ type }) => type)
 ])
 
+/** The content of the TFTP tree, beside the files of the server itself. */
+export interface TftpTree {
+  /** Brings loaders, kernels and initramfs to their places. Throws Error with what is missing. */
+  prepare(signal: AbortSignal): Promise<void>
+  /** Yields for each node; returns the configurations, by their names in the tree. */
+  configurations(): Generator<unknown, Pick<TftpData, 'files'>>
+}
+
 interface ServicesOptions {
   readonly config: Config
   readonly model: Model
@@ -56,6 +65,8 @@ interface ServicesOptions {
   readonly notes: ApplyOptions['notes']
   /** Runs the commands that change a server. */
   readonly run?: Runner
+  /** The content of the TFTP tree. */
+  readonly tree?: TftpTree | undefined
   /** State shared with other controllers. */
   readonly shared?: SharedServices | undefined
 }
@@ -68,11 +79,11 @@ export class Services {
   readonly #shared: SharedServices | undefined
   #isLeaving = false
 
-  constructor({ config, model, log, now, notes, run, shared }: ServicesOptions) {
+  constructor({ config, model, log, now, notes, run, tree, shared }: ServicesOptions) {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, ManagedServer>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
-    const add = (service: ServiceName, dataOf: DataOf) => {
+    const add = (service: ServiceName, dataOf: DataOf, prepare?: TftpTree['prepare']) => {
       if (serverOf(config, service) === 'none') return
       const settings = settingsOf(service, config)
       const { templates } = config.paths
@@ -82,7 +93,7 @@ export class Services {
       const data = () => dataOf(this.#capture(model.view, model.cluster))
       const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
       const added = new Service({
-        ...{ service, settings, templates, notes, data, log, now, unit },
+        ...{ service, settings, templates, notes, data, log, now, unit, prepare },
         ...(zones ? { zones } : {})
       })
       this.#services.set(service, added)
@@ -97,6 +108,12 @@ export class Services {
       )
     )
     add('dns', dnsData)
+    if (tree)
+      add(
+        'tftp',
+        () => tftpData(tree, config),
+        signal => tree.prepare(signal)
+      )
     // A BMC has one session for its console: that of the leader.
     add('consoles', captured =>
       consolesData(captured, {
@@ -133,7 +150,8 @@ export class Services {
     view: View,
     cluster: ClusterSettings
   ): () => Promise<DifferingFile[]> {
-    const concerned = [...this.#services].filter(([name]) => concerns(name, changes))
+    // The TFTP tree follows the stored objects, and has no files of others.
+    const concerned = [...this.#services].filter(([name]) => name !== 'tftp' && concerns(name, changes))
     if (concerned.length === 0) return async () => []
     if (this.#differing.waiting(0) >= MOST_WAITING)
       throw tryLater('too many dry runs wait for the files of DHCP and DNS', 5)
@@ -194,7 +212,12 @@ const STANDBY_MS = 2_000
 const MOST_WAITING = 8
 
 const concerns = (service: string, changes: readonly Change[]) =>
-  changes.some(({ type }) => types.has(type) || (service === 'consoles' && type === 'bmcsetup'))
+  changes.some(({ type }) => types.has(type) || (moreTypes[service]?.includes(type) ?? false))
+
+const moreTypes: Readonly<Record<string, readonly string[]>> = {
+  consoles: ['bmcsetup'],
+  tftp: ['group', 'osimage', 'osimagetag', 'pack']
+}
 
 /** Reports a service whose files cannot be rendered: the change itself would be stored all the same. */
 function notApplied(error: unknown): { problem: string }[] {
@@ -210,7 +233,7 @@ export type DifferingFile = { readonly service: string } & (
 
 /** Returns the ini's values, with the server's usual ones in place of empty ones. */
 export function settingsOf(service: ServiceName, config: Config): ServiceSettings {
-  const { control, gather, reload, ...given } = config[service]
+  const { control, gather, reload, ...given } = config[service] as Config['dns']
   const server = serverOf(config, service)
   const { defaults } = backendOf(service, server)
   const dhcp = service === 'dhcp' ? config.dhcp : undefined
@@ -218,7 +241,7 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
   return {
     server,
     config: given.config || defaults.config || join(logs, 'conman.conf'),
-    directory: given.directory || defaults.directory || logs,
+    directory: given.directory || defaults.directory || (service === 'tftp' ? treeDirectory(config) : logs),
     check: given.check.length > 0 ? given.check : defaults.check,
     reload,
     control: control.length > 0 ? control : ['systemctl'],
@@ -232,6 +255,37 @@ export function settingsOf(service: ServiceName, config: Config): ServiceSetting
 /** Returns the directory of the logs of consoles: svcd's own, as foreign logs in it would be removed. */
 export const consoleLogs = ({ consoles, paths }: Config): string =>
   join(consoles.directory || paths.state, 'consoles')
+
+/** Returns the directory of the TFTP tree. */
+export const treeDirectory = ({ tftp, paths }: Config): string => tftp.directory || join(paths.state, 'tftp')
+
+/** Returns what the binaries of the TFTP tree are made of: names that shim and GRUB have fixed. */
+export function treeOptions(config: Config, ticks: () => number) {
+  const { tftp, paths } = config
+  const install = (key: string, name: string) =>
+    `type apt-get install ${name}, or name another file in [tftp] ${key}`
+  return {
+    directory: treeDirectory(config),
+    files: paths.files,
+    ticks,
+    loaders: [
+      { name: loaderNames.shim_x64, from: tftp.shim_x64, install: install('shim_x64', 'shim-signed') },
+      { name: 'grubx64.efi', from: tftp.grub_x64, install: install('grub_x64', 'grub-efi-amd64-signed') },
+      { name: 'mmx64.efi', from: tftp.mok_x64 },
+      { name: loaderNames.shim_arm64, from: tftp.shim_arm64 },
+      { name: 'grubaa64.efi', from: tftp.grub_arm64 },
+      { name: 'mmaa64.efi', from: tftp.mok_arm64 }
+    ]
+  }
+}
+
+const loaderNames = { shim_x64: 'shimx64.efi', shim_arm64: 'shimaa64.efi' }
+
+/** Makes the data of a TFTP server. */
+function* tftpData(tree: TftpTree, config: Config): Generator<unknown, TftpData> {
+  const isShared = [config.dhcp.server, config.dns.server].includes('dnsmasq')
+  return { ...(yield* tree.configurations()), alone: !isShared, interfaces: config.dhcp.interfaces }
+}
 
 /** Returns the line of the ini that names the server of a service. */
 export const serverLine = (config: Config, service: ServiceName): string =>
@@ -281,14 +335,20 @@ export function ownCards(): Cards {
   return [...cards.values()]
 }
 
-function dhcpOptions({ http, boot, dhcp, dns, controller }: Config): Omit<DhcpOptions, 'standby'> {
-  const here = isIPv4(controller.address) ? controller.address : ''
+/** Returns the TFTP server that DHCP names; '' for none. */
+export const nextServerOf = ({ dhcp, controller }: Config): string =>
+  dhcp.tftp_server || (isIPv4(controller.address) ? controller.address : '')
+
+function dhcpOptions(config: Config): Omit<DhcpOptions, 'standby'> {
+  const { http, boot, dhcp, dns } = config
   return {
     url: http.url,
-    next_server: dhcp.tftp_server || here,
+    next_server: nextServerOf(config),
     bios: boot.bios,
     efi_x64: boot.efi_x64,
     efi_arm64: boot.efi_arm64,
+    loader: boot.loader,
+    ...loaderNames,
     lease_seconds: Math.floor(dhcp.lease_time / 1000),
     interfaces: dhcp.interfaces,
     dns_too: dns.server === 'dnsmasq'

@@ -277,6 +277,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/osimagetag/{osimage}/_member
      GET /service/dhcp/status
      GET /service/dns/status
+     GET /service/tftp/status
      GET /service/consoles/status
      POST /control/action/power/_status
      POST /control/action/sel/_list`
@@ -377,6 +378,11 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /service/dns/restart
      GET /service/dns/reload
      GET /config/dns/_preview
+     GET /service/tftp/start
+     GET /service/tftp/stop
+     GET /service/tftp/restart
+     GET /service/tftp/reload
+     GET /config/tftp/_preview
      GET /service/consoles/start
      GET /service/consoles/stop
      GET /service/consoles/restart

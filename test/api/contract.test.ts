@@ -20,7 +20,7 @@ const saw = (row: Row, status: number) => seen.get(row.key)?.add(status)
 const beyond = new RegExp(
   `^\\w+ /(${[
     'config/(file|disklayout|export|token)(/|$)',
-    '(service|config|control|monitor)/consoles?/',
+    '(service|config|control|monitor)/(consoles?|tftp)/',
     'config/cluster/\\{controller\\}/',
     'boot/files/',
     'config/node/\\{node\\}/_render/(files|partscript)$',
@@ -98,8 +98,18 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once'],
-  node: ['serial', 'uuid', 'disklayout', 'kerneloptions', 'variables', 'files', 'netboot_once', 'rescue']
+  group: ['disklayout', 'loader', 'kerneloptions', 'variables', 'files', 'netboot_once'],
+  node: [
+    'serial',
+    'uuid',
+    'disklayout',
+    'loader',
+    'kerneloptions',
+    'variables',
+    'files',
+    'netboot_once',
+    'rescue'
+  ]
 }
 
 // rules 1.4

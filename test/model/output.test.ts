@@ -7,7 +7,7 @@ const install = ['domain', 'osimage', 'osimagetag', 'osimagetagid', 'prescript',
 const boot = ['netboot', 'bootmenu', 'localinstall']
 const provision = ['roles', 'provision_interface', 'provision_method', 'provision_fallback']
 const users = 'unmanaged_bmc_users'
-const added = ['netboot_once', 'kerneloptions', 'variables', 'files', 'disklayout']
+const added = ['netboot_once', 'kerneloptions', 'variables', 'files', 'disklayout', 'loader']
 const tpm = ['tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 const place = ['group', 'macaddr', 'switch', 'switchport', 'service']
 
@@ -23,6 +23,7 @@ inherited.delete('osimagetagid')
 inherited.add('netboot_once')
 inherited.add('variables')
 inherited.add('disklayout')
+inherited.add('loader')
 
 for (const type of ['group', 'node'] as const)
   t.test(`the keys of a ${type} have the order of the interface's tables`, async t => {

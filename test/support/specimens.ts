@@ -40,7 +40,8 @@ const inheritable = {
   kerneloptions: 'rd.debug a="b c"',
   variables: { ntp: awkward, rack: '' },
   files: ['referred'],
-  disklayout: 'referred'
+  disklayout: 'referred',
+  loader: 'grub'
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -66,7 +67,8 @@ export const specimens: readonly Specimen[] = [
       comment: awkward,
       dhcp: true,
       dhcp_range_begin: '10.2.1.1',
-      dhcp_range_end: '10.2.1.99'
+      dhcp_range_end: '10.2.1.99',
+      loader: 'grub'
     },
     variants: [
       ['nameserver_ip', 'ns_ip', '192.0.2.7'],
@@ -258,6 +260,7 @@ function settings(ini: string) {
     variables: {},
     files: [],
     disklayout: null,
+    loader: null,
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -278,6 +281,7 @@ function settings(ini: string) {
     _unmanaged_bmc_users_source: 'default',
     _netboot_once_source: 'default',
     _disklayout_source: 'default',
+    _loader_source: 'default',
     _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'

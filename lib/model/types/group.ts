@@ -20,6 +20,7 @@ import {
   bmcFields,
   diskLayout,
   installFields,
+  loader,
   netbootOnce,
   ownKernelOptions,
   provisionFields,
@@ -37,7 +38,8 @@ const fields = [
   ownKernelOptions,
   variablesField,
   attachedFiles,
-  diskLayout
+  diskLayout,
+  loader
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table

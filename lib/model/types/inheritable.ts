@@ -105,6 +105,14 @@ export const ownKernelOptions = {
   meaning: "kernel options that follow those of the image; a node's follow its group's"
 } as const
 
+/** The network's is between the group's and that of the ini (rules 4.42). */
+export const loader = {
+  name: 'loader',
+  type: oneOf('ipxe', 'grub'),
+  inherited: 'group',
+  meaning: 'what UEFI firmware starts: `ipxe`, or `grub` behind shim, for Secure Boot'
+} as const
+
 /** The fields that nodes inherit from their group, and some groups from the cluster (rules 3.3). */
 export const inheritable = [
   ...bmcFields,
@@ -112,7 +120,8 @@ export const inheritable = [
   ...provisionFields,
   unmanagedBmcUsers,
   netbootOnce,
-  diskLayout
+  diskLayout,
+  loader
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

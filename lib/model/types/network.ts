@@ -69,6 +69,11 @@ const fields = [
     name: 'routes',
     type: routes,
     meaning: 'static routes, such as 10.9.0.0/16 via 10.141.0.254, with commas between them'
+  },
+  {
+    name: 'loader',
+    type: oneOf('ipxe', 'grub'),
+    meaning: 'what UEFI firmware starts here: `ipxe`, or `grub` behind shim, for Secure Boot'
   }
 ] as const satisfies Table
 
@@ -115,7 +120,7 @@ export const network: ObjectType<NetworkDoc> = {
   // The range is shown only for a network that serves DHCP, and kept for others (rules 1.4).
   omittedFields: doc => [
     ...(doc.dhcp ? [] : ['dhcp_range_begin', 'dhcp_range_end', 'dhcp_nodes_only']),
-    ...(['shared_with', 'dns', 'type', 'zone', 'routes'] as const).filter(name => !doc[name])
+    ...(['shared_with', 'dns', 'type', 'zone', 'routes', 'loader'] as const).filter(name => !doc[name])
   ],
 
   *checks(view, doc, title, cluster) {

@@ -47,6 +47,7 @@ import {
   bmcFields,
   diskLayout,
   installFields,
+  loader,
   netbootOnce,
   ownKernelOptions,
   provisionFields,
@@ -109,7 +110,8 @@ const fields = [
   ownKernelOptions,
   variablesField,
   attachedFiles,
-  diskLayout
+  diskLayout,
+  loader
 ] as const satisfies Table
 
 const hidden = [

@@ -9,6 +9,7 @@ import {
   toAddress
 } from '../../model/address.js'
 import { isBmc } from '../../model/cluster-index.js'
+import { type Loader, loaderOf } from '../../model/effective.js'
 import { isGuid } from '../../model/names.js'
 import { dynamicRange, nameServersOf } from '../../model/networks.js'
 import type { NetworkDoc } from '../../model/types/network.js'
@@ -17,7 +18,7 @@ import { type Captured, type Device, domainName, ownName } from '../capture.js'
 import type { BootScript, DhcpData, DhcpHost, DhcpSubnet } from './variables.js'
 
 /** Options of the data besides the cluster's objects. */
-export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' | 'hosts'>
+export type DhcpOptions = Omit<DhcpData, 'variables' | 'controller' | 'subnets' | 'hosts' | 'grub'>
 
 // RFC 3397's option has 255 bytes, and resolvers read six domains.
 const mostDomains = 6
@@ -35,7 +36,7 @@ export function* dhcpData(
   options: DhcpOptions,
   cards: Cards = []
 ): Generator<undefined, DhcpData> {
-  const found = new Hosts(captured)
+  const found = new Hosts(captured, options.loader)
   for (const node of captured.nodes) {
     found.node(node)
     yield
@@ -52,11 +53,12 @@ export function* dhcpData(
   for (const group of found.groups) {
     const wire = wireOf.get(group) ?? 0
     const told = subnet(group, captured, taken, others, found.addresses, options.standby)
-    subnets.push({ ...told, wire, ports: wiresOfPorts.has(wire) })
+    subnets.push({ ...told, loader: found.loaderIn(group), wire, ports: wiresOfPorts.has(wire) })
     yield
   }
   const { variables } = captured.cluster
-  return { ...options, variables, controller: found.controller, subnets, hosts: found.hosts }
+  const grub = [...subnets, ...found.hosts].some(({ loader }) => loader === 'grub')
+  return { ...options, variables, controller: found.controller, grub, subnets, hosts: found.hosts }
 }
 
 const asText = ({ first, last }: Range) => ({ first: formatAddress(first), last: formatAddress(last) })
@@ -68,7 +70,7 @@ function subnet(
   others: readonly string[],
   known: ReadonlyMap<string, string>,
   standby: boolean
-): Omit<DhcpSubnet, 'wire' | 'ports'> {
+): Omit<DhcpSubnet, 'wire' | 'ports' | 'loader'> {
   const set = (field: 'gateway' | 'ntp_server') =>
     networks.find(network => network[field] !== undefined)?.[field] ?? ''
   const ranges = networks.flatMap(network => dynamicRange(network) ?? ([] as Range[]))
@@ -158,10 +160,15 @@ class Hosts {
   readonly groups: readonly SubnetGroup[]
   readonly controller: string
   readonly #groupOf = new Map<string, SubnetGroup>()
+  readonly #networks: ReadonlyMap<string, NetworkDoc>
   readonly #taken: Address[] = []
 
-  constructor(readonly captured: Captured) {
+  constructor(
+    readonly captured: Captured,
+    readonly fallback: Loader
+  ) {
     const { networks, cluster, controllers } = captured
+    this.#networks = new Map(networks.map(network => [network.name, network]))
     const controller = parseAddress(cluster.controller.address)
     this.controller = controller === undefined ? '' : formatAddress(controller)
     this.groups = subnetGroups(networks, controller)
@@ -190,26 +197,36 @@ class Hosts {
   node(node: NodeDoc): void {
     const { settings, provision, domain } = ownName(this.captured, node)
     const netboots = settings.netboot || node.rescue !== undefined
+    const network = this.#networks.get(provision?.network ?? '')
+    const loader = loaderOf({ settings, network }, this.fallback)
     const script: BootScript = !netboots ? 'disk' : settings.bootmenu ? 'menu' : 'short'
     if (provision?.ipaddress !== undefined)
       for (const name of [node.name, `${node.name}.${domain}`]) this.#name(name, provision.ipaddress)
     for (const entry of node.interfaces ?? [])
       this.add(
         { ...entry, title: `node ${node.name} ${entry.interface}`, name: node.name },
-        isBmc(entry) ? '' : script
+        isBmc(entry) ? '' : script,
+        isBmc(entry) ? undefined : loader
       )
   }
 
-  add(device: Device, boot: BootScript): void {
+  /** Returns the loader of unknown machines there. */
+  loaderIn({ networks }: SubnetGroup): Loader {
+    return networks.find(({ loader }) => loader !== undefined)?.loader ?? this.fallback
+  }
+
+  add(device: Device, boot: BootScript, own?: Loader): void {
     const { title, name, network = '', ipaddress = '', macaddress: mac } = device
     if (ipaddress !== '') {
       this.#taken.push(toAddress(ipaddress))
       for (const known of [name, `${name}.${network}`]) this.#name(known, ipaddress)
     }
     const group = this.#groupOf.get(network)
-    if (mac === undefined || !group?.dhcp || (ipaddress === '' && boot !== 'short' && boot !== 'disk')) return
+    const isAsUnknown = boot !== 'short' && boot !== 'disk' && (own ?? this.fallback) === this.fallback
+    if (mac === undefined || !group?.dhcp || (ipaddress === '' && isAsUnknown)) return
     const client_id = isGuid(mac) ? `${guidClient}${mac}` : ''
-    this.hosts.push({ title, mac, client_id, ipaddress, boot, subnet: group.id })
+    const loader = own === undefined || own === this.loaderIn(group) ? '' : own
+    this.hosts.push({ title, mac, client_id, ipaddress, boot, loader, subnet: group.id })
   }
 
   #name(name: string, address: string): void {

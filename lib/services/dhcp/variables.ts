@@ -10,6 +10,7 @@ import {
   texts,
   type Variables
 } from '../../base/variables.js'
+import type { Loader } from '../../model/effective.js'
 
 /** The script of a machine's boot case (rules 4.13, 10.5); '' for BMCs and other devices. */
 export type BootScript = '' | 'menu' | 'short' | 'disk'
@@ -32,6 +33,9 @@ const host = {
       "the script it boots: `menu`, `short` or `disk`; '' for BMCs and other devices, which boot nothing. " +
         'All but `short` and `disk` get what an unknown machine gets'
     ),
+    loader: text<'' | Loader>(
+      "`grub` or `ipxe` if its UEFI firmware starts another one than those of its subnet; '' otherwise"
+    ),
     subnet: integer('the `id` of its subnet')
   }
 } as const
@@ -49,6 +53,7 @@ const subnet = {
     wire: integer('the number of its wire; subnets on one wire have the same one'),
     ports: flag('whether ports of InfiniBand are on its wire, which are known by their client identifiers'),
     here: flag("whether the controller's address is in it, and in none of the subnets inside it"),
+    loader: text<Loader>('what UEFI firmware starts there, if the machine is not known: `ipxe` or `grub`'),
     ranges: maps(range, 'the dynamic ranges; empty: none'),
     nodes_only: flag('whether the ranges are for the machines in `hosts` alone'),
     router: text("the gateway, '' without one"),
@@ -70,6 +75,10 @@ const common = {
   bios: text('iPXE file that BIOS machines fetch from that server'),
   efi_x64: text('the same for UEFI on x86'),
   efi_arm64: text('the same for UEFI on ARM'),
+  loader: text<Loader>('the same of machines on networks that name none: `ipxe` or `grub`'),
+  grub: flag('whether a subnet or a machine has `grub` as its loader'),
+  shim_x64: text('shim for UEFI on x86, its name on the TFTP server and below /boot/'),
+  shim_arm64: text('the same for UEFI on ARM'),
   lease_seconds: integer('how long an address is lent'),
   interfaces: texts('interfaces of the controller to listen on; empty: all'),
   controller: text("the controller's address, '' when it has no IPv4 address"),

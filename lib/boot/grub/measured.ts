@@ -1,0 +1,88 @@
+import { createHash } from 'node:crypto'
+import { commandLine, GrubError, straightCommands } from './words.js'
+
+/** The measurements of GRUB when a node boots as its present configuration says, in their order. */
+export interface MeasuredBoot {
+  /**
+   * PCR 8: the text of each command with its arguments (behind "grub_cmd: " in the log), and of the kernel's
+   * command line (behind "kernel_cmdline: "). GRUB extends the PCR by the SHA-256 of the text.
+   */
+  readonly commands: readonly { readonly what: 'grub_cmd' | 'kernel_cmdline'; readonly text: string }[]
+  /** PCR 9: SHA-256 in hex of each file. `what`: for people; `name`: as GRUB names it. */
+  readonly files: readonly MeasuredFile[]
+}
+
+interface MeasuredFile {
+  readonly what: string
+  readonly name: string
+  readonly sha256: string
+}
+
+/** A configuration, and the path by which GRUB is told to read it. */
+interface Config {
+  readonly path: string
+  readonly text: string
+}
+
+interface Measured {
+  /** IPv4 address of the TFTP server, as DHCP names it. */
+  readonly server: string
+  readonly mac: string
+  readonly common: Config
+  readonly node: Config
+  /** Returns the kernel or the initramfs at a path; undefined if it is neither. */
+  readonly file: (path: string) => Omit<MeasuredFile, 'name'> | undefined
+}
+
+/** The variables that the common configuration makes of the MAC, one for each of its bytes. */
+const bytesOf = (mac: string) =>
+  Object.fromEntries(mac.split(':').map((byte, i) => [`m${i + 1}`, byte.toLowerCase()]))
+
+/**
+ * Computes what Debian's signed GRUB measures of a boot from the network. Its own first script, in the
+ * binary, looks for a configuration of the platform and then reads the common one; that one reads the node's.
+ * Throws GrubError when a configuration is no plain list of commands.
+ */
+export function measuredBoot({ server, mac, common, node, file }: Measured): MeasuredBoot {
+  const prefix = `(tftp,${server})/grub`
+  const commands: { what: 'grub_cmd' | 'kernel_cmdline'; text: string }[] = [
+    { what: 'grub_cmd', text: `[ -e ${prefix}/x86_64-efi/grub.cfg ]` },
+    { what: 'grub_cmd', text: `source ${prefix}/grub.cfg` }
+  ]
+  const files: MeasuredFile[] = []
+  const read = (what: string, name: string, text: string) =>
+    files.push({ what, name, sha256: createHash('sha256').update(text).digest('hex') })
+  const known = { ...bytesOf(mac), net_default_mac: mac, net_default_server: server }
+  read('the common grub.cfg', `${prefix}/grub.cfg`, common.text)
+  const path = run(common, 'configfile', known, words => void commands.push(plain(words)))
+  if (path !== node.path) throw new GrubError(`the common grub.cfg reads ${path} and not ${node.path}`)
+  read('the grub.cfg of the node', node.path, node.text)
+  run(node, 'boot', { net_default_mac: mac, net_default_server: server }, words => {
+    commands.push(plain(words))
+    const [command, ...rest] = words
+    if (command !== 'linux' && command !== 'initrd') return
+    for (const name of command === 'linux' ? rest.slice(0, 1) : rest) {
+      const found = file(name)
+      if (!found) throw new GrubError(`${name} is no kernel or initramfs that svcd has put there`)
+      files.push({ ...found, name })
+    }
+    if (command === 'linux') commands.push({ what: 'kernel_cmdline', text: commandLine(rest) })
+  })
+  return { commands, files }
+}
+
+const plain = (words: readonly string[]) => ({ what: 'grub_cmd' as const, text: words.join(' ') })
+
+/** Calls `each` with the commands of a configuration up to `last`, whose argument it returns. */
+function run(
+  { path, text }: Config,
+  last: string,
+  known: Readonly<Record<string, string>>,
+  each: (words: readonly string[]) => void
+): string | undefined {
+  for (const words of straightCommands(text, known, path)) {
+    each(words)
+    if (words[0] === last) return words[1]
+  }
+  throw new GrubError(`${path} has no command ${last}`)
+}

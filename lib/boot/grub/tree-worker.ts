@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto'
+import {
+  chmodSync,
+  closeSync,
+  copyFileSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  statSync,
+  utimesSync
+} from 'node:fs'
+import { join } from 'node:path'
+import { answerQuestions } from '../../base/thread.js'
+import type { KnownFile, Placed, PlaceJob } from './tree.js'
+
+// The thread of BootTree: reading, hashing and copying of a kernel take a second.
+answerQuestions(place)
+
+/** Brings files to their places in the tree; they are there when it returns. */
+function place({ directory, files, names, loaders, known, kept }: PlaceJob): Placed {
+  const contents = join(directory, 'svcd')
+  mkdirSync(contents, { recursive: true, mode: 0o755 })
+  const now: Record<string, KnownFile> = {}
+  for (const name of names) {
+    const found = hashed(join(files, name), known[name])
+    if (!found) continue
+    // The name would be a lie: the file was written over in place.
+    const before = known[name]
+    if (before && before.sha256 !== found.sha256) rmSync(join(contents, before.sha256), { force: true })
+    put(join(files, name), join(contents, found.sha256))
+    now[name] = found
+  }
+  const missing = loaders.filter(({ name, from }) => {
+    const there = statSync(from, { throwIfNoEntry: false })?.isFile() ?? false
+    if (there) put(from, join(directory, name))
+    else rmSync(join(directory, name), { force: true })
+    return !there
+  })
+  const there = readdirSync(contents)
+  const needed = new Set([...(kept ?? there), ...Object.values(now).map(({ sha256 }) => sha256)])
+  for (const name of there) if (!needed.has(name)) rmSync(join(contents, name), { force: true })
+  return { known: now, missing: missing.map(({ name }) => name), there }
+}
+
+const sameStat = (stat: Stats, { size, mtimeMs, ino }: KnownFile) =>
+  stat.size === size && stat.mtimeMs === mtimeMs && stat.ino === ino
+
+/** Hashes a file, unless it is as it was; undefined if it is missing or is being written. */
+function hashed(path: string, before: KnownFile | undefined): KnownFile | undefined {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  if (!stat?.isFile()) return undefined
+  if (before && sameStat(stat, before)) return before
+  const hash = createHash('sha256')
+  const buffer = Buffer.alloc(1 << 20)
+  const descriptor = openSync(path, 'r')
+  try {
+    for (let count = 1; count > 0; ) {
+      count = readSync(descriptor, buffer)
+      hash.update(buffer.subarray(0, count))
+    }
+  } finally {
+    closeSync(descriptor)
+  }
+  const { size, mtimeMs, ino } = stat
+  const found = { size, mtimeMs, ino, sha256: hash.digest('hex') }
+  return sameStat(statSync(path), found) ? found : undefined
+}
+
+const readable = 0o004
+
+/** Links or copies a file to its place, unless it is there already. The TFTP server is another user. */
+function put(from: string, to: string): void {
+  const source = statSync(from)
+  const there = statSync(to, { throwIfNoEntry: false })
+  if (there && (there.ino === source.ino || isCopy(there, source))) return
+  const temporary = `${to}.new`
+  rmSync(temporary, { force: true })
+  if (!(source.mode & readable && linked(from, temporary))) {
+    copyFileSync(from, temporary)
+    chmodSync(temporary, 0o644)
+    utimesSync(temporary, source.atime, source.mtime)
+  }
+  renameSync(temporary, to)
+}
+
+const isCopy = (there: Stats, source: Stats) =>
+  there.size === source.size && Math.abs(there.mtimeMs - source.mtimeMs) < 1 && (there.mode & readable) !== 0
+
+function linked(from: string, to: string): boolean {
+  try {
+    linkSync(from, to)
+    return true
+  } catch {
+    // Another file system, or a file of another user.
+    return false
+  }
+}

@@ -1,0 +1,95 @@
+import { Thread } from '../../base/thread.js'
+
+/** A file of the files directory whose content is known. */
+export interface KnownFile {
+  readonly size: number
+  readonly mtimeMs: number
+  readonly ino: number
+  readonly sha256: string
+}
+
+/** A loader: its name in the tree, and the file that it is a copy of. */
+export interface LoaderFile {
+  readonly name: string
+  readonly from: string
+  /** The end of a sentence: how to get it. Undefined: it may be missing. */
+  readonly install?: string
+}
+
+/** Input of the thread. */
+export interface PlaceJob {
+  readonly directory: string
+  readonly files: string
+  readonly names: readonly string[]
+  readonly loaders: readonly LoaderFile[]
+  readonly known: Readonly<Record<string, KnownFile>>
+  /** Contents that stay besides those of `names`: SHA-256 in hex; undefined: all that are there. */
+  readonly kept: readonly string[] | undefined
+}
+
+/** Result of the thread: the contents of `names` that are there, and the loaders that are not. */
+export interface Placed {
+  readonly known: Readonly<Record<string, KnownFile>>
+  readonly missing: readonly string[]
+  /** Names of the contents that were there. */
+  readonly there: readonly string[]
+}
+
+interface TreeOptions {
+  readonly directory: string
+  /** The files directory. */
+  readonly files: string
+  readonly loaders: readonly LoaderFile[]
+  readonly ticks: () => number
+}
+
+/** A boot that has begun may ask for a kernel so long after no configuration names it any more. */
+const KEPT_MS = 3_600_000
+
+/** The binaries of the TFTP tree: loaders by name, kernels and initramfs by content. */
+export class BootTree {
+  readonly #thread = new Thread<PlaceJob, Placed>(new URL('./tree-worker.js', import.meta.url))
+  #known: Placed['known'] = {}
+  /** When a content was last named, by its hash. */
+  readonly #named = new Map<string, number>()
+  #isFirst = true
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(private readonly o: TreeOptions) {}
+
+  /** Returns the SHA-256 of a file, in hex; undefined if it is not in the tree. */
+  sha256(name: string): string | undefined {
+    return this.#known[name]?.sha256
+  }
+
+  /**
+   * Brings the loaders and the named files to their places, and removes what nothing has named for an hour.
+   * Resolves with whether a content is another one than before. Throws Error for a loader that is missing.
+   */
+  async place(names: readonly string[]): Promise<boolean> {
+    const placed = this.#last.then(() => this.#place(names))
+    this.#last = placed.catch(() => {})
+    return placed
+  }
+
+  async #place(names: readonly string[]): Promise<boolean> {
+    const { ticks, ...rest } = this.o
+    const now = ticks()
+    for (const { sha256 } of Object.values(this.#known)) this.#named.set(sha256, now)
+    for (const [sha256, at] of this.#named) if (now - at > KEPT_MS) this.#named.delete(sha256)
+    const before = this.#known
+    // An earlier daemon may have named a content a moment ago.
+    const kept = this.#isFirst ? undefined : [...this.#named.keys()]
+    const { known, missing, there } = await this.#thread.ask({ ...rest, names, known: before, kept })
+    if (this.#isFirst) for (const sha256 of there) this.#named.set(sha256, now)
+    this.#isFirst = false
+    this.#known = known
+    const lacking = rest.loaders.find(({ name, install }) => install && missing.includes(name))
+    if (lacking) throw new Error(`${lacking.from} is missing: ${lacking.install}`)
+    return [...names, ...Object.keys(before)].some(name => known[name]?.sha256 !== before[name]?.sha256)
+  }
+
+  async close(): Promise<void> {
+    await this.#thread.stop()
+  }
+}

@@ -1,0 +1,66 @@
+import { join } from 'node:path'
+import { type Backend, type Rendered, type RenderedFile, readable } from '../backend.js'
+import type { TftpData } from './variables.js'
+
+/** A server reads the files of the tree each time that it is asked for them. */
+const treeOf = ({ files }: TftpData, directory: string): Rendered => ({
+  files: files.map(({ name, text }) => ({
+    path: join(directory, name),
+    text,
+    mode: readable,
+    needs: 'none'
+  })),
+  owned: ['grub', 'nodes'].map(leaf => ({ directory: join(directory, leaf), suffix: '' }))
+})
+
+/** Joins the changed configurations, so that a single run of the checker is enough. */
+function joined(changed: readonly RenderedFile[], directory: string): RenderedFile[] {
+  const scripts = changed.filter(({ path }) => path.startsWith(join(directory, '/')))
+  const text = scripts.map(file => `# ${file.path}\n${file.text}`).join('\n')
+  return scripts.length === 0
+    ? []
+    : [{ path: join(directory, '.check.cfg'), text, mode: readable, needs: 'none' }]
+}
+
+const checker = ['grub-script-check']
+
+/**
+ * tftpd-hpa, by the unit svcd-tftp: its directory and user are arguments there. The file that Debian's own
+ * unit reads is run by root's shell, and must not be one that svcd may write.
+ */
+export const hpa: Backend<TftpData> = {
+  name: 'tftpd-hpa',
+  defaults: { config: '', directory: '', check: checker, service: 'svcd-tftp', leaseFile: '' },
+  reload: 'restart',
+  render: (data, { directory }) => treeOf(data, directory),
+  checks: ({ directory, check }, changed, staged) => {
+    const files = joined(changed, directory)
+    return { commands: files.map(({ path }) => [...check, staged(path)]), files }
+  }
+}
+
+/** dnsmasq gets a file of its own beside those of DHCP and DNS, which may be the same server. */
+export const dnsmasq: Backend<TftpData> = {
+  name: 'dnsmasq',
+  defaults: {
+    config: '/etc/dnsmasq.d/svcd-tftp.conf',
+    directory: '',
+    check: checker,
+    service: 'dnsmasq',
+    leaseFile: ''
+  },
+  reload: 'restart',
+  render: (data, { config, directory }, render) => {
+    const { files, owned } = treeOf(data, directory)
+    const text = render('tftp/templ_dnsmasq.cfg', { ...data, directory })
+    return { files: [{ path: config, text, mode: readable, needs: 'restart' }, ...files], owned }
+  },
+  checks: (settings, changed, staged) => {
+    const { config } = settings
+    const ofTree = hpa.checks(settings, changed, staged)
+    const own = changed.some(({ path }) => path === config)
+      ? [['dnsmasq', '--test', '-C', staged(config)]]
+      : []
+    return { commands: [...own, ...ofTree.commands], files: ofTree.files }
+  }
+}
