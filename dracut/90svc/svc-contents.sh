@@ -30,7 +30,7 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
 # initramfs-tools for it, '' with dracut.
 svc_seal_lacks() {
   [ -x /usr/bin/systemd-cryptenroll ] || echo systemd-cryptenroll
-  ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null | grep -q . || echo tpm2-tools
+  [ -n "$(ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null)" ] || echo tpm2-tools
   if [ -n "$1" ]; then
     [ -e /usr/share/initramfs-tools/hooks/cryptroot ] || echo "$1"
   else
