@@ -32,7 +32,7 @@ svc_libraries='libnss_dns.so.* libnss_files.so.* libtss2-tcti-device.so.*'
 # initramfs-tools for it, '' with dracut.
 svc_seal_lacks() {
   [ -x /usr/bin/systemd-cryptenroll ] || echo systemd-cryptenroll
-  ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null | grep -q . || echo tpm2-tools
+  [ -n "$(ls /usr/lib/*/libtss2-esys.so.? /usr/lib64/libtss2-esys.so.? 2>/dev/null)" ] || echo tpm2-tools
   if [ -n "$1" ]; then
     [ -e /usr/share/initramfs-tools/hooks/cryptroot ] || echo "$1"
   else

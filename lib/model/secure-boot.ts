@@ -1,4 +1,4 @@
-import { findNodesUsing, groupOf, imageOf, settingsOf } from './effective.js'
+import { effectiveNode, findNodesUsing, loaderOf } from './effective.js'
 import type { ClusterSettings, View } from './stored.js'
 import type { OsimageDoc } from './types/osimage.js'
 
@@ -23,11 +23,12 @@ export function kernelSignerOf(
 export function unsignedKernel(view: View, cluster: ClusterSettings, name: string): string | undefined {
   const node = view.get('node', name)
   if (!node) return undefined
-  const settings = settingsOf(node, groupOf(view, node), cluster)
-  const image = imageOf(view, settings)
+  const target = effectiveNode(view, node, cluster)
+  const { image, settings } = target
   const isUnsigned = image !== undefined && kernelSignerOf(view, image) === unsigned
-  const { loader, netboot } = settings as typeof settings & { readonly loader?: string }
-  return isUnsigned && netboot && loader === 'grub' ? unsignedSentence(image.imagefile ?? '') : undefined
+  if (!isUnsigned || !settings.netboot || loaderOf(target, cluster.loader ?? 'ipxe') !== 'grub')
+    return undefined
+  return unsignedSentence(image.imagefile ?? '')
 }
 
 /** Returns what an unsigned kernel means. */

@@ -61,6 +61,7 @@ export const iniSettings = (ini: {
   readonly controller: ClusterSettings['controller']
   readonly http: { readonly urls: readonly string[] }
   readonly dns: { readonly server: string }
+  readonly boot: { readonly loader: 'ipxe' | 'grub' }
   readonly image: { readonly directory: string }
 }): ClusterSettings => ({
   ...ini.cluster,
@@ -70,6 +71,7 @@ export const iniSettings = (ini: {
   urls: ini.http.urls,
   urlAddresses: ini.http.urls.map(url => new URL(url).hostname).filter(isIPv4),
   servesDns: ini.dns.server !== 'none',
+  loader: ini.boot.loader,
   imageDirectory: ini.image.directory
 })
 

@@ -162,5 +162,7 @@ export interface ClusterSettings {
   readonly urls?: readonly string[]
   /** Whether svcd drives the controller's DNS server, which then knows the cluster's names. */
   readonly servesDns: boolean
+  /** The loader of nodes for which neither they nor their network name one; absent: ipxe. */
+  readonly loader?: 'ipxe' | 'grub'
   readonly imageDirectory: string
 }

@@ -1,4 +1,4 @@
-import { copyFile, mkdir, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { exportSiteKey, makeSiteKey, signWithSiteKey } from '../../lib/image/site-key.js'
@@ -17,6 +17,7 @@ const init = `#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc p /proc; $b mount -t sysfs s /sys; $b mount -t devtmpfs d /dev
 exec >/dev/ttyS0 2>&1
+export PATH=/bin
 $b insmod /efivarfs.ko
 $b mount -t efivarfs e /sys/firmware/efi/efivars
 state() { $b cat /sys/firmware/efi/efivars/$1-8be4df61-93ca-11d2-aa0d-00e098032b8c | $b tail -c 1 | $b od -An -t u1; }
@@ -61,7 +62,7 @@ t.test('a firmware with the key of the site starts what svcd signed, and nothing
     state,
     settings,
     join(disk, 'EFI/BOOT'),
-    ...['bin', 'dev', 'proc', 'sys'].map(one => join(root, one))
+    ...['bin', 'dev', 'proc', 'sys', 'tmp'].map(one => join(root, one))
   ])
     await mkdir(path, { recursive: true })
   await makeSiteKey(state, 'head')
@@ -69,11 +70,15 @@ t.test('a firmware with the key of the site starts what svcd signed, and nothing
   const kernel = await debianKernel()
   await copyFile(busybox, join(root, 'bin/busybox'))
   await copyFile(join(kernel.modules, 'fs/efivarfs/efivarfs.ko'), join(root, 'efivarfs.ko'))
-  const program = locate('efi-updatevar') ?? ''
-  await copyFile(program, join(root, 'bin/efi-updatevar'))
-  for (const [library] of (await output('ldd', [program])).matchAll(/\/\S+/g)) {
-    await mkdir(dirname(join(root, library)), { recursive: true })
-    await copyFile(library, join(root, library))
+  await symlink('busybox', join(root, 'bin/sh'))
+  // The second asks the first where efivarfs is mounted.
+  for (const name of ['mount', 'efi-updatevar']) {
+    const program = locate(name) ?? ''
+    await copyFile(program, join(root, 'bin', name))
+    for (const [library] of (await output('ldd', [program])).matchAll(/\/\S+/g)) {
+      await mkdir(dirname(join(root, library)), { recursive: true })
+      await copyFile(library, join(root, library))
+    }
   }
   await writeFile(join(root, 'init'), init, { mode: 0o755 })
   await packInitramfs(root, at('initrd'))
