@@ -158,8 +158,10 @@ async function openServer(
       )
     : undefined
   // With several controllers a node may reach another one, which has another certificate.
-  if (certificate && config.http.urls.length === 1 && config.http.url.startsWith('https:'))
+  if (certificate && config.http.urls.length === 1 && config.http.url.startsWith('https:')) {
     parts.boot.pin = () => certificate.pin
+    parts.services.of('tftp')?.changed(false)
+  }
   const server = new HttpServer<Caller>({
     ...between?.server,
     routes: [...routes(parts), ...(between?.routes ?? [])],
@@ -199,8 +201,6 @@ async function buildParts(base: DaemonBase): Promise<Parts & { readonly between:
   const between = await working.peers?.start(working)
   const install = buildInstall(working)
   const trust = await openTrust(working)
-  const { boot } = working
-  trust.measured = node => boot.measured(node) ?? boot.unmeasured(node) ?? ''
   const services = await buildServices(working, between)
   const monitor = await buildMonitor({ ...working, services, trust })
   const { audit, peers, detection } = working
@@ -516,6 +516,7 @@ async function openTrust({
   model,
   audit,
   events,
+  boot,
   trustKeys
 }: Working) {
   let told = 0
@@ -525,16 +526,15 @@ async function openTrust({
     authorities: await readAuthorities(config.trust.ek_ca),
     onVerdict: (node, from, { verdict, reason, time }, isNew) => {
       const actor = { who: `node ${node}`, from, mayTakeAddresses: false }
-      void audit.record(
-        actor,
-        [{ type: 'trust', name: node, before: {}, after: { verdict, reason } }],
-        'change'
-      )
+      const change = { type: 'trust', name: node, before: {}, after: { verdict, reason } }
+      // Its health tells of a failure.
+      audit.record(actor, [change], 'change').catch(() => undefined)
       if (!isNew) return
       if (verdict === 'bad') log.warn(`node ${node} is not trusted: ${reason}`)
       events.notify('trust', String(told++), () => ({ node, verdict, reason, time }))
     }
   })
+  trust.measured = node => boot.measured(node) ?? boot.unmeasured(node) ?? ''
   trust.catchUp(store.current)
   return register.add(trust, {
     changes: changes => trust.follow(changes),

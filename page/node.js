@@ -62,7 +62,8 @@ export function nodeView(place, name, { isAdmin, events }) {
       badge(node.condition),
       node.state && h('span', { class: 'state' }, node.state),
       heard > 0 && ago(heard),
-      node.odd && h('span', { class: 'bad' }, `Not like the others: ${node.odd}`)
+      node.odd && h('span', { class: 'bad' }, `Not like the others: ${node.odd}`),
+      node.trust && h('span', { class: node.trust === 'good' ? 'state' : 'bad' }, `Trust: ${node.trust}`)
     )
   }
 

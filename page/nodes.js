@@ -255,8 +255,9 @@ function rowOf(node, selection) {
   const heard = Math.max(node.since ?? 0, node.stepped ?? 0)
   const link = h('a', { href: `#/node/${encodeURIComponent(node.name)}` }, node.name)
   const odd = node.odd && h('span', { class: 'bad', title: node.odd }, ' ≠ odd')
+  const distrust = node.trust?.startsWith('bad') && h('span', { class: 'bad', title: node.trust }, ' ✗ trust')
   return [
-    h('th', { scope: 'row' }, selection?.box(node.name), link, odd),
+    h('th', { scope: 'row' }, selection?.box(node.name), link, odd, distrust),
     badge(node.condition),
     h('span', { class: 'clip' }, doing(node)),
     heard > 0 ? ago(heard) : '–',

@@ -6,6 +6,7 @@ import { effectiveGroup, groupOf, installsPackages, type Settings, settingsOf } 
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
 import type { Change, ClusterSettings, View } from './stored.js'
+import { ekOf } from './trust.js'
 import { objectTypes } from './types.js'
 
 /** Lines of the warnings, and names in one line. */
@@ -110,6 +111,8 @@ function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings):
     if (meant !== '') yield `its group ${doc.group} has no interface ${name}${meant}`
   }
   yield* optionWarnings(doc)
+  const { fault } = ekOf(doc)
+  if (fault !== undefined) yield `${fault}: it enrols no TPM (docs/trust.md)`
   const twins = machineKeys(doc)
     .flatMap(key => view.index.lookup(key))
     .filter(name => name !== doc.name)

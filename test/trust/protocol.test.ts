@@ -179,7 +179,7 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
   }
   const set = await controller.get('/config/node?nodes=@trust:bad&fields=name')
   t.strictSame(Object.keys(set.body.config.node), ['node001'])
-  const audit = (await controller.get('/monitor/audit')).text
+  const audit = (await controller.get('/monitor/audit?by=machines')).text
   t.match(audit, /Secure Boot is off/)
   // A new loader, of which an admin was told.
   t.match(await shown(controller), { verdict: 'bad', pending: true })
