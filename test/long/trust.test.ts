@@ -1,0 +1,366 @@
+import { createHash } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { measuredBoot } from '../../lib/boot/grub/measured.js'
+import { readEventLog } from '../../lib/tpm/event-log.js'
+import { kernelOptions, makeImage } from '../machine/image.js'
+import { Daemon } from '../support/daemon.js'
+import { signedLoaders } from '../support/kernel.js'
+import { output, requirePrograms } from '../support/programs.js'
+import { type ProvisionNetwork, startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+import { type Machine, runMachine, tail } from '../support/virtual-machine.js'
+
+// Machines with Secure Boot and a TPM of their own, and what they get (rules 15.1 to 15.9). The TFTP server hands
+// out a copy of svcd's tree, so that a test changes what is on the wire behind svcd's back.
+
+/** Of the many configurations: set SVCD_TRUST_SEED for those of a run before. */
+const seed = Number(process.env.SVCD_TRUST_SEED ?? Date.now() % 1_000_000)
+const configurations = Number(process.env.SVCD_TRUST_CONFIGURATIONS ?? 50)
+/** GRUB does not give back all memory of a kernel that it does not start. */
+const perMachine = 6
+
+const host = (n: number) => ({
+  mac: `52:54:00:16:00:${n.toString(16).padStart(2, '0')}`,
+  ipaddress: `10.141.0.${10 + n}`
+})
+const machines = [1, 2, 3, 4].map(n => ({ ...host(n), bootfile: 'shimx64.efi' }))
+const programs = ['tpm2', 'openssl', '/usr/lib/x86_64-linux-gnu/libtss2-tcti-device.so.0']
+
+interface Trusted {
+  readonly verdict: string | null
+  readonly reason: string | null
+  readonly ek: string | null
+  readonly ak: string | null
+  readonly secureboot: boolean | null
+}
+
+/** A svcd that boots by GRUB, its network, and the tree on the wire. */
+class Site {
+  readonly wire: string
+
+  private constructor(
+    readonly directory: string,
+    readonly network: ProvisionNetwork,
+    readonly controller: Daemon
+  ) {
+    this.wire = join(directory, 'wire')
+  }
+
+  static async open(t: Test, ...set: string[]): Promise<Site> {
+    requirePrograms('tpm2', 'openssl', 'grub-script-check')
+    const directory = scratch(t)
+    await makeImage(join(directory, 'files'), join(directory, 'source'), programs)
+    await writeFile(join(directory, 'files', 'tiny.img'), 'a tiny initramfs')
+    await mkdir(join(directory, 'wire'))
+    const network = await startNetwork(machines, { tftp: join(directory, 'wire') })
+    t.teardown(() => network.close())
+    const loaders = await signedLoaders()
+    const controller = await Daemon.start({
+      ...{ directory, listen: '10.141.0.1:7050', enter: network.enter },
+      set: [
+        ...[
+          'boot.loader=grub',
+          'dhcp.tftp_server=10.141.0.1',
+          'tftp.server=dnsmasq',
+          'tftp.reload=/bin/true'
+        ],
+        ...[`tftp.directory=${join(directory, 'tree')}`, `tftp.config=${join(directory, 'tftp.conf')}`],
+        `tftp.shim_x64=${loaders['shimx64.efi']}`,
+        `tftp.grub_x64=${loaders['grubx64.efi']}`,
+        `tftp.mok_x64=${loaders['mmx64.efi']}`,
+        ...set
+      ]
+    })
+    t.teardown(() => controller.stop())
+    const site = new Site(directory, network, controller)
+    await controller.create('network', 'cluster', { network: '10.141.0.0/24', dhcp: false })
+    const image = { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'image.tar.gz' }
+    await controller.create('osimage', 'test', { ...image, kerneloptions: kernelOptions })
+    await controller.create('osimage', 'tiny', { ...image, initrdfile: 'tiny.img' })
+    return site
+  }
+
+  node(name: string, n: number, fields: object = {}) {
+    const { mac: macaddr, ipaddress } = host(n)
+    const interfaces = [{ interface: 'BOOTIF', network: 'cluster', ipaddress }]
+    return this.controller.create('node', name, { osimage: 'test', macaddr, interfaces, ...fields })
+  }
+
+  /** The path of a node's configuration in the tree. */
+  configOf = (n: number) => `grub/grub.cfg-01-${host(n).mac.replaceAll(':', '-')}`
+
+  /** Puts svcd's tree on the wire as soon as it has these nodes' configurations and kernels. */
+  async publish(...nodes: number[]): Promise<void> {
+    const tree = join(this.directory, 'tree')
+    const text = (n: number) => readFileSync(join(tree, this.configOf(n)), 'utf8')
+    const isThere = (n: number) => {
+      try {
+        return /^linux /m.test(text(n))
+      } catch {
+        return false
+      }
+    }
+    await until(
+      () => nodes.every(isThere),
+      () => [nodes.filter(n => !isThere(n)), this.controller.log().slice(-2000)]
+    )
+    for (const name of await readdir(this.wire).catch(() => []))
+      await rm(join(this.wire, name), { recursive: true })
+    await cp(tree, this.wire, { recursive: true })
+  }
+
+  /** Replaces a file on the wire. */
+  async change(path: string, to: (content: Buffer) => Buffer | string): Promise<void> {
+    const file = join(this.wire, path)
+    const content = to(readFileSync(file))
+    await rm(file)
+    writeFileSync(file, content)
+  }
+
+  run(n: number, tpm: string | undefined, rest: Partial<Machine> = {}) {
+    const { mac } = host(n)
+    return runMachine({
+      ...{ name: `machine ${n}`, mac, network: { tap: this.network.tap(mac) }, enter: this.network.enter },
+      ...{ firmware: 'secure', memoryMiB: 1024, timeLimitMs: 1_200_000 },
+      ...(tpm === undefined ? {} : { tpm: join(this.directory, tpm) }),
+      ...rest
+    })
+  }
+
+  async trusted(name: string): Promise<Trusted> {
+    const { body } = await this.controller.request('GET', `/config/node/${name}/_trust`)
+    return (body as { config: { node: Record<string, Trusted> } }).config.node[name] as Trusted
+  }
+
+  async accept(name: string): Promise<void> {
+    const { ek, ak } = await this.trusted(name)
+    const { status, body } = await this.controller.request('POST', `/config/node/${name}/_trust`, {
+      config: { node: { [name]: { ek, ak } } }
+    })
+    if (status >= 300) throw new Error(JSON.stringify(body))
+  }
+
+  async why(name: string): Promise<string> {
+    const { body } = await this.controller.request('GET', `/monitor/node/${name}/_why`)
+    return JSON.stringify((body as { monitor: { why: Record<string, unknown> } }).monitor.why[name])
+  }
+
+  /** Asks from the address of a machine that is off. */
+  async asMachine(n: number, path: string): Promise<string> {
+    const { ipaddress } = host(n)
+    const { namespace } = this.network
+    await output('ip', ['-n', namespace, 'address', 'add', `${ipaddress}/32`, 'dev', 'br0'])
+    const curl = ['curl', '-s', '--interface', ipaddress, `http://10.141.0.1:7050${path}`]
+    try {
+      return await output('ip', ['netns', 'exec', namespace, ...curl])
+    } finally {
+      await output('ip', ['-n', namespace, 'address', 'del', `${ipaddress}/32`, 'dev', 'br0'])
+    }
+  }
+}
+
+const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
+/** What no refused machine shows. */
+const gotScript = /running the install script/
+/** The node's side, or the loader, has given up once. */
+const refused = /trying again in 4 s|bad shim signature|Kernel panic|you need to load the kernel first/
+
+t.test('the right machine with the right boot gets its script, and nothing else does', async t => {
+  const site = await Site.open(t)
+  const { controller } = site
+  await site.node('node001', 1, { trust: 'require' })
+  await site.publish(1)
+
+  await t.test('an unknown TPM waits for an admin, and then gets token and secrets', async t => {
+    const seen = new Map<RegExp, number>()
+    const marks = [/interface eth0 is up/, /svc: trust: good/, gotScript, /svc: node001 is ready/]
+    let accepted: Promise<void> | undefined
+    const run = await site.run(1, 'tpm', {
+      onLine: line => {
+        for (const mark of marks) if (mark.test(line)) seen.set(mark, Date.now())
+        if (/FAILED in step trust/.test(line)) accepted ??= site.accept('node001')
+      },
+      until: /STAGE \S+ tree/
+    })
+    await accepted
+    const about = { console: tail(run.console) }
+    t.match(run.console, /svc: trust: unknown: .*svcctl node trust node001/, about)
+    t.match(run.console, /svc: trust: good: /, about)
+    t.ok(run.console.search(/trust: unknown/) < run.console.search(gotScript), 'not before the admin')
+    t.equal((await controller.monitor('node001')).state, 'installer.completed', about)
+    t.match(await site.trusted('node001'), { verdict: 'good', secureboot: true })
+    t.match(await site.why('node001'), /good/)
+  })
+
+  await t.test('its next boot is good at once; the time that attestation takes', async t => {
+    const times: number[] = []
+    const run = await site.run(1, 'tpm', {
+      onLine: line => /interface eth0 is up|svc: trust: good/.test(line) && times.push(Date.now()),
+      until: gotScript
+    })
+    t.notMatch(run.console, /FAILED/, { console: tail(run.console) })
+    t.comment(
+      `attestation took ${seconds((times[1] ?? Number.NaN) - (times[0] ?? 0))} of a machine in software`
+    )
+  })
+
+  const linux = (change: (line: string) => string) => (text: Buffer) =>
+    String(text).replace(/^linux .*$/m, change)
+  const flip = (at: number) => (content: Buffer) => {
+    const changed = Buffer.from(content)
+    changed[at] = (changed[at] ?? 0) ^ 1
+    return changed
+  }
+  const bootFile = (kind: 'linux' | 'initrd') => {
+    const config = readFileSync(join(site.wire, site.configOf(1)), 'utf8')
+    return new RegExp(`^${kind} /(\\S+)`, 'm').exec(config)?.[1] ?? ''
+  }
+  const changes: Record<
+    string,
+    [path: () => string, change: (content: Buffer) => Buffer | string, says: RegExp]
+  > = {
+    // The time in gzip's head: the kernel unpacks it all the same.
+    'the initramfs': [() => bootFile('initrd'), flip(4), /PCR 9 differs: the initramfs/],
+    'the kernel': [() => bootFile('linux'), flip(4_000_000), /bad shim signature/],
+    "the kernel's command line": [
+      () => site.configOf(1),
+      linux(line => `${line} x`),
+      /PCR 8 differs: the command \\*"linux/
+    ],
+    'the grub.cfg of the node': [
+      () => site.configOf(1),
+      text => `echo hello\n${text}`,
+      /PCR 8 differs: .*echo/
+    ],
+    'a comment in the common grub.cfg': [
+      () => 'grub/grub.cfg',
+      text => `${text}# x\n`,
+      /PCR 9 differs: .*grub\.cfg/
+    ]
+  }
+  for (const [what, [path, change, says]] of Object.entries(changes))
+    await t.test(`one change on the wire: ${what}`, async t => {
+      await site.publish(1)
+      await site.change(path(), change)
+      const { console } = await site.run(1, 'tpm', { until: refused })
+      t.notMatch(console, gotScript, 'nothing secret', { console: tail(console) })
+      t.match(console, says, { console: tail(console) })
+      if (!/shim/.test(says.source)) t.match(await site.why('node001'), says, 'svcd tells PCR and file')
+    })
+
+  await site.publish(1)
+  await t.test("another machine with the node's MAC and address, with a TPM of its own", async t => {
+    const { console } = await site.run(1, 'other', { until: refused })
+    t.notMatch(console, gotScript, { console: tail(console) })
+    t.match(console, /another TPM than that of node node001 asks/)
+    t.match(await site.why('node001'), /another TPM/)
+  })
+  await t.test('the same without a TPM', async t => {
+    const { console } = await site.run(1, undefined, { until: refused })
+    t.notMatch(console, gotScript, { console: tail(console) })
+    t.match(console, /this machine has no TPM 2\.0 that the kernel knows/)
+    const answer = await site.asMachine(1, '/boot/install/node001')
+    t.match(JSON.parse(answer), { code: 'trust-required' }, 'and nothing by asking itself')
+    t.notMatch(answer, 'SVC_TOKEN')
+  })
+  await t.test('Secure Boot off', async t => {
+    const { console } = await site.run(1, 'tpm', { until: refused, firmware: 'uefi', asks: 'pxe' })
+    t.notMatch(console, gotScript, { console: tail(console) })
+    t.match(console, /Secure Boot is off/)
+  })
+  await t.test('and the right machine is as good as before', async t => {
+    const { console } = await site.run(1, 'tpm', { until: /STAGE \S+ tree|trying again/ })
+    t.match(console, gotScript, { console: tail(console) })
+    t.match(await site.trusted('node001'), { verdict: 'good' })
+  })
+})
+
+/** Numbers below 1, the same for a seed. */
+function* random(seed: number): Generator<number, never> {
+  for (let state = seed >>> 0; ; ) {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    yield ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+const oddWords = [
+  ...['quiet', 'a=b', 'module.option=1,2,3', 'console=ttyS1,115200n8', 'x=$y', 'p=a;b', 'c=(d)', 'e=[f]'],
+  ...['g=h|i', 'j=k&l', 'm=<n>', 'o=*', 'q=?', 'r=~/s', 't=!u', 'v=%w', 'z=^1', '2=@3', '4=`5`', '6=7#8'],
+  ...['{9}', 'a="b c"', '"d e"', 'f="g=$h i"', '--', '-x', 'j=:k', 'l=m/n\\o', "p='q'", 'R=Ü', '=', 's=t=u']
+]
+
+t.test(
+  `what svcd computes of ${configurations} configurations is what GRUB measures (seed ${seed})`,
+  async t => {
+    const site = await Site.open(t)
+    const numbers = random(seed)
+    const pick = <T>(from: readonly T[]) => from[Math.floor(numbers.next().value * from.length)] as T
+    const upTo = (n: number) => Math.floor(numbers.next().value * n)
+    const used: number[] = []
+    for (let n = 5; used.length < configurations && n < 4 * configurations; n++) {
+      const kerneloptions = Array.from({ length: upTo(7) }, () => pick(oddWords)).join(' ')
+      const name = `${pick(['n', 'Node', 'gpu-', 'x.y', '0'])}${n}`
+      const made = await site
+        .node(name, n, {
+          ...{
+            osimage: 'tiny',
+            kerneloptions,
+            trust: pick(['none', 'report', 'require']),
+            service: pick([true, false])
+          }
+        })
+        .then(
+          () => true,
+          () => false
+        )
+      const obstacle = made ? await site.why(name) : 'refused'
+      if (made && !/GRUB/.test(obstacle)) used.push(n)
+    }
+    t.equal(used.length, configurations)
+    await site.node('node001', 1, { kerneloptions: 'test.log=1' })
+    await site.publish(1, ...used)
+
+    for (let first = 0; first < used.length; first += perMachine)
+      await t.test(`from ${first + 1}`, t => compare(t, site, used.slice(first, first + perMachine)))
+    t.comment(`${used.length} configurations, seed ${seed}`)
+  }
+)
+
+/** GRUB reads each of these configurations up to the command that would start the kernel, and then boots node001. */
+async function compare(t: Test, site: Site, used: readonly number[]): Promise<void> {
+  await site.publish(1, ...used)
+  const text = (path: string) => readFileSync(join(site.wire, path), 'utf8')
+  const common = { path: '/grub/grub.cfg', text: text('grub/grub.cfg') }
+  const file = (path: string) => ({ what: path, sha256: path.replace('/svcd/', '') })
+  const due = used.map(n => {
+    const node = { path: `/${site.configOf(n)}`, text: text(site.configOf(n)) }
+    const { mac } = host(n)
+    const { commands, files } = measuredBoot({ server: '10.141.0.1', mac, common, node, file })
+    const from = commands.findIndex(one => one.text.startsWith('configfile')) + 1
+    writeFileSync(join(site.wire, `${n}.cfg`), node.text.replace(/^boot$[\s\S]*/m, ''))
+    const texts = commands.slice(from, -1).map(one => one.text)
+    return { n, texts, files: files.slice(2).map(one => one.sha256) }
+  })
+  const all = [...used.map(n => `source /${n}.cfg`), `configfile /${site.configOf(1)}`, '']
+  await site.change('grub/grub.cfg', () => all.join('\n'))
+  const run = await site.run(1, 'tpm', { memoryMiB: 2048, timeLimitMs: 3_000_000, until: /LOG end/ })
+  const log = run.console.match(/^LOG [A-Za-z\d+/=]+$/gm)?.map(line => line.slice(4)) ?? []
+  const events = readEventLog(Buffer.from(log.join(''), 'base64'))
+  const measured = (pcr: number) =>
+    events.filter(event => event.pcr === pcr).map(event => event.sha256.toString('hex'))
+  const commands = measured(8)
+  const files = measured(9)
+  const sha256 = (said: string) => createHash('sha256').update(said).digest('hex')
+  for (const { n, texts, files: wanted } of due) {
+    const at = commands.indexOf(sha256(`source /${n}.cfg`)) + 1
+    t.ok(at > 0, `GRUB read the configuration of node ${n}`)
+    for (const [i, said] of texts.entries()) t.equal(commands[at + i], sha256(said), said)
+    t.ok(wanted.length === 2 && wanted.every(one => files.includes(one)), `the files of node ${n}`)
+  }
+}
