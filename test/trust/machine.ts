@@ -1,4 +1,4 @@
-// A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as the node side does.
+// A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as a node does.
 import { createDecipheriv, createHash, createHmac, createPublicKey, verify } from 'node:crypto'
 import type { Test } from 'tap'
 import type { MeasuredBoot } from '../../lib/trust/verdict.js'
@@ -34,7 +34,7 @@ function secureBoot(isOn: boolean): Event {
   return { pcr: 7, type: 0x80000001, data }
 }
 
-/** What a boot measures; `shim` is what PCR 4 is made from. */
+/** The events of a boot; `shim` is what PCR 4 is made from. */
 export const bootEvents = (measured: MeasuredBoot, isSecure = true, shim = 'shim'): Event[] => [
   text(0, 8, 'firmware 1.0'),
   secureBoot(isSecure),
@@ -74,7 +74,7 @@ export function logOf(events: readonly Event[]): Buffer {
   return Buffer.concat([u32(0, 3), Buffer.alloc(20), u32(spec.length), spec, ...all])
 }
 
-/** What GRUB does for a node; `change` is at the end of the kernel's command line. */
+/** The work of GRUB for a node; `change` is at the end of the kernel's command line. */
 export const grubOf = (change = '', initramfs = 'initramfs'): MeasuredBoot => {
   const line = `/kernel root=svc svc.node=node001 svc.trust=require${change}`
   const file = (what: string, name: string) => ({ what, name, sha256: hexOf(name) })
