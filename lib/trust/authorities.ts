@@ -3,7 +3,7 @@ import { readRegularFile } from '../disk/file.js'
 
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 
-/** Reads the authorities of `[trust] ek_ca`; none for ''. Throws Error for a file without one, or a damaged one. */
+/** Reads the authorities of `[trust] ek_ca`; none for ''. Throws Error for a file without a sound one. */
 export async function readAuthorities(file: string): Promise<X509Certificate[]> {
   if (file === '') return []
   try {

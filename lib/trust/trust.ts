@@ -99,7 +99,7 @@ export class Trust {
     return this.o.records.get(node)
   }
 
-  /** Whether a node is `pending`, or has this verdict; `unknown` as well if it should prove itself and did not. */
+  /** Whether a node is `pending`, or has this verdict; `unknown` as well if it owes a proof. */
   is(node: string, standing: string): boolean {
     if (standing === 'pending') return this.isPending(node)
     const verdict = this.of(node)?.verdict
@@ -139,7 +139,8 @@ export class Trust {
 
   /**
    * Judges a quote from an address and answers it; `script` makes the install script, which is sealed to the
-   * TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, 400 for no evidence.
+   * TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, and
+   * 400 for no evidence.
    */
   quote(name: string, body: QuoteBody, from: string, script: () => string): QuoteAnswer {
     const { model, now } = this.o
@@ -296,7 +297,7 @@ export class Trust {
   }
 }
 
-/** Whether an AK is known to live in the TPM with this EK: by the node, or by the proof for its last quote. */
+/** Whether an AK is known to live in the TPM with this EK: by the node, or by its last proof. */
 const isBound = (node: NodeDoc, record: TrustRecord | undefined, ek: string, ak: string) =>
   (ekOf(node).sha256 === ek && node.tpm_uuid?.toLowerCase() === ak) ||
   (record?.tpm.isBound === true && record.tpm.ek === ek && record.tpm.ak === ak)

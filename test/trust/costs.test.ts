@@ -39,7 +39,7 @@ t.test('the cost of a verification, of quotes of strangers, and of nonces', asyn
   const ms = (user + system) / 1000 / rounds
   t.comment(`a verification takes ${ms.toFixed(2)} ms of CPU`)
 
-  // Those of strangers, each with a long log: refused for their address, and their bodies are not read.
+  // Strangers send long logs: they are refused for their address, and their bodies are not read.
   const text = JSON.stringify({ ...body, log: 'A'.repeat(300_000) })
   const stranger = { token: null, source: '10.141.9.9' }
   const t0 = process.cpuUsage()

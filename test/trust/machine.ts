@@ -1,4 +1,4 @@
-// A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as the node side does.
+// A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as a node does.
 import { createDecipheriv, createHash, createHmac, createPublicKey, verify } from 'node:crypto'
 import type { Test } from 'tap'
 import type { MeasuredBoot } from '../../lib/trust/verdict.js'
@@ -77,7 +77,7 @@ export function logOf(events: readonly Event[]): Buffer {
   return Buffer.concat([u32(0, 3), Buffer.alloc(20), u32(spec.length), spec, ...all])
 }
 
-/** What GRUB does for a node; `change` is at the end of the kernel's command line. */
+/** The work of GRUB for a node; `change` is at the end of the kernel's command line. */
 export const grubOf = (change = '', initramfs = 'initramfs'): MeasuredBoot => {
   const line = `/kernel root=svc svc.node=node001 svc.trust=require${change}`
   const file = (what: string, name: string) => ({ what, name, sha256: hexOf(name) })

@@ -418,7 +418,7 @@ t.test('svcctl node trust shows what is accepted, asks, and forgets', async t =>
   t.match(await run([...trust, '--forget'], 'y'), { code: 0, stdout: 'node node001: its TPM is forgotten\n' })
   t.match(await shown(controller), { enrolled: null, verdict: null })
   t.match(await run([...trust, '--firmware']), { code: 2 })
-  // What cannot work is refused before a machine is touched.
+  // Settings that cannot work are refused before a machine is touched.
   const set = (fields: object) => controller.post('/config/node/node001', fields)
   t.match(await set({ provision_method: 'kickstart' }), {
     status: 400,
