@@ -48,7 +48,9 @@ install() {
   for part in $svc_parts; do
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"
   done
-  svc_seal_lacks '' > "$initdir/usr/lib/svc/seal-lacks"
+  mkdir -p "$initdir/etc/svc"
+  mkdir -p "$initdir/etc/svc"
+  svc_seal_lacks '' > "$initdir/etc/svc/seal-lacks"
   inst_hook cmdline 90 "$moddir/svc-cmdline.sh"
   inst_hook pre-mount 90 "$moddir/svc-pre-mount.sh"
 }

@@ -27,10 +27,10 @@ t.test('the description stands in the script as it can be read', t => {
   const lines = /^layout\(\) \{\n([\s\S]*?)^\}$/m.exec(script)?.[1]?.trimEnd().split('\n')
   t.strictSame(lines, [
     "  disk 'system' 2 2 '' 3020 0 '' first gpt no ''",
-    "  part 'firmware' 'firmware' '512' '' '' '' '' '' '' '' no",
-    "  part 'lvm' '' 'rest' '1' 'system' '' '' '' '' '' no",
-    "  volume 'system' 'swap' '2048' 'swap' '' '' '' ''",
-    "  volume 'system' 'root' 'rest' 'ext4' '/' '' '' ''"
+    "  part 'firmware' 'firmware' '512' '' '' '' '' '' '' '' no no",
+    "  part 'lvm' '' 'rest' '1' 'system' '' '' '' '' '' no no",
+    "  volume 'system' 'swap' '2048' 'swap' '' '' '' '' no",
+    "  volume 'system' 'root' 'rest' 'ext4' '/' '' '' '' no"
   ])
   t.match(script, /^programs='sfdisk mdadm lvm mkswap mkfs.ext4'$/m)
   t.match(script, /^kernel='raid1 dm_mod ext4'$/m)

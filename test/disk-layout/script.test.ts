@@ -323,7 +323,7 @@ t.test('what a sealed file system needs is looked for before anything is written
   const ready = (m: InstallingNode) => {
     m.write('dev/tpmrm0', '')
     m.write(secureBoot, '\x06\0\0\0\x01')
-    m.write('usr/lib/svc/seal-lacks', '')
+    m.write('etc/svc/seal-lacks', '')
   }
   for (const [spoil, says] of [
     [
@@ -336,11 +336,11 @@ t.test('what a sealed file system needs is looked for before anything is written
     ],
     [(m: InstallingNode) => rmSync(`${m.root}/${secureBoot}`), /node009 has Secure Boot off/],
     [
-      (m: InstallingNode) => rmSync(`${m.root}/${'usr/lib/svc/seal-lacks'}`),
+      (m: InstallingNode) => rmSync(`${m.root}/${'etc/svc/seal-lacks'}`),
       /initramfs of an older svcd: pack its image again/
     ],
     [
-      (m: InstallingNode) => m.write('usr/lib/svc/seal-lacks', 'tpm2-tools\ncryptsetup-initramfs\n'),
+      (m: InstallingNode) => m.write('etc/svc/seal-lacks', 'tpm2-tools\ncryptsetup-initramfs\n'),
       /node009 has an image without tpm2-tools cryptsetup-initramfs, which the disk layout sealed needs to open root/
     ]
   ] as const) {

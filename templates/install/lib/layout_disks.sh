@@ -227,10 +227,12 @@ tpm_judge() {
   [ -e /dev/tpmrm0 ] || give_up "has no TPM 2.0, to which the disk layout $layout seals $p_name"
   tpm_variable=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
   [ -e "$tpm_variable" ] || mount -t efivarfs efivarfs /sys/firmware/efi/efivars 2>/dev/null
-  [ "$(cat "$tpm_variable" 2>/dev/null | tail -c 1 | od -An -t u1 | tr -d ' ')" = 1 ] ||
-    give_up "has Secure Boot off, and the disk layout $layout seals $p_name to it: switch it on, and set loader=grub"
-  [ -e /usr/lib/svc/seal-lacks ] || give_up "has an initramfs of an older svcd: pack its image again"
-  tpm_lacks=$(tr '\n' ' ' < /usr/lib/svc/seal-lacks)
+  case $(od -An -t u1 "$tpm_variable" 2>/dev/null | tr -d '\n') in
+    *' 1') ;;
+    *) give_up "has Secure Boot off, and the disk layout $layout seals $p_name to it: switch it on, and set loader=grub" ;;
+  esac
+  [ -e /etc/svc/seal-lacks ] || give_up "has an initramfs of an older svcd: pack its image again"
+  tpm_lacks=$(tr '\n' ' ' < /etc/svc/seal-lacks)
   [ -z "$tpm_lacks" ] || give_up "has an image without ${tpm_lacks% }, which the disk layout $layout needs to open $p_name"
 }
 
