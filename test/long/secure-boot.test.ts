@@ -152,13 +152,14 @@ for (const [dhcpServer, tftpServer] of [
     })
 
     await t.test('an unknown machine gets the menu', async t => {
-      const { console } = await run('unknown', { until: /svcd: look again for this machine/ })
-      t.match(console, /Boot as a node/, { console: tail(console) })
+      const { console } = await run('unknown', { until: /executed automatically in 1\ds/ })
+      t.match(console, /svcd: look again/, { console: tail(console) })
+      t.match(console, /Firmware setup/, { console: tail(console) })
     })
 
     await t.test('the firmware refuses an unsigned iPXE', async t => {
       await copyFile('/usr/lib/ipxe/ipxe.efi', join(directory, 'tree/ipxe.efi'))
-      const { console } = await run('ipxe', { until: /failed to (?:load|start) Boot.*/ })
+      const { console } = await run('ipxe', { until: /Access Denied|Security Violation|Boot0002/i })
       t.match(console, /NBP filename is ipxe\.efi/, { console: tail(console) })
       t.match(console, /Access Denied|Security Violation/i, { console: tail(console) })
     })
