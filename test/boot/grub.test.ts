@@ -6,6 +6,7 @@ import t from 'tap'
 import { measuredBoot } from '../../lib/boot/grub/measured.js'
 import { BootTree } from '../../lib/boot/grub/tree.js'
 import { commandLine, kernelWords, quoted, straightCommands } from '../../lib/boot/grub/words.js'
+import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
 
 // rules 4.43, 4.45. What GRUB made of these lines was read from the event log of a virtual machine.
@@ -145,3 +146,26 @@ t.test('the tree has loaders by name and files by content, for an hour after the
   rmSync(join(files, 'shim'))
   await t.rejects(made.place([]), { message: /shim is missing: type apt-get install shim-signed/ })
 })
+
+// rules 4.42, 4.43, 4.44
+t.test(
+  'the loaders are served over http, and a node that cannot boot has a configuration with the reason',
+  async t => {
+    const directory = scratch(t)
+    for (const name of ['shim', 'grub']) writeFileSync(join(directory, name), name)
+    const c = await Controller.start(
+      t,
+      ...['tftp.server=tftpd-hpa', `tftp.directory=${join(directory, 'tree')}`, 'tftp.control=true'],
+      ...[`tftp.shim_x64=${join(directory, 'shim')}`, `tftp.grub_x64=${join(directory, 'grub')}`]
+    )
+    await c.post('/config/network/cluster', { network: '10.141.0.0/16', loader: 'grub' })
+    const interfaces = [{ interface: 'BOOTIF', network: 'cluster', macaddress: '52:54:00:00:00:01' }]
+    await c.post('/config/node/n1', { interfaces })
+    const { status, body } = await c.get('/config/tftp/_preview')
+    t.equal(status, 200, JSON.stringify(body))
+    t.match(JSON.stringify(body), /grub\.cfg-01-52-54-00-00-00-01/)
+    t.match(JSON.stringify(body), /node n1 has no OS image/)
+    t.equal((await c.get('/boot/shimx64.efi')).status, 200)
+    t.equal((await c.get('/boot/mmx64.efi')).status, 404)
+  }
+)
