@@ -14,6 +14,7 @@ import { troubleshootingDocument } from '../dist/monitor/why.js'
 import { consoleTemplates } from '../dist/services/consoles/variables.js'
 import { dhcpTemplates } from '../dist/services/dhcp/variables.js'
 import { dnsTemplates } from '../dist/services/dns/variables.js'
+import { tftpTemplates } from '../dist/services/tftp/variables.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const read = name => readFileSync(join(root, 'docs', name), 'utf8')
@@ -29,6 +30,7 @@ const templates = {
   '/config/file/{filename}': fileVariables,
   ...dhcpTemplates,
   ...dnsTemplates,
+  ...tftpTemplates,
   ...consoleTemplates
 }
 write('templates.md', variablesDocument(read('templates-intro.md'), templates))

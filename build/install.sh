@@ -61,6 +61,7 @@ examples=$code/examples
 install -d "$examples"
 cp -R etc/nginx-svcd.conf etc/keepalived-svcd.conf etc/opentracker.conf etc/aria2.conf \
   systemd/[!s]*.service.d systemd/svcd.service.d systemd/svcd-seeder.service systemd/svcd-consoles.service \
+  systemd/svcd-tftp.service \
   "$examples"
 documents=$root$prefix/share/doc/svcd
 install -d "$documents/docs/metrics"

@@ -64,6 +64,7 @@ const notRun: Readonly<Record<string, string>> = {
   'docs/backup.md#The configuration as one document':
     'it writes below /root; test/cli/transfer.test.ts runs the commands',
   'docs/consoles.md#The first time': packages,
+  'docs/secure-boot.md#The first time': packages,
   'docs/dhcp-and-dns.md#DHCP and DNS':
     'it needs a DHCP server of the system; test/services has requests like these',
   'docs/dhcp-and-dns.md#The first time':

@@ -35,7 +35,7 @@ import type { bootTemplates } from './template-variables.js'
 import type { Trace } from './trace.js'
 
 /** Nodes and groups in the menu, which bounds its size. Other names can be typed. */
-const menuEntriesMax = 250
+export const menuEntriesMax = 250
 /** Shared, as thousands of machines ask at once. */
 const noFindings = {}
 /** Delay before the menu looks for the machine, first and in later rounds. */

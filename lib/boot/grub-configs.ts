@@ -6,7 +6,7 @@ import type { Model } from '../model/model.js'
 import { isGuid } from '../model/names.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { Templates } from '../template/templates.js'
-import { type Boot, safeForEcho } from './boot.js'
+import { type Boot, menuEntriesMax, safeForEcho } from './boot.js'
 import { type MeasuredBoot, type MeasuredFile, measuredBoot } from './grub/measured.js'
 import type { BootTree } from './grub/tree.js'
 import { GrubError, kernelWords, quoted } from './grub/words.js'
@@ -48,14 +48,20 @@ export class GrubConfigs {
       [common, this.#common()],
       ['/grub/disk.cfg', this.#render('boot/grub/templ_grub_disk.cfg', {})]
     ]
+    const nodes: string[] = []
     for (const name of model.view.names('node')) {
       yield
       const { loader, target } = this.o.boot.byLoader(name)
       if (loader !== 'grub') continue
       for (const mac of macsOf(target.interfaces)) all.push([ofMac(mac), this.#text(name, mac)])
       const canTell = target.settings.netboot && !isInstaller(target.settings.provision_method)
-      if (manual && canTell) all.push([`/nodes/${name}.cfg`, this.#text(name, anyMac)])
+      if (!manual || !canTell) continue
+      nodes.push(name)
+      all.push([`/nodes/${name}.cfg`, this.#text(name, anyMac)])
     }
+    // A file of its own: what GRUB measures of other boots then does not change with the list.
+    const shown = { nodes: nodes.slice(0, menuEntriesMax), all_nodes: nodes.length <= menuEntriesMax }
+    if (manual) all.push(['/grub/nodes.cfg', this.#render('boot/grub/templ_grub_nodes.cfg', shown)])
     return { files: all.map(([name = '', text = '']) => ({ name: name.slice(1), text })) }
   }
 

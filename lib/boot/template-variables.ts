@@ -68,6 +68,13 @@ export const bootTemplates = {
     initrd: text('path of the initramfs in the TFTP tree'),
     arguments: text('what `boot/arguments.cfg` renders, each argument quoted for GRUB')
   },
+  'boot/grub/templ_grub_nodes.cfg': {
+    url,
+    urls,
+    variables,
+    nodes: texts('names of nodes whose loader is GRUB, 250 at most'),
+    all_nodes: flag('whether `nodes` has all of them')
+  },
   'boot/grub/templ_grub_disk.cfg': { url, urls, variables },
   'boot/grub/templ_grub_error.cfg': {
     url,

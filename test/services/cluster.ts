@@ -197,3 +197,52 @@ export const everything: Objects = {
     lone: { network: 'one_host', ipaddress: '10.7.1.1' }
   }
 }
+
+/** Loaders of all kinds: of a network, of nodes that differ from it, and of a port of InfiniBand. */
+export const loaders: Objects = {
+  network: {
+    secure: {
+      network: '10.141.0.0/16',
+      dhcp: true,
+      dhcp_range_begin: '10.141.128.1',
+      dhcp_range_end: '10.141.131.255',
+      loader: 'grub'
+    },
+    plain: {
+      network: '10.142.0.0/16',
+      dhcp: true,
+      dhcp_range_begin: '10.142.128.1',
+      dhcp_range_end: '10.142.131.255'
+    }
+  },
+  group: { compute: {} },
+  node: Object.fromEntries(
+    (
+      [
+        ['secure', {}],
+        ['secure', { loader: 'ipxe' }],
+        ['secure', { loader: 'ipxe', bootmenu: true }],
+        ['plain', { loader: 'grub' }],
+        ['plain', { loader: 'grub', bootmenu: true }],
+        ['plain', { loader: 'grub', netboot: false }],
+        ['plain', { loader: 'grub', macaddress: '00:02:c9:03:00:31:78:f1' }]
+      ] as const
+    )
+      .map(([network, given], i) => [network, { macaddress: undefined, ...given }, i] as const)
+      .map(([network, { macaddress, ...fields }, i]) => [
+        `node${i + 1}`,
+        {
+          group: 'compute',
+          ...fields,
+          interfaces: [
+            {
+              interface: 'BOOTIF',
+              network,
+              ipaddress: `10.14${network === 'secure' ? 1 : 2}.0.${i + 1}`,
+              macaddress: macaddress ?? mac(i + 1)
+            }
+          ]
+        }
+      ])
+  )
+}

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { requirePrograms } from '../support/programs.js'
-import { everything, many } from './cluster.js'
+import { everything, loaders, many } from './cluster.js'
 import { complaints, isGolden, rendered, servers } from './rendered.js'
 
 requirePrograms('dhcpd', 'kea-dhcp4', 'dnsmasq', 'named-checkconf', 'named-checkzone')
@@ -19,6 +19,14 @@ for (const [service, server] of servers)
       [],
       `${hosts} hosts`
     )
+  })
+
+// rules 4.42
+for (const [service, server] of servers.filter(([service]) => service === 'dhcp'))
+  t.test(`${server}: loaders of networks and nodes`, async t => {
+    const files = await rendered(service, server, loaders)
+    isGolden(t, `${service}-${server}-loaders`, files)
+    t.strictSame(complaints(service, server, files), [])
   })
 
 t.test('the checks find what is wrong', async t => {

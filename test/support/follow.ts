@@ -25,7 +25,7 @@ export async function follow(c: Daemon, path: string): Promise<End> {
  * Waits until what would be written for a service is in force, and the server was told, unless it does not
  * run.
  */
-export function inForce(c: Daemon, service: 'dhcp' | 'dns', runs = true): Promise<void> {
+export function inForce(c: Daemon, service: 'dhcp' | 'dns' | 'tftp', runs = true): Promise<void> {
   return until(async () => {
     const { status, body } = await c.request('GET', `/config/${service}/_preview`)
     if (status !== 200) throw new Error(JSON.stringify(body))

@@ -1,7 +1,7 @@
 import type { InstallData } from '../../lib/boot/install-data.js'
 import { layoutData } from '../../lib/disk-layout/data.js'
 import { shippedLayouts } from '../../lib/model/shipped-layouts.js'
-import { everything, mac, many, type Objects } from '../services/cluster.js'
+import { everything, loaders, mac, many, type Objects } from '../services/cluster.js'
 import { servers, templateData } from '../services/rendered.js'
 import { base64, installBmc, installData, installInterface } from '../support/install-data.js'
 import { shippedLayout, wholeLayout } from '../support/layout-script.js'
@@ -35,6 +35,19 @@ const bootCases = (name: string, options: Readonly<Record<string, readonly unkno
 
 const names = (count: number) => Array.from({ length: count }, (_, i) => `node${i + 1}`)
 
+const kernelArguments = {
+  node: ['node001'],
+  bootproto: ['static', 'dhcp'],
+  mac: ['52:54:00:00:00:01', '${netX/mac}'],
+  ip: ['10.141.0.1/16', ''],
+  hostname: ['node001.cluster', 'node001'],
+  nameserver: ['10.141.0.1 10.141.0.2', ''],
+  service: [0, 1],
+  rescue: [false, true],
+  provision_method: ['http', 'kickstart', 'preseed', 'autoinstall'],
+  kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`]
+}
+
 const BOOT: readonly Case[] = [
   ...bootCases('templ_boot_disk.cfg', {}),
   ...bootCases('templ_boot_ipxe_short.cfg', {}),
@@ -52,19 +65,31 @@ const BOOT: readonly Case[] = [
     all_nodes: [true, false],
     all_groups: [true, false]
   }),
-  ...bootCases('templ_boot_node.cfg', {
+  ...bootCases('arguments.cfg', {
+    ...kernelArguments,
+    loader: ['ipxe', 'grub'],
+    further: ['', 'svc.trust=report'],
+    ip: [''],
+    kerneloptions: ['quiet'],
+    service: [0]
+  }),
+  ...bootCases('grub/templ_grub.cfg', { manual: [false, true] }),
+  ...bootCases('grub/templ_grub_nodes.cfg', { nodes: [[], ['node001']], all_nodes: [true, false] }),
+  ...bootCases('grub/templ_grub_node.cfg', {
     node: ['node001'],
+    rescue: [false, true],
+    kernel: ['/svcd/ab'],
+    initrd: ['/svcd/cd'],
+    arguments: ['root=svc']
+  }),
+  ...bootCases('grub/templ_grub_disk.cfg', {}),
+  ...bootCases('grub/templ_grub_error.cfg', { title: ["'svcd: no'"], reason: ["'no image'"] }),
+  ...bootCases('templ_boot_node.cfg', {
+    ...kernelArguments,
+    loader: ['ipxe'],
+    further: [''],
     kernelfile: ['vmlinuz-6.1'],
     initrdfile: ['initrd.img-6.1'],
-    bootproto: ['static', 'dhcp'],
-    mac: ['52:54:00:00:00:01', '${netX/mac}'],
-    ip: ['10.141.0.1/16', ''],
-    hostname: ['node001.cluster', 'node001'],
-    nameserver: ['10.141.0.1 10.141.0.2', ''],
-    service: [0, 1],
-    rescue: [false, true],
-    provision_method: ['http', 'kickstart', 'preseed', 'autoinstall'],
-    kerneloptions: ['', 'console=ttyS0,115200n8 quiet', `a="b c" d='e' f=\\$x`],
     warning: ['', 'node node001 asks from outside'],
     menu: ['boot', 'boot/short']
   })
@@ -250,6 +275,7 @@ async function serviceCases(): Promise<Case[]> {
       ['nothing', {}, {}, {}, undefined],
       ['one', many(1), bare, { controlSocket: '' }, undefined],
       ['everything', everything, {}, {}, undefined],
+      ['loaders', loaders, {}, {}, undefined],
       ['wires', wires, {}, {}, undefined],
       ['one of two controllers', everything, { standby: true }, {}, two]
     ] as const)
@@ -271,9 +297,17 @@ const CONSOLES: readonly Case[] = combinations({
   notes: [[], ['node003: field "username" of BMC set-up x has a character that conmand does not take']]
 }).map((data, i) => ({ template: 'consoles/templ_conman.cfg', what: `case ${i + 1}`, data }))
 
+const TFTP: readonly Case[] = combinations({
+  variables: [{}],
+  directory: ['/var/lib/svcd/tftp'],
+  alone: [true, false],
+  interfaces: [[], ['eth0', 'eth1']]
+}).map((data, i) => ({ template: 'tftp/templ_dnsmasq.cfg', what: `case ${i + 1}`, data }))
+
 /** Every shipped template in every case that changes what it renders. */
 export const CASES: readonly Case[] = [
   ...BOOT,
+  ...TFTP,
   ...installCases('install/templ_install.cfg'),
   ...installCases('install/templ_kickstart.cfg'),
   ...[...Object.keys(shippedLayouts).map(shippedLayout), wholeLayout].flatMap(layout =>

@@ -11,7 +11,7 @@ const directory = fileURLToPath(new URL('../../templates/', import.meta.url))
 
 /** Every shipped template, name → source. */
 const files: Readonly<Record<string, string>> = Object.fromEntries(
-  ['boot', 'install', 'dhcp', 'dns', 'consoles'].flatMap(folder =>
+  ['boot', 'install', 'dhcp', 'dns', 'tftp', 'consoles'].flatMap(folder =>
     readdirSync(directory + folder, { recursive: true, withFileTypes: true })
       .filter(entry => entry.isFile())
       .map(entry => `${entry.parentPath}/${entry.name}`.slice(directory.length))

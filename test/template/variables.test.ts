@@ -7,6 +7,7 @@ import { bootTemplates } from '../../lib/boot/template-variables.js'
 import { consoleTemplates } from '../../lib/services/consoles/variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
+import { tftpTemplates } from '../../lib/services/tftp/variables.js'
 import { FILTERS, METHODS, TESTS } from '../../lib/template/filters.js'
 import { Templates } from '../../lib/template/templates.js'
 import { Controller } from '../support/controller.js'
@@ -20,6 +21,7 @@ const tables: Readonly<Record<string, Variables>> = {
   '/config/file/{filename}': fileVariables,
   ...dhcpTemplates,
   ...dnsTemplates,
+  ...tftpTemplates,
   ...consoleTemplates
 }
 const doc = (name: string) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8')
@@ -108,10 +110,10 @@ t.test('docs/templates.md is what the tables of today say', async t => {
 })
 
 t.test('the templates of servers are given what their tables say', async t => {
-  const given = CASES.filter(({ template }) => /^(dhcp|dns|consoles)\//.test(template))
+  const given = CASES.filter(({ template }) => /^(dhcp|dns|tftp|consoles)\//.test(template))
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
-    Object.keys({ ...dhcpTemplates, ...dnsTemplates, ...consoleTemplates }).sort()
+    Object.keys({ ...dhcpTemplates, ...dnsTemplates, ...tftpTemplates, ...consoleTemplates }).sort()
   )
   agree(t, given)
 })
@@ -162,7 +164,10 @@ t.test('the templates of nodes are given what their tables say', async t => {
     t.equal((await c.get(`/boot/cloud-init/node001/${file}`, { source: '10.141.0.1' })).status, 200, file)
   t.strictSame(
     [...new Set(given.map(({ template }) => template))].sort(),
-    Object.keys(bootTemplates).sort(),
+    // Those of GRUB are rendered for the TFTP tree: test/boot/grub.test.ts.
+    Object.keys(bootTemplates)
+      .filter(name => !/^boot\/(?:grub\/|arguments)/.test(name))
+      .sort(),
     'every template was rendered'
   )
   agree(t, given)

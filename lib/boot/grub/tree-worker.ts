@@ -24,7 +24,9 @@ answerQuestions(place)
 /** Brings files to their places in the tree; they are there when it returns. */
 function place({ directory, files, names, loaders, known, programs, kept }: PlaceJob): Placed {
   const contents = join(directory, 'svcd')
-  mkdirSync(contents, { recursive: true, mode: 0o755 })
+  mkdirSync(contents, { recursive: true })
+  // The TFTP server is another user, whatever svcd's umask is.
+  for (const path of [directory, contents]) chmodSync(path, 0o755)
   const now: Record<string, KnownFile> = {}
   for (const name of names) {
     const found = hashed(join(files, name), known[name])
