@@ -67,6 +67,7 @@ const path = '/grub/grub.cfg-01-52-54-00-15-00-0a'
 const of = (text: string) =>
   measuredBoot({
     ...{ server: '10.141.0.1', mac: '52:54:00:15:00:0A'.toLowerCase(), common, node: { path, text } },
+    programs: [],
     file: name => (name === '/svcd/k' ? { what: 'the kernel', sha256: sha256('k') } : undefined)
   })
 
