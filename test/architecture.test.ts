@@ -139,7 +139,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   identity: ['auth/grant', 'config'],
   boot: ['boot/grub', 'disk-layout', 'monitor', 'model', 'template'],
   // Scripts and files of GRUB as texts and bytes; it knows no object.
-  'boot/grub': [],
+  'boot/grub': ['tpm'],
   'disk-layout': ['inventory', 'model', 'node-set'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
   unknown: ['control', 'model', 'jobs', 'config'],

@@ -231,10 +231,9 @@ export class Install {
     const target = this.#target(node)
     const { settings, image } = target
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
-    const imagefile = installedFile(settings, image) ?? ''
+    const [secrets, imagefile] = [effectiveSecrets(model, node, masked), installedFile(settings, image) ?? '']
     const pack = model.view.get('pack', imagefile)
     const who = nodeData(target, urls[0] as string)
-    const secrets = effectiveSecrets(model, node, masked)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
       node: who.node,

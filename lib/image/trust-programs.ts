@@ -24,7 +24,7 @@ export function lackingForTrust(tree: string, policies: ReadonlySet<string> | un
   if (!policies || lacking.length === 0) return undefined
   const packages = lacking.map(([, name]) => name)
   return (
-    `trust = ${[...policies].sort().join(' and ')} of its nodes needs ${packages.join(' and ')} in the image, ` +
-    `for its initramfs: chroot ${tree} apt-get install ${packages.join(' ')} (or dnf), and pack it`
+    `trust = ${[...policies].sort().join(' and ')} of its nodes needs ${packages.join(' and ')} in the ` +
+    `image, for its initramfs: chroot ${tree} apt-get install ${packages.join(' ')} (or dnf), and pack it`
   )
 }

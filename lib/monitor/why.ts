@@ -139,8 +139,8 @@ export const verdictRules: readonly VerdictRule[] = [
     observation: 'svcd switched the machine on, and nothing was asked of svcd since',
     remedy:
       'the firmware may have refused the boot loader: with Secure Boot on it starts only what is signed, ' +
-      'shim and not iPXE (svcctl node set NODE loader=grub); or it does not boot from the network: watch the ' +
-      'console',
+      'shim and not iPXE (svcctl node set NODE loader=grub); or it does not boot from the network: watch ' +
+      'the console',
     verdict: facts => {
       const { node, netboot, switchedOn = 0, now, leased } = facts
       if (!netboot || switchedOn <= lastSeen(facts) || now - switchedOn <= stepMs) return undefined

@@ -204,13 +204,12 @@ function fileFault(
   events: readonly LogEvent[],
   wanted: MeasuredBoot['files']
 ): string | undefined {
-  const [verb, one] = pcr === 4 ? ['start', 'a program'] : ['read', 'a file']
+  const [verb, more] = pcr === 4 ? ['start', 'started a program'] : ['read', 'read a file']
   const at = firstDifferent(events, wanted)
   if (at === undefined) return undefined
   const [event, due] = [events[at], wanted[at]]
   if (!event) return `PCR ${pcr} differs: the machine did not ${verb} ${due?.what}, ${due?.name}`
-  if (!due)
-    return `PCR ${pcr} differs: the machine ${verb}${pcr === 4 ? 'ed' : ''} ${one} more: ${describeEvent(event)}`
+  if (!due) return `PCR ${pcr} differs: the machine ${more} more: ${describeEvent(event)}`
   return `PCR ${pcr} differs: ${due.what} is not ${due.name} as svcd has it`
 }
 
