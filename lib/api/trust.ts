@@ -3,6 +3,7 @@ import { anObject, base64, boolean, checked, passes, sha256 } from '../model/fie
 import { ekOf } from '../model/trust.js'
 import { longestQuote } from '../trust/evidence.js'
 import { firmwareText } from '../trust/firmware.js'
+import { seenOf } from '../trust/trust.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Listing, listed, listQuery } from './listing.js'
 import { nodesFor } from './node-sets.js'
@@ -13,8 +14,8 @@ const hexText = checked(
   'hexadecimal digits in lower case',
   passes(value => /^[\da-f]{2,200}$/.test(value))
 )
-/** Bytes of the shortest quote: its two keys, its log and its signature. */
-const shortest = 1024
+/** Bytes that a body has at least if two keys, a quote and its signature are in it, whatever the log is. */
+const shortest = 512
 const about = { about: 'node {node}' } as const
 const evidence = (meaning: string) => ({ type: base64, required: true, meaning }) as const
 
@@ -42,7 +43,8 @@ const acceptBody = bodyOf(
   { ...about, at: 'config.node.{node}' },
   {
     ek: { type: sha256, required: true, meaning: 'SHA-256 of the endorsement key, as it was shown' },
-    ak: { type: hexText, required: true, meaning: 'name of the attestation key, as it was shown' }
+    ak: { type: hexText, required: true, meaning: 'name of the attestation key, as it was shown' },
+    seen: { type: sha256, required: true, meaning: 'SHA-256 of its firmware, as it was shown' }
   }
 )
 const forgetBody = bodyOf(
@@ -69,6 +71,7 @@ const fields = {
   ak: orNull(string('name of its attestation key')),
   bound: { type: 'boolean', description: 'whether that key was proved to live in that TPM' },
   enrolled: orNull(string('SHA-256 of the endorsement key that the node is enrolled with')),
+  seen: orNull(string('SHA-256 of its firmware, which an acceptance names')),
   pcrs: { ...object({}), description: 'the SHA-256 of each PCR that was quoted' }
 }
 const columns = ['name', 'trust', 'verdict', 'pending', 'reason', 'time']
@@ -85,7 +88,7 @@ export function trustOf({ trust, model }: Pick<Parts, 'trust' | 'model'>, name: 
     firmware: record ? firmwareText(record.firmware) : null,
     secureboot: record?.secureboot ?? null,
     ...{ ek: record?.tpm.ek ?? null, ak: record?.tpm.ak ?? null, bound: record?.tpm.isBound ?? false },
-    ...{ enrolled: ekOf(node).sha256 ?? null, pcrs: record?.pcrs ?? {} }
+    ...{ enrolled: ekOf(node).sha256 ?? null, seen: record ? seenOf(record) : null, pcrs: record?.pcrs ?? {} }
   }
 }
 
@@ -181,10 +184,13 @@ function adminRoutes(parts: Parts): ApiRoute[] {
       summary: 'Enrol the machine that showed its TPM last, and accept what its firmware measured',
       body: acceptBody,
       output: ref('message'),
-      handler: async (request, { ek, ak }) => {
+      handler: async (request, { ek, ak, seen }) => {
         const name = param(request, 'node')
-        await trust.accept(name, ek, ak, actorOf(request))
-        return done(200, `node ${name}: its machine is trusted; it asks again by itself`)
+        await trust.accept(name, { ek, ak, seen }, actorOf(request))
+        return done(
+          200,
+          `node ${name}: its machine is trusted; it proves itself when it asks next, with trust=report at its next boot`
+        )
       }
     }),
     post('/config/node/{node}/_distrust', {

@@ -28,12 +28,12 @@ export const trust: Verb = {
       `Trust ${pending.length === 1 ? 'this machine' : `these ${pending.length} machines`}? [y/N] `
     )
     for (const node of pending) {
-      const { name, ek, ak } = node
+      const { name, ek, ak, seen } = node
       const path = `${pathOf('node', String(name))}/_trust`
       await makeChange(
         session,
         path,
-        { ek: ek ?? null, ak: ak ?? null },
+        { ek: ek ?? null, ak: ak ?? null, seen: seen ?? null },
         `node ${name}: its machine is trusted`
       )
     }

@@ -272,11 +272,12 @@ export const atMost = (bytes: number, whose: string) => (value: string) => {
 
 /** Refuses kernel options that name a disk or that start no image (rules 4.2). */
 export const noDiskOptions = (value: string) => {
-  const words = value.split(' ')
+  // The kernel and GRUB drop quotes, wherever they stand in a word.
+  const words = value.replaceAll('"', '').split(' ')
   const word = words.find(word => /^(?:root|resume|nfsroot|netroot)=/.test(word))
   if (word)
     return `holds ${word}: svcd tells the kernel root=svc, or the disk that it was installed on; take it out`
-  const proof = words.find(word => /^"?svc\.(?:trust|key|pin)(?:=|$)/.test(word))
+  const proof = words.find(word => /^svc\.(?:trust|key|pin)(?:=|$)/.test(word))
   if (proof) return `holds ${proof}: svcd alone tells a node what it has to prove, field "trust"; take it out`
   const awaited = words.find(word =>
     /^rd\.(?:lvm\.lv|luks\.(?:uuid|name|partuuid|serial)|md\.uuid)=/.test(word)

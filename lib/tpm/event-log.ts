@@ -97,6 +97,8 @@ function textOf(type: number, data: Buffer): string {
 
 /** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. */
 function variableOf(data: Buffer) {
+  // Cheaper than an error, of which a hostile log could cause thousands.
+  if (data.length < 32) return undefined
   try {
     const cursor = new Cursor('event log', data, LONGEST, true)
     const guid = cursor.take(16, 'GUID').toString('hex')

@@ -50,6 +50,10 @@ export function readRecord(json: unknown): TrustRecord {
   return record
 }
 
+/** SHA-256 of what an admin sees of a machine's firmware before its acceptance. */
+export const seenOf = ({ firmware, measured, secureboot }: TrustRecord): string =>
+  sha256(JSON.stringify([firmware, measured, secureboot]))
+
 export interface TrustOptions {
   readonly model: Model
   readonly keys: TrustKeys
@@ -235,10 +239,15 @@ export class Trust {
   }
 
   /**
-   * Enrols the machine that asked last, and accepts its firmware; `ek` and `ak` are those that the admin saw.
+   * Enrols the machine that asked last, and accepts its firmware; `ek`, `ak` and `seen` (`seenOf`) are those that
+   * the admin saw.
    * Throws 404 if none asked, 400 if another one has asked meanwhile, or has not proved its key.
    */
-  async accept(name: string, ek: string, ak: string, actor: Actor): Promise<void> {
+  async accept(
+    name: string,
+    { ek, ak, seen }: { readonly ek: string; readonly ak: string; readonly seen: string },
+    actor: Actor
+  ): Promise<void> {
     const { model } = this.o
     model.get('node', name)
     const record = this.of(name)
@@ -246,6 +255,11 @@ export class Trust {
     if (record.tpm.ek !== ek || record.tpm.ak !== ak)
       throw badRequest(
         `node ${name}: another machine has asked meanwhile: svcctl node trust ${name}`,
+        'invalid-field'
+      )
+    if (seenOf(record) !== seen)
+      throw badRequest(
+        `node ${name}: its machine has measured another boot meanwhile: svcctl node trust ${name}`,
         'invalid-field'
       )
     if (!record.tpm.isBound)

@@ -5,7 +5,9 @@ import { read, stored } from '../support/state.js'
 
 const maxBody = 64 * 1024
 const c = await populated(t, 'http.max_body=64k')
-const posts = table.filter(route => route.body === 'json')
+/** Refused for their address before their body is read: test/trust has theirs. */
+const isOfMachine = ({ path }: { readonly path: string }) => path.startsWith('/trust/')
+const posts = table.filter(route => route.body === 'json' && !isOfMachine(route))
 
 const malformed: readonly (string | Buffer)[] = [
   '',
@@ -136,7 +138,7 @@ t.test('well-formed JSON that is no such body', async t => {
 t.test('a body over [http] max_body is 413, on routes that drop it too', async t => {
   const before = await stored(c)
   const big = JSON.stringify({ comment: 'x'.repeat(maxBody) })
-  for (const route of table.filter(({ method }) => method === 'POST')) {
+  for (const route of table.filter(route => route.method === 'POST' && !isOfMachine(route))) {
     const { status, body } = await c.post(pathOf(route), big)
     t.equal(status, 413, `${route.method} ${route.path}`)
     t.match(body.message, new RegExp(` ${Math.min(route.maxBody ?? maxBody, maxBody)} bytes`))

@@ -218,7 +218,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     dracutmodules: null,
     grab_exclude: [],
     grab_filesystems: [],
-    imagefile: null
+    imagefile: null,
+    _kernelsigner: null
   },
   bmcsetup: {
     mgmtchannel: 1,

@@ -66,8 +66,8 @@ const argumentsOf = ({ daemon: { boot, model } }: Controller) =>
 
 /** Accepts what is shown. */
 const accept = async (controller: Controller) => {
-  const { ek, ak } = await shown(controller)
-  return controller.post('/config/node/node001/_trust', { ek, ak })
+  const { ek, ak, seen } = await shown(controller)
+  return controller.post('/config/node/node001/_trust', { ek, ak, seen })
 }
 
 const enrolled = async (controller: Controller, machine: Machine) => {
@@ -102,10 +102,17 @@ t.test(
     t.match(await shown(controller), { verdict: 'unknown', pending: true, bound: true, secureboot: true })
     const set = await controller.get('/config/node?nodes=@trust:pending&fields=name')
     t.strictSame(Object.keys(set.body.config.node), ['node001'])
-    t.match(await controller.post('/config/node/node001/_trust', { ek: '0'.repeat(64), ak: '00' }), {
-      status: 400,
-      body: { message: /another machine has asked meanwhile/ }
-    })
+    t.match(
+      await controller.post('/config/node/node001/_trust', {
+        ek: '0'.repeat(64),
+        ak: '00',
+        seen: '0'.repeat(64)
+      }),
+      {
+        status: 400,
+        body: { message: /another machine has asked meanwhile/ }
+      }
+    )
     t.match(await accept(controller), { status: 200 })
     const { body } = await controller.get('/config/node/node001')
     const { tpm_sha256, tpm_pubkey, tpm_uuid } = body.config.node.node001
