@@ -21,7 +21,7 @@ export const takesIfMatch = ({ path, effect }: ApiRoute) => effect === 'changes'
 /** GETs whose entity tag a change takes, where that is not the nearest one above it. */
 const readBefore: Readonly<Record<string, string>> = {
   '/config/cluster/import': '/config/cluster/export',
-  // What a machine showed last is no configuration.
+  // A machine's last proof is no configuration.
   '/config/node/{node}/_trust': '/config/node/{node}',
   '/config/osimage/{osimage}/tag': '/config/osimagetag/{osimage}',
   '/config/osimage/{osimage}/osimagetag/{tagname}/_delete': '/config/osimagetag/{osimage}'

@@ -189,7 +189,7 @@ function adminRoutes(parts: Parts): ApiRoute[] {
         await trust.accept(name, { ek, ak, seen }, actorOf(request))
         return done(
           200,
-          `node ${name}: its machine is trusted; it proves itself when it asks next, with trust=report at its next boot`
+          `node ${name}: its machine is trusted; with trust=report it proves so at its next boot`
         )
       }
     }),

@@ -239,8 +239,7 @@ export class Trust {
   }
 
   /**
-   * Enrols the machine that asked last, and accepts its firmware; `ek`, `ak` and `seen` (`seenOf`) are those that
-   * the admin saw.
+   * Enrols the machine that asked last, and accepts its firmware, as the admin saw them (`seenOf`).
    * Throws 404 if none asked, 400 if another one has asked meanwhile, or has not proved its key.
    */
   async accept(

@@ -118,6 +118,7 @@ export function bodyOf(route: ApiRoute): unknown {
     if (route.path.endsWith('_clone')) return { newsecretname: 'copy' }
     return route.path.endsWith('{secret}') ? {} : []
   }
+  if (route.path.endsWith('/_trust')) return { ek: '0'.repeat(64), ak: '00', seen: '0'.repeat(64) }
   if (route.path.startsWith('/control/console/')) return { session: 'none' }
   if (route.path.startsWith('/monitor/inventory/')) return { kernel: '6.1' }
   if (route.path.startsWith('/control/')) return { hostlist: 'none' }
