@@ -248,25 +248,23 @@ export class Trust {
     actor: Actor
   ): Promise<void> {
     const { model } = this.o
-    model.get('node', name)
-    const record = this.of(name)
-    if (!record) throw notFound(`node ${name}: no machine has shown a TPM yet`, 'no-object')
-    if (record.tpm.ek !== ek || record.tpm.ak !== ak)
-      throw badRequest(
-        `node ${name}: another machine has asked meanwhile: svcctl node trust ${name}`,
-        'invalid-field'
-      )
-    if (seenOf(record) !== seen)
-      throw badRequest(
-        `node ${name}: its machine has measured another boot meanwhile: svcctl node trust ${name}`,
-        'invalid-field'
-      )
-    if (!record.tpm.isBound)
-      throw badRequest(
-        `node ${name}: its machine has not proved its attestation key yet: wait until it asks again`
-      )
+    // Checked inside: a precondition of the request comes first.
     await model.change(actor, tx => {
-      enrol(model.get('node', name, tx), record, tx)
+      const node = model.get('node', name, tx)
+      const record = this.of(name)
+      if (!record) throw notFound(`node ${name}: no machine has shown a TPM yet`, 'no-object')
+      const isOther = record.tpm.ek !== ek || record.tpm.ak !== ak
+      if (isOther || seenOf(record) !== seen)
+        throw badRequest(
+          `node ${name}: another machine${isOther ? '' : ', or another boot of it,'} has asked meanwhile: ` +
+            `svcctl node trust ${name}`,
+          'invalid-field'
+        )
+      if (!record.tpm.isBound)
+        throw badRequest(
+          `node ${name}: its machine has not proved its attestation key yet: wait until it asks again`
+        )
+      enrol(node, record, tx)
       const key = firmwareName(record.firmware)
       tx.put('firmware', key, withAccepted(tx.get('firmware', key), record.firmware, record.measured))
     })
