@@ -43,6 +43,7 @@ for (const shell of shells) {
       'SVC_IP=10.142.0.2/24',
       `SVC_MAC=${mac}`,
       'SVC_NODE=node001',
+      'SVC_PIN=',
       'SVC_SERVICE=0',
       `SVC_URL=${url}`,
       'node001.cluster',

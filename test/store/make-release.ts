@@ -5,7 +5,7 @@
  * DIRECTORY/state without holder.json, with /var/lib/svcd in the place of DIRECTORY.
  */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { createLog } from '../../lib/base/log.js'
@@ -18,6 +18,14 @@ const directory = resolve(process.argv[2] ?? '')
 const at = (name: string) => join(directory, name)
 for (const name of ['files', 'zones']) mkdirSync(at(name), { recursive: true })
 makeTree(at('images/compute'))
+// Accepted of a machine with a TPM, which no script plays.
+const measured = {
+  name: 'dc24f9385a8766a8e23c99379d1b1ced',
+  ...{ vendor: 'ACME', product: 'R1', version: '1.0' },
+  pcrs: [`0 ${'0'.repeat(63)}1 00000001`, `7 ${'0'.repeat(63)}2 00000002`]
+}
+mkdirSync(at('state/firmware'), { recursive: true })
+writeFileSync(at(`state/firmware/${measured.name}.json`), `${JSON.stringify(measured, undefined, 2)}\n`)
 const config = loadConfig('etc/svcd.ini', [
   `paths.state=${at('state')}`,
   `paths.files=${at('files')}`,

@@ -77,6 +77,10 @@ export const identity: readonly string[] = [
   '/etc/svc/inventory*',
   '/etc/systemd/system/svc-inventory.*',
   '/etc/systemd/system/*.wants/svc-inventory.*',
+  // The programs that open its sealed file systems.
+  '/etc/dracut.conf.d/svc-seal.conf',
+  '/etc/initramfs-tools/hooks/svc-seal',
+  '/etc/initramfs-tools/scripts/local-top/svc-seal',
   // Its roles.
   '/etc/systemd/system/svc-role-*.service',
   '/etc/systemd/system/*.wants/svc-role-*.service',

@@ -94,7 +94,7 @@ const fields = [
   {
     name: 'tpm_pubkey',
     type: freeText,
-    meaning: "the TPM's endorsement key: PEM, or base64 of DER (SubjectPublicKeyInfo)"
+    meaning: "the TPM's endorsement key: PEM, or its DER in the letters of PEM"
   },
   {
     name: 'tpm_sha256',
