@@ -534,7 +534,7 @@ async function openTrust({
       events.notify('trust', String(told++), () => ({ node, verdict, reason, time }))
     }
   })
-  trust.measured = node => boot.measured(node) ?? boot.unmeasured(node) ?? ''
+  trust.measured = node => boot.measured(node)
   trust.catchUp(store.current)
   return register.add(trust, {
     changes: changes => trust.follow(changes),

@@ -68,7 +68,7 @@ const of = (text: string) =>
   measuredBoot({
     ...{ server: '10.141.0.1', mac: '52:54:00:15:00:0A'.toLowerCase(), common, node: { path, text } },
     programs: [],
-    file: name => (name === '/svcd/k' ? { what: 'the kernel', sha256: sha256('k') } : undefined)
+    file: name => (name === '/svcd/k' ? { sha256: sha256('k'), program: 'ab' } : undefined)
   })
 
 t.test('commands and files are measured up to the boot', async t => {
