@@ -160,7 +160,10 @@ async function openServer(
   // With several controllers a node may reach another one, which has another certificate.
   if (certificate && config.http.urls.length === 1 && config.http.url.startsWith('https:')) {
     parts.boot.pin = () => certificate.pin
-    parts.services.of('tftp')?.changed(false)
+    // The configurations of GRUB hold the pin.
+    const renewed = () => parts.services.of('tftp')?.changed(false)
+    certificate.onChange = renewed
+    renewed()
   }
   const server = new HttpServer<Caller>({
     ...between?.server,
@@ -534,7 +537,7 @@ async function openTrust({
       events.notify('trust', String(told++), () => ({ node, verdict, reason, time }))
     }
   })
-  trust.measured = node => boot.measured(node) ?? boot.unmeasured(node) ?? ''
+  trust.measured = node => boot.measured(node)
   trust.catchUp(store.current)
   return register.add(trust, {
     changes: changes => trust.follow(changes),

@@ -138,8 +138,6 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   // Users that a directory or a provider vouches for.
   identity: ['auth/grant', 'config'],
   boot: ['boot/grub', 'disk-layout', 'monitor', 'model', 'template'],
-  // Scripts and files of GRUB as texts and bytes; it knows no object.
-  'boot/grub': ['tpm'],
   'disk-layout': ['inventory', 'model', 'node-set'],
   // Machines that belong to no node: what asked, and what a scan of BMCs found.
   unknown: ['control', 'model', 'jobs', 'config'],
@@ -170,7 +168,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   control: ['model', 'node-set', 'jobs', 'config'],
   services: ['monitor', 'model', 'store', 'template', 'config'],
   // Machines of nodes prove themselves.
-  trust: ['tpm', 'monitor', 'model', 'store'],
+  trust: ['boot/grub/measured', 'tpm', 'monitor', 'model', 'store'],
   // The hardware of nodes, and which node is not like the others.
   inventory: ['monitor', 'model', 'store'],
   monitor: ['model', 'node-set', 'store', 'jobs'],
@@ -186,6 +184,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'store/etcd': ['store'],
   store: [],
   'node-set': [],
+  // Scripts and files of GRUB as texts and bytes; it knows no object.
+  'boot/grub': ['tpm'],
   // What a TPM made: it knows bytes, and no object.
   tpm: [],
   template: [],

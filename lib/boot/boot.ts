@@ -82,8 +82,8 @@ interface BootOptions {
 
 /** The boot of nodes by GRUB: `GrubConfigs`. */
 interface ByGrub {
-  /** Returns what GRUB measures when a node boots, or why that is not known. */
-  measure(node: string): MeasuredBoot | string
+  /** Returns what GRUB measures when a node boots, for each of its MACs, or why that is not known. */
+  measure(node: string): MeasuredBoot[] | string
   /** Returns why GRUB cannot boot a node that iPXE could; undefined if it can. */
   obstacleOf(node: string): string | undefined
 }
@@ -105,16 +105,9 @@ export class Boot {
 
   constructor(private readonly o: BootOptions) {}
 
-  /** Returns what GRUB measures when a node boots now; undefined where that is not known (`unmeasured`). */
-  measured(node: string): MeasuredBoot | undefined {
-    const found = this.grub?.measure(node)
-    return typeof found === 'string' ? undefined : found
-  }
-
-  /** Returns why it is not known what GRUB measures of a node; undefined if it is. */
-  unmeasured(node: string): string | undefined {
-    const found = this.grub?.measure(node) ?? 'svcd keeps no TFTP tree: set [tftp] server'
-    return typeof found === 'string' ? found : undefined
+  /** Returns what GRUB measures when a node boots, for each of its MACs, or why that is not known. */
+  measured(node: string): MeasuredBoot[] | string {
+    return this.grub?.measure(node) ?? 'svcd keeps no TFTP tree: set [tftp] server'
   }
 
   /** Returns the kernel arguments for a node that proves what it is (rules 15.1); '' without. */

@@ -25,6 +25,7 @@ interface GrubOptions {
   readonly server: string
 }
 
+type ByLoader = ReturnType<Boot['byLoader']>
 type GrubTemplate = Extract<keyof typeof bootTemplates, `boot/grub/${string}`>
 
 const common = '/grub/grub.cfg'
@@ -51,13 +52,13 @@ export class GrubConfigs {
     const nodes: string[] = []
     for (const name of model.view.names('node')) {
       yield
-      const { loader, target } = this.o.boot.byLoader(name)
-      if (loader !== 'grub') continue
-      for (const mac of macsOf(target.interfaces)) all.push([ofMac(mac), this.#text(name, mac)])
-      const canTell = target.settings.netboot && !isInstaller(target.settings.provision_method)
-      if (!manual || !canTell) continue
+      const by = this.#byGrub(name)
+      if (!by) continue
+      const { settings, interfaces } = by.target
+      for (const mac of macsOf(interfaces)) all.push([ofMac(mac), this.#text(by, mac)])
+      if (!manual || !settings.netboot || isInstaller(settings.provision_method)) continue
       nodes.push(name)
-      all.push([`/nodes/${name}.cfg`, this.#text(name, anyMac)])
+      if (nodes.length <= menuEntriesMax) all.push([`/nodes/${name}.cfg`, this.#text(by, anyMac)])
     }
     // A file of its own: what GRUB measures of other boots then does not change with the list.
     const shown = { nodes: nodes.slice(0, menuEntriesMax), all_nodes: nodes.length <= menuEntriesMax }
@@ -65,50 +66,62 @@ export class GrubConfigs {
     return { files: all.map(([name = '', text = '']) => ({ name: name.slice(1), text })) }
   }
 
-  /** Returns what GRUB measures when a node boots, or why that is not known. */
-  measure(name: string): MeasuredBoot | string {
-    const { boot, server, tree } = this.o
-    const { target, loader } = boot.byLoader(name)
-    const [mac] = macsOf([target.provision, ...target.interfaces].flatMap(entry => entry ?? []))
+  /**
+   * Returns what GRUB measures when a node boots by the configurations that are in force, for each MAC that it
+   * may boot with; or why that is not known.
+   */
+  measure(name: string): MeasuredBoot[] | string {
+    const by = this.o.boot.byLoader(name)
+    const { target, loader } = by
+    if (this.o.server === '') return 'DHCP names no TFTP server: set [dhcp] tftp_server'
+    const macs = macsOf([target.provision, ...target.interfaces].flatMap(entry => entry ?? []))
+    const found = macs.map(mac => this.#measureMac(mac))
+    const boots = found.filter(one => typeof one !== 'string')
+    if (boots.length > 0) return boots
+    // The objects tell why better than the texts do.
     if (loader !== 'grub') return `the loader of node ${name} is not grub`
     if (!target.settings.netboot) return `node ${name} boots from its disk`
-    if (mac === undefined) return `node ${name} has no MAC address`
-    if (server === '') return 'DHCP names no TFTP server: set [dhcp] tftp_server'
-    const lacks = this.obstacleOf(name)
-    if (lacks !== undefined) return lacks
-    const files = new Map(
-      (['kernelfile', 'initrdfile'] as const).flatMap(field => {
-        const file = target.image?.[field] ?? ''
-        const sha256 = tree.sha256(file) ?? ''
-        const what = field === 'kernelfile' ? 'the kernel' : 'the initramfs'
-        return [[pathOf(sha256), { what: `${what} ${file}`, sha256 }] as const]
-      })
-    )
+    const lacks = this.#made(by, anyMac)
+    if (typeof lacks === 'string') return lacks
+    return found.find(one => typeof one === 'string') ?? `node ${name} has no MAC address`
+  }
+
+  #measureMac(mac: string): MeasuredBoot | string {
+    const { server, tree } = this.o
+    const path = ofMac(mac)
+    const [shared, own] = [common, path].map(one => tree.text(one))
+    if (shared === undefined || own === undefined) return `${path} is not in the TFTP tree yet`
     const programs: MeasuredFile[] = []
-    for (const [what, name = ''] of [
+    for (const [what, name] of [
       ['shim', 'shimx64.efi'],
-      ['GRUB', 'grubx64.efi'],
-      ['the kernel', target.image?.kernelfile]
+      ['GRUB', 'grubx64.efi']
     ] as const) {
-      const sha256 = tree.program(name)
+      const sha256 = tree.loader(name)
       if (sha256 === undefined) return `${name} is no program for UEFI`
       programs.push({ what, name, sha256 })
     }
     try {
-      return measuredBoot({
-        ...{ server, mac, programs, file: path => files.get(path) },
-        common: { path: common, text: this.#common() },
-        node: { path: ofMac(mac), text: this.#text(name, mac) }
+      const measured = measuredBoot({
+        ...{ server, mac, programs, file: path => this.#content(path) },
+        common: { path: common, text: shared },
+        node: { path, text: own }
       })
+      return measured.programs.length > programs.length ? measured : `${path} starts no kernel`
     } catch (error) {
-      if (error instanceof GrubError || error instanceof ServiceError) return error.message
+      if (error instanceof GrubError) return error.message
       throw error
     }
   }
 
+  /** Finds a content by the path in a configuration: its hash is its name. */
+  #content(path: string) {
+    const [, sha256] = /^\/svcd\/([0-9a-f]{64})$/.exec(path) ?? []
+    return sha256 === undefined ? undefined : { sha256, ...this.o.tree.content(sha256) }
+  }
+
   /** Returns why GRUB cannot boot a node that iPXE could; undefined if it can. */
   obstacleOf(name: string): string | undefined {
-    const made = this.#made(name, anyMac)
+    const made = this.#made(this.o.boot.byLoader(name), anyMac)
     return typeof made === 'string' ? made : undefined
   }
 
@@ -116,33 +129,40 @@ export class GrubConfigs {
     const names = new Set<string>()
     for (const name of this.o.model.view.names('node')) {
       yield
-      const { loader, reason, target } = this.o.boot.byLoader(name)
-      const { kernelfile, initrdfile } = target.image ?? {}
-      if (loader === 'grub' && target.settings.netboot && reason === undefined)
+      const by = this.#byGrub(name)
+      const { kernelfile, initrdfile } = by?.target.image ?? {}
+      if (by?.target.settings.netboot && by.reason === undefined)
         for (const file of [kernelfile, initrdfile]) if (file !== undefined) names.add(file)
     }
     return [...names]
+  }
+
+  /** Finds a node whose loader is GRUB; it may have been deleted or renamed since its name was listed. */
+  #byGrub(name: string): ByLoader | undefined {
+    const { boot, model } = this.o
+    const by = model.view.get('node', name) && boot.byLoader(name)
+    return by?.loader === 'grub' ? by : undefined
   }
 
   #common(): string {
     return this.#render('boot/grub/templ_grub.cfg', { manual: this.o.manual })
   }
 
-  #text(name: string, mac: string): string {
-    const { target } = this.o.boot.byLoader(name)
+  #text(by: ByLoader, mac: string): string {
+    const { target } = by
     if (!target.settings.netboot) return this.#render('boot/grub/templ_grub_disk.cfg', {})
-    const made = this.#made(name, mac)
+    const made = this.#made(by, mac)
     if (typeof made !== 'string') return this.#render('boot/grub/templ_grub_node.cfg', made)
     return this.#render('boot/grub/templ_grub_error.cfg', {
-      title: quoted(`svcd: node ${name}: this machine cannot be booted`),
+      title: quoted(`svcd: node ${target.node.name}: this machine cannot be booted`),
       reason: quoted(`svcd: ${safeForEcho(made)}`)
     })
   }
 
   /** Returns the variables of a node's configuration, or why it cannot be booted. */
-  #made(name: string, mac: string) {
-    const { boot, tree } = this.o
-    const { target, reason, argumentsFor } = boot.byLoader(name)
+  #made({ target, reason, argumentsFor }: ByLoader, mac: string) {
+    const { tree } = this.o
+    const { name } = target.node
     if (reason !== undefined) return reason
     const { kernelfile = '', initrdfile = '' } = target.image ?? {}
     const [kernel, initrd] = [tree.sha256(kernelfile), tree.sha256(initrdfile)]

@@ -234,6 +234,8 @@ interface CertificateOptions {
 export class Certificate {
   readonly #watch: Background
   #lastStamp: string
+  /** Called when another pair is in force. */
+  onChange: () => void = () => {}
   #warnedMs = Number.NEGATIVE_INFINITY
 
   private constructor(
@@ -289,6 +291,7 @@ export class Certificate {
     this.options.log.info(`TLS has a new certificate from ${this.files.certificate}, valid until ${until}`)
     this.#warnedMs = Number.NEGATIVE_INFINITY
     this.#warnOfExpiry()
+    this.onChange()
   }
 
   /** At most once a day. */

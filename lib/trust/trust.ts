@@ -13,7 +13,7 @@ import { TpmError } from '../tpm/cursor.js'
 import { type Evidence, type QuoteBody, readEvidence } from './evidence.js'
 import { type Firmware, firmwareName, withAccepted } from './firmware.js'
 import { sealWith, sha256, type TrustKeys } from './keys.js'
-import { type Finding, judge, type MeasuredBoot, type Verdict } from './verdict.js'
+import { type Finding, judge, type Measurements, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
 export interface TrustRecord {
@@ -86,7 +86,7 @@ export class Trust {
   readonly #used = new LRUCache<string, true>({ max: mostNonces })
 
   /** Returns the measurements of GRUB when the node boots as it is configured, or why they are not known. */
-  measured: (node: string) => MeasuredBoot | string = () => ''
+  measured: (node: string) => Measurements | string = () => ''
 
   constructor(private readonly o: TrustOptions) {}
 

@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
+import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
 import { checkEkCertificate } from '../tpm/certificate.js'
 import { TpmError } from '../tpm/cursor.js'
@@ -17,15 +18,8 @@ import { sha256 } from './keys.js'
 
 export type Verdict = 'good' | 'bad' | 'unknown'
 
-/** The measurements of a boot that does as the node's present configuration says. */
-export interface MeasuredBoot {
-  /** PCR 8: the commands of GRUB with their arguments, and the kernel's command line. */
-  readonly commands: readonly { readonly what: string; readonly text: string }[]
-  /** PCR 4, behind the firmware's own events: programs without their signatures (Authenticode). */
-  readonly programs: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
-  /** PCR 9: the files that GRUB reads; `what` is for people, such as "the initramfs". */
-  readonly files: readonly { readonly what: string; readonly name: string; readonly sha256: string }[]
-}
+/** A node has a boot for each MAC that it may boot with. */
+export type Measurements = MeasuredBoot | readonly MeasuredBoot[]
 
 /** The facts that evidence is judged by. */
 export interface Yardstick {
@@ -34,8 +28,8 @@ export interface Yardstick {
   readonly ek: { readonly sha256?: string; readonly fault?: string }
   /** Whether it was proved that the AK of the evidence lives in the TPM with its EK. */
   readonly isBound: boolean
-  /** Or why it is not known. */
-  readonly measured: MeasuredBoot | string
+  /** The measurements of a boot as svcd tells it, of several that are as good; or why they are not known. */
+  readonly measured: Measurements | string
   readonly accepted: FirmwareDoc | undefined
   readonly needsSecureBoot: boolean
   /** PCR 8 and 9 of the last good boot. */
@@ -164,19 +158,25 @@ function firmwareFinding(
 function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[], booted: string): Fault {
   if (typeof measured === 'string')
     return ['unknown', `it is not known what this node has to measure: ${measured}`]
+  const faults = [measured].flat().map(one => differenceFrom(one, events))
+  const fault = faults.includes(undefined) ? undefined : faults[0]
+  if (fault === undefined) return undefined
+  return booted === lastGood
+    ? ['unknown', `it booted as it did before; that was changed since: start it anew (${fault})`]
+    : ['bad', fault]
+}
+
+function differenceFrom(measured: MeasuredBoot, events: readonly LogEvent[]): string | undefined {
   const wanted = measured.commands.map(({ what, text }) => ({
     what: what === 'kernel_cmdline' ? "the kernel's command line" : `the command ${word(text)}`,
     sha256: sha256(text),
     text
   }))
-  const fault =
+  return (
     commandFault(extending(events, 8), wanted) ??
     fileFault(9, extending(events, 9), measured.files) ??
     fileFault(4, programEvents(events), measured.programs)
-  if (fault === undefined) return undefined
-  return booted === lastGood
-    ? ['unknown', `it booted as it did before; that was changed since: start it anew (${fault})`]
-    : ['bad', fault]
+  )
 }
 
 const word = (text: string) => JSON.stringify(text.split(' ', 1)[0])

@@ -68,7 +68,7 @@ const of = (text: string) =>
   measuredBoot({
     ...{ server: '10.141.0.1', mac: '52:54:00:15:00:0A'.toLowerCase(), common, node: { path, text } },
     programs: [],
-    file: name => (name === '/svcd/k' ? { what: 'the kernel', sha256: sha256('k') } : undefined)
+    file: name => (name === '/svcd/k' ? { sha256: sha256('k'), program: 'ab' } : undefined)
   })
 
 t.test('commands and files are measured up to the boot', async t => {
@@ -132,6 +132,7 @@ t.test('the tree has loaders by name and files by content, for an hour after the
   put('vmlinuz', 'two')
   t.equal(await made.place(names), true)
   t.equal(made.sha256('vmlinuz'), sha256('two'))
+  t.ok(there().includes(sha256('one')), 'a boot may still ask for the kernel that was replaced')
   now += 3_500_000
   await made.place(names)
   t.ok(there().includes(sha256('two')))

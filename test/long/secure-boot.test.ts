@@ -127,7 +127,7 @@ for (const [dhcpServer, tftpServer] of [
         node: { path: node, text: await text(node) },
         file: path => {
           const sha256 = path.replace('/svcd/', '')
-          return contents.includes(sha256) ? { what: 'a file', sha256 } : undefined
+          return contents.includes(sha256) ? { name: 'a file', sha256, program: '' } : undefined
         }
       })
       const digests = {

@@ -1,7 +1,7 @@
 // A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as a node does.
 import { createDecipheriv, createHash, createHmac, createPublicKey, verify } from 'node:crypto'
 import type { Test } from 'tap'
-import type { MeasuredBoot } from '../../lib/trust/verdict.js'
+import type { MeasuredBoot } from '../../lib/boot/grub/measured.js'
 import type { Controller, Reply } from '../support/controller.js'
 import { output } from '../support/programs.js'
 import { attesting, startTpm, type Tpm } from '../support/tpm.js'

@@ -23,6 +23,15 @@ export interface MeasuredFile {
   readonly sha256: string
 }
 
+/** A kernel or an initramfs. */
+interface Content {
+  /** Its name for people. */
+  readonly name?: string
+  readonly sha256: string
+  /** SHA-256 of a kernel without its signatures, in hex. */
+  readonly program?: string
+}
+
 /** A configuration, and the path by which GRUB is told to read it. */
 interface Config {
   readonly path: string
@@ -35,10 +44,10 @@ interface Measured {
   readonly mac: string
   readonly common: Config
   readonly node: Config
-  /** shim, GRUB and the kernel. */
+  /** shim and GRUB. */
   readonly programs: readonly MeasuredFile[]
   /** Returns the kernel or the initramfs at a path; undefined if it is neither. */
-  readonly file: (path: string) => Omit<MeasuredFile, 'name'> | undefined
+  readonly file: (path: string) => Content | undefined
 }
 
 /** The variables that the common configuration makes of the MAC, one for each of its bytes. */
@@ -57,6 +66,7 @@ export function measuredBoot({ server, mac, common, node, programs, file }: Meas
     { what: 'grub_cmd', text: `source ${prefix}/grub.cfg` }
   ]
   const files: MeasuredFile[] = []
+  const kernels: MeasuredFile[] = []
   const read = (what: string, name: string, text: string) =>
     files.push({ what, name, sha256: createHash('sha256').update(text).digest('hex') })
   const known = { ...bytesOf(mac), net_default_mac: mac, net_default_server: server }
@@ -71,11 +81,16 @@ export function measuredBoot({ server, mac, common, node, programs, file }: Meas
     for (const name of command === 'linux' ? rest.slice(0, 1) : rest) {
       const found = file(name)
       if (!found) throw new GrubError(`${name} is no kernel or initramfs that svcd has put there`)
-      files.push({ ...found, name })
+      const kind = command === 'linux' ? 'the kernel' : 'the initramfs'
+      const what = found.name === undefined ? kind : `${kind} ${found.name}`
+      files.push({ what, name, sha256: found.sha256 })
+      if (command === 'initrd') continue
+      if (found.program === undefined) throw new GrubError(`${what} is no program for UEFI`)
+      kernels.push({ what: 'the kernel', name: found.name ?? name, sha256: found.program })
     }
     if (command === 'linux') commands.push({ what: 'kernel_cmdline', text: commandLine(rest) })
   })
-  return { commands, programs, files }
+  return { commands, programs: [...programs, ...kernels], files }
 }
 
 const plain = (words: readonly string[]) => ({ what: 'grub_cmd' as const, text: words.join(' ') })

@@ -31,12 +31,10 @@ function place({ directory, files, names, loaders, known, programs, kept }: Plac
   for (const name of names) {
     const found = hashed(join(files, name), known[name])
     if (!found) continue
-    // The name would be a lie: the file was written over in place.
-    const before = known[name]
-    if (before && before.sha256 !== found.sha256) rmSync(join(contents, before.sha256), { force: true })
     put(join(files, name), join(contents, found.sha256))
     now[name] = found
   }
+  removeLies(files, contents, now)
   const present: Record<string, KnownFile> = {}
   const missing = loaders.filter(({ name, from }) => {
     const found = hashed(from, programs[name])
@@ -50,6 +48,24 @@ function place({ directory, files, names, loaders, known, programs, kept }: Plac
   const needed = new Set([...(kept ?? there), ...Object.values(now).map(({ sha256 }) => sha256)])
   for (const name of there) if (!needed.has(name)) rmSync(join(contents, name), { force: true })
   return { known: now, programs: present, missing: missing.map(({ name }) => name), there }
+}
+
+const inodeOf = ({ dev, ino }: Stats) => `${dev} ${ino}`
+
+/**
+ * Removes contents whose names are lies: links to a file that was written over in place. The old content of a
+ * file that was replaced by another one is still there, and stays.
+ */
+function removeLies(files: string, contents: string, now: Readonly<Record<string, KnownFile>>): void {
+  const hashes = new Map<string, string>()
+  for (const [name, { sha256 }] of Object.entries(now)) {
+    const stat = statSync(join(files, name), { throwIfNoEntry: false })
+    if (stat) hashes.set(inodeOf(stat), sha256)
+  }
+  for (const name of readdirSync(contents)) {
+    const sha256 = hashes.get(inodeOf(statSync(join(contents, name))))
+    if (sha256 !== undefined && sha256 !== name) rmSync(join(contents, name), { force: true })
+  }
 }
 
 const sameStat = (stat: Stats, { size, mtimeMs, ino }: KnownFile) =>

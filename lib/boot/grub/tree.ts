@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Thread } from '../../base/thread.js'
 
 /** A file of the files directory whose content is known. */
@@ -57,6 +59,8 @@ export class BootTree {
   readonly #thread = new Thread<PlaceJob, Placed>(new URL('./tree-worker.js', import.meta.url))
   #known: Placed['known'] = {}
   #programs: Placed['programs'] = {}
+  /** What is known of contents that are named, or were within the hour, by their hashes. */
+  readonly #contents = new Map<string, { name: string; program?: string }>()
   /** When a content was last named, by its hash. */
   readonly #named = new Map<string, number>()
   #isFirst = true
@@ -69,9 +73,24 @@ export class BootTree {
     return this.#known[name]?.sha256
   }
 
-  /** Returns the SHA-256 of a kernel or a loader without its signatures; undefined if it is no such program. */
-  program(name: string): string | undefined {
-    return (this.#known[name] ?? this.#programs[name])?.program
+  /** Returns the SHA-256 of a loader without its signatures; undefined if it is no such program. */
+  loader(name: string): string | undefined {
+    return this.#programs[name]?.program
+  }
+
+  /** Returns the name of a content, and its SHA-256 as a program without signatures, as far as known. */
+  content(sha256: string): { readonly name?: string; readonly program?: string } | undefined {
+    return this.#contents.get(sha256)
+  }
+
+  /** Reads a configuration as it is in force now; undefined if there is none. */
+  text(path: string): string | undefined {
+    try {
+      return readFileSync(join(this.o.directory, path), 'utf8')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+      throw error
+    }
   }
 
   /**
@@ -88,7 +107,7 @@ export class BootTree {
     const { ticks, ...rest } = this.o
     const now = ticks()
     for (const { sha256 } of Object.values(this.#known)) this.#named.set(sha256, now)
-    for (const [sha256, at] of this.#named) if (now - at > KEPT_MS) this.#named.delete(sha256)
+    for (const [sha256, at] of this.#named) if (now - at > KEPT_MS) this.#forget(sha256)
     const before = this.#known
     // An earlier daemon may have named a content a moment ago.
     const kept = this.#isFirst ? undefined : [...this.#named.keys()]
@@ -97,10 +116,17 @@ export class BootTree {
     if (this.#isFirst) for (const sha256 of there) this.#named.set(sha256, now)
     this.#isFirst = false
     this.#known = known
+    for (const [name, { sha256, program }] of Object.entries(known))
+      this.#contents.set(sha256, { name, ...(program === undefined ? {} : { program }) })
     this.#programs = programs
     const lacking = rest.loaders.find(({ name, install }) => install && missing.includes(name))
     if (lacking) throw new Error(`${lacking.from} is missing: ${lacking.install}`)
     return [...names, ...Object.keys(before)].some(name => known[name]?.sha256 !== before[name]?.sha256)
+  }
+
+  #forget(sha256: string): void {
+    this.#named.delete(sha256)
+    this.#contents.delete(sha256)
   }
 
   async close(): Promise<void> {
