@@ -160,6 +160,7 @@ main() {
       pause=60
     fi
   done
+  end_proofs
   network_down
   rm -rf "$_TMP"
   # Frees the memory of the install script's files, which is impossible later. A disk may be mounted on them.

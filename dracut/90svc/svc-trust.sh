@@ -3,6 +3,8 @@
 # install script encrypted to that TPM. No key is stored in the TPM: both are made from fixed templates, so
 # they are the same at each boot. All files are in memory, where only root can read them.
 
+tpm_used=''
+
 # Makes this machine the node that a person chose in the menu of GRUB, as a choice in iPXE's menu does.
 choose_node() {
   if [ "$SVC_MANUAL" != 1 ]; then
@@ -52,6 +54,7 @@ find_tpm() {
     for tpm_device in /dev/tpmrm0 /dev/tpm0; do
       if [ -e "$tpm_device" ]; then
         export TPM2TOOLS_TCTI="device:$tpm_device"
+        tpm_used=yes
         return 0
       fi
     done
@@ -126,7 +129,7 @@ attest() {
 }
 
 attest_once() {
-  rm -f "$_TRUST/secret" "$_TRUST/sealed"
+  rm -f "$_TRUST/secret" "$_TRUST/sealed" "$_TRUST/exchange"
   http_request "$SVC_URL/trust/$SVC_NODE/nonce" "$_TRUST/nonce" || return 1
   trust_nonce=''
   IFS= read -r trust_nonce < "$_TRUST/nonce"
@@ -135,14 +138,16 @@ attest_once() {
     64:*) ;;
     *) http_cause='its nonce does not have 64 digits' && return 1 ;;
   esac
-  tpm quote -Q -c "$_TRUST/ak.context" -l sha256:0,1,2,3,4,5,6,7,8,9,14 -q "$trust_nonce" \
+  make_exchange || return 2
+  trust_bound=$( (printf %s "$trust_nonce" && cat "$_TRUST/own.der") | sha256sum | cut -c 1-64)
+  tpm quote -Q -c "$_TRUST/ak.context" -l sha256:0,1,2,3,4,5,6,7,8,9,14 -q "$trust_bound" \
     -m "$_TRUST/quote" -s "$_TRUST/signature" || return 2
   quote_body > "$_TRUST/body"
   http_request "$SVC_URL/trust/$SVC_NODE/quote" "$_TRUST/answer" "@$_TRUST/body" || return 1
   trust_verdict=$(answer_value verdict | tr -cd '[:alpha:]')
   trust_reason=$(answer_text reason "$_TRUST/answer")
   trust_salt=$(answer_value salt | tr -cd '0-9a-f')
-  for trust_part in credential sealed key signature; do
+  for trust_part in credential sealed exchange key signature; do
     answer_value "$trust_part" | base64 -d > "$_TRUST/$trust_part" 2> /dev/null
   done
   # A machine that svcd refuses gets nothing to decrypt.
@@ -153,9 +158,19 @@ attest_once() {
   fi
 }
 
+# Makes the key that only this quote has. The TPM opens a credential in any boot, also in one of an attacker
+# who recorded the answer: this key ends with the memory of this boot.
+make_exchange() {
+  if ! (umask 077 && openssl ecparam -name prime256v1 -genkey -noout > "$_TRUST/own.pem" 2> /dev/null) ||
+    ! openssl pkey -in "$_TRUST/own.pem" -pubout -outform DER > "$_TRUST/own.der" 2> /dev/null; then
+    http_cause='openssl makes no key of P-256'
+    return 1
+  fi
+}
+
 # Prints the report as JSON.
 quote_body() {
-  printf '{"nonce":"%s"' "$trust_nonce"
+  printf '{"nonce":"%s","exchange":"%s"' "$trust_nonce" "$(base64 < "$_TRUST/own.der" | tr -d '\n')"
   for quote_part in ek ak ek_certificate quote signature log; do
     if [ -s "$_TRUST/$quote_part" ]; then
       printf ',"%s":"' "$quote_part"
@@ -183,15 +198,16 @@ sum_of() {
   sha256sum < "$1" | cut -c 1-64
 }
 
-# Checks that the answer is by the svcd whose key is on the measured command line, and for this nonce.
+# Checks that the answer is by the svcd whose key is on the measured command line, and for this nonce and key.
 check_answer() {
   openssl pkey -pubin -in "$_TRUST/key" -outform DER > "$_TRUST/key.der" 2> /dev/null
   if [ "$(sum_of "$_TRUST/key.der")" != "$SVC_KEY" ]; then
     http_cause='the answer is not by the svcd that made the kernel arguments: its key is not that of svc.key'
     return 1
   fi
-  printf 'svcd-trust %s %s %s %s %s' "$SVC_NODE" "$trust_nonce" "$trust_salt" \
-    "$(sum_of "$_TRUST/credential")" "$(sum_of "$_TRUST/sealed")" > "$_TRUST/signed"
+  printf 'svcd-trust %s %s %s %s %s %s %s' "$SVC_NODE" "$trust_nonce" "$trust_salt" \
+    "$(sum_of "$_TRUST/credential")" "$(sum_of "$_TRUST/sealed")" \
+    "$(sum_of "$_TRUST/own.der")" "$(sum_of "$_TRUST/exchange")" > "$_TRUST/signed"
   if ! openssl dgst -sha256 -verify "$_TRUST/key" -signature "$_TRUST/signature" "$_TRUST/signed" \
     > /dev/null 2>&1; then
     http_cause="the signature of svcd's answer is not right"
@@ -218,17 +234,55 @@ secret_hex() {
 # OpenSSL takes keys only as arguments. No other user is in an initramfs, and a key is used once.
 send_proof() {
   proof_mac=$(printf svcd-bound | openssl dgst -sha256 -mac HMAC -macopt "hexkey:$(secret_hex)") || return 2
-  printf '{"nonce":"%s","salt":"%s","ak":"%s","proof":"%s"}\n' "$trust_nonce" "$trust_salt" \
-    "$(base64 < "$_TRUST/ak" | tr -d '\n')" "${proof_mac##* }" > "$_TRUST/body"
+  printf '{"nonce":"%s","salt":"%s","proof":"%s"}\n' "$trust_nonce" "$trust_salt" "${proof_mac##* }" \
+    > "$_TRUST/body"
   http_request "$SVC_URL/trust/$SVC_NODE/proof" "$_TRUST/answer" "@$_TRUST/body"
 }
 
+# Prints the key of the script: it takes what the TPM opened, and the key of this quote.
+script_key() {
+  openssl pkey -pubin -inform DER -in "$_TRUST/exchange" > "$_TRUST/peer.pem" 2> /dev/null &&
+    (umask 077 && openssl pkeyutl -derive -inkey "$_TRUST/own.pem" -peerkey "$_TRUST/peer.pem" \
+      > "$_TRUST/shared" 2> /dev/null) &&
+    key_mac=$(openssl dgst -sha256 -mac HMAC -macopt "hexkey:$(secret_hex)" < "$_TRUST/shared") &&
+    printf %s "${key_mac##* }"
+}
+
 open_script() {
-  if ! (umask 077 && openssl enc -d -aes-256-cbc -K "$(secret_hex)" -iv 00000000000000000000000000000000 \
+  if ! (umask 077 && key=$(script_key) && openssl enc -d -aes-256-cbc -K "$key" -iv 00000000000000000000000000000000 \
     -in "$_TRUST/sealed" -out "$_TMP/install" 2> /dev/null); then
     rm -f "$_TMP/install"
     http_cause='the install script cannot be decrypted'
     return 2
   fi
   is_script || return 2
+}
+
+# The SHA-256 of "svcd: the initramfs is over".
+_OVER=074d53a792332390d2c50da7b9fdd1ec5c2ccf2a5a259edaf6f855cc74887ccc
+
+# Ends what this boot can prove: the installed system, or who takes it over later, gets no good verdict from
+# what the initramfs measured. With svc.trust=require nothing goes on without it.
+end_proofs() {
+  # A report may be of a machine without a TPM.
+  case $SVC_TRUST:$tpm_used in
+    :* | report:) return 0 ;;
+  esac
+  tpm pcrextend "9:sha256=$_OVER" && return 0
+  if [ "$SVC_TRUST" = report ]; then
+    log "warning: trust: what this boot can prove does not end with the initramfs: $_REASON"
+    return 0
+  fi
+  log "trust: what this boot can prove cannot be ended, so the node does not start: $_REASON; reboot in 60 s"
+  sleep 60
+  restart_machine
+}
+
+# No program of an initramfs for this is certain, but the kernel's own way is. It does not come back.
+restart_machine() {
+  reboot -f 2> /dev/null
+  while :; do
+    echo b > /proc/sysrq-trigger
+    sleep 5
+  done
 }

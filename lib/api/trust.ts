@@ -21,6 +21,7 @@ const evidence = (meaning: string) => ({ type: base64, required: true, meaning }
 
 const quoteBody = bodyOf(about, {
   nonce: { type: sha256, required: true, meaning: 'what /trust/{node}/nonce gave' },
+  exchange: evidence('one-time public key of the boot: P-256, DER; the quote is bound to it'),
   ek: evidence('endorsement key, TPM2B_PUBLIC'),
   ak: evidence('attestation key, TPM2B_PUBLIC'),
   ek_certificate: { type: base64, meaning: 'certificate of the endorsement key, DER' },
@@ -32,7 +33,6 @@ const quoteBody = bodyOf(about, {
 const proofBody = bodyOf(about, {
   nonce: { type: sha256, required: true, meaning: 'nonce of the quote' },
   salt: { type: hexText, required: true, meaning: 'salt of its answer' },
-  ak: { type: base64, meaning: 'attestation key, TPM2B_PUBLIC: that of the quote' },
   proof: {
     type: sha256,
     required: true,
@@ -123,7 +123,7 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
       admit: limited,
       output: object({
         ...{ verdict: word('good', 'bad', 'unknown'), reason: string(), salt: string() },
-        ...{ credential: string(), sealed: string(), key: string(), signature: string() }
+        ...{ credential: string(), sealed: string(), exchange: string(), key: string(), signature: string() }
       }),
       handler: (request, body) => {
         const name = param(request, 'node')

@@ -5,6 +5,9 @@ import {
   createHmac,
   createPrivateKey,
   createPublicKey,
+  diffieHellman,
+  ECDH,
+  generateKeyPairSync,
   type KeyObject,
   randomBytes,
   sign,
@@ -93,6 +96,38 @@ export class TrustKeys {
   /** Signs a text; the signature in DER, as base64. */
   sign(text: string): string {
     return sign('sha256', Buffer.from(text), this.#key).toString('base64')
+  }
+}
+
+/**
+ * Agrees on the key of one answer with the boot that asked. It takes K, which the TPM opens in any boot, and
+ * the boot's own key, which ends with its memory: a recorded answer is of no use to a later boot. `exchange`
+ * is svcd's half, in DER.
+ */
+export function agreeWith(peer: KeyObject, secret: Uint8Array): { key: Buffer; exchange: Buffer } {
+  const own = generateKeyPairSync('ec', { namedCurve: curve })
+  const shared = diffieHellman({ privateKey: own.privateKey, publicKey: peer })
+  return {
+    key: createHmac('sha256', secret).update(shared).digest(),
+    exchange: own.publicKey.export({ format: 'der', type: 'spki' })
+  }
+}
+
+/** The DER of a public key of P-256 up to its point, which follows uncompressed. */
+const spkiPrefix = Buffer.from('3059301306072a8648ce3d020106082a8648ce3d030107034200', 'hex')
+
+/**
+ * Reads a public key of P-256 in the DER that openssl writes; undefined for what is none. Only a point of the
+ * curve gets to createPublicKey: a key with the point at infinity ends the process when node looks at it.
+ */
+export function readExchange(der: Buffer): KeyObject | undefined {
+  const point = der.subarray(spkiPrefix.length)
+  if (!der.subarray(0, spkiPrefix.length).equals(spkiPrefix) || point.length !== 65) return undefined
+  try {
+    ECDH.convertKey(point, curve)
+    return createPublicKey({ key: der, format: 'der', type: 'spki' })
+  } catch {
+    return undefined
   }
 }
 

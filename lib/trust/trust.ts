@@ -12,7 +12,7 @@ import { makeCredential } from '../tpm/credential.js'
 import { TpmError } from '../tpm/cursor.js'
 import { type Evidence, type QuoteBody, readEvidence } from './evidence.js'
 import { type Firmware, firmwareName, withAccepted } from './firmware.js'
-import { sealWith, sha256, type TrustKeys } from './keys.js'
+import { agreeWith, sealWith, sha256, type TrustKeys } from './keys.js'
 import { type Finding, judge, type Measurements, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
@@ -73,6 +73,7 @@ interface QuoteAnswer {
   readonly salt: string
   readonly credential: string
   readonly sealed?: string
+  readonly exchange: string
   readonly key: string
   readonly signature: string
 }
@@ -202,7 +203,7 @@ export class Trust {
   /** Makes the answer. An EK that can open nothing gets an empty credential. */
   #answer(
     node: string,
-    { nonce, ek, ak }: Evidence,
+    { nonce, ek, ak, exchange: theirs }: Evidence,
     found: Finding,
     script: string | undefined
   ): QuoteAnswer {
@@ -211,11 +212,14 @@ export class Trust {
     const secret = keys.secretFor({ node, nonce, ek: ek.spkiSha256, ak: ak.name.toString('hex'), salt })
     const credential = found.isQuoted ? credentialFor(ek, ak.name, secret) : Buffer.alloc(0)
     const isSealed = script !== undefined && credential.length > 0
-    const sealed = isSealed ? sealWith(secret, script) : Buffer.alloc(0)
-    const signed = `svcd-trust ${node} ${nonce} ${salt} ${sha256(credential)} ${sha256(sealed)}`
+    const { key, exchange } = agreeWith(theirs.key, secret)
+    const sealed = isSealed ? sealWith(key, script) : Buffer.alloc(0)
+    const sums = [credential, sealed, theirs.der, exchange].map(sha256).join(' ')
+    const signed = `svcd-trust ${node} ${nonce} ${salt} ${sums}`
     return {
       ...{ verdict: found.verdict, reason: found.reason, salt, credential: credential.toString('base64') },
       ...(isSealed ? { sealed: sealed.toString('base64') } : {}),
+      exchange: exchange.toString('base64'),
       ...{ key: Buffer.from(keys.pem).toString('base64'), signature: keys.sign(signed) }
     }
   }

@@ -121,10 +121,11 @@ function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faul
 }
 
 /** Returns what the AK signed, or a sentence on what does not fit. Throws TpmError. */
-function signedOf({ ak, nonce, quote, signature, log }: Evidence) {
+function signedOf({ ak, nonce, exchange, quote, signature, log }: Evidence) {
   const signed = checkQuote(ak, quote, signature)
-  if (signed.nonce.toString('hex') !== nonce)
-    return 'the quote has another nonce: it is an old one, or was made for others'
+  // The boot's key is in what the TPM signs: nobody can put another one in its place.
+  if (signed.nonce.toString('hex') !== sha256(Buffer.concat([Buffer.from(nonce), exchange.der])))
+    return 'the quote has another nonce or exchange key: it is an old one, or was made for others'
   if (String(signed.pcrs) !== String(quoted)) return `the quote is of PCRs ${signed.pcrs}, not of ${quoted}`
   const events = readEventLog(log)
   const values = replay(events)

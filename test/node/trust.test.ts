@@ -1,5 +1,14 @@
 import { execFile } from 'node:child_process'
-import { createCipheriv, createHash, createHmac, generateKeyPairSync, randomBytes, sign } from 'node:crypto'
+import {
+  createCipheriv,
+  createHash,
+  createHmac,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  randomBytes,
+  sign
+} from 'node:crypto'
 import { once } from 'node:events'
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -22,7 +31,8 @@ const sha256 = (data: Buffer | string) => createHash('sha256').update(data).dige
 const bytes = (text: unknown) => Buffer.from(String(text), 'base64')
 const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 const stranger = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-const fingerprint = sha256(publicKey.export({ type: 'spki', format: 'der' }))
+const derOf = (key: typeof publicKey) => key.export({ type: 'spki', format: 'der' })
+const fingerprint = sha256(derOf(publicKey))
 const installScript = '#!/bin/sh\n: the token and the password\n'
 
 /** What this svcd does otherwise than it should. */
@@ -39,6 +49,8 @@ interface Wish {
   readonly choice?: string
   /** A credential for another attestation key. */
   readonly forAnother?: boolean
+  /** Answers for another key of a boot: with the answer, as it was recorded, or only by its signature. */
+  readonly forBoot?: 'replayed' | 'sealed'
 }
 
 const directory = scratch(t)
@@ -49,7 +61,11 @@ const log = randomBytes(200_000)
 class Svcd {
   wish: Wish = {}
   readonly asked: string[] = []
+  /** What the quotes say of all PCRs. */
+  readonly digests: string[] = []
   readonly #secrets = new Map<string, Buffer>()
+  /** The attestation key of the last quote, and the one that was proved. */
+  #quoted = ''
   #bound = ''
 
   async answer(path: string, body: Buffer): Promise<{ status: number; text: string }> {
@@ -61,11 +77,11 @@ class Svcd {
       return { status: 200, text: this.wish.choice ?? '#!ipxe\nimgargs kernel root=svc svc.node=node001 x\n' }
     if (path === '/boot/install/node001') return { status: 200, text: '#!/bin/sh\n: the plain script\n' }
     if (path === '/trust/node001/proof') {
-      const { nonce, salt, ak, proof } = JSON.parse(String(body))
+      const { nonce, salt, proof } = JSON.parse(String(body))
       const secret = this.#secrets.get(`${nonce} ${salt}`) ?? Buffer.alloc(1)
       const right = createHmac('sha256', secret).update('svcd-bound').digest('hex')
       if (proof !== right) return { status: 403, text: '{"message":"the proof is wrong"}' }
-      this.#bound = ak
+      this.#bound = this.#quoted
       return text({ bound: true })
     }
     if (path !== '/trust/node001/quote') return { status: 404, text: '{"message":"no such path"}' }
@@ -74,9 +90,12 @@ class Svcd {
   }
 
   async #quote(got: Record<string, string>): Promise<Record<string, string>> {
-    const { ak = '', ek = '', ek_certificate, quote = '', log: sent, nonce = '' } = got
+    const { ak = '', ek = '', ek_certificate, quote = '', log: sent, nonce = '', exchange = '' } = got
+    this.#quoted = ak
     t.ok(bytes(sent).equals(log), 'the whole event log')
-    t.ok(bytes(quote).includes(Buffer.from(nonce, 'hex')), 'the quote holds the nonce')
+    const bound = createHash('sha256').update(nonce).update(bytes(exchange)).digest()
+    t.ok(bytes(quote).includes(bound), 'the quote holds the nonce and the key of the boot')
+    this.digests.push(bytes(quote).subarray(-32).toString('hex'))
     t.match(
       await output('openssl', ['asn1parse', '-inform', 'DER', '-in', file('ek.crt', bytes(ek_certificate))]),
       'SEQUENCE'
@@ -92,16 +111,24 @@ class Svcd {
     const credential = readFileSync(join(directory, 'credential'))
     const salt = randomBytes(16).toString('hex')
     this.#secrets.set(`${nonce} ${salt}`, secret)
-    const cipher = createCipheriv('aes-256-cbc', secret, Buffer.alloc(16))
+    const { forBoot } = this.wish
+    const own = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    const asker = createPublicKey({ key: bytes(exchange), format: 'der', type: 'spki' })
+    const boundTo = forBoot ? stranger.publicKey : asker
+    const shared = diffieHellman({ privateKey: own.privateKey, publicKey: boundTo })
+    const scriptKey = createHmac('sha256', secret).update(shared).digest()
+    const cipher = createCipheriv('aes-256-cbc', scriptKey, Buffer.alloc(16))
     const sealed =
       verdict === 'good' && !this.wish.withoutScript
         ? Buffer.concat([cipher.update(installScript), cipher.final()])
         : Buffer.alloc(0)
-    const said = `svcd-trust node001 ${nonce} ${salt} ${sha256(credential)} ${sha256(sealed)}`
+    const ders = [forBoot === 'replayed' ? stranger.publicKey : asker, own.publicKey].map(derOf)
+    const said = `svcd-trust node001 ${nonce} ${salt} ${[credential, sealed, ...ders].map(sha256).join(' ')}`
     const pem = (signedBy ?? { publicKey }).publicKey.export({ type: 'spki', format: 'pem' })
     const answer: Record<string, string> = {
       ...{ verdict, reason, salt, credential: credential.toString('base64') },
       ...(sealed.length > 0 ? { sealed: sealed.toString('base64') } : {}),
+      exchange: derOf(own.publicKey).toString('base64'),
       key: Buffer.from(pem).toString('base64'),
       signature: sign('sha256', Buffer.from(said), (signedBy ?? { privateKey }).privateKey).toString('base64')
     }
@@ -146,11 +173,13 @@ tpm2() { TPM2TOOLS_TCTI=swtpm:path=$SWTPM /usr/bin/tpm2 "$@"; }
 uptime_seconds() { echo 20 >> /run/clock; wc -l < /run/clock | sed 's/$/0/'; }
 sleep() { :; }
 name_host() { :; }
+restart_machine() { echo RESTARTED; exit; }
 mkdir -p "$_TMP"
 step arguments read_arguments && step choice choose_node && step trust prove_machine && step script fetch_script || echo "FAILED $_STEP: $_REASON"
 echo "script: $(cat "$_TMP/install" 2>&1)"
 echo "mode: $(stat -c %a "$_TMP/install" 2>&1)"
 echo "left: $(ls "$_TMP")"
+[ -z "$END" ] || { eval "$END"; end_proofs; echo "the node goes on"; }
 `
   )
 )
@@ -178,7 +207,13 @@ const shells: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Runs the steps up to the install script. */
-async function boot(shell: string, policy: string, words = `svc.key=${fingerprint}`, withTpm = true) {
+async function boot(
+  shell: string,
+  policy: string,
+  words = `svc.key=${fingerprint}`,
+  withTpm = true,
+  end = ''
+) {
   const bin = join(directory, `bin-${shell}`)
   if (!readdirSync(directory).includes(`bin-${shell}`)) {
     mkdirSync(bin)
@@ -202,7 +237,7 @@ async function boot(shell: string, policy: string, words = `svc.key=${fingerprin
       ...(shells[shell] ?? []),
       join(parts, 'svc-node.sh')
     ],
-    { env: { PATH: process.env.PATH, BIN: bin, SWTPM: withTpm ? socket : '' } }
+    { env: { PATH: process.env.PATH, BIN: bin, SWTPM: withTpm ? socket : '', END: end } }
   )
   return stdout
 }
@@ -295,6 +330,14 @@ const refusals: Readonly<Record<string, readonly [Wish, RegExp]>> = {
     { verdict: 'good', forAnother: true },
     /FAILED trust: .*tpm2 activatecredential: /
   ],
+  "an answer that was recorded, for another boot's key": [
+    { verdict: 'good', forBoot: 'replayed' },
+    /the signature of svcd's answer is not right/
+  ],
+  "a script that is sealed for another boot's key": [
+    { verdict: 'good', forBoot: 'sealed' },
+    /the install script cannot be decrypted|is no script|not a script/
+  ],
   'a nonce that is a command': [{ nonce: '$(touch /pwned)' }, /its nonce is no number/],
   'svcd refuses the quote': [{ refuses: 413 }, /FAILED trust: .*413/]
 }
@@ -318,6 +361,38 @@ t.test('report: the plain script runs whatever the verdict is', async t => {
   const foreign = await boot('dash', 'report')
   t.match(foreign, /svc: warning: trust: .*its key is not that of svc\.key/)
   t.match(foreign, ': the plain script')
+})
+
+const pcr9 = async () => {
+  const into = join(directory, 'pcr9')
+  await output('tpm2', ['pcrread', '-Q', '-T', `swtpm:path=${socket}`, 'sha256:9', '-o', into])
+  return readFileSync(into)
+}
+
+t.test('what a boot can prove ends with the initramfs', async t => {
+  svcd = new Svcd()
+  for (const shell of Object.keys(shells)) {
+    svcd.digests.length = 0
+    const before = await pcr9()
+    const said = await boot(shell, 'require', undefined, true, ':')
+    t.match(said, /left: .*\nthe node goes on\n$/)
+    const over = createHash('sha256').update('svcd: the initramfs is over').digest()
+    const after = createHash('sha256').update(before).update(over).digest()
+    t.ok((await pcr9()).equals(after), `${shell}: PCR 9 is another one`)
+    const [first = ''] = svcd.digests
+    await boot(shell, 'require')
+    t.not(svcd.digests.at(-1), first, 'and a quote of the same boot shows that')
+  }
+  const broken = 'tpm2() { echo no TPM; return 1; }'
+  const stopped = await boot('dash', 'require', undefined, true, broken)
+  t.match(stopped, /cannot be ended, so the node does not start: tpm2 pcrextend: no TPM; reboot in 60 s\n/)
+  t.match(stopped, /RESTARTED\n$/)
+  const reported = await boot('dash', 'report', undefined, true, broken)
+  t.match(reported, /svc: warning: trust: .*: tpm2 pcrextend: no TPM\nthe node goes on\n$/)
+  const still = await pcr9()
+  const untouched = [boot('dash', 'report', undefined, false, ':'), boot('bash', 'none', '', true, ':')]
+  for (const said of await Promise.all(untouched)) t.match(said, /\nthe node goes on\n$/)
+  t.ok((await pcr9()).equals(still))
 })
 
 t.test('a machine without a TPM, and an image without the programs', async t => {

@@ -1,5 +1,14 @@
 // A machine with a TPM of swtpm: it measures a boot as firmware, shim and GRUB do, and asks as a node does.
-import { createDecipheriv, createHash, createHmac, createPublicKey, verify } from 'node:crypto'
+import {
+  createDecipheriv,
+  createHash,
+  createHmac,
+  createPublicKey,
+  diffieHellman,
+  generateKeyPairSync,
+  type KeyObject,
+  verify
+} from 'node:crypto'
 import type { Test } from 'tap'
 import type { MeasuredBoot } from '../../lib/boot/grub/measured.js'
 import type { Controller, Reply } from '../support/controller.js'
@@ -111,6 +120,8 @@ export class Machine {
   address = '10.141.0.1'
   /** The last answer to a quote, and what the TPM got of it. */
   secret: Buffer = Buffer.alloc(0)
+  /** The key of this boot, which no other boot has. */
+  exchange = generateKeyPairSync('ec', { namedCurve: 'P-256' })
 
   private constructor(
     readonly tpm: Tpm,
@@ -136,6 +147,7 @@ export class Machine {
       ...extended.map(event => `${event.pcr}:sha256=${digestOf(event).toString('hex')}`)
     )
     this.log = logOf(events)
+    this.exchange = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   }
 
   async nonce(controller: Controller, node = 'node001'): Promise<string> {
@@ -145,8 +157,10 @@ export class Machine {
 
   /** The body of a quote. */
   async body(nonce: string, more: object = {}): Promise<Record<string, unknown>> {
-    const [quote, signature] = await this.tpm.quote('ak', nonce)
-    const base64 = Object.entries({ ek: this.ek, ak: this.ak, quote, signature, log: this.log })
+    const exchange = derOf(this.exchange.publicKey)
+    const bound = hexOf(Buffer.concat([Buffer.from(nonce), exchange]))
+    const [quote, signature] = await this.tpm.quote('ak', bound)
+    const base64 = Object.entries({ exchange, ek: this.ek, ak: this.ak, quote, signature, log: this.log })
     const texts = Object.fromEntries(base64.map(([key, value]) => [key, value.toString('base64')]))
     return { nonce, ...texts, firmware, ...more }
   }
@@ -165,7 +179,7 @@ export class Machine {
     const { salt, credential } = answer.body
     this.secret = await this.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx')
     const proof = createHmac('sha256', this.secret).update('svcd-bound').digest('hex')
-    return this.post(controller, 'proof', { nonce, salt, ak: this.ak.toString('base64'), proof })
+    return this.post(controller, 'proof', { nonce, salt, proof })
   }
 
   /** Quotes and proves, as the node side does where the verdict is unknown. */
@@ -175,22 +189,34 @@ export class Machine {
     return this.prove(controller, nonce, answer)
   }
 
-  /** Decrypts the install script of an answer, in the TPM; undefined without one. */
+  /** Decrypts the install script of an answer, with the TPM and the key of this boot; undefined without one. */
   async script(answer: Reply): Promise<string | undefined> {
-    const { sealed, credential } = answer.body
+    const { sealed, credential, exchange } = answer.body
     if (sealed === undefined) return undefined
     const secret = await this.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx')
-    const decipher = createDecipheriv('aes-256-cbc', secret, Buffer.alloc(16))
+    const theirs = { key: Buffer.from(exchange, 'base64'), format: 'der', type: 'spki' } as const
+    const shared = diffieHellman({ ...this.exchange, publicKey: createPublicKey(theirs) })
+    const key = createHmac('sha256', secret).update(shared).digest()
+    const decipher = createDecipheriv('aes-256-cbc', key, Buffer.alloc(16))
     return Buffer.concat([decipher.update(Buffer.from(sealed, 'base64')), decipher.final()]).toString()
   }
 }
 
-/** Whether an answer is signed by the key with this fingerprint, for this node and nonce. */
-export function isSigned(answer: Reply, node: string, nonce: string, fingerprint: string): boolean {
-  const { salt, credential, sealed = '', key, signature } = answer.body
+export const derOf = (key: KeyObject) => key.export({ type: 'spki', format: 'der' })
+
+/** Whether an answer is signed by the key with this fingerprint, for this node, nonce and key of the boot. */
+export function isSigned(
+  answer: Reply,
+  node: string,
+  nonce: string,
+  asker: KeyObject,
+  fingerprint: string
+): boolean {
+  const { salt, credential, sealed = '', exchange, key, signature } = answer.body
   const pem = Buffer.from(key, 'base64').toString()
-  const der = createPublicKey(pem).export({ type: 'spki', format: 'der' })
-  const said = [credential, sealed].map(one => hexOf(Buffer.from(one, 'base64'))).join(' ')
+  const der = derOf(createPublicKey(pem))
+  const [opened, script, own] = [credential, sealed, exchange].map(one => hexOf(Buffer.from(one, 'base64')))
+  const said = [opened, script, hexOf(derOf(asker)), own].join(' ')
   const signed = Buffer.from(`svcd-trust ${node} ${nonce} ${salt} ${said}`)
   return hexOf(der) === fingerprint && verify('sha256', signed, pem, Buffer.from(signature, 'base64'))
 }

@@ -1,11 +1,11 @@
-import { X509Certificate } from 'node:crypto'
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { client, namedFile } from '../../lib/ctl/client.js'
 import { Controller } from '../support/controller.js'
 import { scratch } from '../support/scratch.js'
-import { bootEvents, grubOf, isSigned, Machine } from './machine.js'
+import { bootEvents, derOf, grubOf, isSigned, Machine } from './machine.js'
 
 // Rules 15.1 to 15.6 with real TPMs (swtpm) and tpm2-tools, against a real svcd.
 
@@ -131,7 +131,10 @@ t.test(
     const good = await machine.post(controller, 'quote', await machine.body(again))
     t.match(good.body, { verdict: 'good' })
     const fingerprint = /svc\.key=([\da-f]{64})$/.exec(argumentsOf(controller))?.[1] ?? ''
-    t.ok(isSigned(good, 'node001', again, fingerprint), 'signed by the key that the command line names')
+    t.ok(
+      isSigned(good, 'node001', again, machine.exchange.publicKey, fingerprint),
+      'signed by the key that the command line names'
+    )
     t.notMatch(Buffer.from(good.body.sealed, 'base64').toString('latin1'), 'SVC_TOKEN')
     const script = await machine.script(good)
     t.match(script, 'SVC_TOKEN=')
@@ -235,7 +238,7 @@ t.test('a replayed quote, a used nonce, the quote of another node, a log that do
   t.match(await machine.post(controller, 'quote', body), { status: 403, body: { code: 'nonce-refused' } })
   const fresh = await machine.nonce(controller)
   const replayed = await machine.post(controller, 'quote', { ...body, nonce: fresh })
-  t.match(replayed.body, { verdict: 'bad', reason: /the quote has another nonce/ })
+  t.match(replayed.body, { verdict: 'bad', reason: /the quote has another nonce or exchange key/ })
   t.equal(replayed.body.sealed, undefined)
   t.equal(replayed.body.credential, '')
   controller.clockMs += 121_000
@@ -272,6 +275,46 @@ t.test('a replayed quote, a used nonce, the quote of another node, a log that do
   t.match(junk.body, { verdict: 'bad', reason: /^event log: / })
   t.match(await machine.quote(controller, { ak: 'AAAA' }), { status: 400, body: { message: /"ak"/ } })
   t.match((await machine.quote(controller, { ak: machine.ek.toString('base64') })).body, { verdict: 'bad' })
+})
+
+// rules 15.6
+t.test('an answer is for the boot that asked: its TPM alone does not open it later', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  await enrolled(controller, machine)
+  const recorded = await machine.quote(controller)
+  t.match(recorded.body, { verdict: 'good' })
+  t.match(await machine.script(recorded), 'U0VDUkVU')
+  const { exchange } = machine
+  await machine.boot(bootEvents(grubOf(' rd.break')))
+  const { credential } = recorded.body
+  t.ok(await machine.tpm.open(Buffer.from(credential, 'base64'), 'ak', 'ek.ctx'), 'the TPM opens K as before')
+  const opened = await machine.script(recorded).catch(() => '')
+  t.notMatch(opened, 'U0VDUkVU', 'a later boot of the same TPM does not read the script')
+  machine.exchange = exchange
+  t.match(await machine.script(recorded), 'U0VDUkVU', 'it is the key of the boot that was missing')
+
+  await machine.boot(bootEvents(grubOf()))
+  const der = (curve: string) => derOf(generateKeyPairSync('ec', { namedCurve: curve }).publicKey)
+  const swapped = await machine.quote(controller, { exchange: der('P-256').toString('base64') })
+  t.match(swapped.body, { verdict: 'bad', reason: /the quote has another nonce or exchange key/ })
+  t.strictSame([swapped.body.sealed, swapped.body.credential], [undefined, ''])
+  const right = der('P-256')
+  const infinity = Buffer.concat([
+    Buffer.from([0x30, 25]),
+    right.subarray(2, 23),
+    Buffer.from('03020000', 'hex')
+  ])
+  const off = Buffer.from(right)
+  off[90] = (off[90] ?? 0) ^ 1
+  const long = Buffer.concat([right, Buffer.alloc(200)])
+  for (const wrong of [der('P-384'), Buffer.from('AAAA'), infinity, off, long])
+    t.match(await machine.quote(controller, { exchange: wrong.toString('base64') }), {
+      status: 400,
+      body: { message: /"exchange"/ }
+    })
+  t.match(await machine.quote(controller, { exchange: undefined }), { status: 400 })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
 })
 
 // rules 15.2, 15.7
