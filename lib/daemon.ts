@@ -556,7 +556,8 @@ async function buildServices(working: Working, between?: StartedPeers) {
     ...{ config, model, log, now, notes, run, shared: between?.services },
     tree: grub && {
       prepare: async () => void (await grub.place()),
-      configurations: () => grub.configurations()
+      configurations: () => grub.configurations(),
+      inForce: ({ files }) => grub.inForce(files)
     }
   })
   // A kernel may be written over in place, or come from another controller.

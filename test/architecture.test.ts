@@ -186,7 +186,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   'node-set': [],
   // Scripts and files of GRUB as texts and bytes; it knows no object.
   'boot/grub': ['tpm'],
-  // What a TPM made: it knows bytes, and no object.
+  // Structures that a TPM made: it knows bytes, and no object.
   tpm: [],
   template: [],
   http: [],

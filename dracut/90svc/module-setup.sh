@@ -49,7 +49,6 @@ install() {
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"
   done
   mkdir -p "$initdir/etc/svc"
-  mkdir -p "$initdir/etc/svc"
   svc_seal_lacks '' > "$initdir/etc/svc/seal-lacks"
   inst_hook cmdline 90 "$moddir/svc-cmdline.sh"
   inst_hook pre-mount 90 "$moddir/svc-pre-mount.sh"

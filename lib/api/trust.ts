@@ -164,10 +164,15 @@ function adminRoutes(parts: Parts): ApiRoute[] {
           const names = yield* asPauses(
             nodesFor(parts, request.caller, request.query.get('nodes'), model.view)
           )
-          const shown = names.filter(name => model.view.get('node', name)).map(name => trustOf(parts, name))
-          return shown
-            .filter(({ trust: wanted, time }) => wanted !== 'none' || time !== null)
-            .map(one => ({ name: one.name, values: () => one }))
+          const rows = []
+          for (const name of names) {
+            yield ''
+            const isShown = trust.isWanted(name) || (trust.of(name) && model.view.get('node', name))
+            if (!isShown) continue
+            const values = trustOf(parts, name)
+            rows.push({ name, values: () => values })
+          }
+          return rows
         })
     }),
     get('/config/node/{node}/_trust', {

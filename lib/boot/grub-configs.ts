@@ -35,6 +35,9 @@ const anyMac = '@MAC@'
 
 /** The configurations of GRUB in the TFTP tree: one for all machines, and one for each MAC (rules 4.43). */
 export class GrubConfigs {
+  /** The texts that GRUB gets now, by their paths. */
+  #inForce: ReadonlyMap<string, string> = new Map()
+
   constructor(private readonly o: GrubOptions) {}
 
   /** Brings loaders, kernels and initramfs into the tree. Resolves with whether a content has changed. */
@@ -50,7 +53,8 @@ export class GrubConfigs {
       ['/grub/disk.cfg', this.#render('boot/grub/templ_grub_disk.cfg', {})]
     ]
     const nodes: string[] = []
-    for (const name of model.view.names('node')) {
+    // A copy: a node that goes at a pause would move the others up, past the loop.
+    for (const name of [...model.view.names('node')]) {
       yield
       const by = this.#byGrub(name)
       if (!by) continue
@@ -66,9 +70,14 @@ export class GrubConfigs {
     return { files: all.map(([name = '', text = '']) => ({ name: name.slice(1), text })) }
   }
 
+  /** Takes the configurations that have come into force. */
+  inForce(files: readonly { readonly name: string; readonly text: string }[]): void {
+    this.#inForce = new Map(files.map(({ name, text }) => [`/${name}`, text]))
+  }
+
   /**
-   * Returns what GRUB measures when a node boots by the configurations that are in force, for each MAC that it
-   * may boot with; or why that is not known.
+   * Returns what GRUB measures when a node boots by the configurations in force, for each MAC that it may boot
+   * with; or why that is not known.
    */
   measure(name: string): MeasuredBoot[] | string {
     const by = this.o.boot.byLoader(name)
@@ -89,7 +98,7 @@ export class GrubConfigs {
   #measureMac(mac: string): MeasuredBoot | string {
     const { server, tree } = this.o
     const path = ofMac(mac)
-    const [shared, own] = [common, path].map(one => tree.text(one))
+    const [shared, own] = [common, path].map(one => this.#inForce.get(one))
     if (shared === undefined || own === undefined) return `${path} is not in the TFTP tree yet`
     const programs: MeasuredFile[] = []
     for (const [what, name] of [
@@ -127,7 +136,7 @@ export class GrubConfigs {
 
   *#files(): Generator<undefined, string[]> {
     const names = new Set<string>()
-    for (const name of this.o.model.view.names('node')) {
+    for (const name of [...this.o.model.view.names('node')]) {
       yield
       const by = this.#byGrub(name)
       const { kernelfile, initrdfile } = by?.target.image ?? {}

@@ -1,4 +1,4 @@
-import { constants, createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { constants, createPrivateKey, hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { realpath, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { dirname } from 'node:path'
@@ -271,7 +271,7 @@ export class Certificate {
   /** SHA-256 in hex of its public key (SubjectPublicKeyInfo), which nodes pin. */
   get pin(): string {
     const spki = this.pair.certificate.publicKey.export({ type: 'spki', format: 'der' })
-    return createHash('sha256').update(spki).digest('hex')
+    return hash('sha256', spki)
   }
 
   close(): Promise<void> {

@@ -1,4 +1,4 @@
-import { createHash, createPublicKey } from 'node:crypto'
+import { createPublicKey, hash } from 'node:crypto'
 import { badRequest } from '../base/errors.js'
 import { isInstaller, type Settings } from './effective.js'
 
@@ -38,9 +38,7 @@ function digestOf(text: string): string | undefined {
     const key = text.includes('-----BEGIN')
       ? createPublicKey(text)
       : createPublicKey({ key: Buffer.from(text, 'base64'), format: 'der', type: 'spki' })
-    return createHash('sha256')
-      .update(key.export({ format: 'der', type: 'spki' }))
-      .digest('hex')
+    return hash('sha256', key.export({ format: 'der', type: 'spki' }))
   } catch {
     return undefined
   }

@@ -31,6 +31,8 @@ export interface ApplyOptions {
   readonly data: () => Generator<unknown, object>
   /** Runs before each rendering: brings what its data names to its place. */
   readonly prepare?: ((signal: AbortSignal) => Promise<void>) | undefined
+  /** Called with the data of the files that have come into force. */
+  readonly inForce?: ((data: object) => void) | undefined
   readonly log: Log
   readonly now: () => number
   /** Pause (ms) after a reload before the server is asked whether it runs. */
@@ -107,10 +109,13 @@ export class Apply {
       await withLock(() => this.#resume(new Swap(trial)))
     const done = unit.prepare()
     let difference: Difference
+    let data: object = {}
     let swapped: Swapped | undefined
     try {
       const begun = performance.now()
-      difference = await this.#difference()
+      difference = await this.#difference(made => {
+        data = made
+      })
       const againMs = await this.#agree(difference, performance.now() - begun)
       if (againMs !== undefined) return { changed: 0, againMs }
       await this.#stage(difference)
@@ -121,6 +126,7 @@ export class Apply {
     if (!alone) await unit.prepared(this.signal)
     await withLock(async () => {
       if (alone) swapped = await this.#swap(difference)
+      this.o.inForce?.(data)
       if (swapped || this.#notes.now.due !== '')
         await this.#takeUp(swapped?.swap, swapped?.restarts ?? unit.restarts)
     })
@@ -128,8 +134,8 @@ export class Apply {
     return { changed: difference.changed.length + difference.removed.length }
   }
 
-  async #difference(): Promise<Difference> {
-    const outcome = await this.#render(false)
+  async #difference(seen: (data: object) => void): Promise<Difference> {
+    const outcome = await this.#render(false, this.o.data, seen)
     if (outcome.kind === 'difference') return outcome.difference
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
@@ -152,15 +158,20 @@ export class Apply {
     })
   }
 
-  async #render(preview: RenderJob['preview'], data = this.o.data): Promise<RenderOutcome> {
+  async #render(
+    preview: RenderJob['preview'],
+    data = this.o.data,
+    seen?: (data: object) => void
+  ): Promise<RenderOutcome> {
     const { service, settings, templates, now, zones, render = renderInThread, prepare } = this.o
     await prepare?.(this.signal).catch(error => {
       throw failure(error)
     })
     const { serials } = this.#notes.now
-    const made = JSON.stringify(await runSliced(data()))
+    const made = await runSliced(data())
+    seen?.(made)
     const job: RenderJob = {
-      ...{ service, settings, templates, data: made, serials, nowMs: now(), preview },
+      ...{ service, settings, templates, data: JSON.stringify(made), serials, nowMs: now(), preview },
       ...(zones ? { zones: zones.job() } : {})
     }
     return render(job, this.signal)

@@ -23,7 +23,7 @@ import { Leases } from './dhcp/leases.js'
 import { dnsData } from './dns/data.js'
 import type { SerialAgreement } from './dns/serials.js'
 import { ManagedServer } from './managed-server.js'
-import { Service } from './service.js'
+import { Service, type ServiceOptions } from './service.js'
 import type { TftpData } from './tftp/variables.js'
 
 /** The state of DHCP and DNS that controllers share. */
@@ -54,6 +54,8 @@ export interface TftpTree {
   prepare(signal: AbortSignal): Promise<void>
   /** Yields for each node; returns the configurations, by their names in the tree. */
   configurations(): Generator<unknown, Pick<TftpData, 'files'>>
+  /** Called with the configurations that have come into force. */
+  inForce(data: Pick<TftpData, 'files'>): void
 }
 
 interface ServicesOptions {
@@ -83,7 +85,11 @@ export class Services {
     // DHCP and DNS may be one server: dnsmasq.
     const units = new Map<string, ManagedServer>()
     const unitName = ({ control, service }: ServiceSettings) => JSON.stringify([control, service])
-    const add = (service: ServiceName, dataOf: DataOf, prepare?: TftpTree['prepare']) => {
+    const add = (
+      service: ServiceName,
+      dataOf: DataOf,
+      more: Pick<ServiceOptions, 'prepare' | 'inForce'> = {}
+    ) => {
       if (serverOf(config, service) === 'none') return
       const settings = settingsOf(service, config)
       const { templates } = config.paths
@@ -93,7 +99,7 @@ export class Services {
       const data = () => dataOf(this.#capture(model.view, model.cluster))
       const zones = service === 'dns' ? shared?.agreed(settings.gather) : undefined
       const added = new Service({
-        ...{ service, settings, templates, notes, data, log, now, unit, prepare },
+        ...{ service, settings, templates, notes, data, log, now, unit, ...more },
         ...(zones ? { zones } : {})
       })
       this.#services.set(service, added)
@@ -109,11 +115,10 @@ export class Services {
     )
     add('dns', dnsData)
     if (tree)
-      add(
-        'tftp',
-        () => tftpData(tree, config),
-        signal => tree.prepare(signal)
-      )
+      add('tftp', () => tftpData(tree, config), {
+        prepare: signal => tree.prepare(signal),
+        inForce: data => tree.inForce(data as TftpData)
+      })
     // A BMC has one session for its console: that of the leader.
     add('consoles', captured =>
       consolesData(captured, {

@@ -95,35 +95,37 @@ function textOf(type: number, data: Buffer): string {
   return text?.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ').trim() ?? ''
 }
 
-/** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. */
+/** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. Throws nothing, as logs may hold thousands. */
 function variableOf(data: Buffer) {
-  // Cheaper than an error, of which a hostile log could cause thousands.
   if (data.length < 32) return undefined
-  try {
-    const cursor = new Cursor('event log', data, LONGEST, true)
-    const guid = cursor.take(16, 'GUID').toString('hex')
-    const [name, value] = [u64(cursor), u64(cursor)]
-    const text = cursor.take(2 * name, 'name').toString('utf16le', 0, 2 * LONGEST_TEXT)
-    return { guid, name: text, value: cursor.take(value, 'value') }
-  } catch {
-    return undefined
-  }
+  const value = 32 + 2 * Number(data.readBigUInt64LE(16))
+  const end = value + Number(data.readBigUInt64LE(24))
+  if (end > data.length) return undefined
+  const name = data.toString('utf16le', 32, Math.min(value, 32 + 2 * LONGEST_TEXT))
+  return { guid: data.toString('hex', 0, 16), name, value: data.subarray(value, end) }
 }
 
-const u64 = (cursor: Cursor) => cursor.u32('length') + 2 ** 32 * cursor.u32('length')
+/** Returns the events that extend a PCR. */
+export const extending = (events: readonly LogEvent[], of: number): LogEvent[] =>
+  events.filter(({ pcr, type }) => pcr === of && type !== NO_ACTION)
 
 /** Whether an event is EV_SEPARATOR: behind it stand the measurements of what the firmware starts. */
 export const isSeparator = ({ sha256 }: LogEvent): boolean => sha256.equals(SEPARATOR)
 
 /**
- * Whether the digest of an event is that of its data, or of the text that GRUB logged behind `grub_cmd: ` or
- * `kernel_cmdline: `. Other data may be made up by the sender of the log: no PCR shows them.
+ * Whether the digest of an event is that of its data, or of the text that GRUB logged (`commandOf`). Other
+ * data may be made up by the sender of the log: no PCR shows them.
  */
-export function isVouched(event: LogEvent): boolean {
+export const isVouched = (event: LogEvent): boolean =>
+  isOf(event, event.data) || commandOf(event) !== undefined
+
+/** Returns the text that GRUB measured behind `grub_cmd: ` or `kernel_cmdline: `; undefined for other events. */
+export function commandOf(event: LogEvent): string | undefined {
   const { type, data } = event
-  const prefix =
-    type === IPL ? /^(grub|kernel)_cmd(line)?: /.exec(data.toString('latin1', 0, 20))?.[0] : undefined
-  return isOf(event, data) || (prefix !== undefined && isOf(event, data.subarray(prefix.length, -1)))
+  if (type !== IPL) return undefined
+  const prefix = /^(grub|kernel)_cmd(line)?: /.exec(data.toString('latin1', 0, 20))?.[0]
+  const text = prefix && data.subarray(prefix.length, -1)
+  return text && isOf(event, text) ? text.toString('utf8') : undefined
 }
 
 const isOf = ({ sha256 }: LogEvent, data: Buffer) => sha256.equals(hash('sha256', data, 'buffer'))
@@ -147,7 +149,7 @@ export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
  * separator count: the system that runs can extend PCR 7 too, and types and data are the sender's word.
  */
 export function secureBootOf(events: readonly LogEvent[]): boolean | undefined {
-  const own = events.filter(({ pcr, type }) => pcr === 7 && type !== NO_ACTION)
+  const own = extending(events, 7)
   const end = own.findIndex(isSeparator)
   const found = own.slice(0, Math.max(end, 0)).flatMap(event => {
     const variable = event.type === VARIABLE_CONFIG ? variableOf(event.data) : undefined

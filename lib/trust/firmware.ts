@@ -1,6 +1,6 @@
+import { hash } from 'node:crypto'
 import type { FirmwareDoc } from '../model/types/firmware.js'
-import { isSeparator, isVouched, type LogEvent, replay } from '../tpm/event-log.js'
-import { sha256 } from './keys.js'
+import { extending, isSeparator, isVouched, type LogEvent, replay } from '../tpm/event-log.js'
 
 /** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
 export const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]
@@ -22,7 +22,7 @@ export const firmwareText = ({ vendor, product, version }: Firmware) =>
 
 /** Returns the name of the accepted values of a model and firmware version. */
 export const firmwareName = ({ vendor, product, version }: Firmware) =>
-  sha256(JSON.stringify([vendor, product, version])).slice(0, 32)
+  hash('sha256', JSON.stringify([vendor, product, version])).slice(0, 32)
 
 /** Returns what a boot measured of the firmware, a text for each PCR: `4 <sha256> <events>`. */
 export const measuredFirmware = (
@@ -36,13 +36,6 @@ export const measuredFirmware = (
     return `${pcr} ${value?.toString('hex')} ${digests.slice(0, mostEvents).join(',')}`
   })
 
-/** Extends no PCR: EV_NO_ACTION. */
-const noAction = 3
-
-/** The events that extend a PCR. */
-export const extending = (events: readonly LogEvent[], of: number) =>
-  events.filter(({ pcr, type }) => pcr === of && type !== noAction)
-
 /** The firmware measures into it what it starts: the programs that svcd sends, whose digests it knows. */
 const programPcr = 4
 
@@ -54,7 +47,7 @@ function ofFirmware(events: readonly LogEvent[], of: number): readonly LogEvent[
 
 /** The firmware says so when it tries the next entry of its boot list, as often as it has to. */
 const tries = ['Calling', 'Returning'].map(verb =>
-  sha256(`${verb}${verb === 'Calling' ? '' : ' from'} EFI Application from Boot Option`)
+  hash('sha256', `${verb}${verb === 'Calling' ? '' : ' from'} EFI Application from Boot Option`)
 )
 
 /** The events of programs that the firmware, shim and GRUB started; one that repeats the one before it is left out. */

@@ -1,13 +1,13 @@
 import {
   createCipheriv,
   createECDH,
-  createHash,
   createHmac,
   createPrivateKey,
   createPublicKey,
   diffieHellman,
   ECDH,
   generateKeyPairSync,
+  hash,
   type KeyObject,
   randomBytes,
   sign,
@@ -33,8 +33,6 @@ interface Exchange {
 }
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
-/** Returns the SHA-256 in hex. */
-export const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 /**
  * The keys of trust, all derived from token.key: controllers that share it share these, and a backup
@@ -56,7 +54,7 @@ export class TrustKeys {
     this.#key = privateKey(keyFor)
     const spki = createPublicKey(this.#key)
     this.pem = String(spki.export({ format: 'pem', type: 'spki' }))
-    this.fingerprint = sha256(spki.export({ format: 'der', type: 'spki' }))
+    this.fingerprint = hash('sha256', spki.export({ format: 'der', type: 'spki' }))
   }
 
   /** Returns a nonce for a node, 64 hex digits; `now`: milliseconds since 1970. Nothing is remembered. */

@@ -1,6 +1,7 @@
-import { createPublicKey, randomBytes, type X509Certificate } from 'node:crypto'
+import { createPublicKey, hash, randomBytes, type X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
+import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
 import { ekOf } from '../model/trust.js'
@@ -12,8 +13,8 @@ import { makeCredential } from '../tpm/credential.js'
 import { TpmError } from '../tpm/cursor.js'
 import { type Evidence, type QuoteBody, readEvidence } from './evidence.js'
 import { type Firmware, firmwareName, withAccepted } from './firmware.js'
-import { agreeWith, sealWith, sha256, type TrustKeys } from './keys.js'
-import { type Finding, judge, type Measurements, type Verdict } from './verdict.js'
+import { agreeWith, sealWith, type TrustKeys } from './keys.js'
+import { type Finding, judge, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
 export interface TrustRecord {
@@ -52,7 +53,7 @@ export function readRecord(json: unknown): TrustRecord {
 
 /** SHA-256 of what an admin sees of a machine's firmware before its acceptance. */
 export const seenOf = ({ firmware, measured, secureboot }: TrustRecord): string =>
-  sha256(JSON.stringify([firmware, measured, secureboot]))
+  hash('sha256', JSON.stringify([firmware, measured, secureboot]))
 
 export interface TrustOptions {
   readonly model: Model
@@ -87,7 +88,7 @@ export class Trust {
   readonly #used = new LRUCache<string, true>({ max: mostNonces })
 
   /** Returns the measurements of GRUB when the node boots as it is configured, or why they are not known. */
-  measured: (node: string) => Measurements | string = () => ''
+  measured: (node: string) => readonly MeasuredBoot[] | string = () => ''
 
   constructor(private readonly o: TrustOptions) {}
 
@@ -214,7 +215,7 @@ export class Trust {
     const isSealed = script !== undefined && credential.length > 0
     const { key, exchange } = agreeWith(theirs.key, secret)
     const sealed = isSealed ? sealWith(key, script) : Buffer.alloc(0)
-    const sums = [credential, sealed, theirs.der, exchange].map(sha256).join(' ')
+    const sums = [credential, sealed, theirs.der, exchange].map(bytes => hash('sha256', bytes)).join(' ')
     const signed = `svcd-trust ${node} ${nonce} ${salt} ${sums}`
     return {
       ...{ verdict: found.verdict, reason: found.reason, salt, credential: credential.toString('base64') },

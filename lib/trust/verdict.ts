@@ -1,25 +1,14 @@
-import type { X509Certificate } from 'node:crypto'
+import { hash, type X509Certificate } from 'node:crypto'
 import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
 import { checkEkCertificate } from '../tpm/certificate.js'
 import { TpmError } from '../tpm/cursor.js'
-import { type LogEvent, readEventLog, replay, secureBootOf } from '../tpm/event-log.js'
+import { commandOf, extending, type LogEvent, readEventLog, replay, secureBootOf } from '../tpm/event-log.js'
 import { checkQuote, pcrDigest } from '../tpm/quote.js'
 import type { Evidence } from './evidence.js'
-import {
-  describeEvent,
-  extending,
-  firmwareFault,
-  firmwareText,
-  measuredFirmware,
-  programEvents
-} from './firmware.js'
-import { sha256 } from './keys.js'
+import { describeEvent, firmwareFault, firmwareText, measuredFirmware, programEvents } from './firmware.js'
 
 export type Verdict = 'good' | 'bad' | 'unknown'
-
-/** A node has a boot for each MAC that it may boot with. */
-export type Measurements = MeasuredBoot | readonly MeasuredBoot[]
 
 /** The facts that evidence is judged by. */
 export interface Yardstick {
@@ -28,8 +17,8 @@ export interface Yardstick {
   readonly ek: { readonly sha256?: string; readonly fault?: string }
   /** Whether it was proved that the AK of the evidence lives in the TPM with its EK. */
   readonly isBound: boolean
-  /** The measurements of a boot as svcd tells it, of several that are as good; or why they are not known. */
-  readonly measured: Measurements | string
+  /** The measurements of a boot as svcd tells it, for each MAC; or why they are not known. */
+  readonly measured: readonly MeasuredBoot[] | string
   readonly accepted: FirmwareDoc | undefined
   readonly needsSecureBoot: boolean
   /** PCR 8 and 9 of the last good boot. */
@@ -124,7 +113,7 @@ function whole({ ek, ak }: Evidence, { node, ek: own, isBound }: Yardstick, faul
 function signedOf({ ak, nonce, exchange, quote, signature, log }: Evidence) {
   const signed = checkQuote(ak, quote, signature)
   // The boot's key is in what the TPM signs: nobody can put another one in its place.
-  if (signed.nonce.toString('hex') !== sha256(Buffer.concat([Buffer.from(nonce), exchange.der])))
+  if (signed.nonce.toString('hex') !== hash('sha256', Buffer.concat([Buffer.from(nonce), exchange.der])))
     return 'the quote has another nonce or exchange key: it is an old one, or was made for others'
   if (String(signed.pcrs) !== String(quoted)) return `the quote is of PCRs ${signed.pcrs}, not of ${quoted}`
   const events = readEventLog(log)
@@ -159,7 +148,7 @@ function firmwareFinding(
 function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[], booted: string): Fault {
   if (typeof measured === 'string')
     return ['unknown', `it is not known what this node has to measure: ${measured}`]
-  const faults = [measured].flat().map(one => differenceFrom(one, events))
+  const faults = measured.map(one => differenceFrom(one, events))
   const fault = faults.includes(undefined) ? undefined : faults[0]
   if (fault === undefined) return undefined
   return booted === lastGood
@@ -170,7 +159,7 @@ function bootFault({ measured, lastGood }: Yardstick, events: readonly LogEvent[
 function differenceFrom(measured: MeasuredBoot, events: readonly LogEvent[]): string | undefined {
   const wanted = measured.commands.map(({ what, text }) => ({
     what: what === 'kernel_cmdline' ? "the kernel's command line" : `the command ${word(text)}`,
-    sha256: sha256(text),
+    sha256: hash('sha256', text),
     text
   }))
   return (
@@ -196,8 +185,18 @@ function commandFault(
   const [event, due] = [events[at], wanted[at]]
   if (!event) return `PCR 8 differs: GRUB did not run ${due?.what}`
   if (!due) return `PCR 8 differs: GRUB ran more than svcd gave it: ${describeEvent(event)}`
-  const given = JSON.stringify(clipped(due.text))
-  return `PCR 8 differs: ${due.what} is ${describeEvent(event)}, and svcd gave ${given}`
+  const [ran, given] = whereDifferent(commandOf(event), due.text)
+  return `PCR 8 differs: ${due.what} is ${ran ?? describeEvent(event)}, and svcd gave ${given}`
+}
+
+/** Quotes two texts from the word on in which they differ: a command line may be long. */
+function whereDifferent(ran: string | undefined, given: string): readonly [string | undefined, string] {
+  const words = [ran ?? '', given].map(text => text.split(' '))
+  const at = words[1]?.findIndex((word, i) => word !== words[0]?.[i]) ?? 0
+  const from = at < 0 ? (words[1]?.length ?? 1) - 1 : Math.max(0, at - 1)
+  const shown = (all: readonly string[] = []) =>
+    JSON.stringify(`${from > 0 ? '… ' : ''}${clipped(all.slice(from).join(' '))}`)
+  return [ran === undefined ? undefined : shown(words[0]), shown(words[1])]
 }
 
 function fileFault(
@@ -214,4 +213,4 @@ function fileFault(
   return `PCR ${pcr} differs: ${due.what} is not ${due.name} as svcd has it`
 }
 
-const clipped = (text: string) => (text.length > 300 ? `${text.slice(0, 300)}…` : text)
+const clipped = (text: string) => (text.length > 200 ? `${text.slice(0, 200)}…` : text)

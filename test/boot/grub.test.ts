@@ -1,13 +1,16 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { measuredBoot } from '../../lib/boot/grub/measured.js'
 import { BootTree } from '../../lib/boot/grub/tree.js'
 import { commandLine, kernelWords, quoted, straightCommands } from '../../lib/boot/grub/words.js'
+import type { GrubConfigs } from '../../lib/boot/grub-configs.js'
 import { Controller } from '../support/controller.js'
+import { debianKernel } from '../support/kernel.js'
 import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
 
 // rules 4.43, 4.45. What GRUB made of these lines was read from the event log of a virtual machine.
 
@@ -171,3 +174,79 @@ t.test(
     t.equal((await c.get('/boot/mmx64.efi')).status, 404)
   }
 )
+
+// rules 4.43, 4.45
+t.test('measurements are those of the configurations in force, one for each MAC', async t => {
+  const directory = scratch(t)
+  const at = (name: string) => join(directory, name)
+  const { image } = await debianKernel()
+  mkdirSync(at('files'))
+  for (const name of ['shim', 'grub', 'files/vmlinuz']) copyFileSync(image, at(name))
+  for (const name of ['initrd.img', 'image.tar.gz']) writeFileSync(at(`files/${name}`), name)
+  writeFileSync(at('check'), '#!/bin/sh\n! [ -e "$(dirname "$0")/refuse" ]\n', { mode: 0o755 })
+  const c = await Controller.start(
+    t,
+    ...['tftp.server=tftpd-hpa', `tftp.directory=${at('tree')}`, 'tftp.control=true', 'tftp.gather=0s'],
+    ...[`tftp.shim_x64=${at('shim')}`, `tftp.grub_x64=${at('grub')}`, `tftp.check=${at('check')}`],
+    ...[`paths.files=${at('files')}`, 'dhcp.tftp_server=10.141.0.1']
+  )
+  const range = { dhcp_range_begin: '10.141.0.1', dhcp_range_end: '10.141.0.9' }
+  await c.post('/config/network/cluster', { network: '10.141.0.0/16', loader: 'grub', dhcp: true, ...range })
+  const files = { kernelfile: 'vmlinuz', initrdfile: 'initrd.img', imagefile: 'image.tar.gz' }
+  await c.post('/config/osimage/test', files)
+  const interfaces = ['BOOTIF', 'eth1'].map((name, i) => ({
+    ...{ interface: name, network: 'cluster', macaddress: `52:54:00:00:00:0${i + 1}` }
+  }))
+  t.match(await c.post('/config/node/n1', { osimage: 'test', interfaces }), { status: 201 })
+  const { services, boot } = c.daemon
+  const tftp = services.of('tftp')
+  const lines = () => {
+    const found = boot.measured('n1')
+    return typeof found === 'string'
+      ? found
+      : found.map(({ commands }) => commands.find(({ what }) => what === 'kernel_cmdline')?.text ?? '')
+  }
+  const optionsOf = () => [lines()].flat().map(line => / quiet=\d/.exec(line)?.[0])
+  await tftp?.applied()
+  await until(() => Array.isArray(lines()), lines)
+  const both = boot.measured('n1')
+  t.strictSame(
+    Array.isArray(both) && both.map(({ files: read }) => read[1]?.name),
+    ['01', '02'].map(last => `/grub/grub.cfg-01-52-54-00-00-00-${last}`)
+  )
+  t.strictSame(Array.isArray(both) && both[0]?.programs.map(({ name }) => name), [
+    'shimx64.efi',
+    'grubx64.efi',
+    'vmlinuz'
+  ])
+
+  writeFileSync(at('refuse'), '')
+  await c.post('/config/node/n1', { kerneloptions: 'quiet=1' })
+  await t.rejects(tftp?.applied() ?? Promise.resolve())
+  t.strictSame(optionsOf(), [undefined, undefined], 'the machine gets the configuration of before')
+  rmSync(at('refuse'))
+  await tftp?.applied()
+  t.strictSame(optionsOf(), [' quiet=1', ' quiet=1'])
+})
+
+// rules 4.43
+t.test('a node that is deleted while the configurations are made is left out', async t => {
+  const c = await Controller.start(
+    t,
+    ...['tftp.server=tftpd-hpa', 'tftp.control=true', `tftp.directory=${join(scratch(t), 'tree')}`],
+    'boot.loader=grub'
+  )
+  await c.post('/config/network/cluster', { network: '10.141.0.0/16' })
+  for (const name of ['n1', 'n2'])
+    await c.post(`/config/node/${name}`, {
+      interfaces: [{ interface: 'BOOTIF', network: 'cluster', macaddress: `52:54:00:00:00:0${name[1]}` }]
+    })
+  const making = (c.daemon.boot.grub as GrubConfigs).configurations()
+  making.next()
+  await c.get('/config/node/n1/_delete')
+  let step = making.next()
+  while (!step.done) step = making.next()
+  const made = step.value.files.map(({ name }) => name)
+  t.notOk(made.includes('grub/grub.cfg-01-52-54-00-00-00-01'))
+  t.ok(made.includes('grub/grub.cfg-01-52-54-00-00-00-02'))
+})

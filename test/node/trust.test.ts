@@ -35,7 +35,7 @@ const derOf = (key: typeof publicKey) => key.export({ type: 'spki', format: 'der
 const fingerprint = sha256(derOf(publicKey))
 const installScript = '#!/bin/sh\n: the token and the password\n'
 
-/** What this svcd does otherwise than it should. */
+/** The ways in which this svcd does otherwise than it should. */
 interface Wish {
   readonly verdict?: string
   readonly reason?: string
@@ -375,7 +375,7 @@ t.test('what a boot can prove ends with the initramfs', async t => {
     svcd.digests.length = 0
     const before = await pcr9()
     const said = await boot(shell, 'require', undefined, true, ':')
-    t.match(said, /left: .*\nthe node goes on\n$/)
+    t.match(said, /left: [a-z\n]*\nthe node goes on\n$/)
     const over = createHash('sha256').update('svcd: the initramfs is over').digest()
     const after = createHash('sha256').update(before).update(over).digest()
     t.ok((await pcr9()).equals(after), `${shell}: PCR 9 is another one`)

@@ -15,7 +15,7 @@ t.test('the cost of a verification, of quotes of strangers, and of nonces', asyn
     macaddr: '52:54:00:00:00:01',
     trust: 'require'
   })
-  controller.daemon.trust.measured = () => grubOf()
+  controller.daemon.trust.measured = () => [grubOf()]
   const machine = await Machine.start(t)
   const many = Array.from({ length: 300 }, (_, i) => ({
     pcr: 2,
@@ -27,7 +27,7 @@ t.test('the cost of a verification, of quotes of strangers, and of nonces', asyn
   const body = await machine.body(nonce)
   const evidence = readEvidence('node001', { ek_certificate: null, ...body } as never)
   const by = {
-    ...{ node: 'node001', ek: { sha256: evidence.ek.spkiSha256 }, isBound: true, measured: grubOf() },
+    ...{ node: 'node001', ek: { sha256: evidence.ek.spkiSha256 }, isBound: true, measured: [grubOf()] },
     ...{ accepted: undefined, needsSecureBoot: true, lastGood: undefined, authorities: [], now: Date.now() }
   }
   t.match(judge(evidence, by), { verdict: 'unknown', isQuoted: true })

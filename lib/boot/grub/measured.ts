@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { commandLine, GrubError, straightCommands } from './words.js'
 
 /** The measurements of GRUB when a node boots as its present configuration says, in their order. */
@@ -68,7 +68,7 @@ export function measuredBoot({ server, mac, common, node, programs, file }: Meas
   const files: MeasuredFile[] = []
   const kernels: MeasuredFile[] = []
   const read = (what: string, name: string, text: string) =>
-    files.push({ what, name, sha256: createHash('sha256').update(text).digest('hex') })
+    files.push({ what, name, sha256: hash('sha256', text) })
   const known = { ...bytesOf(mac), net_default_mac: mac, net_default_server: server }
   read('the common grub.cfg', `${prefix}/grub.cfg`, common.text)
   const path = run(common, 'configfile', known, words => void commands.push(plain(words)))

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import {
   chmodSync,
   copyFileSync,
@@ -78,7 +78,7 @@ function hashed(path: string, before: KnownFile | undefined): KnownFile | undefi
   if (before && sameStat(stat, before)) return before
   const bytes = readFileSync(path)
   const { size, mtimeMs, ino } = stat
-  const sha256 = createHash('sha256').update(bytes).digest('hex')
+  const sha256 = hash('sha256', bytes)
   const program = programOf(bytes)
   const found = { size, mtimeMs, ino, sha256, ...(program && { program }) }
   return sameStat(statSync(path), found) ? found : undefined

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { Thread } from '../../base/thread.js'
 
 /** A file of the files directory whose content is known. */
@@ -59,7 +57,7 @@ export class BootTree {
   readonly #thread = new Thread<PlaceJob, Placed>(new URL('./tree-worker.js', import.meta.url))
   #known: Placed['known'] = {}
   #programs: Placed['programs'] = {}
-  /** What is known of contents that are named, or were within the hour, by their hashes. */
+  /** Names and programs of contents that are named, or were within the hour, by their hashes. */
   readonly #contents = new Map<string, { name: string; program?: string }>()
   /** When a content was last named, by its hash. */
   readonly #named = new Map<string, number>()
@@ -81,16 +79,6 @@ export class BootTree {
   /** Returns the name of a content, and its SHA-256 as a program without signatures, as far as known. */
   content(sha256: string): { readonly name?: string; readonly program?: string } | undefined {
     return this.#contents.get(sha256)
-  }
-
-  /** Reads a configuration as it is in force now; undefined if there is none. */
-  text(path: string): string | undefined {
-    try {
-      return readFileSync(join(this.o.directory, path), 'utf8')
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-      throw error
-    }
   }
 
   /**
