@@ -76,8 +76,8 @@ export class GrubConfigs {
   }
 
   /**
-   * Returns what GRUB measures when a node boots by the configurations in force, for each MAC that it may boot
-   * with; or why that is not known.
+   * Returns what GRUB measures when a node boots by the configurations in force, for each MAC that it may
+   * boot with; or why that is not known.
    */
   measure(name: string): MeasuredBoot[] | string {
     const by = this.o.boot.byLoader(name)
