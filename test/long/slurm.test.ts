@@ -24,6 +24,8 @@ ExecStart=/usr/sbin/slurmd -D --conf-server 10.141.0.1:6817
 Type=simple
 Restart=always
 RestartSec=5
+StandardOutput=journal+console
+StandardError=journal+console
 [Unit]
 ConditionPathExists=
 StartLimitIntervalSec=0

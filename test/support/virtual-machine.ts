@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { copyFile, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -238,8 +238,11 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
     qemu.kill('SIGKILL')
   }
   machine.signal?.addEventListener('abort', () => stop('signal'))
+  // A long run is watched there: a test shows no console before it fails.
+  const { SVCD_CONSOLES: kept } = process.env
   qemu.stdout?.on('data', (text: string) => {
     raw += text
+    if (kept) appendFileSync(join(kept, `${machine.name}-${qemu.pid}`), text)
     const lines = plain(raw).split('\n')
     for (const line of lines.slice(shown, -1)) machine.onLine?.(line)
     shown = Math.max(shown, lines.length - 1)
