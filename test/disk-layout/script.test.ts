@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import type { DisklayoutDoc } from '../../lib/model/types/disklayout.js'
@@ -375,6 +376,9 @@ t.test('a recovery key is not placed on the node', async t => {
   const [text = ''] = /^secrets\(\) \{\n[\s\S]*?^\}$/m.exec(script) ?? []
   t.match(text, "place_secret '/etc/other'")
   t.notMatch(text, '/etc/key')
+  const alone = { secrets: secrets.slice(0, 1), sealed_secrets: ['key'], localinstall: true }
+  const { status, stderr } = spawnSync('sh', ['-n'], { input: installScript(installData(alone)) })
+  t.equal(status, 0, String(stderr))
 })
 
 t.test(

@@ -159,6 +159,12 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
       layout_secrets: ['key', 'other'],
       sealed_secrets: ['key'],
       localinstall: true
+    },
+    {
+      secrets: [{ name: 'key', path: '/etc/key', content: base64('k') }],
+      layout_secrets: ['key'],
+      sealed_secrets: ['key'],
+      localinstall: true
     }
   ],
   prescript: [{ prescript: script }, { prescript: longScript }],
