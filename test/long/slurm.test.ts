@@ -17,19 +17,19 @@ import { debianImage, systemOptions } from './debian-image.js'
 const [mac, ipaddress, bmcAddress] = ['52:54:00:14:0e:01', '10.141.0.11', '127.148.0.1']
 const minutes = 60_000
 
-/** Starts slurmd from what its controller has: the machine itself holds no configuration. */
-const unit = `[Service]
-ExecStart=
-ExecStart=/usr/sbin/slurmd -D --conf-server 10.141.0.1:6817
-Type=simple
-Restart=always
-RestartSec=5
-StandardOutput=journal+console
-StandardError=journal+console
-[Unit]
-ConditionPathExists=
-StartLimitIntervalSec=0
-`
+/** It waits for its controller, which starts later. */
+const unit = '[Service]\nRestart=always\nRestartSec=5\n[Unit]\nStartLimitIntervalSec=0\n'
+
+/** The lines of slurm.conf that the controller and the machine share. */
+const shared = {
+  ...{ ClusterName: 'c', SlurmctldHost: 'localhost(10.141.0.1)', SlurmUser: 'root', SlurmdUser: 'root' },
+  ...{ AuthType: 'auth/none', CredType: 'cred/none', MpiDefault: 'none', MailProg: '/bin/true' },
+  ...{ ProctrackType: 'proctrack/linuxproc', TaskPlugin: 'task/none', GresTypes: 'gpu' }
+}
+const textOf = (lines: Readonly<Record<string, string | number>>) =>
+  Object.entries(lines)
+    .map(([key, value]) => `${key}=${value}\n`)
+    .join('')
 
 t.setTimeout(90 * minutes)
 
@@ -47,6 +47,8 @@ t.test('Slurm has a machine restarted, svcd installs it anew, and it works for S
     async prepare(tree) {
       mkdirSync(join(tree, 'etc/systemd/system/slurmd.service.d'), { recursive: true })
       writeFileSync(join(tree, 'etc/systemd/system/slurmd.service.d/svcd.conf'), unit)
+      const node = 'NodeName=node001 NodeAddr=10.141.0.11 CPUs=1\nPartitionName=all Nodes=ALL\n'
+      writeFileSync(join(tree, 'etc/slurm/slurm.conf'), `${textOf(shared)}${node}`)
     }
   })
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
@@ -119,20 +121,16 @@ t.test('Slurm has a machine restarted, svcd installs it anew, and it works for S
   writeFileSync(file('nodes.conf'), '')
   await until(isReported, states, 30 * minutes)
   const conf = {
-    ...{ ClusterName: 'c', SlurmctldHost: 'localhost(10.141.0.1)', SlurmUser: 'root', SlurmdUser: 'root' },
-    ...{ AuthType: 'auth/none', CredType: 'cred/none', MpiDefault: 'none', MailProg: '/bin/true' },
-    ...{ StateSaveLocation: file('slurm-state'), SlurmctldPidFile: file('pid'), GresTypes: 'gpu' },
-    ...{ ProctrackType: 'proctrack/linuxproc', TaskPlugin: 'task/none', ReturnToService: 2 },
-    ...{ SlurmctldParameters: 'enable_configless,reboot_from_controller', ResumeTimeout: 3600 },
-    ...{ RebootProgram: file('reboot'), SlurmdTimeout: 60 }
+    ...shared,
+    ...{ StateSaveLocation: file('slurm-state'), SlurmctldPidFile: file('pid'), ReturnToService: 2 },
+    ...{ SlurmctldParameters: 'reboot_from_controller', ResumeTimeout: 3600, SlurmdTimeout: 60 },
+    ...{ RebootProgram: file('reboot'), DebugFlags: 'NO_CONF_HASH' }
   }
   const reboot = `#!/bin/sh\nSVCD_EXPORT_CONF=${file('export.conf')} exec ${script('svcd-reboot')} "$@"\n`
   writeFileSync(file('reboot'), reboot, { mode: 0o755 })
   mkdirSync(file('slurm-state'))
-  const lines = Object.entries(conf).map(([key, value]) => `${key}=${value}`)
-  // A machine that asks for its configuration gets this file alone, without those that it includes.
-  lines.push(readFileSync(file('nodes.conf'), 'utf8'), 'PartitionName=all Nodes=ALL Default=YES')
-  writeFileSync(file('slurm.conf'), `${lines.join('\n')}\n`)
+  const nodes = `Include ${file('nodes.conf')}\nPartitionName=all Nodes=ALL Default=YES\n`
+  writeFileSync(file('slurm.conf'), `${textOf(conf)}${nodes}`)
   const slurmctld = child('slurmctld', '-D')
   t.teardown(() => slurmctld.kill())
   await slurmctld.says(/Running as primary controller/)
