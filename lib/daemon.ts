@@ -159,9 +159,11 @@ async function openServer(
     : undefined
   // With several controllers a node may reach another one, which has another certificate.
   if (certificate && config.http.urls.length === 1 && config.http.url.startsWith('https:')) {
-    parts.boot.pin = () => certificate.pin
-    // The configurations of GRUB hold the pin.
-    const renewed = () => parts.services.of('tftp')?.changed(false)
+    const renewed = () => {
+      parts.boot.pin = certificate.pin
+      // The configurations of GRUB hold it.
+      parts.services.of('tftp')?.changed(false)
+    }
     certificate.onChange = renewed
     renewed()
   }

@@ -162,6 +162,7 @@ function payloadRoutes({ boot, config }: Parts): ApiRoute[] {
 
 /** The files of a node, boot files and packed images. */
 function fileRoutes(parts: Parts): ApiRoute[] {
+  const loaders = loadersIn(parts.config)
   return [
     get('/boot/files/{node}', {
       access: 'node',
@@ -175,7 +176,7 @@ function fileRoutes(parts: Parts): ApiRoute[] {
       refuses: [416],
       summary: 'A kernel or initramfs that an image names, or an iPXE binary',
       output: bytes,
-      handler: request => bootFile(parts, request)
+      handler: request => bootFile(parts, request, loaders)
     }),
     get('/files/{tarball}', {
       access: 'files',
@@ -227,16 +228,19 @@ async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest)
   }
 }
 
-/** Whether UEFI HTTP boot fetches this file: shim, or what shim fetches beside itself (rules 4.44). */
-const isLoader = (config: Parts['config'], name: string) =>
-  treeOptions(config, () => 0).loaders.some(loader => loader.name === name)
+/** Returns the files that UEFI HTTP boot fetches: shim, and what shim fetches beside itself (rules 4.44). */
+const loadersIn = (config: Parts['config']): ReadonlySet<string> =>
+  new Set(config.tftp.server === 'none' ? [] : treeOptions(config, () => 0).loaders.map(({ name }) => name))
 
 const autoexec = 'autoexec.ipxe'
 
-function bootFile({ model, trace, config }: Parts, request: ApiRequest): Answer {
+function bootFile(
+  { model, trace, config }: Parts,
+  request: ApiRequest,
+  loaders: ReadonlySet<string>
+): Answer {
   const name = param(request, 'file')
-  if (config.tftp.server !== 'none' && isLoader(config, name))
-    return { status: 200, file: join(treeDirectory(config), name) }
+  if (loaders.has(name)) return { status: 200, file: join(treeDirectory(config), name) }
   const isNamed = model.view.index.isImageFile('boot', name)
   const directory = isNamed ? config.paths.files : config.boot.ipxe_directory
   // iPXE 2.0 asks for this file before each boot, whether it exists or not.

@@ -99,7 +99,7 @@ export class Boot {
   readonly #menu = new CachedText()
 
   /** The SHA-256 in hex of the public key of svcd's TLS certificate, for nodes to pin; '' for none. */
-  pin: () => string = () => ''
+  pin = ''
   /** Set where svcd keeps a TFTP tree. */
   grub: ByGrub | undefined
 
@@ -113,8 +113,7 @@ export class Boot {
   /** Returns the kernel arguments for a node that proves what it is (rules 15.1); '' without. */
   trustArguments({ settings: { trust } }: Pick<EffectiveNode, 'settings'>): string {
     if (trust === 'none') return ''
-    const pin = this.pin()
-    return `svc.trust=${trust} svc.key=${this.o.trustKey}${pin === '' ? '' : ` svc.pin=${pin}`}`
+    return `svc.trust=${trust} svc.key=${this.o.trustKey}${this.pin === '' ? '' : ` svc.pin=${this.pin}`}`
   }
 
   /** Returns the normal menu (cases 2 and 4, rules 4.13). `unknown`: the machine's MAC, if no node has it. */

@@ -29,10 +29,11 @@ import { TestFiles } from './fixtures.js'
 import { counter, layoutOf, openCounters } from './layout.js'
 
 const releases = join(checkout, 'test/store/releases')
-const names = readdirSync(releases, { withFileTypes: true }).flatMap(entry =>
-  entry.isDirectory() ? entry.name : []
-)
-const [oldest = '', newest = ''] = [names.at(0), names.at(-1)]
+// File systems list a directory in orders of their own.
+const names = readdirSync(releases, { withFileTypes: true })
+  .flatMap(entry => (entry.isDirectory() ? entry.name : []))
+  .sort()
+const [oldest = '', newest = ''] = [names.at(0), names.filter(name => !name.endsWith('-killed')).at(-1)]
 /**
  * When a state was made, by the first line of its audit log: its records of requests are younger than a week
  * then.
