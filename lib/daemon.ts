@@ -496,7 +496,7 @@ function buildInstall(working: Working) {
   const library = new Library({ templates, log })
   const install = new Install({
     ...{ model, templates, library, grants, trace, hasFile, previousPack: packBefore },
-    issueToken: (node, use) => tokens.issueNode(node, generationOf(model.view, node), use),
+    issueToken: (node, use, tpm) => tokens.issueNode(node, generationOf(model.view, node), use, tpm),
     hasFiles: node => nodeFiles.has(node),
     urls: ownFirst(config),
     tracker: config.torrent.tracker,

@@ -129,7 +129,7 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
         const name = param(request, 'node')
         return {
           status: 200,
-          body: trust.quote(name, body, request.source.address, () => install.provenScript(name, request))
+          body: trust.quote(name, body, request.source.address, ek => install.provenScript(name, request, ek))
         }
       }
     }),

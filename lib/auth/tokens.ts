@@ -24,6 +24,8 @@ export type Claims = (
       readonly node: string
       /** Generation of the node's name; absent in tokens of an earlier version. */
       readonly generation?: number
+      /** SHA-256 of the endorsement key that its machine proved a good boot with; absent without a proof. */
+      readonly tpm?: string
     }
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
@@ -39,12 +41,14 @@ interface Payload {
   /** The source of the login; absent: the ini. */
   readonly src?: string | undefined
   readonly gen?: number
+  readonly tpm?: string | undefined
 }
 
 /** The claims that a renewed token takes over. */
 interface RunningClaims {
   readonly node: string
   readonly generation: number
+  readonly tpm?: string
   /** Milliseconds since 1970. */
   readonly expiresAt: number
 }
@@ -89,18 +93,21 @@ export class Tokens {
     return this.#issue({ kind: 'user', sub: user, role: grantText(grant), src }, this.#options.lifetimeMs)
   }
 
-  /** Issues a token to an installing or running node of this generation. Takes microseconds. */
-  issueNode(node: string, generation: number, use: NodeUse = 'installing'): string {
+  /**
+   * Issues a token to an installing or running node of this generation; `tpm`: as in `Claims`. Takes
+   * microseconds.
+   */
+  issueNode(node: string, generation: number, use: NodeUse = 'installing', tpm?: string): string {
     const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
-    return this.#issue({ kind: 'node', sub: node, gen: generation }, lifetimeMs)
+    return this.#issue({ kind: 'node', sub: node, gen: generation, tpm }, lifetimeMs)
   }
 
   /** Renews a running node's token; undefined in the first 90th of its life, so that few are stored. */
-  renewNode({ node, generation, expiresAt }: RunningClaims): string | undefined {
+  renewNode({ node, generation, tpm, expiresAt }: RunningClaims): string | undefined {
     const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
-    return this.issueNode(node, generation, 'running')
+    return this.issueNode(node, generation, 'running', tpm)
   }
 
   /**
@@ -137,11 +144,11 @@ export class Tokens {
     return claims
   }
 
-  #issue({ kind, sub, role, src, gen }: Payload, lifetimeMs: number): string {
+  #issue({ kind, sub, role, src, gen, tpm }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
     // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
     const signed =
-      prefix + encode({ kind, sub, role, src, gen, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
+      prefix + encode({ kind, sub, role, src, gen, tpm, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }
 
@@ -158,7 +165,7 @@ function readClaims(payload: string): Claims | undefined {
   } catch {
     return undefined
   }
-  const { kind, sub, role, src = 'local', gen, iat, exp } = json ?? {}
+  const { kind, sub, role, src = 'local', gen, tpm, iat, exp } = json ?? {}
   if (
     typeof sub !== 'string' ||
     sub.length > longestName ||
@@ -168,7 +175,11 @@ function readClaims(payload: string): Claims | undefined {
     return undefined
   const times = { issuedAt: Math.round(iat * 1000), expiresAt: Math.round(exp * 1000) }
   if (kind === 'node')
-    return { kind, node: sub, ...(typeof gen === 'number' ? { generation: gen } : {}), ...times }
+    return {
+      ...{ kind, node: sub, ...times },
+      ...(typeof gen === 'number' ? { generation: gen } : {}),
+      ...(typeof tpm === 'string' ? { tpm } : {})
+    }
   const source = loginSources.find(known => known === src)
   const grant = typeof role === 'string' ? grantOf(role) : undefined
   return kind === 'user' && grant && source ? { kind, user: sub, grant, source, ...times } : undefined

@@ -33,6 +33,10 @@ export function ekOf({
   return { sha256 }
 }
 
+/** Whether a node is enrolled with this EK. Takes microseconds where its digest is stored: each request asks. */
+export const isEnrolledWith = (node: Parameters<typeof ekOf>[0], sha256: string | undefined): boolean =>
+  sha256 !== undefined && sha256 === (node.tpm_sha256?.toLowerCase() || ekOf(node).sha256)
+
 function digestOf(text: string): string | undefined {
   try {
     const key = text.includes('-----BEGIN')

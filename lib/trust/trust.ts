@@ -144,11 +144,11 @@ export class Trust {
   }
 
   /**
-   * Judges a quote from an address and answers it; `script` makes the install script, which is sealed to the
-   * TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, and
+   * Judges a quote from an address and answers it; `script` makes the install script for an EK that proved
+   * itself, by its SHA-256, or for none. The script is sealed to the TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, and
    * 400 for no evidence.
    */
-  quote(name: string, body: QuoteBody, from: string, script: () => string): QuoteAnswer {
+  quote(name: string, body: QuoteBody, from: string, script: (ek?: string) => string): QuoteAnswer {
     const { model, now } = this.o
     const evidence = readEvidence(name, body)
     this.#checkNonce(name, evidence.nonce)
@@ -156,8 +156,10 @@ export class Trust {
     const finding = judge(evidence, this.#yardstick(node, evidence))
     if (finding.isQuoted) this.#used.set(evidence.nonce, true)
     this.#record(name, from, evidence, finding, new Date(now()).toISOString())
-    const isOut = finding.verdict === 'good' || model.effective(node).settings.trust !== 'require'
-    return this.#answer(name, evidence, finding, isOut ? script() : undefined)
+    const isGood = finding.verdict === 'good'
+    const isOut = isGood || model.effective(node).settings.trust !== 'require'
+    const made = isOut ? script(isGood ? evidence.ek.spkiSha256 : undefined) : undefined
+    return this.#answer(name, evidence, finding, made)
   }
 
   #checkNonce(name: string, nonce: string): void {

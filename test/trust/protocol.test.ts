@@ -439,6 +439,32 @@ t.test('report stops nothing, and a state of before goes on', async t => {
   t.equal(controller.daemon.trust.of('other'), undefined)
 })
 
+// rules 15.7
+t.test('with require only tokens of the machine that proved itself are valid', async t => {
+  const controller = await required(t, 'report')
+  const machine = await Machine.start(t, authority)
+  const tokensIn = (script: string) =>
+    ['SVC_TOKEN', 'FILES_TOKEN'].map(name => new RegExp(`^${name}='?([\\w.-]+)`, 'm').exec(script)?.[1] ?? '')
+  const statuses = async (tokens: readonly string[]) => {
+    const asked = tokens.map(token => controller.get('/config/secrets/node/node001', { token }))
+    return (await Promise.all(asked)).map(({ status }) => status)
+  }
+  const direct = await controller.get('/boot/install/node001', { token: null, source: machine.address })
+  const ofAddress = tokensIn(direct.text)
+  await enrolled(controller, machine)
+  const proven = tokensIn(await machine.script(await machine.quote(controller)))
+  await machine.boot(bootEvents(grubOf(' rd.break')))
+  const bad = await machine.quote(controller)
+  t.match(bad.body, { verdict: 'bad' })
+  const ofBad = tokensIn(await machine.script(bad))
+  t.strictSame(await statuses([...ofAddress, ...proven, ...ofBad]), [200, 200, 200, 200, 200, 200])
+
+  await controller.post('/config/node/node001', { trust: 'require' })
+  t.strictSame(await statuses([...ofAddress, ...proven, ...ofBad]), [401, 401, 200, 200, 401, 401])
+  await controller.post('/config/node/node001/_distrust', {})
+  t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
+})
+
 // rules 15.2, 15.7
 t.test('svcctl node trust shows what is accepted, asks, and forgets', async t => {
   const controller = await required(t)
