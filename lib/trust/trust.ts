@@ -144,9 +144,9 @@ export class Trust {
   }
 
   /**
-   * Judges a quote from an address and answers it; `script` makes the install script for an EK that proved
-   * itself, by its SHA-256, or for none. The script is sealed to the TPM unless trust is required and the verdict is not good. Throws 403 for a nonce that does not count, and
-   * 400 for no evidence.
+   * Judges a quote from an address and answers it. `script` makes the install script for an EK that proved
+   * itself, by its SHA-256, or for none. It is sealed to the TPM unless trust is required and the verdict is
+   * not good. Throws 403 for a nonce that does not count, and 400 for no evidence.
    */
   quote(name: string, body: QuoteBody, from: string, script: (ek?: string) => string): QuoteAnswer {
     const { model, now } = this.o

@@ -443,7 +443,7 @@ t.test('report stops nothing, and a state of before goes on', async t => {
 t.test('with require only tokens of the machine that proved itself are valid', async t => {
   const controller = await required(t, 'report')
   const machine = await Machine.start(t, authority)
-  const tokensIn = (script: string) =>
+  const tokensIn = (script = '') =>
     ['SVC_TOKEN', 'FILES_TOKEN'].map(name => new RegExp(`^${name}='?([\\w.-]+)`, 'm').exec(script)?.[1] ?? '')
   const statuses = async (tokens: readonly string[]) => {
     const asked = tokens.map(token => controller.get('/config/secrets/node/node001', { token }))
