@@ -5,7 +5,7 @@ import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
-import { treeDirectory, treeOptions } from '../services/services.js'
+import { signedLoaders, treeDirectory } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
 import { bytes, object, ref, string } from './schema.js'
@@ -230,7 +230,7 @@ async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest)
 
 /** Returns the files that UEFI HTTP boot fetches: shim, and what shim fetches beside itself (rules 4.44). */
 const loadersIn = (config: Parts['config']): ReadonlySet<string> =>
-  new Set(config.tftp.server === 'none' ? [] : treeOptions(config, () => 0).loaders.map(({ name }) => name))
+  new Set(config.tftp.server === 'none' ? [] : signedLoaders(config).map(({ name }) => name))
 
 const autoexec = 'autoexec.ipxe'
 

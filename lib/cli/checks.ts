@@ -27,7 +27,7 @@ import { nameWarnings } from '../model/warnings.js'
 import { installHint, locate } from '../program/program.js'
 import { capture } from '../services/capture.js'
 import { foreignNameWarnings, ownedZones } from '../services/dns/hidden.js'
-import { programsOf } from '../services/services.js'
+import { programsOf, signedLoaders } from '../services/services.js'
 import { LoadError, type Problem as StoredProblem } from '../store/errors.js'
 import type { EtcdMedium } from '../store/etcd/medium.js'
 import { objectFile } from '../store/files/listing.js'
@@ -298,6 +298,8 @@ async function missingOnMachine(config: Config): Promise<string[]> {
     problems.push(
       `[ssh] key: there is no file ${ssh.key}; put the private key there, or leave it empty: svcd makes one`
     )
+  for (const { key, from, install } of config.tftp.server === 'none' ? [] : signedLoaders(config))
+    if (install && !hasFile(from)) problems.push(`[tftp] ${key}: there is no file ${from}; ${install}`)
   for (const { key, program, usualFor } of programsOf(config))
     if ((await locate(program)) === undefined) {
       const install = `install it${installHint(program).replace(/: (.*)/, ' ($1)')}`
@@ -311,8 +313,16 @@ async function missingOnMachine(config: Config): Promise<string[]> {
  * Missing iPXE binaries. UEFI x86-64's, and those that the ini names, are required. Others may not be needed:
  * BIOS uses a TFTP server, and a cluster may have no arm64.
  */
-function missingFirmware({ boot }: Config): { problems: string[]; warnings: string[] } {
+function missingFirmware({ boot, tftp }: Config): { problems: string[]; warnings: string[] } {
   const directory = boot.ipxe_directory
+  if (directory === '' && tftp.server !== 'none')
+    return {
+      problems: [],
+      warnings: [
+        `[boot] ipxe_directory: it is empty, so the TFTP tree of svcd has no ${boot.bios} and ` +
+          `${boot.efi_x64}, and nodes whose loader is ipxe do not boot by it; set ipxe_directory = /usr/lib/ipxe`
+      ]
+    }
   const missing = (['bios', 'efi_x64', 'efi_arm64'] as const).filter(
     key => hasDirectory(directory) && !hasFile(join(directory, boot[key]))
   )

@@ -265,24 +265,37 @@ export const consoleLogs = ({ consoles, paths }: Config): string =>
 export const treeDirectory = ({ tftp, paths }: Config): string => tftp.directory || join(paths.state, 'tftp')
 
 /** Returns what the binaries of the TFTP tree are made of: names that shim and GRUB have fixed. */
-export function treeOptions(config: Config, ticks: () => number) {
-  const { tftp, paths } = config
-  const install = (key: string, name: string) =>
-    `type apt-get install ${name}, or name another file in [tftp] ${key}`
-  return {
-    directory: treeDirectory(config),
-    files: paths.files,
-    ticks,
-    loaders: [
-      { name: loaderNames.shim_x64, from: tftp.shim_x64, install: install('shim_x64', 'shim-signed') },
-      { name: 'grubx64.efi', from: tftp.grub_x64, install: install('grub_x64', 'grub-efi-amd64-signed') },
-      { name: 'mmx64.efi', from: tftp.mok_x64 },
-      { name: loaderNames.shim_arm64, from: tftp.shim_arm64 },
-      { name: 'grubaa64.efi', from: tftp.grub_arm64 },
-      { name: 'mmaa64.efi', from: tftp.mok_arm64 }
-    ]
-  }
+export const treeOptions = (config: Config, ticks: () => number) => ({
+  directory: treeDirectory(config),
+  files: config.paths.files,
+  ticks,
+  loaders: [...signedLoaders(config), ...ipxeBinaries(config)]
+})
+
+/** Returns shim, GRUB and MokManager: the files that UEFI HTTP boot fetches too (rules 4.44). */
+export function signedLoaders({ tftp }: Config) {
+  const loader = (name: string, key: LoaderKey, missing?: string) => ({
+    ...{ name, key, from: tftp[key] },
+    ...(missing === undefined
+      ? {}
+      : { install: `type apt-get install ${missing}, or name another file in [tftp] ${key}` })
+  })
+  return [
+    loader(loaderNames.shim_x64, 'shim_x64', 'shim-signed'),
+    loader('grubx64.efi', 'grub_x64', 'grub-efi-amd64-signed'),
+    loader('mmx64.efi', 'mok_x64'),
+    loader(loaderNames.shim_arm64, 'shim_arm64'),
+    loader('grubaa64.efi', 'grub_arm64'),
+    loader('mmaa64.efi', 'mok_arm64')
+  ]
 }
+type LoaderKey = `${'shim' | 'grub' | 'mok'}_${'x64' | 'arm64'}`
+
+/** A controller has one TFTP server: nodes whose loader is iPXE ask it as well. */
+const ipxeBinaries = ({ boot: { ipxe_directory: directory, bios, efi_x64, efi_arm64 } }: Config) =>
+  directory === ''
+    ? []
+    : [...new Set([bios, efi_x64, efi_arm64])].map(name => ({ name, from: join(directory, name) }))
 
 const loaderNames = { shim_x64: 'shimx64.efi', shim_arm64: 'shimaa64.efi' }
 

@@ -1,6 +1,16 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { measuredBoot } from '../../lib/boot/grub/measured.js'
@@ -110,8 +120,10 @@ t.test('the tree has loaders by name and files by content, for an hour after the
   let now = 0
   const loaders = [
     { name: 'shimx64.efi', from: join(files, 'shim'), install: 'type apt-get install shim-signed' },
-    { name: 'mmx64.efi', from: join(files, 'none') }
+    { name: 'mmx64.efi', from: join(files, 'none') },
+    { name: 'ipxe.efi', from: join(files, 'link') }
   ]
+  symlinkSync('shim', join(files, 'link'))
   const made = new BootTree({ directory: tree, files, loaders, ticks: () => now })
   t.teardown(() => made.close())
   const names = ['vmlinuz', 'initrd.img', 'absent']
@@ -123,6 +135,7 @@ t.test('the tree has loaders by name and files by content, for an hour after the
   t.equal(made.sha256('vmlinuz'), sha256('one'))
   t.equal(made.sha256('absent'), undefined)
   t.equal(readFileSync(join(tree, 'shimx64.efi'), 'utf8'), 'shim')
+  t.ok(lstatSync(join(tree, 'ipxe.efi')).isFile(), 'a file, where a link was named')
   t.equal(
     statSync(join(tree, 'svcd', sha256('one'))).ino,
     statSync(join(files, 'vmlinuz')).ino,
@@ -157,11 +170,12 @@ t.test(
   'the loaders are served over http, and a node that cannot boot has a configuration with the reason',
   async t => {
     const directory = scratch(t)
-    for (const name of ['shim', 'grub']) writeFileSync(join(directory, name), name)
+    for (const name of ['shim', 'grub', 'undionly.kpxe']) writeFileSync(join(directory, name), name)
     const c = await Controller.start(
       t,
       ...['tftp.server=tftpd-hpa', `tftp.directory=${join(directory, 'tree')}`, 'tftp.control=true'],
-      ...[`tftp.shim_x64=${join(directory, 'shim')}`, `tftp.grub_x64=${join(directory, 'grub')}`]
+      ...[`tftp.shim_x64=${join(directory, 'shim')}`, `tftp.grub_x64=${join(directory, 'grub')}`],
+      `boot.ipxe_directory=${directory}`
     )
     await c.post('/config/network/cluster', { network: '10.141.0.0/16', loader: 'grub' })
     const interfaces = [{ interface: 'BOOTIF', network: 'cluster', macaddress: '52:54:00:00:00:01' }]
@@ -172,6 +186,7 @@ t.test(
     t.match(JSON.stringify(body), /node n1 has no OS image/)
     t.equal((await c.get('/boot/shimx64.efi')).status, 200)
     t.equal((await c.get('/boot/mmx64.efi')).status, 404)
+    t.equal(readFileSync(join(directory, 'tree/undionly.kpxe'), 'utf8'), 'undionly.kpxe', 'iPXE for others')
   }
 )
 

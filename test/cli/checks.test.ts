@@ -100,6 +100,13 @@ t.test('the directory of iPXE binaries, and the binaries', async t => {
     `[boot] bios: there is no file ${join(state, 'ipxe/ipxe.pxe')}`,
     `[boot] efi_x64: there is no file ${join(state, 'ipxe/snponly.efi')}`
   ])
+  const tftp = ['tftp.server=tftpd-hpa', 'tftp.control=true', 'tftp.check=true', `tftp.shim_x64=${missing}`]
+  t.match(await check(state, ...tftp, `tftp.grub_x64=${join(state, 'svcd.ini')}`), {
+    problems: [
+      `[tftp] shim_x64: there is no file ${missing}; type apt-get install shim-signed, or name another file`
+    ],
+    warnings: [/^\[boot\] ipxe_directory: it is empty, so the TFTP tree of svcd has no undionly.kpxe/]
+  })
 })
 
 // rules 7.7

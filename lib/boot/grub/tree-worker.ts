@@ -6,6 +6,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   type Stats,
@@ -115,7 +116,8 @@ const isCopy = (there: Stats, source: Stats) =>
 
 function linked(from: string, to: string): boolean {
   try {
-    linkSync(from, to)
+    // A link to a symbolic link would lead out of the tree.
+    linkSync(realpathSync(from), to)
     return true
   } catch {
     // Another file system, or a file of another user.
