@@ -320,7 +320,8 @@ function missingFirmware({ boot, tftp }: Config): { problems: string[]; warnings
       problems: [],
       warnings: [
         `[boot] ipxe_directory: it is empty, so the TFTP tree of svcd has no ${boot.bios} and ` +
-          `${boot.efi_x64}, and nodes whose loader is ipxe do not boot by it; set ipxe_directory = /usr/lib/ipxe`
+          `${boot.efi_x64}, and nodes whose loader is ipxe do not boot by it; ` +
+          'set ipxe_directory = /usr/lib/ipxe'
       ]
     }
   const missing = (['bios', 'efi_x64', 'efi_arm64'] as const).filter(

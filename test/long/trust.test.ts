@@ -26,6 +26,7 @@ interface Trusted {
   readonly reason: string | null
   readonly ek: string | null
   readonly ak: string | null
+  readonly seen: string | null
   readonly secureboot: boolean | null
 }
 
@@ -128,9 +129,9 @@ class Site {
   }
 
   async accept(name: string): Promise<void> {
-    const { ek, ak } = await this.trusted(name)
+    const { ek, ak, seen } = await this.trusted(name)
     const { status, body } = await this.controller.request('POST', `/config/node/${name}/_trust`, {
-      config: { node: { [name]: { ek, ak } } }
+      config: { node: { [name]: { ek, ak, seen } } }
     })
     if (status >= 300) throw new Error(JSON.stringify(body))
   }
