@@ -26,3 +26,30 @@ export function strictUtf8(bytes: Uint8Array): string | undefined {
     return undefined
   }
 }
+
+/** Elements of a list that are made into one part. */
+const PART = 128
+
+/**
+ * Returns texts that together are the JSON of a value. It yields between them, as a long list would hold the
+ * event loop. The value is one of JSON, but fields of objects may be undefined.
+ */
+export function* jsonInParts(value: unknown): Generator<undefined, string[]> {
+  if (typeof value !== 'object' || value === null) return [JSON.stringify(value)]
+  const isLong = Array.isArray(value) && value.length > PART
+  const parts = [Array.isArray(value) ? '[' : '{']
+  const put = (part: string) => parts.push(parts.length > 1 ? `,${part}` : part)
+  if (isLong)
+    for (let i = 0; i < value.length; i += PART) {
+      yield
+      put(JSON.stringify(value.slice(i, i + PART)).slice(1, -1))
+    }
+  else
+    for (const [key, field] of Object.entries(value)) {
+      if (field === undefined) continue
+      const [first = '', ...rest] = yield* jsonInParts(field)
+      put(Array.isArray(value) ? first : `${JSON.stringify(key)}:${first}`)
+      parts.push(...rest)
+    }
+  return [...parts, Array.isArray(value) ? ']' : '}']
+}

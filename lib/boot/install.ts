@@ -58,6 +58,8 @@ interface InstallOptions {
 export const seedFiles = ['meta-data', 'user-data', 'vendor-data', 'network-config'] as const
 export type SeedFile = (typeof seedFiles)[number]
 
+type Script = 'install' | 'kickstart'
+
 /** JSON is YAML too. */
 const json = (value: object) => `${JSON.stringify(value, undefined, 2)}\n`
 
@@ -197,7 +199,7 @@ export class Install {
     return Buffer.from(data.partscript, 'base64').toString()
   }
 
-  #handOut(what: 'install' | 'kickstart', node: NodeDoc, visit: RequestContext, tpm?: string): string {
+  #handOut(what: Script, node: NodeDoc, visit: RequestContext, tpm?: string): string {
     const data = this.#data(node, false, what, tpm)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
@@ -208,7 +210,7 @@ export class Install {
     return text
   }
 
-  #render(what: 'install' | 'kickstart', data: InstallData): string {
+  #render(what: Script, data: InstallData): string {
     if (what === 'kickstart' && data.rescue)
       throw notFound(
         `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
@@ -229,12 +231,7 @@ export class Install {
     return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
-  #data(
-    node: NodeDoc,
-    masked: boolean,
-    what: 'install' | 'kickstart' = 'install',
-    tpm?: string
-  ): InstallData {
+  #data(node: NodeDoc, masked: boolean, what: Script = 'install', tpm?: string): InstallData {
     const { model, urls, library } = this.o
     const target = this.#target(node)
     const { settings, image } = target

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { runSliced } from '../base/concurrency.js'
+import { jsonInParts } from '../base/json.js'
 import type { Log } from '../base/log.js'
 import type { ReloadKind, RenderedFile, ServiceSettings } from './backend.js'
 import { backendOf, type ServiceName } from './backends.js'
@@ -170,8 +171,9 @@ export class Apply {
     const { serials } = this.#notes.now
     const made = await runSliced(data())
     seen?.(made)
+    const parts = await runSliced(jsonInParts(made))
     const job: RenderJob = {
-      ...{ service, settings, templates, data: JSON.stringify(made), serials, nowMs: now(), preview },
+      ...{ service, settings, templates, data: parts, serials, nowMs: now(), preview },
       ...(zones ? { zones: zones.job() } : {})
     }
     return render(job, this.signal)

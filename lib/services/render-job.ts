@@ -15,8 +15,8 @@ export interface RenderJob {
   readonly settings: ServiceSettings
   /** Directory of the templates. */
   readonly templates: string
-  /** DhcpData or DnsData, as JSON. */
-  readonly data: string
+  /** The data of the service: parts of a JSON text. */
+  readonly data: readonly string[]
   readonly serials: Serials
   /** Only where controllers share the objects. */
   readonly zones?: ZonesJob
@@ -92,7 +92,7 @@ function render(job: RenderJob): { rendered: Rendered; given: Serials; found: Zo
   const templates = new Templates({ directory: job.templates })
   const backend = backendOf(job.service, job.settings.server)
   const { of, given, found } = serials(job.serials, job.nowMs, contentOf, job.zones)
-  const all = JSON.parse(job.data)
+  const all = JSON.parse(job.data.join(''))
   const text: Render = (name, data) => templates.render(name, { variables: all.variables, ...data })
   return { rendered: backend.render(all, job.settings, text, of), given, found }
 }
