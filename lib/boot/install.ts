@@ -310,7 +310,7 @@ export class Install {
   }
 
   /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
-  #partscriptOf(target: EffectiveNode, what: 'install' | 'kickstart'): string {
+  #partscriptOf(target: EffectiveNode, what: Script): string {
     const layout = layoutOf(this.o.model.view, target)
     if (!layout) return target.settings.partscript
     const kept = this.#partscripts[what].get(layout) ?? new CachedText()
@@ -357,7 +357,7 @@ const autoinstallNetwork = (model: Model, target: EffectiveNode): string =>
     : ''
 
 /** Returns the template of a node's script: the one of its installer. */
-const templateOf = (what: 'install' | 'kickstart', { provision_method: method }: InstallData): string => {
+const templateOf = (what: Script, { provision_method: method }: InstallData): string => {
   if (!installsPackages(method)) return what
   return what === 'install' ? 'installer' : method
 }

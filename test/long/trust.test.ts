@@ -155,6 +155,51 @@ class Site {
   }
 }
 
+const rounds = Number(process.env.SVCD_TRUST_ROUNDS ?? 3)
+const words = [
+  ...['quiet', 'ro', 'loglevel=3', 'a.b-c_d=1', 'dyndbg="file drivers/usb/* +p"', 'x="a b  c"', 'y=a"b c"d'],
+  ...['$HOME', '$?', 'a;b', 'a&b', 'a|b', '{x}', '<x>', 'a#b', '!x', '[a]', '(hd0)', '~', '`id`'],
+  ...['%s', '=', '==', 'a=', '^a', '@MAC@', '*', '?', ',', ':', '--', '-', 'if', 'then', 'menuentry', 'set'],
+  ...['x'.repeat(200), '"open', '""', 'mod.opt=1,2,3', 'no_such=http://host/path?a=b&c=d']
+]
+/** A generator of numbers from 0 up to 1: a round that fails can be run again. */
+function numbersFrom(seed: number): () => number {
+  let state = seed
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state / 2 ** 32
+  }
+}
+
+const pick = (random: () => number, from: readonly string[]) => from[Math.floor(random() * from.length)] ?? ''
+
+// rules 4.45
+t.test(`what svcd computes is what the TPM has, for ${rounds} random configurations`, async t => {
+  const site = await Site.open(t, 'trust.secureboot=any')
+  const seed = Number(process.env.SVCD_TRUST_SEED ?? Date.now() % 1_000_000)
+  t.comment(`SVCD_TRUST_SEED=${seed}`)
+  const random = numbersFrom(seed)
+  await site.node('node001', 1, { trust: 'report', comment: 'the first' })
+  let accepted = false
+  for (let round = 0; round <= rounds; round++) {
+    const some = Array.from({ length: Math.floor(random() * 9) }, () => pick(random, words))
+    const options = [...some, `round=${round}`].join(random() < 0.2 ? '  ' : ' ')
+    const body = { config: { node: { node001: { kerneloptions: options } } } }
+    const { status } = await site.controller.request('POST', '/config/node/node001', body)
+    t.equal(status, 204, options)
+    const path = join(site.directory, 'tree', site.configOf(1))
+    if (!accepted) await site.publish(1)
+    await until(() => readFileSync(path, 'utf8').includes(`round=${round}`))
+    await site.publish(1)
+    const { console } = await site.run(1, 'tpm', { until: /svc: trust: (?:good|bad|unknown)/ })
+    const { verdict, reason } = await site.trusted('node001')
+    if (accepted) t.match({ verdict, reason }, { verdict: 'good' }, options, { console: tail(console) })
+    if (!accepted) await until(async () => (await site.trusted('node001')).bound)
+    if (!accepted) await site.accept('node001')
+    accepted = true
+  }
+})
+
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
 /** The lines that no refused machine shows. */
 const gotScript = /running the install script/
