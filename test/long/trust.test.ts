@@ -28,6 +28,7 @@ interface Trusted {
   readonly ak: string | null
   readonly seen: string | null
   readonly secureboot: boolean | null
+  readonly bound: boolean
 }
 
 /** A svcd that boots by GRUB, its network, and the tree on the wire. */
