@@ -17,6 +17,7 @@ import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.
 import { choice } from './listing.js'
 import { MOST_CHECKED, withWarnings } from './objects.js'
 import { word } from './schema.js'
+import { warnUnproven } from './unproven.js'
 
 /** Changes that a job makes, or that have a dry run of their own. */
 const withoutDryRun = new Set([
@@ -47,9 +48,9 @@ export const hasDryRun = ({ path, effect, method }: ApiRoute) =>
 /** Adds the dry run: `dryrun=yes` rolls the transaction back and reports its changes. */
 export function withDryRun(
   route: ApiRoute,
-  parts: Pick<Parts, 'services' | 'model' | 'images' | 'config' | 'inventories'>
+  parts: Pick<Parts, 'services' | 'model' | 'images' | 'config' | 'inventories' | 'trust'>
 ): ApiRoute {
-  const { services, model, images, config, inventories } = parts
+  const { services, model, images, config, inventories, trust } = parts
   return {
     ...route,
     codes: [...new Set([200, ...route.codes])],
@@ -79,6 +80,7 @@ export function withDryRun(
           warnings.push(...(await foreignNameWarnings(zones)))
         }
         warnings.push(...layoutProblems(felt.layouts, node => inventories.disksOf(node)))
+        warnings.push(...warnUnproven(trust, felt.required))
         const files = await error.files()
         return withWarnings(dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)), [
           ...new Set(warnings)

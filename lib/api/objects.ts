@@ -44,6 +44,7 @@ import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
+import { warnUnproven } from './unproven.js'
 
 /** Options for the routes of one type (rules 2.1, 5.3). */
 interface ObjectRouteOptions {
@@ -98,17 +99,15 @@ export function findWarnings(
         : `${of[0]}${of.length > 1 ? ` and ${of.length - 1} more` : ''}: ${sentence}`
     )
     loose.push(...(await diskProblems(parts, type, now, fields)))
+    const isOfNodes = type === 'file' || type === 'group' || type === 'node'
+    if (fields.has('trust') && isOfNodes)
+      loose.push(
+        ...warnUnproven(parts.trust, await runFairly(required(model, await nodesOf(parts, type, now))))
+      )
     const [first = ''] = now
     const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
-    const isOfNodes = type === 'file' || type === 'group' || type === 'node'
     if (!rendered || !isOfNodes || !model.view.get(type, first)) return loose
-    const members =
-      type === 'node'
-        ? [first]
-        : type === 'group'
-          ? (model.view.index.members(first)?.all.values ?? [])
-          : await runFairly(findNodesUsing(model.view, type, first))
-    const [node] = members
+    const [node] = await nodesOf(parts, type, now)
     // A full queue and unreadable secrets are reported elsewhere.
     const isWanted = (file: string) => type !== 'file' || file === first
     const failed = node ? await nodeFiles.problems(node, isWanted, true).catch(() => []) : []
@@ -119,25 +118,39 @@ export function findWarnings(
   }
 }
 
+/** Yields for each of the nodes; returns those that have to prove themselves. */
+function* required(model: Parts['model'], names: Iterable<string>): Generator<undefined, string[]> {
+  const found: string[] = []
+  for (const name of names) {
+    yield
+    const node = model.view.get('node', name)
+    if (node && model.effective(node).settings.trust === 'require') found.push(name)
+  }
+  return found
+}
+
+/** Returns the nodes of a changed object, or the changed nodes. */
+async function nodesOf({ model: { view } }: Parts, type: TypeName, names: readonly string[]) {
+  const [first = ''] = names
+  if (type === 'node') return names
+  if (type === 'group') return view.index.members(first)?.all.values ?? []
+  return runFairly(findNodesUsing(view, type, first))
+}
+
 /** Fields whose change makes, moves or reinstalls the disks of nodes. */
 const diskFields = ['disklayout', 'disks', 'volumegroups', 'netboot', 'partscript', 'group']
 
 /** Returns what inventories say against the disk layouts of these objects' nodes (rules 4.39). */
 async function diskProblems(
-  { model, inventories }: Parts,
+  parts: Parts,
   type: TypeName,
   names: readonly string[],
   fields: ReadonlySet<string>
 ) {
+  const { model, inventories } = parts
   const [changed, ...others] = diskFields.filter(field => fields.has(field))
   if (changed === undefined || (type !== 'node' && type !== 'group' && type !== 'disklayout')) return []
-  const [first = ''] = names
-  const nodes =
-    type === 'node'
-      ? names
-      : type === 'group'
-        ? (model.view.index.members(first)?.all.values ?? [])
-        : await runFairly(findNodesUsing(model.view, type, first))
+  const nodes = await nodesOf(parts, type, names)
   // Without a boot from the network nothing is installed.
   const isBooted = (name: string) => {
     const node = model.view.get('node', name)

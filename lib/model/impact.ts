@@ -28,6 +28,8 @@ export interface Impact {
   readonly reinstalled: readonly string[]
   /** The disk layouts that the first of them are installed by. */
   readonly layouts: readonly (readonly [node: string, layout: Docs['disklayout']])[]
+  /** Nodes that have to prove themselves by a TPM, and had not to. */
+  readonly required: readonly string[]
   readonly count: number
   readonly examples: readonly { readonly name: string; readonly fields: readonly Difference[] }[]
 }
@@ -64,6 +66,7 @@ export function findImpact(
     let count = 0
     const first: { name: string; fields: Difference[] }[] = []
     const written: string[] = []
+    const required: string[] = []
     const layouts: (readonly [string, Docs['disklayout']])[] = []
     for (const name of nodes) {
       yield
@@ -72,6 +75,7 @@ export function findImpact(
       const [had, has] = [was ? valuesOf(now, was) : new Map(), valuesOf(then, is)]
       const fields = difference(had, has)
       if (was) fields.push(...ofReferenced(changed, now, was))
+      if (has.get('trust') === 'require' && had.get('trust') !== 'require') required.push(name)
       if (isReinstalled(has) && fields.some(({ field }) => installing.test(field))) {
         written.push(name)
         const layout = layoutOf(then.view, effectiveNode(then.view as View, is, then.cluster))
@@ -82,7 +86,7 @@ export function findImpact(
       count++
       if (first.length < mostNodes) first.push({ name, fields })
     }
-    return { count, examples: first, reinstalled: written, layouts }
+    return { count, examples: first, reinstalled: written, required, layouts }
   }
 }
 

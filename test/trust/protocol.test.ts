@@ -459,8 +459,16 @@ t.test('with require only tokens of the machine that proved itself are valid', a
   const ofBad = tokensIn(await machine.script(bad))
   t.strictSame(await statuses([...ofAddress, ...proven, ...ofBad]), [200, 200, 200, 200, 200, 200])
 
-  await controller.post('/config/node/node001', { trust: 'require' })
+  const warned = /^node node001 has trust = require and no good verdict: without one a node gets no install/
+  for (const path of ['/config/node/node001?dryrun=yes', '/config/node/node001'])
+    t.match((await controller.post(path, { trust: 'require' })).headers['x-svcd-warning'], warned, path)
   t.strictSame(await statuses([...ofAddress, ...proven, ...ofBad]), [401, 401, 200, 200, 401, 401])
+  await machine.boot(bootEvents(grubOf()))
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  for (const trust of ['none', 'require']) {
+    const { headers } = await controller.post('/config/group/compute?dryrun=yes', { trust })
+    t.equal(headers['x-svcd-warning'], undefined)
+  }
   await controller.post('/config/node/node001/_distrust', {})
   t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
 })
