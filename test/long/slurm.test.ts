@@ -18,7 +18,9 @@ const [mac, ipaddress, bmcAddress] = ['52:54:00:14:0e:01', '10.141.0.11', '127.1
 const minutes = 60_000
 
 /** It waits for its controller, which starts later. */
-const unit = '[Service]\nRestart=always\nRestartSec=5\n[Unit]\nStartLimitIntervalSec=0\n'
+const unit =
+  '[Service]\nRestart=always\nRestartSec=5\nStandardOutput=journal+console\nStandardError=inherit\n' +
+  '[Unit]\nStartLimitIntervalSec=0\n'
 
 /** The lines of slurm.conf that the controller and the machine share. */
 const shared = {
@@ -43,12 +45,13 @@ t.test('Slurm has a machine restarted, svcd installs it anew, and it works for S
   const controller = await Daemon.start({ directory, listen: '10.141.0.1:7050', enter })
   t.teardown(() => controller.stop())
   const image = await debianImage({
-    ...{ tool: 'initramfs-tools', files: file('files'), tree: file('tree'), packages: ['slurmd'] },
+    ...{ tool: 'initramfs-tools', files: file('files'), tree: file('tree'), packages: ['slurmd', 'dbus'] },
     async prepare(tree) {
       mkdirSync(join(tree, 'etc/systemd/system/slurmd.service.d'), { recursive: true })
       writeFileSync(join(tree, 'etc/systemd/system/slurmd.service.d/svcd.conf'), unit)
       const node = 'NodeName=node001 NodeAddr=10.141.0.11 CPUs=1\nPartitionName=all Nodes=ALL\n'
       writeFileSync(join(tree, 'etc/slurm/slurm.conf'), `${textOf(shared)}${node}`)
+      writeFileSync(join(tree, 'etc/slurm/cgroup.conf'), 'IgnoreSystemdOnFailure=yes\n')
     }
   })
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
