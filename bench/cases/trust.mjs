@@ -3,9 +3,12 @@
 // in this process.
 import { constants, createPublicKey, publicEncrypt, verify } from 'node:crypto'
 import { join } from 'node:path'
-import { checkout } from '../daemon.mjs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { addressOf, macOf, nameOf, writeCluster } from '../cluster.mjs'
+import { checkout, startDaemon } from '../daemon.mjs'
 import { figure } from '../figures.mjs'
-import { here, inTurn } from '../harness.mjs'
+import { ask, cpuOf, here, inTurn, start, temporary } from '../harness.mjs'
+import { loaded } from '../loaded.mjs'
 
 const from = async name => import(join(checkout, 'dist/tpm', `${name}.js`))
 
@@ -71,4 +74,49 @@ const verifying = {
   }
 }
 
-export default [verifying]
+const CONNECTIONS = 64
+const PER_SECOND = 1000
+/** Bytes of a quote with the event log of a usual machine. */
+const QUOTE_BYTES = 60_000
+
+const strangers = {
+  name: 'strangers',
+  title: `boot scripts while strangers send ${PER_SECOND} quotes a second`,
+  async run({ rounds, ms }) {
+    const nodes = 1000
+    writeCluster(temporary, nodes)
+    const daemon = await startDaemon(temporary)
+    const sources = Array.from({ length: CONNECTIONS }, (_, i) => addressOf(i))
+    const client = start('load.mjs')
+    const requests = sources.map((_, i) => `GET /boot/search/mac/${macOf(i)} HTTP/1.1\r\nHost: bench\r\n\r\n`)
+    const others = Array.from({ length: 250 }, (_, i) => addressOf(nodes + i))
+    const task = { port: daemon.port, path: `/trust/${nameOf(0)}/quote`, bytes: QUOTE_BYTES }
+    /** Does `work` between strangers; `each`: microseconds of the daemon's CPU for each of them. */
+    const crowded = async work => {
+      const crowd = start('strangers.mjs')
+      const [from, before] = [performance.now(), cpuOf(daemon.pid)]
+      await ask(crowd, { ...task, perSecond: PER_SECOND, sources: others })
+      const result = await work()
+      const { statuses } = await ask(crowd, 'stop')
+      crowd.kill()
+      const [other] = Object.keys(statuses).filter(status => status !== '401')
+      if (other !== undefined) throw new Error(`a stranger's quote was answered with ${other}`)
+      const count = statuses[401]
+      const perSecond = (count * 1000) / (performance.now() - from)
+      return { result, refused: perSecond, each: ((cpuOf(daemon.pid) - before) * 1000) / count }
+    }
+    const scripts = () => loaded(client, daemon, { requests, sources, ms })
+    const work = [scripts, () => crowded(scripts), () => crowded(() => sleep(ms))]
+    await inTurn(1, work)
+    const [without, between, only] = await inTurn(rounds, work)
+    const rates = [between.map(({ result }) => result), without].map(list => list.map(one => one.perSecond))
+    const of = (list, key) => list.map(one => one[key])
+    return [
+      figure('boot scripts', '/s', rates[0], { beside: { what: 'without strangers', rounds: rates[1] } }),
+      figure('quotes refused meanwhile', '/s', of(between, 'refused')),
+      figure('CPU of one that is refused', 'us', of(only, 'each'), { less: true })
+    ]
+  }
+}
+
+export default [verifying, strangers]
