@@ -37,7 +37,8 @@ const events = {
     return () => those.delete(listener)
   }
 }
-const context = { events, isAdmin: () => role === 'admin' }
+/** Operators act on nodes: power, a new installation, consoles. */
+const context = { events, isAdmin: () => role === 'admin', mayAct: () => role !== 'viewer' }
 
 /** Shows the view named in the address. */
 function show() {

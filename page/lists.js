@@ -45,7 +45,7 @@ export function loaded(place, title, load, draw) {
 }
 
 /** Shows running and past requests: their progress, and how to cancel them. */
-export function jobsView(place, { isAdmin, events }) {
+export function jobsView(place, { mayAct, events }) {
   let jobs = new Map()
   const mostDone = 100
   const list = loaded(
@@ -123,7 +123,7 @@ export function jobsView(place, { isAdmin, events }) {
         h('span', { class: 'num percent' }, `${Math.round(job.progress * 100)} %`)
       ),
       h('progress', { max: 1, value: job.progress, 'aria-label': `${name}, progress` }),
-      isAdmin() && button('Cancel', () => cancel(name, job), { 'aria-label': `Cancel ${name}` })
+      mayAct() && button('Cancel', () => cancel(name, job), { 'aria-label': `Cancel ${name}` })
     )
   }
 

@@ -27,7 +27,7 @@ const meanings = {
 const bad = new Set(['no-script', 'no-file', 'refused', 'bmc'])
 
 /** Shows one node: its boot, its verdict, and the possible actions. Returns a function that ends the view. */
-export function nodeView(place, name, { isAdmin, events }) {
+export function nodeView(place, name, { isAdmin, mayAct, events }) {
   const path = encodeURIComponent(name)
   const title = h('h1', {}, name)
   const head = h('div', { class: 'node-head' })
@@ -195,8 +195,8 @@ export function nodeView(place, name, { isAdmin, events }) {
 
   let endConsole
   function drawActions() {
-    serial.hidden = !isAdmin()
-    if (!isAdmin()) return fill(actions)
+    serial.hidden = !mayAct()
+    if (!mayAct()) return fill(actions)
     endConsole ??= consoleView(serial, name)
     fill(
       actions,
@@ -207,7 +207,7 @@ export function nodeView(place, name, { isAdmin, events }) {
         ['reset', 'The node is reset at once. What runs on it is lost.', 'Reset']
       ].map(power),
       button('Install again', installAgain, { class: 'grave' }),
-      editLink('node', name, 'Edit')
+      isAdmin() && editLink('node', name, 'Edit')
     )
   }
 

@@ -53,7 +53,7 @@ function writeAddress() {
 }
 
 /** Shows the cluster at a glance. Returns a function that ends the view. */
-export function clusterView(place, { isAdmin }) {
+export function clusterView(place, { isAdmin, mayAct }) {
   readAddress()
   const counts = h('div', { class: 'counts', role: 'group', 'aria-label': 'Show only nodes that are' })
   const tools = h('div', { class: 'tools' })
@@ -66,7 +66,7 @@ export function clusterView(place, { isAdmin }) {
   const racks = new Racks()
   let shown
   let visible = []
-  const selection = isAdmin() ? new Selection(() => visible, body) : undefined
+  const selection = mayAct() ? new Selection(() => visible, body, isAdmin()) : undefined
 
   const filter = h('input', {
     type: 'search',

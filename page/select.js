@@ -29,8 +29,10 @@ export class Selection {
   #shown
   #boxes
   #drawn
+  #mayEdit
 
-  constructor(shown, boxes) {
+  constructor(shown, boxes, mayEdit) {
+    this.#mayEdit = mayEdit
     this.#shown = shown
     this.#boxes = boxes
   }
@@ -72,9 +74,10 @@ export class Selection {
         h('span', { role: 'status' }, `${count(selected.size, 'node')} selected`),
         switches.map(of => button(of[1], () => power(names(), of))),
         button('Install again', () => install(names()), { class: 'grave' }),
-        button('Edit fields', () => {
-          location.hash = '#/edit/nodes'
-        }),
+        this.#mayEdit &&
+          button('Edit fields', () => {
+            location.hash = '#/edit/nodes'
+          }),
         button(
           'Select none',
           choose(() => []),

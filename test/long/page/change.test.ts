@@ -103,6 +103,29 @@ t.test('many nodes are installed again after the dry run of what that changes', 
   t.same(problems, [])
 })
 
+t.test('an operator acts on nodes, and changes no other field', async t => {
+  await set('node/node004', { netboot: false })
+  const { page, sent, problems } = await window(
+    t,
+    '/#/cluster?as=table&find=node00[4-5]',
+    await stage.logIn('olga')
+  )
+  await page.getByRole('button', { name: 'Select all 2 shown' }).click()
+  await page.getByRole('button', { name: 'Power cycle' }).waitFor()
+  t.equal(await page.getByRole('button', { name: 'Edit fields' }).count(), 0)
+  await page.getByRole('button', { name: 'Install again' }).click()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByText('netboot: false → true').waitFor()
+  await dialog.getByRole('button', { name: 'Install again' }).click()
+  await page.getByText('Install again: 2 nodes: begun.').waitFor()
+  t.match(await node('node004'), { netboot: true, netboot_once: true })
+  t.match(sent.at(-1), { path: '/control/action/power/_boot', body: /"node004,node005"/ })
+  await page.goto(`${stage.url}/#/node/node004`)
+  await page.getByRole('button', { name: 'Power cycle' }).waitFor()
+  t.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0)
+  t.same(problems, [])
+})
+
 t.test('fields of many nodes: the dry run, then all or none', async t => {
   const { page, problems } = await window(t, '/#/cluster?find=node00[6-8]')
   await page.getByRole('button', { name: 'Select all 3 shown' }).click()

@@ -19,7 +19,7 @@ export class Stage {
 
   static async start(directory: string, nodes: number): Promise<Stage> {
     const viewers = Array.from({ length: MANY_VIEWERS }, (_, i) => `viewer${i}=viewer`)
-    const users = ['root=admin', 'alice=viewer', ...viewers].map(user => {
+    const users = ['root=admin', 'alice=viewer', 'olga=operator', ...viewers].map(user => {
       const [name, role] = user.split('=')
       return `users.${name}=${role} ${cheapHash('correct horse')}`
     })
