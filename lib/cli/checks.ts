@@ -2,6 +2,7 @@ import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { refuseHalfRestored } from '../backup/state-names.js'
 import { runSliced } from '../base/concurrency.js'
+import { didYouMean } from '../base/did-you-mean.js'
 import { fileFindings } from '../boot/node-files.js'
 import { missingRoles } from '../boot/roles.js'
 import { clocksApart, SLACK_MS } from '../client/controllers.js'
@@ -184,7 +185,11 @@ class StoredCheck {
     const users = (['group', 'node'] as const).flatMap(type =>
       view.names(type).map(name => [`${type} ${name}`, view.get(type, name) ?? {}] as const)
     )
-    warnings.push(...missingRoles(config.paths.roles, users), ...stateWarnings(view))
+    warnings.push(
+      ...missingRoles(config.paths.roles, users),
+      ...missingGroups(config, view),
+      ...stateWarnings(view)
+    )
     const key = missingKey(config.paths.state, view)
     if (key) this.problems.push(key)
     else if (box.hasKey) this.problems.push(...this.#inState([...unreadableSecrets(view, box)]))
@@ -273,6 +278,24 @@ function modelOf(
 }
 
 const isAskable = (doc: SwitchDoc | undefined) => doc?.ipaddress !== undefined && doc.read !== undefined
+
+/** Returns warnings on roles that are limited to groups of nodes that do not exist (rules 5.2). */
+function missingGroups({ users, auth }: Config, view: View): string[] {
+  const given = [
+    ...users.map(({ name, groups }) => [`[users] ${name}`, groups] as const),
+    ...(['ldap_roles', 'oidc_roles'] as const).flatMap(key =>
+      auth[key].map(({ grant }) => [`[auth] ${key}`, grant.groups] as const)
+    )
+  ]
+  const names = view.names('group')
+  return given.flatMap(([line, groups = []]) =>
+    groups
+      .filter(group => !view.get('group', group))
+      .map(
+        group => `${line}: there is no group ${group}${didYouMean(group, names)}: it reaches no node by it`
+      )
+  )
+}
 
 /** Things that the ini names and this machine lacks: nothing that depends on them can work. */
 async function missingOnMachine(config: Config): Promise<string[]> {

@@ -299,6 +299,19 @@ t.test('users of whom none is an admin are a warning, at the start as well', asy
   }
 })
 
+// rules 5.2
+t.test('a role that is limited to a group of nodes that does not exist', async t => {
+  const state = t.testdir({ 'svcd.ini': '' })
+  put(join(state, 'var/group/compute'), {})
+  const directory = ['auth.ldap_url=ldap://127.0.0.1:1', 'auth.ldap_base=dc=x']
+  const roles = 'auth.ldap_roles=viewer=* | operator:compute,gpu=team'
+  const users = [`users.bob=operator:compute,comput ${cheapHash('x')}`, `users.root=admin ${cheapHash('x')}`]
+  t.match((await check(state, ...directory, roles, ...users)).warnings, [
+    '[users] bob: there is no group comput (did you mean "compute"?): it reaches no node by it',
+    '[auth] ldap_roles: there is no group gpu: it reaches no node by it'
+  ])
+})
+
 // rules 2.18, 7.7
 t.test('the certificate and its key', async t => {
   const state = t.testdir({ 'svcd.ini': '' })
