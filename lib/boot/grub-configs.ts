@@ -33,6 +33,23 @@ const ofMac = (mac: string) => `${common}-01-${mac.toLowerCase().replaceAll(':',
 /** Stands for the MAC in arguments until they are quoted; a word of GRUB may hold it. */
 const anyMac = '@MAC@'
 
+interface Architecture {
+  readonly platform: 'x86_64-efi' | 'arm64-efi'
+  readonly names: readonly (readonly [what: string, name: string])[]
+}
+
+/** svcd does not know which one a node has: it may boot as either does. */
+const architectures: readonly Architecture[] = [
+  ['x86_64-efi', 'x64'] as const,
+  ['arm64-efi', 'aa64'] as const
+].map(([platform, end]) => ({
+  platform,
+  names: [
+    ['shim', `shim${end}.efi`],
+    ['GRUB', `grub${end}.efi`]
+  ]
+}))
+
 /** The configurations of GRUB in the TFTP tree: one for all machines, and one for each MAC (rules 4.43). */
 export class GrubConfigs {
   /** The texts that GRUB gets now, by their paths. */
@@ -84,7 +101,7 @@ export class GrubConfigs {
     const { target, loader } = by
     if (this.o.server === '') return 'DHCP names no TFTP server: set [dhcp] tftp_server'
     const macs = macsOf([target.provision, ...target.interfaces].flatMap(entry => entry ?? []))
-    const found = macs.map(mac => this.#measureMac(mac))
+    const found = macs.flatMap(mac => architectures.map(of => this.#measureMac(mac, of)))
     const boots = found.filter(one => typeof one !== 'string')
     if (boots.length > 0) return boots
     // The objects tell why better than the texts do.
@@ -95,23 +112,20 @@ export class GrubConfigs {
     return found.find(one => typeof one === 'string') ?? `node ${name} has no MAC address`
   }
 
-  #measureMac(mac: string): MeasuredBoot | string {
+  #measureMac(mac: string, { platform, names }: Architecture): MeasuredBoot | string {
     const { server, tree } = this.o
     const path = ofMac(mac)
     const [shared, own] = [common, path].map(one => this.#inForce.get(one))
     if (shared === undefined || own === undefined) return `${path} is not in the TFTP tree yet`
     const programs: MeasuredFile[] = []
-    for (const [what, name] of [
-      ['shim', 'shimx64.efi'],
-      ['GRUB', 'grubx64.efi']
-    ] as const) {
+    for (const [what, name] of names) {
       const sha256 = tree.loader(name)
       if (sha256 === undefined) return `${name} is no program for UEFI`
       programs.push({ what, name, sha256 })
     }
     try {
       const measured = measuredBoot({
-        ...{ server, mac, programs, file: path => this.#content(path) },
+        ...{ server, mac, platform, programs, file: path => this.#content(path) },
         common: { path: common, text: shared },
         node: { path, text: own }
       })

@@ -80,6 +80,7 @@ const path = '/grub/grub.cfg-01-52-54-00-15-00-0a'
 const of = (text: string) =>
   measuredBoot({
     ...{ server: '10.141.0.1', mac: '52:54:00:15:00:0A'.toLowerCase(), common, node: { path, text } },
+    platform: 'x86_64-efi',
     programs: [],
     file: name => (name === '/svcd/k' ? { sha256: sha256('k'), program: 'ab' } : undefined)
   })
@@ -233,6 +234,24 @@ t.test('measurements are those of the configurations in force, one for each MAC'
     'shimx64.efi',
     'grubx64.efi',
     'vmlinuz'
+  ])
+
+  const arm = await Controller.start(
+    t,
+    ...['tftp.server=tftpd-hpa', `tftp.directory=${at('arm')}`, 'tftp.control=true', 'tftp.gather=0s'],
+    ...[`tftp.shim_x64=${at('shim')}`, `tftp.grub_x64=${at('grub')}`, `paths.files=${at('files')}`],
+    ...[`tftp.shim_arm64=${at('shim')}`, `tftp.grub_arm64=${at('grub')}`, 'dhcp.tftp_server=10.141.0.1']
+  )
+  await arm.post('/config/network/cluster', { network: '10.141.0.0/16', loader: 'grub' })
+  await arm.post('/config/osimage/test', files)
+  await arm.post('/config/node/n1', { osimage: 'test', interfaces: interfaces.slice(0, 1) })
+  await until(() => Array.isArray(arm.daemon.boot.measured('n1')))
+  t.match(arm.daemon.boot.measured('n1'), [
+    { programs: [{ name: 'shimx64.efi' }, { name: 'grubx64.efi' }, { name: 'vmlinuz' }] },
+    {
+      commands: [{ text: '[ -e (tftp,10.141.0.1)/grub/arm64-efi/grub.cfg ]' }],
+      programs: [{ name: 'shimaa64.efi' }, { name: 'grubaa64.efi' }, { name: 'vmlinuz' }]
+    }
   ])
 
   writeFileSync(at('refuse'), '')

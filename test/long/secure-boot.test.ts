@@ -122,6 +122,7 @@ for (const [dhcpServer, tftpServer] of [
       const node = `/grub/grub.cfg-01-${macs.probe.replaceAll(':', '-')}`
       const contents = await readdir(join(directory, 'tree/svcd'))
       const measured = measuredBoot({
+        platform: 'x86_64-efi',
         ...{ server, mac: macs.probe, programs: [] },
         common: { path: '/grub/grub.cfg', text: await text('grub/grub.cfg') },
         node: { path: node, text: await text(node) },

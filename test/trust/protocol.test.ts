@@ -218,6 +218,28 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
   t.match((await machine.quote(controller)).body, { verdict: 'good' }, 'and the old one is good as well')
 })
 
+t.test('a node may boot as each architecture does; a difference is told from its own', async t => {
+  const controller = await required(t)
+  const machine = await Machine.start(t, authority)
+  const arm = (options = '') => {
+    const { commands, ...rest } = grubOf(options)
+    return {
+      ...rest,
+      commands: [{ what: 'grub_cmd' as const, text: '[ -e arm64-efi ]' }, ...commands.slice(1)]
+    }
+  }
+  controller.daemon.trust.measured = () => [grubOf(), arm()]
+  await machine.boot(bootEvents(arm()))
+  await machine.enrol(controller)
+  await accept(controller)
+  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  await machine.boot(bootEvents(arm(' rd.break')))
+  t.match((await machine.quote(controller)).body, {
+    verdict: 'bad',
+    reason: /^PCR 8 differs: the kernel's command line/
+  })
+})
+
 t.test('a boot of before the last change is no alarm, and gets nothing', async t => {
   const controller = await required(t)
   const machine = await Machine.start(t, authority)

@@ -42,6 +42,8 @@ interface Measured {
   /** IPv4 address of the TFTP server, as DHCP names it. */
   readonly server: string
   readonly mac: string
+  /** Name of GRUB's platform: its first script looks for a directory of this name. */
+  readonly platform: 'x86_64-efi' | 'arm64-efi'
   readonly common: Config
   readonly node: Config
   /** shim and GRUB. */
@@ -59,10 +61,18 @@ const bytesOf = (mac: string) =>
  * binary, looks for a configuration of the platform and then reads the common one; that one reads the node's.
  * Throws GrubError when a configuration is no plain list of commands.
  */
-export function measuredBoot({ server, mac, common, node, programs, file }: Measured): MeasuredBoot {
+export function measuredBoot({
+  server,
+  mac,
+  platform,
+  common,
+  node,
+  programs,
+  file
+}: Measured): MeasuredBoot {
   const prefix = `(tftp,${server})/grub`
   const commands: { what: 'grub_cmd' | 'kernel_cmdline'; text: string }[] = [
-    { what: 'grub_cmd', text: `[ -e ${prefix}/x86_64-efi/grub.cfg ]` },
+    { what: 'grub_cmd', text: `[ -e ${prefix}/${platform}/grub.cfg ]` },
     { what: 'grub_cmd', text: `source ${prefix}/grub.cfg` }
   ]
   const files: MeasuredFile[] = []
