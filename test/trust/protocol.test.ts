@@ -473,6 +473,29 @@ t.test('with require only tokens of the machine that proved itself are valid', a
   t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
 })
 
+// rules 15.1
+t.test('nodes that come into a group with require are named, with and without a dry run', async t => {
+  const controller = await required(t, 'none')
+  await controller.post('/config/node/node001', { trust: '' })
+  await controller.post('/config/group/strict', { trust: 'require' })
+  const node = '/config/node/node'
+  const ways = [
+    [`${node}001`, { group: 'strict' }, 'node node001'],
+    [`${node}002`, { group: 'strict' }, 'node node002'],
+    [`${node}001/_clone`, { newnodename: 'node003' }, 'node node003'],
+    [`${node}003`, { comment: 'as before' }, undefined],
+    [`${node}003`, { group: 'compute' }, undefined]
+  ] as const
+  for (const [path, body, named] of ways)
+    for (const query of ['?dryrun=yes', '']) {
+      const { headers } = await controller.post(`${path}${query}`, body)
+      const [warned] = headers['x-svcd-warning']?.toString().split(' has trust = require and no good') ?? []
+      t.equal(warned, named, `${path}${query} ${JSON.stringify(body)}`)
+    }
+  const table = await controller.post('/config/node?format=csv', 'name,group\nnode004,strict\n')
+  t.match(table.headers['x-svcd-warning'], /^node node004 has trust = require/)
+})
+
 // rules 15.2, 15.7
 t.test('svcctl node trust shows what is accepted, asks, and forgets', async t => {
   const controller = await required(t)
