@@ -172,6 +172,10 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
       /^PCR 8 differs: GRUB ran more than svcd gave it: "grub_cmd: insmod evil"$/
     ],
     [
+      bootEvents(grubOf(' \u202ered.\u009b2J')),
+      /^PCR 8 differs: the command "linux" is "… svc\.trust=require {2}red\. 2J", and svcd gave "… svc\.trust=require"$/
+    ],
+    [
       bootEvents({ ...grub, files: grub.files.slice(0, 2) }),
       /^PCR 9 differs: the machine did not read the initramfs, compute-initrd$/
     ],
