@@ -63,7 +63,7 @@ const nothing = {
 } as const
 const bad = (reason: string): Finding => ({ ...nothing, verdict: 'bad', reason })
 
-/** Judges evidence (rules 15.3). Takes at most two milliseconds, whatever the evidence is. */
+/** Judges evidence (rules 15.3). A boot takes a millisecond or two, the longest log that is read some 15. */
 export function judge(evidence: Evidence, by: Yardstick): Finding {
   const read = tried(() => signedOf(evidence))
   if (typeof read === 'string') return bad(read)

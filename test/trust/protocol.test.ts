@@ -419,6 +419,20 @@ t.test('an authority of TPMs', async t => {
   })
   t.match(await accept(controller), { status: 200 })
   t.match((await machine.quote(controller)).body, { verdict: 'good' })
+
+  // rules 15.7
+  const enrolsAgain = async () => {
+    await machine.enrol(controller, { ek_certificate: certificate.toString('base64') })
+    return shown(controller)
+  }
+  await controller.post('/config/node/node001/_distrust', {})
+  t.match(await enrolsAgain(), { enrolled: ek }, 'a forgotten TPM of the maker is enrolled again by itself')
+  await controller.post('/config/node/node001/_distrust', {})
+  await controller.post('/config/node/node001', { tpm_sha256: 'none' })
+  t.match(await enrolsAgain(), { enrolled: null, pending: true }, 'but not where none stands')
+  const none = await machine.quote(controller)
+  t.match(none.body, { verdict: 'unknown', reason: /its tpm_sha256 is not 64 hexadecimal digits/ })
+  t.equal(none.body.sealed, undefined)
 })
 
 // rules 15.1, 15.5
@@ -475,6 +489,9 @@ t.test('with require only tokens of the machine that proved itself are valid', a
   }
   await controller.post('/config/node/node001/_distrust', {})
   t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
+  await machine.enrol(controller)
+  await accept(controller)
+  t.strictSame(await statuses(proven), [200, 200], 'and brings them back')
 })
 
 // rules 15.1
