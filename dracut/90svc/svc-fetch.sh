@@ -16,8 +16,8 @@ prepare_requests() {
 
 # Tries several times within one step, so that a restart of the controller is not a failure.
 fetch_script() {
-  if [ "$SVC_TRUST" = require ]; then
-    # It came from the step "trust", encrypted to this TPM, and from nowhere else.
+  if [ "$SVC_TRUST" = require ] || [ -n "$trust_script" ]; then
+    # It came from the step "trust", encrypted to this TPM, and with require from nowhere else.
     return 0
   fi
   prepare_requests || return 1

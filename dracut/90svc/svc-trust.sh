@@ -4,6 +4,8 @@
 # they are the same at each boot. All files are in memory, where only root can read them.
 
 tpm_used=''
+# Not empty: the install script was decrypted, and no other one is asked for.
+trust_script=''
 
 # Makes this machine the node that a person chose in the menu of GRUB, as a choice in iPXE's menu does.
 choose_node() {
@@ -21,6 +23,7 @@ choose_node() {
 # With svc.trust=require the install script comes from here and nowhere else. With svc.trust=report a
 # failure is shown, and the boot goes on.
 prove_machine() {
+  trust_script=''
   if [ -z "$SVC_TRUST" ]; then
     return 0
   fi
@@ -119,6 +122,10 @@ attest() {
   fi
   log "trust: $trust_verdict${trust_reason:+: $trust_reason}"
   if [ "$SVC_TRUST" = report ]; then
+    # Tokens in a script for an address are void once the node has to prove itself.
+    if [ "$trust_verdict" = good ] && [ -s "$_TRUST/sealed" ] && ! open_script; then
+      log "warning: trust: $http_cause"
+    fi
     return 0
   fi
   http_cause="svcd does not give the install script: ${trust_reason:-its verdict is $trust_verdict}"
@@ -256,6 +263,7 @@ open_script() {
     return 2
   fi
   is_script || return 2
+  trust_script=yes
 }
 
 # The SHA-256 of "svcd: the initramfs is over".

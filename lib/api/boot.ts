@@ -4,7 +4,6 @@ import { badRequest, forbidden, notFound, unauthorized } from '../base/errors.js
 import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
-import { generationOf } from '../model/types/node.js'
 import { signedLoaders, treeDirectory } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
@@ -210,11 +209,13 @@ async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest)
   const { caller } = request
   const node = param(request, 'node')
   const own = caller.kind === 'node' ? caller : undefined
-  // While it waited for its turn the name may have become another node's, with its own secrets.
+  // While it waited for its turn the name may have become another node's, with its own secrets. The time of
+  // its token does not count: its generation is known.
   const bytes = await nodeFiles.tar(node, !own, () => {
-    if (own && generationOf(model.view, node) !== own.generation)
+    if (own && !model.isTokenCurrent(node, { ...own, issuedAt: 0 }))
       throw unauthorized(
-        `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile`,
+        `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile, or has to ` +
+          'prove itself',
         'invalid-token'
       )
   })

@@ -100,10 +100,9 @@ export function findWarnings(
     )
     loose.push(...(await diskProblems(parts, type, now, fields)))
     const isOfNodes = type === 'file' || type === 'group' || type === 'node'
-    if (fields.has('trust') && isOfNodes)
-      loose.push(
-        ...warnUnproven(parts.trust, await runFairly(required(model, await nodesOf(parts, type, now))))
-      )
+    // A node also gets the value of its group.
+    if (isOfNodes && (fields.has('trust') || fields.has('group')))
+      loose.push(...(await unprovenOf(parts, await nodesOf(parts, type, now))))
     const [first = ''] = now
     const rendered = ['template', 'files', 'variables'].some(field => fields.has(field))
     if (!rendered || !isOfNodes || !model.view.get(type, first)) return loose
@@ -117,6 +116,10 @@ export function findWarnings(
     ]
   }
 }
+
+/** Returns a warning if nodes that have to prove themselves did not. */
+const unprovenOf = async ({ trust, model }: Parts, names: Iterable<string>) =>
+  warnUnproven(trust, await runFairly(required(model, names)))
 
 /** Yields for each of the nodes; returns those that have to prove themselves. */
 function* required(model: Parts['model'], names: Iterable<string>): Generator<undefined, string[]> {
@@ -331,7 +334,7 @@ function deleteRoutes({ model }: Parts, type: TypeName, particular: ObjectRouteO
   })
 }
 
-function cloneRoute({ model }: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
+function cloneRoute(parts: Parts, type: TypeName, cloned: 201 | 204): ApiRoute {
   const { title, newName } = objectTypes[type]
   return post(`${pathOf(type)}/_clone`, {
     access: 'user',
@@ -339,8 +342,12 @@ function cloneRoute({ model }: Parts, type: TypeName, cloned: 201 | 204): ApiRou
     summary: `Copy ${withArticle(title)} under the name in ${newName[0]}`,
     body: objectBody(type),
     handler: async (request, given) => {
-      await model.clone(type, nameOf(request, type), given, actorOf(request))
-      return done(cloned, `${title} ${nameOf(request, type)} cloned to ${given.newName}`)
+      await parts.model.clone(type, nameOf(request, type), given, actorOf(request))
+      const { newName = '' } = given
+      return withWarnings(
+        done(cloned, `${title} ${nameOf(request, type)} cloned to ${newName}`),
+        type === 'node' && !request.dryRun ? await unprovenOf(parts, [newName]) : []
+      )
     }
   })
 }

@@ -92,8 +92,11 @@ function textOf(type: number, data: Buffer): string {
     : VARIABLES.includes(type)
       ? variableOf(data)?.name
       : ''
-  return text?.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ').trim() ?? ''
+  return printable(text ?? '').trim()
 }
+
+/** Returns a text of a machine without control characters, also those of C1 and of the direction of writing. */
+export const printable = (text: string): string => text.replace(/[\p{C}\p{Z}\ufffd]/gu, ' ')
 
 /** Reads a variable of the firmware (UEFI_VARIABLE_DATA); its name is cut. Throws nothing, as logs may hold thousands. */
 function variableOf(data: Buffer) {

@@ -3,7 +3,15 @@ import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
 import { checkEkCertificate } from '../tpm/certificate.js'
 import { TpmError } from '../tpm/cursor.js'
-import { commandOf, extending, type LogEvent, readEventLog, replay, secureBootOf } from '../tpm/event-log.js'
+import {
+  commandOf,
+  extending,
+  type LogEvent,
+  printable,
+  readEventLog,
+  replay,
+  secureBootOf
+} from '../tpm/event-log.js'
 import { checkQuote, pcrDigest } from '../tpm/quote.js'
 import type { Evidence } from './evidence.js'
 import { describeEvent, firmwareFault, firmwareText, measuredFirmware, programEvents } from './firmware.js'
@@ -55,7 +63,7 @@ const nothing = {
 } as const
 const bad = (reason: string): Finding => ({ ...nothing, verdict: 'bad', reason })
 
-/** Judges evidence (rules 15.3). Takes at most two milliseconds, whatever the evidence is. */
+/** Judges evidence (rules 15.3). A boot takes a millisecond or two, the longest log that is read some 15. */
 export function judge(evidence: Evidence, by: Yardstick): Finding {
   const read = tried(() => signedOf(evidence))
   if (typeof read === 'string') return bad(read)
@@ -200,7 +208,7 @@ function whereDifferent(ran: string | undefined, given: string): readonly [strin
   const at = words[1]?.findIndex((word, i) => word !== words[0]?.[i]) ?? 0
   const from = at < 0 ? (words[1]?.length ?? 1) - 1 : Math.max(0, at - 1)
   const shown = (all: readonly string[] = []) =>
-    JSON.stringify(`${from > 0 ? '… ' : ''}${clipped(all.slice(from).join(' '))}`)
+    JSON.stringify(`${from > 0 ? '… ' : ''}${printable(clipped(all.slice(from).join(' ')))}`)
   return [ran === undefined ? undefined : shown(words[0]), shown(words[1])]
 }
 

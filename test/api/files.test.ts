@@ -131,6 +131,13 @@ t.test(
     t.equal(status, 401)
     t.match(body, { message: /token.*node node003 was deleted or renamed/ })
     t.notOk(headers['x-access-tokens'])
+
+    // rules 15.7
+    const ofAddress = await tokenOf(c, 'node003')
+    const second = c.get('/boot/files/node003', { token: ofAddress })
+    await setTimeout(100)
+    t.equal((await c.post('/config/node/node003', { trust: 'require' })).status, 204)
+    t.match(await second, { status: 401, body: { message: /node node003 was .* has to prove itself/ } })
   }
 )
 

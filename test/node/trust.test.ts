@@ -363,6 +363,24 @@ t.test('report: the plain script runs whatever the verdict is', async t => {
   t.match(foreign, ': the plain script')
 })
 
+// rules 15.8
+t.test('report: a good boot runs the script that was decrypted, whose tokens outlast a change', async t => {
+  for (const shell of Object.keys(shells)) {
+    svcd = new Svcd()
+    svcd.wish = { verdict: 'good' }
+    const good = await boot(shell, 'report')
+    t.match(good, sealedScript, shell)
+    t.notMatch(svcd.asked.join(' '), '/boot/install')
+  }
+  for (const wish of [{ forBoot: 'sealed' }, { withoutScript: true }] as const) {
+    svcd = new Svcd()
+    svcd.wish = { verdict: 'good', ...wish }
+    const said = await boot('dash', 'report')
+    t.match(said, ': the plain script')
+    t.equal(/warning: trust: .*(?:cannot be decrypted|is no script)/.test(said), 'forBoot' in wish)
+  }
+})
+
 const pcr9 = async () => {
   const into = join(directory, 'pcr9')
   await output('tpm2', ['pcrread', '-Q', '-T', `swtpm:path=${socket}`, 'sha256:9', '-o', into])

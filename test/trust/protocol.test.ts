@@ -172,6 +172,10 @@ t.test('nothing is given for a boot that differs, and the reason names PCR and f
       /^PCR 8 differs: GRUB ran more than svcd gave it: "grub_cmd: insmod evil"$/
     ],
     [
+      bootEvents(grubOf(' \u202ered.\u009b2J')),
+      /^PCR 8 differs: the command "linux" is "… svc\.trust=require {2}red\. 2J", and svcd gave "… svc\.trust=require"$/
+    ],
+    [
       bootEvents({ ...grub, files: grub.files.slice(0, 2) }),
       /^PCR 9 differs: the machine did not read the initramfs, compute-initrd$/
     ],
@@ -437,6 +441,20 @@ t.test('an authority of TPMs', async t => {
   })
   t.match(await accept(controller), { status: 200 })
   t.match((await machine.quote(controller)).body, { verdict: 'good' })
+
+  // rules 15.7
+  const enrolsAgain = async () => {
+    await machine.enrol(controller, { ek_certificate: certificate.toString('base64') })
+    return shown(controller)
+  }
+  await controller.post('/config/node/node001/_distrust', {})
+  t.match(await enrolsAgain(), { enrolled: ek }, 'a forgotten TPM of the maker is enrolled again by itself')
+  await controller.post('/config/node/node001/_distrust', {})
+  await controller.post('/config/node/node001', { tpm_sha256: 'none' })
+  t.match(await enrolsAgain(), { enrolled: null, pending: true }, 'but not where none stands')
+  const none = await machine.quote(controller)
+  t.match(none.body, { verdict: 'unknown', reason: /its tpm_sha256 is not 64 hexadecimal digits/ })
+  t.equal(none.body.sealed, undefined)
 })
 
 // rules 15.1, 15.5
@@ -493,6 +511,32 @@ t.test('with require only tokens of the machine that proved itself are valid', a
   }
   await controller.post('/config/node/node001/_distrust', {})
   t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
+  await machine.enrol(controller)
+  await accept(controller)
+  t.strictSame(await statuses(proven), [200, 200], 'and brings them back')
+})
+
+// rules 15.1
+t.test('nodes that come into a group with require are named, with and without a dry run', async t => {
+  const controller = await required(t, 'none')
+  await controller.post('/config/node/node001', { trust: '' })
+  await controller.post('/config/group/strict', { trust: 'require' })
+  const node = '/config/node/node'
+  const ways = [
+    [`${node}001`, { group: 'strict' }, 'node node001'],
+    [`${node}002`, { group: 'strict' }, 'node node002'],
+    [`${node}001/_clone`, { newnodename: 'node003' }, 'node node003'],
+    [`${node}003`, { comment: 'as before' }, undefined],
+    [`${node}003`, { group: 'compute' }, undefined]
+  ] as const
+  for (const [path, body, named] of ways)
+    for (const query of ['?dryrun=yes', '']) {
+      const { headers } = await controller.post(`${path}${query}`, body)
+      const [warned] = headers['x-svcd-warning']?.toString().split(' has trust = require and no good') ?? []
+      t.equal(warned, named, `${path}${query} ${JSON.stringify(body)}`)
+    }
+  const table = await controller.post('/config/node?format=csv', 'name,group\nnode004,strict\n')
+  t.match(table.headers['x-svcd-warning'], /^node node004 has trust = require/)
 })
 
 // rules 15.2, 15.7
