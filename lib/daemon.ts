@@ -141,13 +141,14 @@ async function openServer(
   parts: Parts,
   between: StartedPeers | undefined
 ) {
-  const { tokens, programs, logins, model, metrics } = parts
+  const { tokens, programs, logins, model, metrics, trust } = parts
   const { front_files, listen, tls_certificate, tls_key: key } = config.http
   const standing = {
     ...{ tokens, programs },
     grantOf: logins.grantOf.bind(logins),
     groupOf: (node: string) => model.view.get('node', node)?.group,
-    isTokenCurrent: model.isTokenCurrent.bind(model)
+    isTokenCurrent: (node: string, claims: { issuedAt: number; generation?: number; proof?: string }) =>
+      model.isTokenCurrent(node, claims) && trust.takes(node, claims.proof)
   }
   const certificate = tls_certificate
     ? register.add(
@@ -496,7 +497,7 @@ function buildInstall(working: Working) {
   const library = new Library({ templates, log })
   const install = new Install({
     ...{ model, templates, library, grants, trace, hasFile, previousPack: packBefore },
-    issueToken: (node, use, tpm) => tokens.issueNode(node, generationOf(model.view, node), use, tpm),
+    issueToken: (node, use, proof) => tokens.issueNode(node, generationOf(model.view, node), use, proof),
     hasFiles: node => nodeFiles.has(node),
     urls: ownFirst(config),
     tracker: config.torrent.tracker,

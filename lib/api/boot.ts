@@ -4,6 +4,7 @@ import { badRequest, forbidden, notFound, unauthorized } from '../base/errors.js
 import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
 import { packOf } from '../image/publish.js'
+import { generationOf } from '../model/types/node.js'
 import { signedLoaders, treeDirectory } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
 import { get, script } from './row.js'
@@ -205,14 +206,14 @@ async function reportRunning({ install, status }: Parts, request: ApiRequest): P
 }
 
 /** The files of a node as a tar, with a new token for a node whose own expires. */
-async function nodeTar({ model, nodeFiles, tokens }: Parts, request: ApiRequest): Promise<Answer> {
+async function nodeTar({ model, nodeFiles, tokens, trust }: Parts, request: ApiRequest): Promise<Answer> {
   const { caller } = request
   const node = param(request, 'node')
   const own = caller.kind === 'node' ? caller : undefined
-  // While it waited for its turn the name may have become another node's, with its own secrets. The time of
-  // its token does not count: its generation is known.
+  // While it waited for its turn the name may have become another node's, with its own secrets.
   const bytes = await nodeFiles.tar(node, !own, () => {
-    if (own && !model.isTokenCurrent(node, { ...own, issuedAt: 0 }))
+    const isCurrent = own && generationOf(model.view, node) === own.generation && trust.takes(node, own.proof)
+    if (own && !isCurrent)
       throw unauthorized(
         `the token in x-access-tokens is void: node ${node} was deleted or renamed meanwhile, or has to ` +
           'prove itself',

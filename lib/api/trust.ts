@@ -1,4 +1,4 @@
-import { asPauses } from '../base/concurrency.js'
+import { asPauses, runFairly } from '../base/concurrency.js'
 import { anObject, base64, boolean, checked, passes, sha256 } from '../model/field.js'
 import { ekOf } from '../model/trust.js'
 import { longestQuote } from '../trust/evidence.js'
@@ -125,12 +125,15 @@ function machineRoutes({ trust, install, model }: Parts): ApiRoute[] {
         ...{ verdict: word('good', 'bad', 'unknown'), reason: string(), salt: string() },
         ...{ credential: string(), sealed: string(), exchange: string(), key: string(), signature: string() }
       }),
-      handler: (request, body) => {
+      handler: async (request, body) => {
         const name = param(request, 'node')
-        return {
-          status: 200,
-          body: trust.quote(name, body, request.source.address, ek => install.provenScript(name, request, ek))
+        const { address } = request.source
+        // One at a time for each network: a quote that its sender made costly takes some milliseconds.
+        function* judged() {
+          yield
+          return trust.quote(name, body, address, proof => install.provenScript(name, request, proof))
         }
+        return { status: 200, body: await runFairly(judged(), request) }
       }
     }),
     post('/trust/{node}/proof', {

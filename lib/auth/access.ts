@@ -20,7 +20,7 @@ interface NodeCaller {
   readonly node: string
   /** Generation of the node's name that the token was issued to. Handlers that wait compare it afterwards. */
   readonly generation: number
-  readonly tpm?: string
+  readonly proof?: string
   /** Expiry of the token; milliseconds since 1970. */
   readonly expiresAt: number
 }
@@ -219,8 +219,8 @@ function identify(options: AccessOptions, token: string): Caller | undefined {
   }
   if (claims?.kind !== 'node' || !options.isTokenCurrent(claims.node, claims)) return undefined
   // A token without a generation is valid only for a node whose tokens were never revoked.
-  const { node, generation = 0, tpm, expiresAt } = claims
-  return { kind: 'node', node, generation, ...(tpm === undefined ? {} : { tpm }), expiresAt }
+  const { node, generation = 0, proof, expiresAt } = claims
+  return { kind: 'node', node, generation, ...(proof === undefined ? {} : { proof }), expiresAt }
 }
 
 function checkNode(node: string, meaning: AccessRule, head: RequestHead): void {

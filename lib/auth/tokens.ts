@@ -24,8 +24,8 @@ export type Claims = (
       readonly node: string
       /** Generation of the node's name; absent in tokens of an earlier version. */
       readonly generation?: number
-      /** SHA-256 of the endorsement key that its machine proved a good boot with; absent without a proof. */
-      readonly tpm?: string
+      /** The proof of a good boot that its machine got it for (`Trust.takes`); absent without one. */
+      readonly proof?: string
     }
 ) & { readonly issuedAt: number; readonly expiresAt: number }
 
@@ -41,14 +41,14 @@ interface Payload {
   /** The source of the login; absent: the ini. */
   readonly src?: string | undefined
   readonly gen?: number
-  readonly tpm?: string | undefined
+  readonly proof?: string | undefined
 }
 
 /** The claims that a renewed token takes over. */
 interface RunningClaims {
   readonly node: string
   readonly generation: number
-  readonly tpm?: string
+  readonly proof?: string
   /** Milliseconds since 1970. */
   readonly expiresAt: number
 }
@@ -94,20 +94,20 @@ export class Tokens {
   }
 
   /**
-   * Issues a token to an installing or running node of this generation; `tpm`: as in `Claims`. Takes
+   * Issues a token to an installing or running node of this generation; `proof`: as in `Claims`. Takes
    * microseconds.
    */
-  issueNode(node: string, generation: number, use: NodeUse = 'installing', tpm?: string): string {
+  issueNode(node: string, generation: number, use: NodeUse = 'installing', proof?: string): string {
     const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
-    return this.#issue({ kind: 'node', sub: node, gen: generation, tpm }, lifetimeMs)
+    return this.#issue({ kind: 'node', sub: node, gen: generation, proof }, lifetimeMs)
   }
 
   /** Renews a running node's token; undefined in the first 90th of its life, so that few are stored. */
-  renewNode({ node, generation, tpm, expiresAt }: RunningClaims): string | undefined {
+  renewNode({ node, generation, proof, expiresAt }: RunningClaims): string | undefined {
     const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
     if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
-    return this.issueNode(node, generation, 'running', tpm)
+    return this.issueNode(node, generation, 'running', proof)
   }
 
   /**
@@ -144,11 +144,11 @@ export class Tokens {
     return claims
   }
 
-  #issue({ kind, sub, role, src, gen, tpm }: Payload, lifetimeMs: number): string {
+  #issue({ kind, sub, role, src, gen, proof }: Payload, lifetimeMs: number): string {
     const now = this.#options.now()
     // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
     const signed =
-      prefix + encode({ kind, sub, role, src, gen, tpm, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
+      prefix + encode({ kind, sub, role, src, gen, proof, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
     return `${signed}.${this.#sign(signed)}`
   }
 
@@ -165,7 +165,7 @@ function readClaims(payload: string): Claims | undefined {
   } catch {
     return undefined
   }
-  const { kind, sub, role, src = 'local', gen, tpm, iat, exp } = json ?? {}
+  const { kind, sub, role, src = 'local', gen, proof, iat, exp } = json ?? {}
   if (
     typeof sub !== 'string' ||
     sub.length > longestName ||
@@ -178,7 +178,7 @@ function readClaims(payload: string): Claims | undefined {
     return {
       ...{ kind, node: sub, ...times },
       ...(typeof gen === 'number' ? { generation: gen } : {}),
-      ...(typeof tpm === 'string' ? { tpm } : {})
+      ...(typeof proof === 'string' ? { proof } : {})
     }
   const source = loginSources.find(known => known === src)
   const grant = typeof role === 'string' ? grantOf(role) : undefined

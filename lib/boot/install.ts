@@ -34,7 +34,7 @@ interface InstallOptions {
   readonly library: Library
   readonly grants: Grants
   readonly trace: Trace
-  readonly issueToken: (node: string, use: 'installing' | 'running', tpm: string | undefined) => string
+  readonly issueToken: (node: string, use: 'installing' | 'running', proof: string | undefined) => string
   readonly hasFiles: (node: string) => boolean
   readonly hasFile: (name: string) => boolean
   /** Absent for a single controller. */
@@ -95,11 +95,11 @@ export class Install {
   }
 
   /**
-   * Returns the install script of a node whose machine has shown its TPM; `tpm`: the SHA-256 of its EK, if
-   * the machine proved itself by it, for the tokens in the script (rules 15.6, 15.7).
+   * Returns the install script of a node whose machine has shown its TPM; `proof`: that of
+   * a good boot, if it was one, for the tokens in the script (rules 15.6, 15.7).
    */
-  provenScript(name: string, visit: RequestContext, tpm: string | undefined): string {
-    return this.#handOut('install', this.o.model.get('node', name), visit, tpm)
+  provenScript(name: string, visit: RequestContext, proof: string | undefined): string {
+    return this.#handOut('install', this.o.model.get('node', name), visit, proof)
   }
 
   /** Throws 401 unless a request comes from an address of the node (rules 4.6). */
@@ -199,8 +199,8 @@ export class Install {
     return Buffer.from(data.partscript, 'base64').toString()
   }
 
-  #handOut(what: Script, node: NodeDoc, visit: RequestContext, tpm?: string): string {
-    const data = this.#data(node, false, what, tpm)
+  #handOut(what: Script, node: NodeDoc, visit: RequestContext, proof?: string): string {
+    const data = this.#data(node, false, what, proof)
     const text = this.#render(what, data)
     if (visit.headOnly) return text
     this.o.onInstall(data.node, data.imagefile)
@@ -231,7 +231,7 @@ export class Install {
     return this.o.grants.holds(node.name, provision?.macaddress ?? '', network, visit)
   }
 
-  #data(node: NodeDoc, masked: boolean, what: Script = 'install', tpm?: string): InstallData {
+  #data(node: NodeDoc, masked: boolean, what: Script = 'install', proof?: string): InstallData {
     const { model, urls, library } = this.o
     const target = this.#target(node)
     const { settings, image } = target
@@ -254,7 +254,7 @@ export class Install {
       api_protocol: this.#protocol,
       api_address: this.#address,
       api_port: this.#port,
-      token: masked ? secretMask : this.o.issueToken(node.name, 'installing', tpm),
+      token: masked ? secretMask : this.o.issueToken(node.name, 'installing', proof),
       insecure: this.o.insecure,
       service: node.service ?? false,
       osimage: image.name,
@@ -296,7 +296,7 @@ export class Install {
       variables: target.variables,
       // A file may be a unit or an fstab, which would mount a disk in a rescue.
       files: node.rescue === undefined && this.o.hasFiles(node.name),
-      files_token: masked ? secretMask : this.o.issueToken(node.name, 'running', tpm),
+      files_token: masked ? secretMask : this.o.issueToken(node.name, 'running', proof),
       rootpw: masked && this.o.rootpw !== '' ? secretMask : this.o.rootpw,
       masked
     }

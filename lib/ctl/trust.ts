@@ -23,10 +23,17 @@ export const trust: Verb = {
     const pending = nodes.filter(node => node.pending === true)
     if (format === 'text') await session.lines(nodes.flatMap(linesOf))
     if (pending.length === 0 || options.dryrun) return
-    await confirm(
-      session,
-      `Trust ${pending.length === 1 ? 'this machine' : `these ${pending.length} machines`}? [y/N] `
-    )
+    const replaced = pending.filter(({ enrolled, ek }) => enrolled !== null && enrolled !== ek)
+    const names = replaced.map(({ name }) => name).join(', ')
+    // A stranger with the address of a node gets so far by himself.
+    if (replaced.length > 0 && options.yes)
+      throw refused(
+        `nothing was changed: another TPM is enrolled for ${clean(names)}: answer the question ` +
+          'without --yes, or forget it first: svcctl node trust SET --forget'
+      )
+    const place = replaced.length === 0 ? '' : `, in the place of another TPM: ${clean(names)}`
+    const machines = pending.length === 1 ? 'this machine' : `these ${pending.length} machines`
+    await confirm(session, `Trust ${machines}${place}? [y/N] `)
     for (const node of pending) {
       const { name, ek, ak, seen } = node
       const path = `${pathOf('node', String(name))}/_trust`

@@ -14,7 +14,6 @@ import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, effectiveSettings } from './settings.js'
 import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './stored.js'
 import { limitViolations } from './table.js'
-import { isEnrolledWith } from './trust.js'
 import type { GroupDoc } from './types/group.js'
 import { generationOf, type NodeDoc } from './types/node.js'
 import { createIndex, objectTypes, sealedKinds } from './types.js'
@@ -78,15 +77,6 @@ export function storeOptions(directory: string, ini: ClusterSettings, box: Secre
   const verifyInSteps = (view: View) => checkStateSliced(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
   return { directory, kinds: sealedKinds(box), createIndex, verify, verifyInSteps, layout }
-}
-
-/** The claims of a node token that decide whether it is valid. */
-interface TokenOfNode {
-  readonly generation?: number
-  /** Milliseconds since 1970. */
-  readonly issuedAt: number
-  /** SHA-256 of the EK of the machine that it was given to. */
-  readonly tpm?: string
 }
 
 /** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
@@ -159,11 +149,8 @@ export class Model {
    * Whether a token was issued to the present node of this name (rules 4.8). The generation decides, as
    * clocks may be set. Tokens of earlier versions have none: `issuedAt` (ms) decides, until a revocation.
    */
-  isTokenCurrent(node: string, { generation, issuedAt, tpm }: TokenOfNode): boolean {
-    const doc = this.view.get('node', node)
-    if (!doc) return false
-    // Otherwise a token that was given to an address would outlast the demand for a proof (rules 15.7).
-    if (this.effective(doc).settings.trust === 'require' && !isEnrolledWith(doc, tpm)) return false
+  isTokenCurrent(node: string, { generation, issuedAt }: { generation?: number; issuedAt: number }): boolean {
+    if (!this.view.get('node', node)) return false
     const present = generationOf(this.view, node)
     if (generation !== undefined || present > 0) return generation === present
     return issuedAt > (this.view.get('revoked', node)?.at ?? -1)

@@ -16,13 +16,19 @@ export function checkTrust({ trust, provision_method }: Settings, title: string)
 interface OwnEk {
   readonly sha256?: string
   readonly fault?: string
+  /** The TPM was forgotten: only an admin enrols the next one. */
+  readonly isForgotten?: boolean
 }
+
+/** The `tpm_sha256` of a node whose TPM was forgotten while authorities enrol machines. */
+export const forgotten = 'none'
 
 /** Returns the EK that a node is enrolled with; empty without one (rules 15.2). */
 export function ekOf({
   tpm_sha256: digest = '',
   tpm_pubkey: key = ''
 }: Readonly<Partial<Record<'tpm_sha256' | 'tpm_pubkey', string>>>): OwnEk {
+  if (digest === forgotten && key === '') return { isForgotten: true }
   const isDigest = /^[\da-f]{64}$/i.test(digest)
   if (digest !== '' && !isDigest) return { fault: 'its tpm_sha256 is not 64 hexadecimal digits' }
   if (key === '') return isDigest ? { sha256: digest.toLowerCase() } : {}

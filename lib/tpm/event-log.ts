@@ -3,7 +3,7 @@ import { Cursor, hex, SHA256 } from './cursor.js'
 import { startOf } from './quote.js'
 
 const LONGEST = 256 * 1024
-const MOST_EVENTS = 4096
+const MOST_EVENTS = 1536
 /** Bytes of a text for people. */
 const LONGEST_TEXT = 300
 const NO_ACTION = 3
@@ -26,13 +26,11 @@ export interface LogEvent {
   readonly sha256: Buffer
   /** A view of the log, as the machine tells it: `isVouched` says whether it is what was measured. */
   readonly data: Buffer
-  /** For people: the name of a variable, file or command, without control characters, cut. */
-  readonly text?: string
 }
 
 /**
  * Reads the event log of a machine (TCG crypto-agile format, binary_bios_measurements) of at most 256 KiB and
- * 4,096 events, each with its SHA-256 digest.
+ * 1,536 events, each with its SHA-256 digest.
  * @throws TpmError for another format, a log without SHA-256, or one that is cut (rules 15.12).
  */
 export function readEventLog(log: Buffer): LogEvent[] {
@@ -80,12 +78,11 @@ function readEvent(cursor: Cursor, sizes: ReadonlyMap<number, number>, field: st
   }
   if (!sha256) throw cursor.wrong(field, 'has no sha256')
   const data = cursor.take(cursor.u32(field), field)
-  const text = textOf(type, data)
-  return { pcr, type, sha256, data, ...(text && { text }) }
+  return { pcr, type, sha256, data }
 }
 
-/** The name in the data of an event: short, printable, and empty where they hold none. */
-function textOf(type: number, data: Buffer): string {
+/** Returns the name of a variable, file or command in an event, for people: printable, cut, '' for none. */
+export function textOf({ type, data }: LogEvent): string {
   const isText = TEXTS.includes(type)
   const text = isText
     ? data.toString('utf8', 0, LONGEST_TEXT)
@@ -136,9 +133,13 @@ const isOf = ({ sha256 }: LogEvent, data: Buffer) => sha256.equals(hash('sha256'
 /** Returns the values that the PCRs have after these events; those without an event are left out. */
 export function replay(events: Iterable<LogEvent>): Map<number, Buffer> {
   const values = new Map<number, Buffer>()
+  const both = Buffer.alloc(64)
   for (const { pcr, type, sha256, data } of events) {
-    const before = values.get(pcr) ?? startOf(pcr)
-    if (type !== NO_ACTION) values.set(pcr, hash('sha256', Buffer.concat([before, sha256]), 'buffer'))
+    if (type !== NO_ACTION) {
+      both.set(values.get(pcr) ?? startOf(pcr))
+      both.set(sha256, 32)
+      values.set(pcr, hash('sha256', both, 'buffer'))
+    }
     // The TPM was started from another locality, whose number is then the start of PCR 0.
     else if (pcr === 0 && data.length === 17 && data.toString('latin1', 0, 16) === 'StartupLocality\0')
       values.set(0, Buffer.concat([Buffer.alloc(31), data.subarray(16)]))

@@ -14,6 +14,8 @@ export interface Quote {
   readonly pcrs: readonly number[]
   /** SHA-256 of their values, in that order: see `pcrDigest`. */
   readonly digest: Buffer
+  /** How often the TPM was reset: another number is another boot. A key of the endorsement hierarchy tells it. */
+  readonly resets: number
 }
 
 /**
@@ -37,7 +39,9 @@ function readQuote(cursor: Cursor): Quote {
   cursor.expect(ATTEST_QUOTE, cursor.u16('type'), 'type', 'a quote')
   cursor.sized('signer', 66)
   const nonce = cursor.sized('nonce', 66)
-  cursor.take(17, 'clock')
+  cursor.take(8, 'clock')
+  const resets = cursor.u32('clock')
+  cursor.take(5, 'clock')
   cursor.take(8, 'firmware version')
   cursor.expect(1, cursor.u32('number of PCR banks'), 'number of PCR banks', 'sha256 alone')
   cursor.expect(SHA256, cursor.u16('PCR bank'), 'PCR bank', 'sha256')
@@ -46,7 +50,7 @@ function readQuote(cursor: Cursor): Quote {
   const digest = cursor.sized('PCR digest', 32)
   if (digest.length < 32) throw cursor.wrong('PCR digest', `has ${digest.length} bytes, and not 32`)
   cursor.end()
-  return { nonce, digest, pcrs: pcrs.filter(pcr => ((selection[pcr >> 3] ?? 0) >> (pcr & 7)) & 1) }
+  return { nonce, digest, resets, pcrs: pcrs.filter(pcr => ((selection[pcr >> 3] ?? 0) >> (pcr & 7)) & 1) }
 }
 
 /** The signature as node:crypto takes it. */

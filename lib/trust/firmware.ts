@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import type { FirmwareDoc } from '../model/types/firmware.js'
-import { extending, isSeparator, isVouched, type LogEvent, replay } from '../tpm/event-log.js'
+import { extending, isSeparator, isVouched, type LogEvent, replay, textOf } from '../tpm/event-log.js'
 
 /** The PCRs of the firmware that are judged. 1 and 5 tell of boot order and disks, and change. */
 export const firmwarePcrs = [0, 2, 3, 4, 6, 7, 14]
@@ -60,10 +60,12 @@ export function programEvents(events: readonly LogEvent[]): readonly LogEvent[] 
 }
 
 /** Names an event: by its text, if its digest is one of it, else by its type and its digest. */
-export const describeEvent = (event: LogEvent): string =>
-  event.text && isVouched(event)
-    ? JSON.stringify(event.text.slice(0, 200))
+export function describeEvent(event: LogEvent): string {
+  const text = textOf(event)
+  return text !== '' && isVouched(event)
+    ? JSON.stringify(text.slice(0, 200))
     : `type 0x${event.type.toString(16)}, sha256 ${event.sha256.toString('hex').slice(0, 16)}…`
+}
 
 const pcrOf = (line: string) => line.split(' ', 1)[0]
 const digestOf = (line: string) => line.split(' ', 2)[1]

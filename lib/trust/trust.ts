@@ -4,7 +4,7 @@ import { badRequest, forbidden, notFound } from '../base/errors.js'
 import type { MeasuredBoot } from '../boot/grub/measured.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
-import { ekOf } from '../model/trust.js'
+import { ekOf, forgotten, isEnrolledWith } from '../model/trust.js'
 import type { NodeDoc, RevokedDoc } from '../model/types/node.js'
 import { NodeRate } from '../monitor/node-rate.js'
 import { currentName } from '../monitor/node-status.js'
@@ -18,6 +18,8 @@ import { type Finding, judge, type Verdict } from './verdict.js'
 
 /** The last quote of a node's machine, with its verdict (rules 15.5). */
 export interface TrustRecord {
+  /** Its table knows the record by this field. */
+  readonly node: string
   readonly verdict: Verdict
   readonly reason: string
   /** Times in ISO 8601, UTC: of the last quote, and since when verdict and reason are these. */
@@ -31,6 +33,14 @@ export interface TrustRecord {
   readonly isNewFirmware: boolean
   /** PCR 8 and 9 of the last good boot. */
   readonly lastGood?: string
+  /** The present boot of the node's machine: tokens of earlier ones are void (rules 15.7). */
+  readonly boot?: {
+    readonly ek: string
+    /** How often its TPM was reset before it. */
+    readonly resets: number
+    /** Milliseconds since 1970 of its first quote. */
+    readonly since: number
+  }
   readonly tpm: {
     /** The EK in PEM, and its SHA-256. */
     readonly key: string
@@ -144,11 +154,11 @@ export class Trust {
   }
 
   /**
-   * Judges a quote from an address and answers it. `script` makes the install script for an EK that proved
-   * itself, by its SHA-256, or for none. It is sealed to the TPM unless trust is required and the verdict is
+   * Judges a quote from an address and answers it. `script` makes the install script, with tokens that have
+   * this proof of a good boot, or none. It is sealed to the TPM unless trust is required and the verdict is
    * not good. Throws 403 for a nonce that does not count, and 400 for no evidence.
    */
-  quote(name: string, body: QuoteBody, from: string, script: (ek?: string) => string): QuoteAnswer {
+  quote(name: string, body: QuoteBody, from: string, script: (proof?: string) => string): QuoteAnswer {
     const { model, now } = this.o
     const evidence = readEvidence(name, body)
     this.#checkNonce(name, evidence.nonce)
@@ -158,8 +168,20 @@ export class Trust {
     this.#record(name, from, evidence, finding, new Date(now()).toISOString())
     const isGood = finding.verdict === 'good'
     const isOut = isGood || model.effective(node).settings.trust !== 'require'
-    const made = isOut ? script(isGood ? evidence.ek.spkiSha256 : undefined) : undefined
+    const { boot } = this.of(name) ?? {}
+    const made = isOut ? script(isGood && boot ? `${boot.ek} ${boot.since}` : undefined) : undefined
     return this.#answer(name, evidence, finding, made)
+  }
+
+  /** Whether a token with this proof is valid for a node: with `require` that of its present boot (rules 15.7). */
+  takes(name: string, proof = ''): boolean {
+    const { model } = this.o
+    const node = model.view.get('node', name)
+    if (!node || model.effective(node).settings.trust !== 'require') return true
+    const [ek = '', since] = proof.split(' ')
+    const { boot } = this.of(name) ?? {}
+    // A follower may not know the newest boot yet.
+    return boot !== undefined && Number(since) >= boot.since && isEnrolledWith(node, ek)
   }
 
   #checkNonce(name: string, nonce: string): void {
@@ -188,11 +210,14 @@ export class Trust {
     const [digest, akName] = [ek.spkiSha256, ak.name.toString('hex')]
     const lastGood = verdict === 'good' ? found.booted : before?.lastGood
     const node = this.o.model.view.get('node', name)
+    const boot = node && bootOf(node, before, { ek: digest, ak: akName }, found, Date.parse(time))
     const record: TrustRecord = {
+      node: name,
       ...{ verdict, reason, time, since: isNew ? time : (before?.since ?? time) },
       ...{ secureboot: secureBoot ?? null, firmware, pcrs: found.pcrs, measured: found.firmware },
       isNewFirmware: found.isNewFirmware,
       ...(lastGood === undefined ? {} : { lastGood }),
+      ...(boot ? { boot } : {}),
       tpm: {
         key: String(ek.key.export({ format: 'pem', type: 'spki' })),
         ...{ ek: digest, ak: akName, isVouched: found.isVouched },
@@ -239,9 +264,9 @@ export class Trust {
     if (!record || fault !== undefined || !isRight)
       throw forbidden(`node ${name}: the proof of its attestation key is not right`, 'nonce-refused')
     records.setSoon(name, { ...record, tpm: { ...record.tpm, isBound: true } })
-    const { sha256: own, fault: wrong } = ekOf(model.get('node', name))
-    const isKnown =
-      own === record.tpm.ek || (own === undefined && wrong === undefined && record.tpm.isVouched)
+    const { sha256: own, fault: wrong, isForgotten } = ekOf(model.get('node', name))
+    const isFree = own === undefined && wrong === undefined && !isForgotten
+    const isKnown = own === record.tpm.ek || (isFree && record.tpm.isVouched && this.isWanted(name))
     if (isKnown) await model.change(actor, tx => enrol(model.get('node', name, tx), record, tx))
   }
 
@@ -277,13 +302,16 @@ export class Trust {
     })
   }
 
-  /** Forgets the TPM of a node, and with `firmware` what was accepted of the firmware that it told last. */
+  /**
+   * Forgets the TPM of a node, and with `firmware` what was accepted of the firmware that it told last. An
+   * authority then enrols no other one in its place.
+   */
   async forget(name: string, firmware: boolean, actor: Actor): Promise<void> {
-    const { model, records } = this.o
+    const { model, records, authorities } = this.o
     const record = this.of(name)
     await model.change(actor, tx => {
       const { tpm_sha256: _, tpm_pubkey: __, tpm_uuid: ___, ...rest } = model.get('node', name, tx)
-      tx.put('node', name, rest)
+      tx.put('node', name, authorities.length === 0 ? rest : { ...rest, tpm_sha256: forgotten })
       const key = record && firmwareName(record.firmware)
       if (firmware && key !== undefined && tx.get('firmware', key)) tx.remove('firmware', key)
     })
@@ -311,7 +339,7 @@ export class Trust {
     // A follower takes the records of its leader, which does the same.
     const ignored = () => undefined
     records.set(node, undefined).catch(ignored)
-    if (to !== undefined) records.set(to, record).catch(ignored)
+    if (to !== undefined) records.set(to, { ...record, node: to }).catch(ignored)
   }
 }
 
@@ -319,6 +347,22 @@ export class Trust {
 const isBound = (node: NodeDoc, record: TrustRecord | undefined, ek: string, ak: string) =>
   (ekOf(node).sha256 === ek && node.tpm_uuid?.toLowerCase() === ak) ||
   (record?.tpm.isBound === true && record.tpm.ek === ek && record.tpm.ak === ak)
+
+/** Returns the boot that a quote shows: a new one with another reset of the node's own TPM. */
+function bootOf(
+  node: NodeDoc,
+  before: TrustRecord | undefined,
+  { ek, ak }: { readonly ek: string; readonly ak: string },
+  { resets }: Finding,
+  since: number
+): TrustRecord['boot'] {
+  const last = before?.boot
+  const own = ekOf(node).sha256
+  // Another machine with the node's address ends no token.
+  const isOwn = own === undefined || (own === ek && isBound(node, before, ek, ak))
+  if (!isOwn || resets === undefined || (last?.ek === ek && last.resets === resets)) return last
+  return { ek, resets, since }
+}
 
 function enrol(
   node: NodeDoc,

@@ -1,5 +1,6 @@
 import { hash, type X509Certificate } from 'node:crypto'
 import type { MeasuredBoot } from '../boot/grub/measured.js'
+import type { ekOf } from '../model/trust.js'
 import type { FirmwareDoc } from '../model/types/firmware.js'
 import { checkEkCertificate } from '../tpm/certificate.js'
 import { TpmError } from '../tpm/cursor.js'
@@ -22,7 +23,7 @@ export type Verdict = 'good' | 'bad' | 'unknown'
 export interface Yardstick {
   readonly node: string
   /** The EK that the node is enrolled with, as `ekOf` returns it. */
-  readonly ek: { readonly sha256?: string; readonly fault?: string }
+  readonly ek: ReturnType<typeof ekOf>
   /** Whether it was proved that the AK of the evidence lives in the TPM with its EK. */
   readonly isBound: boolean
   /** The measurements of a boot as svcd tells it, for each MAC; or why they are not known. */
@@ -50,6 +51,8 @@ export interface Finding {
   readonly isNewFirmware: boolean
   /** PCR 8 and 9 as one text. */
   readonly booted: string
+  /** How often its TPM was reset; undefined where nothing was quoted. */
+  readonly resets: number | undefined
   /** An authority of `[trust] ek_ca` vouches for its EK. */
   readonly isVouched: boolean
 }
@@ -59,7 +62,7 @@ const quoted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 14]
 
 const nothing = {
   ...{ isQuoted: false, pcrs: {}, secureBoot: undefined, firmware: [], isNewFirmware: false },
-  ...{ booted: '', isVouched: false }
+  ...{ booted: '', isVouched: false, resets: undefined }
 } as const
 const bad = (reason: string): Finding => ({ ...nothing, verdict: 'bad', reason })
 
@@ -68,7 +71,7 @@ export function judge(evidence: Evidence, by: Yardstick): Finding {
   const read = tried(() => signedOf(evidence))
   if (typeof read === 'string') return bad(read)
   const vouched = tried(() => isByAuthority(evidence, by))
-  const { values, events } = read
+  const { values, events, resets } = read
   const lines = measuredFirmware(values, events)
   const pcrs = Object.fromEntries(
     quoted.map(pcr => [pcr, (values.get(pcr) ?? Buffer.alloc(32)).toString('hex')])
@@ -82,7 +85,15 @@ export function judge(evidence: Evidence, by: Yardstick): Finding {
     secureBoot || !by.needsSecureBoot ? undefined : (['bad', 'Secure Boot is off'] as const),
     firmware
   ])
-  const found = { isQuoted: true, pcrs, secureBoot, firmware: lines, booted, isVouched: vouched === true }
+  const found = {
+    isQuoted: true,
+    resets,
+    pcrs,
+    secureBoot,
+    firmware: lines,
+    booted,
+    isVouched: vouched === true
+  }
   return { ...found, verdict, reason, isNewFirmware: firmware !== undefined }
 }
 
@@ -127,13 +138,13 @@ function signedOf({ ak, nonce, exchange, quote, signature, log }: Evidence) {
   const events = readEventLog(log)
   const values = replay(events)
   return pcrDigest(values, quoted).equals(signed.digest)
-    ? { values, events }
+    ? { values, events, resets: signed.resets }
     : 'the event log does not match the PCRs of the quote'
 }
 
 /** A node that is enrolled needs nobody who vouches for its TPM. */
 function isByAuthority({ certificate, ek }: Evidence, { ek: own, authorities, now }: Yardstick): boolean {
-  if (!certificate || authorities.length === 0 || own.sha256 !== undefined) return false
+  if (!certificate || authorities.length === 0 || own.sha256 !== undefined || own.isForgotten) return false
   checkEkCertificate(certificate, ek, authorities, now)
   return true
 }

@@ -448,13 +448,19 @@ t.test('an authority of TPMs', async t => {
     return shown(controller)
   }
   await controller.post('/config/node/node001/_distrust', {})
-  t.match(await enrolsAgain(), { enrolled: ek }, 'a forgotten TPM of the maker is enrolled again by itself')
-  await controller.post('/config/node/node001/_distrust', {})
-  await controller.post('/config/node/node001', { tpm_sha256: 'none' })
-  t.match(await enrolsAgain(), { enrolled: null, pending: true }, 'but not where none stands')
+  t.match(await enrolsAgain(), { enrolled: null, pending: true }, 'only an admin enrols a forgotten machine')
   const none = await machine.quote(controller)
-  t.match(none.body, { verdict: 'unknown', reason: /its tpm_sha256 is not 64 hexadecimal digits/ })
+  t.match(none.body, { verdict: 'unknown', reason: /no TPM is enrolled for node node001/ })
   t.equal(none.body.sealed, undefined)
+  t.match(await accept(controller), { status: 200 })
+  t.match(await shown(controller), { enrolled: ek })
+  await controller.post('/config/node/node001', {
+    tpm_sha256: '',
+    tpm_pubkey: '',
+    tpm_uuid: '',
+    trust: 'none'
+  })
+  t.match(await enrolsAgain(), { enrolled: null }, 'nor is one enrolled that nobody asks for a proof')
 })
 
 // rules 15.1, 15.5
@@ -471,7 +477,12 @@ t.test('report stops nothing, and a state of before goes on', async t => {
   await accept(controller)
   await controller.restart()
   controller.daemon.trust.measured = () => [grubOf()]
-  t.match(await shown(controller), { trust: 'report', enrolled: /^[\da-f]{64}$/ })
+  t.match(await shown(controller), {
+    trust: 'report',
+    enrolled: /^[\da-f]{64}$/,
+    verdict: 'unknown',
+    bound: true
+  })
   t.match((await machine.quote(controller)).body, { verdict: 'bad', reason: /PCR 8 differs/ })
   await controller.post('/config/node/node001', { newhostname: 'other' })
   t.match(await shown(controller, 'other'), { verdict: 'bad' })
@@ -502,18 +513,39 @@ t.test('with require only tokens of the machine that proved itself are valid', a
   const warned = /^node node001 has trust = require and no good verdict: without one a node gets no install/
   for (const path of ['/config/node/node001?dryrun=yes', '/config/node/node001'])
     t.match((await controller.post(path, { trust: 'require' })).headers['x-svcd-warning'], warned, path)
-  t.strictSame(await statuses([...ofAddress, ...proven, ...ofBad]), [401, 401, 200, 200, 401, 401])
-  await machine.boot(bootEvents(grubOf()))
-  t.match((await machine.quote(controller)).body, { verdict: 'good' })
+  const all = [...ofAddress, ...proven, ...ofBad]
+  t.strictSame(
+    [...new Set(await statuses(all))],
+    [401],
+    'a boot that is not good ends the tokens of those before'
+  )
+  const good = async () => {
+    await machine.boot(bootEvents(grubOf()))
+    return tokensIn(await machine.script(await machine.quote(controller)))
+  }
+  const second = await good()
+  t.strictSame(await statuses(second), [200, 200])
   for (const trust of ['none', 'require']) {
     const { headers } = await controller.post('/config/group/compute?dryrun=yes', { trust })
     t.equal(headers['x-svcd-warning'], undefined)
   }
+  const stranger = await Machine.start(t, authority)
+  await stranger.boot(bootEvents(grubOf()))
+  t.match((await stranger.quote(controller)).body, { verdict: 'unknown', reason: /another TPM/ })
+  await stranger.enrol(controller)
+  t.strictSame(await statuses(second), [200, 200], "another machine with the node's address ends none")
+  await controller.restart()
+  controller.daemon.trust.measured = () => [grubOf()]
+  t.strictSame(await statuses(second), [200, 200])
+  const third = await good()
+  t.strictSame(await statuses([...second, ...third]), [401, 401, 200, 200], 'each boot has its own')
   await controller.post('/config/node/node001/_distrust', {})
-  t.strictSame(await statuses(proven), [401, 401], 'a forgotten TPM takes its tokens with it')
+  t.strictSame(await statuses(third), [401, 401], 'a forgotten TPM takes its tokens with it')
   await machine.enrol(controller)
   await accept(controller)
-  t.strictSame(await statuses(proven), [200, 200], 'and brings them back')
+  t.strictSame(await statuses(third), [401, 401], 'and does not bring them back')
+  const again = tokensIn(await machine.script(await machine.quote(controller)))
+  t.strictSame(await statuses(again), [200, 200])
 })
 
 // rules 15.1
@@ -567,6 +599,18 @@ t.test('svcctl node trust shows what is accepted, asks, and forgets', async t =>
   })
   t.match((await machine.quote(controller)).body, { verdict: 'good' })
   t.match((await run(trust)).stdout, /^node001: trust require, good\n/)
+  const other = await Machine.start(t, authority)
+  await other.boot(bootEvents(grubOf()))
+  await other.enrol(controller)
+  t.match(await run([...trust, '--yes']), {
+    code: 1,
+    stderr: /nothing was changed: another TPM is enrolled for node001: answer the question without --yes/
+  })
+  t.match(await run(trust, 'n'), {
+    code: 1,
+    stderr: /Trust this machine, in the place of another TPM: node001\?/
+  })
+  t.match((await machine.quote(controller)).body, { verdict: 'good' }, 'the enrolled one is as before')
   t.match(await run(['node', 'list', '@trust:good', '--fields', 'name']), { stdout: /node001/ })
   t.match(await run([...trust, '--forget'], 'y'), { code: 0, stdout: 'node node001: its TPM is forgotten\n' })
   t.match(await shown(controller), { enrolled: null, verdict: null })
