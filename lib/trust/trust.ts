@@ -343,9 +343,12 @@ export class Trust {
   }
 }
 
-/** Whether an AK is known to live in the TPM with this EK: by the node, or by its last proof. */
+/**
+ * Whether an AK is known to live in the TPM with this EK: by the node, or by its last proof. A node that an
+ * admin gave another digest alone has the AK of the TPM before.
+ */
 const isBound = (node: NodeDoc, record: TrustRecord | undefined, ek: string, ak: string) =>
-  (ekOf(node).sha256 === ek && node.tpm_uuid?.toLowerCase() === ak) ||
+  (ekOf(node).sha256 === ek && Boolean(node.tpm_pubkey) && node.tpm_uuid?.toLowerCase() === ak) ||
   (record?.tpm.isBound === true && record.tpm.ek === ek && record.tpm.ak === ak)
 
 /** Returns the boot that a quote shows: a new one with another reset of the node's own TPM. */

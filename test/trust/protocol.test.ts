@@ -406,7 +406,8 @@ t.test('a delivery list and a maker enrol a TPM by themselves; its firmware is a
   const { enrolled: ek } = await shown(controller)
   await controller.post('/config/node/node001/_distrust', {})
   t.match(await shown(controller), { enrolled: null })
-  await controller.post('/config/node/node001', { tpm_sha256: ek.toUpperCase() })
+  const { ak } = await shown(controller)
+  await controller.post('/config/node/node001', { tpm_sha256: ek.toUpperCase(), tpm_uuid: ak })
   t.match((await machine.quote(controller)).body, {
     verdict: 'unknown',
     reason: /not proved yet that its key/
