@@ -32,7 +32,7 @@ export const LAYOUT_TAG = 'image'
 export async function unpackLayout(unpacking: Unpacking): Promise<void> {
   const { through, layout, into, opened, bytes, layers, line, progress, signal, timeLimitMs } = unpacking
   const before = await statfs(opened.at())
-  const most = Math.min(bytes, before.bavail * before.bsize - LEFT_FREE)
+  const room = before.bavail * before.bsize - LEFT_FREE
   let files = 0
   const growth = {
     measure: async () => {
@@ -42,10 +42,10 @@ export async function unpackLayout(unpacking: Unpacking): Promise<void> {
     },
     tooMuch: (written: number) => {
       if (files > MOST_FILES) return `the image holds more than ${MOST_FILES} files`
-      if (written <= most) return undefined
-      return most === bytes
-        ? `the image takes more than ${bytes} bytes unpacked: [image] max_unpacked`
-        : `the file system has no room for the image: it was left with ${LEFT_FREE} bytes free`
+      if (written > bytes) return `the image takes more than ${bytes} bytes unpacked: [image] max_unpacked`
+      return written > room
+        ? `[image] directory has no room for the image: ${LEFT_FREE} bytes have to stay free there`
+        : undefined
     }
   }
   let begun = 0

@@ -87,12 +87,12 @@ export class Skopeo {
     const { max_unpacked: limit } = this.image
     const { repository, text } = this.reference
     const { bavail, bsize } = await statfs(scratch)
-    const most = Math.min(limit, bavail * bsize - LEFT_FREE)
+    const room = Math.max(0, bavail * bsize - LEFT_FREE)
     const tooMuch = (size: number) => {
-      if (size <= most) return undefined
-      return most === limit
-        ? `the image has more than ${limit} bytes: [image] max_unpacked`
-        : `${scratch} has no room for an image of more than ${Math.max(0, most)} bytes`
+      if (size > limit) return `the image has more than ${limit} bytes: [image] max_unpacked`
+      return size > room
+        ? `[paths] files has no room for an image of more than ${room} bytes`
+        : undefined
     }
     const why = bytes === undefined ? undefined : tooMuch(bytes)
     if (why !== undefined) throw new Error(why)
