@@ -35,20 +35,6 @@ const kernel = bodyOf(
   }
 )
 
-/** The body of an import and of an update. */
-const sourceOf = (required: boolean) =>
-  bodyOf(
-    { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
-    {
-      source: {
-        type: freeText,
-        ...(required ? { required: true as const } : {}),
-        meaning: 'docker://REGISTRY/NAME:TAG, oci-archive:/PATH or docker-archive:/PATH'
-      }
-    },
-    ({ source }) => ({ source: source || null })
-  )
-
 /** OS images, and the work on their files: pack, kernel, clone (rules 2.8). */
 export function osimageRoutes(parts: Parts): ApiRoute[] {
   const { images } = parts
@@ -91,29 +77,6 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
       output: acknowledgement,
       handler: async (request, wish) =>
         answerWhenDone(request, await images.kernel(nameOf(request), wish, actorOf(request)), 204)
-    }),
-    post(`${one}/_import`, {
-      access: 'user',
-      answers: [200, 201],
-      summary: 'Make an OS image of a container image; Prefer: respond-async as for _pack',
-      body: sourceOf(true),
-      output: acknowledgement,
-      handler: async (request, { source }) => {
-        const name = nameOf(request)
-        const job = await images.import(name, source as string, actorOf(request))
-        return answerWhenDone(request, job, 201, `OS image ${name} imported from ${source}`)
-      }
-    }),
-    post(`${one}/_update`, {
-      access: 'user',
-      answers: [200, 204],
-      summary:
-        'Fetch the container image of an OS image anew if it has changed, or another one; ' +
-        'Prefer: respond-async as for _pack',
-      body: sourceOf(false),
-      output: acknowledgement,
-      handler: async (request, { source }) =>
-        answerWhenDone(request, await images.update(nameOf(request), source, actorOf(request)), 204)
     }),
     post(`${one}/_clone`, {
       access: 'user',

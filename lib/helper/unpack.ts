@@ -1,11 +1,10 @@
 import { chmod, chown, statfs } from 'node:fs/promises'
 import type { OpenDirectory } from '../disk/open-directory.js'
 import { run } from '../program/program.js'
-import type { TaskHooks } from './commands.js'
 import { bounded } from './growth.js'
 
 /** An image in the OCI layout, and the new directory for its files. */
-interface Unpacking extends Required<TaskHooks> {
+interface Unpacking {
   /** The command prefix and the paths with which umoci sees both. */
   readonly through: readonly string[]
   readonly layout: string
@@ -13,6 +12,11 @@ interface Unpacking extends Required<TaskHooks> {
   readonly opened: OpenDirectory
   readonly bytes: number
   readonly layers: number
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  line(text: string): unknown
+  /** 0..1. */
+  progress(fraction: number): void
 }
 
 /** Files and directories: a large system has half a million. */

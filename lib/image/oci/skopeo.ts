@@ -90,9 +90,7 @@ export class Skopeo {
     const room = Math.max(0, bavail * bsize - LEFT_FREE)
     const tooMuch = (size: number) => {
       if (size > limit) return `the image has more than ${limit} bytes: [image] max_unpacked`
-      return size > room
-        ? `[paths] files has no room for an image of more than ${room} bytes`
-        : undefined
+      return size > room ? `[paths] files has no room for an image of more than ${room} bytes` : undefined
     }
     const why = bytes === undefined ? undefined : tooMuch(bytes)
     if (why !== undefined) throw new Error(why)
@@ -148,7 +146,7 @@ export class Skopeo {
   }
 }
 
-export const layoutIn = (scratch: string) => join(scratch, LAYOUT)
+const layoutIn = (scratch: string) => join(scratch, LAYOUT)
 
 /** Returns digest and size of an image's manifest. Throws Error for one that is not taken. */
 function described({ digest, json }: { readonly digest: string; readonly json: JsonObject }): Described {
@@ -247,7 +245,8 @@ function inWords(error: Error, { registry = '' }: Reference): string {
   if (!(error instanceof ProgramError) || error.kind !== 'failed') return error.message
   const last = error.stderr.split('\n').findLast(line => /level=(?:fatal|error)/.test(line)) ?? ''
   const [, quoted] = /msg="((?:[^"\\]|\\.)*)"/.exec(last) ?? []
-  const words = oneLine((quoted ?? error.message).replace(/\\(.)/g, '$1'), 500)
+  const unquoted = (quoted ?? error.message).replaceAll('\\n', ' ').replace(/\\(.)/g, '$1')
+  const words = oneLine(unquoted.replace(/^Error parsing image name "[^"]*": /, '').trim(), 500)
   const remedy = remedies.find(([about]) => about.test(words))?.[1](registry)
   return remedy === undefined ? words : `${words}; ${remedy}`
 }
