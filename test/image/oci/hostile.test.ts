@@ -163,10 +163,8 @@ t.test('paths and links that lead out of the tree', async t => {
   t.equal(readFileSync('/etc/shadow', 'utf8'), before)
   t.notOk(existsSync(join(c.images, 'escaped')) || existsSync(join(c.directory, 'escaped')))
   t.equal(status, 201, text)
-  {
-    t.ok(lstatSync(join(c.images, 'new/escaped')).isFile(), 'it stays in the tree')
-    t.equal(readlinkSync(join(c.images, 'new/out')), outside)
-    t.equal((await c.image('new')).distribution, 'redhat', 'no file of this machine is read')
-  }
+  t.ok(lstatSync(join(c.images, 'new/escaped')).isFile(), 'it stays in the tree')
+  t.equal(readlinkSync(join(c.images, 'new/out')), outside)
+  t.equal((await c.image('new')).distribution, 'redhat', 'no file of this machine is read')
   c.clean('after an escape')
 })
