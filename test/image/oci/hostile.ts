@@ -10,12 +10,19 @@ import { makeCertificate, trust } from './registry.js'
 export const sha = (bytes: string | Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
 /** A header of a tar entry, with the content behind it. */
-export function tarEntry(name: string, type: string, text = '', link = '', size = text.length): Buffer {
+export function tarEntry(
+  name: string,
+  type: string,
+  text = '',
+  link = '',
+  size = text.length,
+  mode = 0o644
+): Buffer {
   const header = Buffer.alloc(512)
   const octal = (value: number, at: number, length: number) =>
     header.write(`${value.toString(8).padStart(length - 1, '0')}\0`, at)
   header.write(name, 0)
-  octal(0o644, 100, 8)
+  octal(mode, 100, 8)
   octal(0, 108, 8)
   octal(0, 116, 8)
   octal(size, 124, 12)
@@ -23,6 +30,10 @@ export function tarEntry(name: string, type: string, text = '', link = '', size 
   header.write('        ', 148)
   header.write(type, 156)
   header.write(link, 157)
+  if (type === '3') {
+    octal(1, 329, 8)
+    octal(3, 337, 8)
+  }
   header.write('ustar\u000000', 257)
   octal(
     header.reduce((sum, byte) => sum + byte, 0),
