@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What a program writes, and its bounds. */
+/** The writing of a program, and its bounds. */
 export interface Growth {
   /** Returns the bytes that were written. A throw ends the work. */
   measure(): Promise<number>

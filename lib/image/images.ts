@@ -60,8 +60,8 @@ function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): 
 }
 
 /**
- * The work on OS images: import, update, pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a
- * time (rules 2.8, 3.12).
+ * The work on OS images: import, update, pack, kernel, clone, delete, grab and push. Each is a job, and an
+ * image has one at a time (rules 2.8, 3.12).
  */
 export class Images {
   readonly installing: Installing

@@ -2,7 +2,7 @@ import { openInside, resolveInside } from '../../disk/open-directory.js'
 import { isObjectName } from '../../model/names.js'
 import { kernelsIn } from '../kernels.js'
 
-/** What an image lets its nodes boot with. */
+/** The parts of an image that its nodes boot with. */
 const needs = ['kernel', 'init', 'initramfs'] as const
 type Need = (typeof needs)[number]
 
@@ -45,7 +45,7 @@ const families: readonly Family[] = [
   }
 ]
 
-/** What the tree of an image is, and what it lacks to boot. */
+/** The kind of system in the tree of an image, and what it lacks to boot. */
 export interface System {
   /** For the fields of its object. */
   readonly distribution?: string

@@ -18,7 +18,7 @@ import {
 import { environment, ProgramError, run } from '../../program/program.js'
 import type { Reference } from './reference.js'
 
-/** What a registry or an archive says of an image. */
+/** An image as a registry or an archive describes it. */
 export interface Described {
   /** Of the manifest for this platform. */
   readonly digest: string
@@ -155,7 +155,8 @@ function described({ digest, json }: { readonly digest: string; readonly json: J
     throw new Error('its manifest has no layers: it is of an old kind, build it again')
   if (layers.length > MOST_LAYERS)
     throw new Error(
-      `it has ${layers.length} layers, and ${MOST_LAYERS} are the most: build it with fewer (buildah --squash)`
+      `it has ${layers.length} layers, and ${MOST_LAYERS} are the most: build it with fewer ` +
+        '(buildah build --squash-all)'
     )
   let bytes = 0
   for (const layer of layers) {
@@ -222,7 +223,7 @@ async function sizeOf(directory: string): Promise<number> {
   return bytes
 }
 
-/** What to do, by the words of skopeo. */
+/** The ways out, by the words of skopeo. */
 const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
   [
     /unauthorized|authentication required|denied/i,

@@ -69,7 +69,7 @@ t.test('a layer that was changed after it came', async t => {
 t.test('places that are not those of an import', async t => {
   const { unpack, files, images, directory } = beginning(t, tarOf(tarEntry('file', '0', 'text')))
   for (const more of [{ layout: '../state' }, { layout: 'x' }, { work: 'compute' }, { parent: '..' }])
-    await t.rejects(unpack(more), undefined, JSON.stringify(more))
+    await t.rejects(unpack(more), { message: /./ }, JSON.stringify(more))
   const other = '.svcd-fedcba9876543210.oci'
   symlinkSync(join(files, layout), join(files, other))
   await t.rejects(unpack({ layout: other }), { message: /ENOTDIR|ELOOP/ })
