@@ -76,7 +76,7 @@ async function fetched(
   const lines = Array.isArray(answer.lines) ? answer.lines.map(String) : []
   const warning = lines.find(line => line.includes(' cannot boot yet: '))
   if (warning !== undefined) session.terminal.err(`warning: ${clean(warning)}\n`)
-  session.changed(answer, clean(lines.at(-2) ?? `OS image ${name}: done`))
+  session.changed(answer, clean(lines.at(-1) ?? `OS image ${name}: done`))
 }
 
 const noBoot = ': its nodes cannot boot from the network; install'

@@ -102,7 +102,7 @@ export class Skopeo {
     }
     // The tag may have moved since it was described.
     const from = repository === undefined ? text : `${repository}@${digest}`
-    const words = ['copy', ...this.#login('--src-'), '--dest-oci-accept-uncompressed-layers', from]
+    const words = ['copy', ...this.#login('--src-'), from]
     const limits = { signal: job.signal, timeLimitMs: this.image.time_limit }
     await bounded(growth, job.signal, signal =>
       this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { ...limits, signal })

@@ -6,6 +6,7 @@ import { readReference } from '../../../lib/image/oci/reference.js'
 import { Skopeo } from '../../../lib/image/oci/skopeo.js'
 import { requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
 import { beginning } from '../imaging.js'
 import { imageOf, sha, startHostile, tarEntry, tarOf } from './hostile.js'
 import { login, writeLogins } from './registry.js'
@@ -167,4 +168,24 @@ t.test('paths and links that lead out of the tree', async t => {
   t.equal(readlinkSync(join(c.images, 'new/out')), outside)
   t.equal((await c.image('new')).distribution, 'redhat', 'no file of this machine is read')
   c.clean('after an escape')
+})
+
+t.test('a cancel while the layers come', async t => {
+  requireRoot()
+  let begun = false
+  const hangs: Answering = (url, response) => {
+    if (!url.includes('/blobs/')) return false
+    begun = true
+    response.writeHead(200, { 'Content-Length': 100_000 }).write('x'.repeat(1000))
+    return true
+  }
+  const { host } = await startHostile(t, scratch(t), plain, hangs)
+  const { c, clean, ended } = await beginning(t)
+  const source = `docker://${host}/site/compute:1`
+  const asked = { headers: { prefer: 'respond-async' } }
+  const { body } = await c.post('/config/osimage/new/_import', { source }, asked)
+  await until(() => begun, 'the layers come')
+  t.equal((await c.get(`/config/status/${body.request_id}/_cancel`)).status, 200)
+  t.match(await ended('import'), { state: 'failed', message: /cancelled/ })
+  clean('after a cancel')
 })

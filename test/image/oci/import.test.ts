@@ -1,10 +1,13 @@
-import { lstatSync, readFileSync } from 'node:fs'
+import { existsSync, lstatSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { requireRoot } from '../../support/programs.js'
+import { output, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
 import { beginning } from '../imaging.js'
 import { bootable, buildLayout, debian, digestIn, login, pushLayout, startRegistry } from './registry.js'
+
+const asynchronous = { headers: { prefer: 'respond-async' } }
 
 // rules 9.16
 t.test('from a registry with TLS and a login', async t => {
@@ -56,4 +59,47 @@ t.test('from a registry with TLS and a login', async t => {
   t.match(await c.post('/config/osimage/new/_import', { source }), { status: 400 })
   await c.post('/config/osimage/new/_delete', {})
   t.equal((await c.get('/config/osimage/new')).status, 404)
+})
+
+t.test('from archives; what ends the source; a cancel', async t => {
+  requireRoot()
+  const directory = scratch(t)
+  const { c, images, image, clean, hold } = await beginning(t)
+  const built = await buildLayout(directory, 'first', bootable)
+  for (const kind of ['oci', 'docker']) {
+    const source = `${kind}-archive:${join(directory, `${kind}.tar`)}`
+    await output('skopeo', ['copy', '--quiet', `oci:${built}`, kind === 'oci' ? source : `${source}:a:1`])
+    const { status, text } = await c.post(`/config/osimage/${kind}/_import`, { source })
+    t.equal(status, 201, text)
+    t.equal(readFileSync(join(images, kind, 'etc/hostname'), 'utf8'), 'first\n')
+    t.match(await image(kind), { distribution: 'debian', _source: { reference: source } })
+    t.equal((await c.post(`/config/osimage/${kind}/_update`, {})).status, 204)
+  }
+  t.equal((await image('oci'))._source.digest, digestIn(join(directory, 'first')))
+
+  await c.post('/config/osimage/oci', { comment: 'kept' })
+  t.ok((await image('oci'))._source, 'another field leaves it')
+  await c.post('/config/osimage/oci', { newosimage: 'renamed' })
+  t.ok((await image('renamed'))._source, 'so does a rename')
+  await c.post('/config/osimage/renamed', { path: join(images, 'elsewhere') })
+  t.equal((await image('renamed'))._source, null, 'another path ends it')
+
+  await c.restart()
+  t.match(await image('docker'), { _source: { labels: { site: 'hall 4' } } }, 'it is stored')
+  const gate = await hold('osimage late')
+  const source = `oci-archive:${join(directory, 'oci.tar')}`
+  const { body } = await c.post('/config/osimage/late/_import', { source }, asynchronous)
+  t.equal((await c.get(`/config/status/${body.request_id}/_cancel`)).status, 200)
+  gate.end()
+  await until(async () => {
+    const { monitor } = (await c.get(`/monitor/request/${body.request_id}`)).body
+    return monitor.request[body.request_id].state === 'failed'
+  }, 'the end of the import')
+  t.equal((await c.get('/config/osimage/late')).status, 404)
+  clean('after a cancel')
+
+  const done = await c.post('/config/osimage/compute/_update', { source })
+  t.equal(done.status, 204, done.text)
+  t.notOk(existsSync(join(images, 'compute/small')), 'an image that was not imported is replaced')
+  t.match(await image('compute'), { distribution: 'debian', _source: { reference: source } })
 })
