@@ -28,6 +28,8 @@ export interface Described {
 
 /** skopeo itself reads no larger manifest. */
 const MOST_MANIFEST = 4 * 2 ** 20
+/** Characters of a manifest or a configuration: more of them could hold the event loop. */
+const MOST_PARSED = 256 * 1024
 const DESCRIBE_MS = 2 * 60_000
 /** A registry that sends nothing for so long has stopped. */
 export const STALL_MS = 2 * 60_000
@@ -148,16 +150,15 @@ export class Skopeo {
 
 const layoutIn = (scratch: string) => join(scratch, LAYOUT)
 
+const tooMany = (layers: number) =>
+  `it has ${layers} layers, and ${MOST_LAYERS} are the most: build it with fewer (buildah build --squash-all)`
+
 /** Returns digest and size of an image's manifest. Throws Error for one that is not taken. */
 function described({ digest, json }: { readonly digest: string; readonly json: JsonObject }): Described {
   const { layers } = json
   if (!Array.isArray(layers))
     throw new Error('its manifest has no layers: it is of an old kind, build it again')
-  if (layers.length > MOST_LAYERS)
-    throw new Error(
-      `it has ${layers.length} layers, and ${MOST_LAYERS} are the most: build it with fewer ` +
-        '(buildah build --squash-all)'
-    )
+  if (layers.length > MOST_LAYERS) throw new Error(tooMany(layers.length))
   let bytes = 0
   for (const layer of layers) {
     const { mediaType, size } = isObject(layer) ? layer : {}
@@ -198,11 +199,17 @@ export async function readLayout(scratch: string): Promise<Pick<ImageSource, 'la
 const readObject = (file: string) =>
   withOpen(open(file), async handle => {
     const { size } = await handle.stat()
-    if (size > MOST_MANIFEST) throw new Error('the image describes itself in more than 4 MiB')
+    if (size > MOST_PARSED) throw new Error(`the image describes itself in more than ${MOST_PARSED} bytes`)
     return objectIn(await handle.readFile('utf8'))
   })
 
 function objectIn(text: string): JsonObject {
+  if (text.length > MOST_PARSED) {
+    const layers = Math.max(0, text.split('"digest"').length - 2)
+    throw new Error(
+      layers > MOST_LAYERS ? tooMany(layers) : `its manifest has more than ${MOST_PARSED} bytes`
+    )
+  }
   try {
     const json: unknown = JSON.parse(text)
     if (isObject(json)) return json

@@ -121,6 +121,8 @@ t.test('too many layers, too many bytes, layers of another kind', async t => {
     first.asked.some(({ url }) => url.includes('/blobs/')),
     'no layer was fetched'
   )
+  const some = { ...plain.manifest, layers: Array(300).fill(plain.manifest.layers[0]) }
+  t.match((await refused(t, { ...plain, manifest: some })).message, /it has 300 layers, and 256 are the most/)
   const large = { ...plain.manifest, layers: [{ ...plain.manifest.layers[0], size: 2 ** 40 }] }
   t.match(
     (await refused(t, { ...plain, manifest: large })).message,
