@@ -27,6 +27,8 @@ const withoutDryRun = new Set([
   '/config/token/{token}/_delete',
   '/config/osimage',
   '/config/osimage/{osimage}/_clone',
+  '/config/osimage/{osimage}/_import',
+  '/config/osimage/{osimage}/_update',
   '/config/osimage/{osimage}/kernel',
   '/config/node/{node}/_osgrab',
   '/config/node/{node}/_ospush',

@@ -20,6 +20,7 @@ import { nodeSets } from './node-sets.js'
 import { interfaceRoutes, objectRoutes } from './objects.js'
 import { openapi } from './openapi.js'
 import { osimageRoutes, osimagetagRoutes, runningRoutes } from './osimage.js'
+import { osimageSourceRoutes } from './osimage-source.js'
 import { pageRoutes } from './page.js'
 import { withPreconditions } from './preconditions.js'
 import { checksQuery, get } from './row.js'
@@ -98,6 +99,7 @@ function configuration(parts: Parts): ApiRoute[] {
     ...objectRoutes(parts, 'otherdev'),
     ...secretRoutes(parts),
     ...osimageRoutes(parts),
+    ...osimageSourceRoutes(parts),
     ...osimagetagRoutes(parts)
   ]
 }

@@ -85,6 +85,11 @@ const properties = (fields: readonly BodyField[]) =>
 /** A pack that a node runs, or would. */
 const pack = { osimage: string(), osimagetag: string(), pack: string(), sha256: string() }
 const runningPack = { ...pack, since: time, seen: time }
+const containerImage = {
+  ...{ reference: string('as it was asked for'), digest: string('sha256:… of its manifest') },
+  time: { type: 'integer', description: 'when it was fetched, milliseconds since 1970' },
+  ...{ labels: map(string()), layers: list(string('sha256:… of a layer, the lowest first')) }
+}
 
 function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
   const sources = type === 'node' ? ['node', 'group', 'cluster', 'default'] : ['group', 'cluster', 'default']
@@ -123,6 +128,11 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
       : {}),
     ...(type === 'osimage'
       ? {
+          _source: {
+            ...orNull(object(containerImage)),
+            description: 'the container image that its directory was made of; null if it was not imported',
+            readOnly: true
+          },
           _kernelsigner: {
             ...orNull(string()),
             description: 'who signed its packed kernel for Secure Boot, none for nobody; null if unknown',

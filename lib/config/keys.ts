@@ -159,11 +159,17 @@ export const keys = {
     sign_kernels: key(values.boolean, 'no').about(
       "Sign the kernels of packs with the site's key for Secure Boot (svcd keys secureboot make): yes or no."
     ),
+    registry_auth: key(values.optionalPath).about(
+      'File with the logins at registries (skopeo login --authfile), for svcd alone to read; empty: none.'
+    ),
+    max_unpacked: key(values.size('1m', '100000g'), '64g').about(
+      'Most bytes of a container image that is imported, packed and unpacked.'
+    ),
     grace: key(values.duration('0s', '3650d'), '1d').about(
       'How long a pack that no image, tag or installing node uses is kept.'
     ),
     time_limit: key(values.duration('1s', '30d'), '2h').about(
-      'Longest time for a pack, a clone or an initramfs.'
+      'Longest time for a pack, a clone, an initramfs or an import.'
     )
   },
   ssh: {

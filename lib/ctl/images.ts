@@ -1,5 +1,5 @@
 import { isObject } from '../base/json.js'
-import { makeChange } from './change.js'
+import { awaitResult, makeChange } from './change.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
 
@@ -60,6 +60,25 @@ export async function removeImage(session: Session, name: string): Promise<void>
   await makeChange(session, path, undefined, `${done}; ${about} is removed`)
 }
 
+/** Fetches a container image, and shows what svcd found in it. */
+async function fetched(
+  session: Session,
+  name: string,
+  work: '_import' | '_update',
+  body: { readonly source?: string }
+): Promise<void> {
+  const { controller, format } = session
+  if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
+  const answer = await awaitResult(
+    session,
+    await controller.json('POST', `${pathOf('osimage', name)}/${work}`, {}, body)
+  )
+  const lines = Array.isArray(answer.lines) ? answer.lines.map(String) : []
+  const warning = lines.find(line => line.includes(' cannot boot yet: '))
+  if (warning !== undefined) session.terminal.err(`warning: ${clean(warning)}\n`)
+  session.changed(answer, clean(lines.at(-1) ?? `OS image ${name}: done`))
+}
+
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'
 
@@ -71,6 +90,21 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
     onlyTypes: ['osimage'],
     run: (session, type, [name = '']) =>
       makeChange(session, `${pathOf(type, name)}/_pack`, undefined, () => packed(session, name), 'GET')
+  },
+  import: {
+    operands: 'SOURCE NAME',
+    summary: 'make an image of a container image: docker://…, oci-archive:PATH, docker-archive:PATH',
+    options: ['output'],
+    onlyTypes: ['osimage'],
+    run: (session, _type, [source = '', name = '']) => fetched(session, name, '_import', { source })
+  },
+  update: {
+    operands: 'NAME [SOURCE]',
+    summary: 'fetch the container image of an image anew if it has changed, or another one',
+    options: ['output'],
+    onlyTypes: ['osimage'],
+    run: (session, _type, [name = '', source]) =>
+      fetched(session, name, '_update', source === undefined ? {} : { source })
   },
   tags: {
     operands: 'NAME',

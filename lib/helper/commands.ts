@@ -29,6 +29,7 @@ import { systemPacker } from './packer/system-packer.js'
 import { withRemote } from './ssh.js'
 import { copyFromNode } from './transfer/from-node.js'
 import { copyToNode } from './transfer/to-node.js'
+import { LAYOUT, unpackLayout } from './unpack.js'
 
 /** Reads one argument of a command. Throws Error for another type. */
 type Read<T> = (value: unknown) => T
@@ -67,6 +68,12 @@ const texts: Read<readonly string[]> = value => {
 
 const flag: Read<boolean> = value => {
   if (typeof value !== 'boolean') throw new Error('must be true or false')
+  return value
+}
+
+const natural: Read<number> = value => {
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 1)
+    throw new Error('must be a whole number above 0')
   return value
 }
 
@@ -199,11 +206,27 @@ export const commands = {
     })
   }),
 
+  /** Unpacks a container image, the OCI layout in a hidden directory of the files directory, into a hidden directory. */
+  unpack: command(
+    { layout: text, parent: text, work: text, bytes: natural, layers: natural },
+    async (places, { layout, parent, work, bytes, layers }, course): Promise<void> => {
+      checkOwnersOf('a container image')
+      await inDirectory(places.files, `${checkHidden(layout)}/${LAYOUT}`, from =>
+        withNewDirectory(places, { parent, work }, async into => {
+          const { through, paths } = await isolatePaths(places, from, into)
+          const [seen = '', target = ''] = paths
+          const request = { ...course, bytes, layers, through, opened: into }
+          await unpackLayout({ ...request, layout: seen, into: target })
+        })
+      )
+    }
+  ),
+
   /** Copies a node's file systems into a hidden directory. */
   grab: command(
     { ...transfer, tree: optional(text), parent: text, work: text },
     async (places, { parent, ...args }, course) => {
-      checkOwnersOfNode(args.node)
+      checkOwnersOf(`node ${args.node}`)
       const grab = async (tree?: OpenDirectory, into?: OpenDirectory) => {
         const given = [...(tree ? [tree] : []), ...(into ? [into] : [])]
         const { through, paths, nothing } = await isolatePaths(places, ...given)
@@ -316,10 +339,9 @@ async function checkOwners(tree: string, course: Required<TaskHooks>): Promise<v
     throw new Error(`${stdout.trimEnd()} belongs to another user or group: to keep that is not permitted`)
 }
 
-/** Throws Error if this process is not root: a grab would lose the owners of files. */
-function checkOwnersOfNode(node: string): void {
-  if (!isRoot())
-    throw new Error(`the files of node ${node} belong to its users: to keep that is not permitted`)
+/** Throws Error if this process is not root: a copy would lose the owners of files. */
+function checkOwnersOf(what: string): void {
+  if (!isRoot()) throw new Error(`the files of ${what} belong to its users: to keep that is not permitted`)
 }
 
 /** The directory of the checkout or of the installed service, above dist/helper/ or lib/helper/. */

@@ -74,8 +74,11 @@ export async function grabImage(
           `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`,
           'image-changed'
         )
-      const stored = { ...now, path: now.path ?? join(directory, osimage), ...here(context) }
-      if (now.path === undefined || now.controller !== stored.controller) tx.put('osimage', osimage, stored)
+      // The tree is no longer that of a container image.
+      const { source, ...rest } = now
+      const stored = { ...rest, path: now.path ?? join(directory, osimage), ...here(context) }
+      if (source || now.path === undefined || now.controller !== stored.controller)
+        tx.put('osimage', osimage, stored)
       if (tree === undefined && parent === '' && isObjectName(target))
         tx.put('tree', target, { name: target, at, osimage, ...here(context) })
     })

@@ -20,6 +20,7 @@ import { grabImage, placeOf } from './grab.js'
 import { Installing } from './installing.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { Manifest } from './manifest.js'
+import { checkImport, checkUpdate, fetchImage } from './oci/import.js'
 import { packImage } from './pack.js'
 import { PackReconciler } from './pack-reconciler.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
@@ -51,9 +52,16 @@ const asNotFound = ({ message }: Error) => {
 /** Work on a node never overlaps. */
 const laneOfNode = ({ node }: Destination) => `node ${node}`
 
+/** Returns an image without its source if its directory is another one since. */
+function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): OsimageDoc {
+  if (!now.source || imageDirectoryOf(directory, now) === imageDirectoryOf(directory, before)) return now
+  const { source: _, ...rest } = now
+  return rest
+}
+
 /**
- * The work on OS images: pack, kernel, clone, delete, grab and push. Each is a job, and an image has one at a
- * time (rules 2.8, 3.12).
+ * The work on OS images: import, update, pack, kernel, clone, delete, grab and push. Each is a job, and an
+ * image has one at a time (rules 2.8, 3.12).
  */
 export class Images {
   readonly installing: Installing
@@ -141,7 +149,9 @@ export class Images {
     let from: string | undefined
     const saved = await this.o.model.save('osimage', name, given, actor, tx => {
       if (to !== name) keepTree(tx, directory, name, to, stands)
-      const now = tx.get('osimage', to)
+      const found = tx.get('osimage', to)
+      const now = before && found && withoutSource(directory, before, found)
+      if (now && now !== found) tx.put('osimage', to, now)
       if (!before || !now || now.controller === undefined || to !== name) return
       if (imageDirectoryOf(directory, now) !== imageDirectoryOf(directory, before)) {
         // It is not known which controller has the new directory.
@@ -176,6 +186,24 @@ export class Images {
     await checkHere(this.context, image)
     await checkKernelRequest(await treeOf(this.context, image), name, wish)
     return this.#submit(kind, image, actor, [], job => packImage(this.context, name, wish, actor, job))
+  }
+
+  /** Makes a new image of a container image. Throws 400 as `checkImport`. */
+  async import(name: string, source: string, actor: Actor): Promise<SubmittedJob> {
+    const wanted = await checkImport(this.context, name, source)
+    return this.#submit('import', { name }, actor, [], job => fetchImage(this.context, wanted, actor, job))
+  }
+
+  /**
+   * Fetches the container image of an image anew if it has changed, or another one. Throws 404, and 400 for
+   * an image that was not imported, without a source.
+   */
+  async update(name: string, source: string | null, actor: Actor): Promise<SubmittedJob> {
+    const image = this.#image(name)
+    const wanted = checkUpdate(image, source)
+    await checkHere(this.context, image)
+    await placeOf(this.#directory, image)
+    return this.#submit('update', image, actor, [], job => fetchImage(this.context, wanted, actor, job))
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */
@@ -275,7 +303,7 @@ export class Images {
       lanes: [...own, ...lanes],
       run: async job => {
         // The lanes are those of the directory that the image had when the request came.
-        const now = this.#image(name)
+        const now = this.o.model.view.get('osimage', name) ?? image
         if (meant(now) !== meant(image) || (await this.trees.laneOf(meant(now))) !== tree)
           throw unavailable(
             `OS image ${name}: field "path" was changed while the request waited`,

@@ -185,7 +185,7 @@ export async function discard(
       const begun = (await readdir(directory)).filter(
         name => name.startsWith('.') && name.includes(`${temporary(note.id)}.`)
       )
-      for (const name of begun) await rm(join(directory, name), { force: true })
+      for (const name of begun) await rm(join(directory, name), { force: true, recursive: true })
       for (const name of note.files)
         if (!isServed(model.view.index, name)) await rm(join(directory, name), { force: true })
       await syncDirectory(directory)

@@ -72,7 +72,8 @@ export function show<K extends TypeName>(
   { doc, group, image, status, runs }: AnswerSource<K>,
   { cluster, masked }: AnswerOptions
 ): Record<string, unknown> {
-  const { fields, interfaces, effectiveValues, kernelOptions, omittedFields } = objectTypes[type]
+  const { fields, interfaces, effectiveValues, kernelOptions, omittedFields, shownInternals } =
+    objectTypes[type]
   const inherited = effectiveValues?.(doc, group, cluster)
   const values: Readonly<Record<string, unknown>> = {
     ...doc,
@@ -91,6 +92,7 @@ export function show<K extends TypeName>(
   if (interfaces) shown.interfaces = showInterfaces(interfaces, doc, group)
   for (const field of fields) if (isObject(field)) put(field)
   for (const name of omittedFields?.(doc) ?? []) delete shown[name]
+  for (const name of shownInternals ?? []) shown[`_${name}`] = values[name] ?? null
   if (!inherited) return Object.assign(shown, runs)
   const sources: Readonly<Record<string, string | VariableLevels>> = inherited.sources
   const isOwn = (source: string | VariableLevels): boolean =>

@@ -70,6 +70,8 @@ export interface ObjectType<D extends object = object> extends StoredType<D> {
   /** Returns the kernel options in force, which answers show beside the object's own (rules 3.4). */
   kernelOptions?(doc: D, group: Docs['group'] | undefined, image: Docs['osimage'] | undefined): KernelOptions
   omittedFields?(doc: D): readonly string[]
+  /** Internal fields that answers show with an underscore before their names. */
+  readonly shownInternals?: readonly string[]
   /** Stores a changed object and its consequences, one step each. Default: stores `after`. */
   write?(changing: ChangeContext, before: D | undefined, after: D, given: ObjectPatch): Generator<void>
   /** The fields that a clone does not get (rules 3.2). */

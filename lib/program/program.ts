@@ -284,6 +284,8 @@ export type FailureKind = 'missing' | 'failed' | 'time limit' | 'aborted'
 const packages: Readonly<Record<string, string>> = {
   conmand: 'conman',
   'named-checkconf': 'bind9',
+  skopeo: 'skopeo',
+  umoci: 'umoci',
   sbverify: 'sbsigntool',
   sbsign: 'sbsigntool',
   'cert-to-efi-sig-list': 'efitools',

@@ -371,6 +371,8 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/osimage/{osimage}/_delete
      GET /config/osimage/{osimage}/_pack
      POST /config/osimage/{osimage}/kernel
+     POST /config/osimage/{osimage}/_import
+     POST /config/osimage/{osimage}/_update
      POST /config/osimage/{osimage}/_clone
      POST /config/osimage/{osimage}/tag
      GET /config/osimage/{osimage}/osimagetag/{tagname}/_delete

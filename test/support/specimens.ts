@@ -219,6 +219,7 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     grab_exclude: [],
     grab_filesystems: [],
     imagefile: null,
+    _source: null,
     _kernelsigner: null
   },
   bmcsetup: {

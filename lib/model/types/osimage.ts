@@ -20,6 +20,7 @@ import {
 import { named, type ObjectType } from '../object-type.js'
 import type { AttachedType, Tx, View } from '../stored.js'
 import { checkUnused, imageKey, nameKey, removeTags, renameTags, tagKey, tagsNamed } from '../tags.js'
+import { imageSource } from './image-source.js'
 
 const fields = [
   comment,
@@ -81,7 +82,8 @@ const hidden = [
     name: 'controller',
     type: freeText,
     meaning: 'where its directory is, if controllers share the objects; absent: not known'
-  }
+  },
+  { name: 'source', type: imageSource, meaning: 'the container image that its directory was made of' }
 ] as const satisfies Table
 
 export type OsimageDoc = { readonly name: string } & Stored<typeof fields> & Stored<typeof hidden>
@@ -182,6 +184,7 @@ export const osimage: ObjectType<OsimageDoc> = {
   title: 'OS image',
   fields,
   internalFields: hidden,
+  shownInternals: ['source'],
   unique: ['controller'],
   newName: ['newosimage'],
   missingNameStatus: 404,

@@ -206,6 +206,31 @@ export const osimage: Cases = {
     { what: 'no tag', ask: [`${one}/tag`, {}], status: 400, says: /"tag"/ },
     missing('/config/osimage/none/tag', { tag: 'x' })
   ],
+  'POST /config/osimage/{osimage}/_import': [
+    { what: 'no source', ask: ['/config/osimage/new/_import', {}], status: 400, says: /"source"/ },
+    {
+      what: 'a login in the source, which is not repeated',
+      ask: ['/config/osimage/new/_import', { source: 'docker://me:secret@registry.example.com/x' }],
+      status: 400,
+      says: /^OS image new: field "source": it holds a login: put that into the file of \[image\] registry_auth$/
+    },
+    {
+      what: 'a name that is taken',
+      ask: [`${one}/_import`, { source: 'docker://registry.example.com/x' }],
+      status: 400,
+      says: /exists already: svcctl osimage update compute/
+    },
+    {
+      what: 'a missing archive',
+      ask: ['/config/osimage/new/_import', { source: 'oci-archive:/none.tar' }],
+      status: 503,
+      says: /there is no file \/none.tar/
+    }
+  ],
+  'POST /config/osimage/{osimage}/_update': [
+    { what: 'an image that was not imported', ask: [`${one}/_update`, {}], status: 400, says: /"source"/ },
+    missing('/config/osimage/none/_update', {})
+  ],
   'GET /config/osimagetag': [
     {
       what: 'all tags',

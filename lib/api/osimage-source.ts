@@ -1,0 +1,49 @@
+import { freeText } from '../model/field.js'
+import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
+import { acknowledgement, answerWhenDone } from './jobs.js'
+import { bodyOf, post } from './row.js'
+
+/** The body of an import and of an update. */
+const sourceOf = (required: boolean) =>
+  bodyOf(
+    { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
+    {
+      source: {
+        type: freeText,
+        ...(required ? { required: true as const } : {}),
+        meaning: 'docker://REGISTRY/NAME:TAG, oci-archive:/PATH or docker-archive:/PATH'
+      }
+    },
+    ({ source }) => ({ source: source || null })
+  )
+
+/** OS images that are made of container images (rules 9.16). */
+export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
+  const one = '/config/osimage/{osimage}'
+  const nameOf = (request: ApiRequest) => param(request, 'osimage')
+  return [
+    post(`${one}/_import`, {
+      access: 'user',
+      answers: [200, 201],
+      summary: 'Make an OS image of a container image; Prefer: respond-async as for _pack',
+      body: sourceOf(true),
+      output: acknowledgement,
+      handler: async (request, { source }) => {
+        const name = nameOf(request)
+        const job = await images.import(name, source as string, actorOf(request))
+        return answerWhenDone(request, job, 201, `OS image ${name} imported from ${source}`)
+      }
+    }),
+    post(`${one}/_update`, {
+      access: 'user',
+      answers: [200, 204],
+      summary:
+        'Fetch the container image of an OS image anew if it has changed, or another one; ' +
+        'Prefer: respond-async as for _pack',
+      body: sourceOf(false),
+      output: acknowledgement,
+      handler: async (request, { source }) =>
+        answerWhenDone(request, await images.update(nameOf(request), source, actorOf(request)), 204)
+    })
+  ]
+}

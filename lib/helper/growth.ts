@@ -1,0 +1,64 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** The writing of a program, and its bounds. */
+export interface Growth {
+  /** Returns the bytes that were written. A throw ends the work. */
+  measure(): Promise<number>
+  /** Returns why so many bytes are too many; undefined while they are not. */
+  tooMuch(bytes: number): string | undefined
+  /** The work ends when it writes nothing for so long. */
+  readonly stallMs?: number
+  /** Called with each figure. */
+  seen?(bytes: number): void
+}
+
+const LOOK_MS = 500
+
+/**
+ * Runs work, and stops it by its signal when it writes too much, or nothing any more. Then it throws an Error
+ * with the reason, else what the work throws.
+ */
+export async function bounded<T>(
+  growth: Growth,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>
+): Promise<T> {
+  const stop = new AbortController()
+  const over = new AbortController()
+  let reason: Error | undefined
+  const watch = async () => {
+    let last = -1
+    let since = performance.now()
+    while (!over.signal.aborted) {
+      const bytes = await growth.measure()
+      growth.seen?.(bytes)
+      const why = growth.tooMuch(bytes)
+      if (why !== undefined) throw new Error(why)
+      if (bytes !== last) since = performance.now()
+      last = bytes
+      const { stallMs = Number.POSITIVE_INFINITY } = growth
+      if (performance.now() - since > stallMs)
+        throw new Error(`nothing came for ${Math.round(stallMs / 1000)} s`)
+      await sleep(LOOK_MS, undefined, { signal: over.signal }).catch(() => {})
+    }
+  }
+  const watched = watch().catch(error => {
+    if (over.signal.aborted) return
+    reason = error
+    stop.abort()
+  })
+  try {
+    const result = await work(AbortSignal.any([signal, stop.signal]))
+    over.abort()
+    await watched
+    // The last bytes may have come after the last look.
+    const why = growth.tooMuch(await growth.measure())
+    if (why !== undefined) throw new Error(why)
+    return result
+  } catch (error) {
+    throw reason ?? error
+  } finally {
+    over.abort()
+    await watched
+  }
+}

@@ -1,0 +1,168 @@
+import { mkdir } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { badRequest, ServiceError, unavailable } from '../../base/errors.js'
+import { exists } from '../../disk/file.js'
+import type { JobContext } from '../../jobs/jobs.js'
+import type { Actor } from '../../model/model.js'
+import { isObjectName, objectNameRule } from '../../model/names.js'
+import type { ImageSource } from '../../model/types/image-source.js'
+import type { OsimageDoc } from '../../model/types/osimage.js'
+import type { ImageContext } from '../context.js'
+import { placeOf } from '../grab.js'
+import { packNote, temporary } from '../notes.js'
+import { discard } from '../publish.js'
+import { alreadyThere, placeTree } from '../tree-changes.js'
+import { here } from '../trees.js'
+import { type System, systemIn } from './boot-needs.js'
+import { type Reference, readReference } from './reference.js'
+import { readLayout, Skopeo } from './skopeo.js'
+
+/** An image to fetch. */
+interface Wanted {
+  readonly name: string
+  readonly reference: Reference
+  /** The image is created; otherwise its directory is replaced. */
+  readonly isNew: boolean
+}
+
+/** Returns what an import is to fetch. Throws 400 for a name that is taken or no name, and for no source. */
+export async function checkImport(context: ImageContext, name: string, source: string): Promise<Wanted> {
+  const about = `OS image ${name}`
+  if (!isObjectName(name)) throw badRequest(`${about}: its name must be ${objectNameRule}`, 'invalid-name')
+  const reference = readReference(source, about)
+  if (context.model.view.get('osimage', name))
+    throw badRequest(`${about} exists already: svcctl osimage update ${name} ${source}`, 'already-exists')
+  const place = join(context.config.image.directory, name)
+  if (!context.model.view.get('tree', name)?.abandoned && (await exists(place))) throw alreadyThere(place)
+  return { name, reference, isNew: true }
+}
+
+/** Returns what an update is to fetch: `source`, else what the image was made of. Throws 400 for neither. */
+export function checkUpdate(image: OsimageDoc, source: string | null): Wanted {
+  const about = `OS image ${image.name}`
+  const from = source ?? image.source?.reference
+  if (from === undefined)
+    throw badRequest(
+      `${about}: field "source" is missing, and the image was not imported: type svcctl osimage update ` +
+        `${image.name} SOURCE`,
+      'missing-field'
+    )
+  return { name: image.name, reference: readReference(from, about), isNew: false }
+}
+
+/**
+ * Makes a container image the tree of an OS image. The layers come into a hidden directory beside the packs,
+ * and are unpacked beside the tree, which stays until the new one is whole. After any failure all is as
+ * before, and what came is removed, also after a kill by the next start (rules 9.16). An image that is
+ * imported already is not fetched again.
+ */
+export async function fetchImage(
+  context: ImageContext,
+  wanted: Wanted,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { config, model, notes } = context
+  const { name, reference } = wanted
+  const said = (error: unknown) => {
+    job.signal.throwIfAborted()
+    if (error instanceof ServiceError) throw error
+    const { message } = error as Error
+    throw unavailable(`OS image ${name}: ${reference.text}: ${message}`, 'image-unusable', error)
+  }
+  const before = model.view.get('osimage', name)
+  if (wanted.isNew && before) throw badRequest(`OS image ${name} exists already`, 'already-exists')
+  if (!wanted.isNew) model.get('osimage', name)
+  const skopeo = new Skopeo(config.image, reference)
+  await skopeo.check().catch(said)
+  const note = packNote()
+  const scratch = join(config.paths.files, temporary(note.id, 'oci'))
+  await mkdir(config.paths.files, { recursive: true })
+  await notes.write(note)
+  try {
+    await mkdir(scratch, { mode: 0o700 })
+    const found = await skopeo.describe(scratch, job.signal).catch(said)
+    job.result('digest', found.digest)
+    const { source } = before ?? {}
+    const place = await placeOf(config.image.directory, before ?? { name })
+    if (source?.digest === found.digest && place.tree !== undefined) {
+      job.line(`${reference.text} is still ${found.digest}: nothing was fetched`)
+      if (source.reference !== reference.text) await noteReference(context, name, source, reference, actor)
+      return
+    }
+    job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
+    await skopeo.copy(scratch, found, job).catch(said)
+    const kept = await readLayout(scratch).catch(said)
+    const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }
+    await placeImage(context, { wanted, before, place, scratch, made }, actor, job).catch(said)
+  } finally {
+    await discard(context, note)
+  }
+}
+
+interface Fetched {
+  readonly wanted: Wanted
+  readonly before: OsimageDoc | undefined
+  readonly place: Awaited<ReturnType<typeof placeOf>>
+  readonly scratch: string
+  readonly made: ImageSource
+}
+
+/** Unpacks a layout beside the place of the tree, and puts it there with the object. */
+async function placeImage(
+  context: ImageContext,
+  { wanted, before, place, scratch, made }: Fetched,
+  actor: Actor,
+  job: JobContext
+): Promise<void> {
+  const { config, log, model, work } = context
+  const { directory, max_unpacked: bytes, time_limit: timeLimitMs } = config.image
+  const { name, isNew } = wanted
+  const { parent, target, tree } = place
+  let system: System = {}
+  const fill = async (path: string) => {
+    const layout = basename(scratch)
+    const layers = Math.max(1, made.layers.length)
+    const args = { layout, parent, work: basename(path), bytes, layers }
+    await work.call('unpack', args, {
+      ...{ signal: job.signal, timeLimitMs, line: text => job.line(text) },
+      progress: fraction => job.progress(0.5 + fraction * 0.4)
+    })
+    system = await systemIn(path)
+    if (system.lacking === undefined) return
+    job.result('lacking', system.lacking)
+    job.line(`OS image ${name} cannot boot yet: ${system.lacking}`)
+    log.warn(`OS image ${name} cannot boot yet: ${system.lacking}`)
+  }
+  const commit = async (at: number) => {
+    const { distribution, osrelease } = system
+    const values = new Map(isNew ? Object.entries({ distribution, osrelease }) : [])
+    for (const [field, value] of values) if (value === undefined) values.delete(field)
+    values.set('path', before?.path ?? join(directory, name))
+    const given = { values, newName: undefined, interfaces: [], override: false, readBack: false }
+    await model.save('osimage', name, given, actor, tx => {
+      const now = tx.get('osimage', name)
+      const stood = model.view.get('osimage', name)
+      if (!now || stood?.path !== before?.path || (stood === undefined) !== isNew)
+        throw unavailable(`OS image ${name} was changed while ${made.reference} was fetched`, 'image-changed')
+      tx.put('osimage', name, { ...now, ...here(context), source: made })
+      if (tree === undefined && parent === '' && isObjectName(target))
+        tx.put('tree', target, { name: target, at, osimage: name, ...here(context) })
+    })
+  }
+  const placement = { parent, target, replaces: tree !== undefined, timeLimitMs, fill, commit }
+  await placeTree(context, placement, job)
+  job.line(`OS image ${name} is ${made.digest}: ${made.layers.length} layers; pack it for the nodes`)
+}
+
+const noteReference = (
+  { model }: ImageContext,
+  name: string,
+  source: ImageSource,
+  { text }: Reference,
+  actor: Actor
+) =>
+  model.change(actor, tx => {
+    const now = tx.get('osimage', name)
+    if (now?.source === source) tx.put('osimage', name, { ...now, source: { ...source, reference: text } })
+  })

@@ -1,0 +1,45 @@
+import { badRequest } from '../../base/errors.js'
+
+/** A container image as skopeo names it. */
+export interface Reference {
+  /** As it was given. */
+  readonly text: string
+  /** `registry.example.com:5000`; undefined for an archive. */
+  readonly registry?: string
+  /** Without tag and digest: `docker://registry.example.com:5000/site/compute`. */
+  readonly repository?: string
+  /** The file of an archive. */
+  readonly file?: string
+}
+
+const LONGEST = 500
+
+const part = '[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*'
+/** The first part has a dot or a port, or is localhost: without one, skopeo means docker.io. */
+const docker = new RegExp(
+  '^(docker://((?:[A-Za-z0-9-]+(?:\\.[A-Za-z0-9-]+)+|localhost|[A-Za-z0-9-]+(?=:)|\\[[0-9a-fA-F:]+\\])' +
+    `(?::\\d{1,5})?)(?:/${part})+)(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`
+)
+const archive = /^(?:oci|docker)-archive:(\/[^:\u0000-\u001f\u007f]+)(?::[A-Za-z0-9][\w./:@-]*)?$/
+
+/** Reads the source of an import. Throws 400 that names the forms, and repeats no password. */
+export function readReference(text: string, about: string): Reference {
+  const registry = text.length <= LONGEST ? docker.exec(text) : null
+  if (registry) {
+    const tagged = text.slice(registry[1]?.length)
+    // skopeo takes a tag or a digest.
+    if (/^:.*@/.test(tagged)) throw invalid(about, 'it has a tag and a digest: leave one of them out')
+    return { text, registry: registry[2] as string, repository: registry[1] as string }
+  }
+  const file = text.length <= LONGEST ? archive.exec(text)?.[1] : undefined
+  if (file !== undefined && !file.split('/').includes('..')) return { text, file }
+  if (/^docker:\/\/[^/]*@/.test(text))
+    throw invalid(about, 'it holds a login: put that into the file of [image] registry_auth')
+  throw invalid(
+    about,
+    'it must be docker://REGISTRY/NAME[:TAG|@sha256:DIGEST], oci-archive:/PATH or docker-archive:/PATH'
+  )
+}
+
+const invalid = (about: string, what: string) =>
+  badRequest(`${about}: field "source": ${what}`, 'invalid-field')

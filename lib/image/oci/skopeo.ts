@@ -1,0 +1,260 @@
+import { createHash } from 'node:crypto'
+import { mkdir, open, readdir, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isObject, type JsonObject } from '../../base/json.js'
+import { oneLine } from '../../base/log.js'
+import type { Config } from '../../config/types.js'
+import { isFile, refuseLooseMode, unlessMissing, withOpen } from '../../disk/file.js'
+import { bounded } from '../../helper/growth.js'
+import { LAYOUT, LAYOUT_TAG } from '../../helper/unpack.js'
+import type { JobContext } from '../../jobs/jobs.js'
+import {
+  type ImageSource,
+  isDigest,
+  LONGEST_LABEL,
+  MOST_LABELS,
+  MOST_LAYERS
+} from '../../model/types/image-source.js'
+import { environment, ProgramError, run } from '../../program/program.js'
+import type { Reference } from './reference.js'
+
+/** An image as a registry or an archive describes it. */
+export interface Described {
+  /** Of the manifest for this platform. */
+  readonly digest: string
+  /** Bytes of the packed layers; undefined if an archive holds images for several platforms. */
+  readonly bytes?: number
+}
+
+/** skopeo itself reads no larger manifest. */
+const MOST_MANIFEST = 4 * 2 ** 20
+/** Characters of a manifest or a configuration: more of them could hold the event loop. */
+const MOST_PARSED = 256 * 1024
+const DESCRIBE_MS = 2 * 60_000
+/** A registry that sends nothing for so long has stopped. */
+export const STALL_MS = 2 * 60_000
+/** Bytes of the files directory's file system that stay free. */
+const LEFT_FREE = 256 * 2 ** 20
+
+const platforms: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
+
+/** skopeo and its settings. */
+export class Skopeo {
+  /** @param stallMs how long a registry may send nothing */
+  constructor(
+    private readonly image: Pick<Config['image'], 'registry_auth' | 'max_unpacked' | 'time_limit'>,
+    readonly reference: Reference,
+    private readonly stallMs = STALL_MS
+  ) {}
+
+  /** Throws Error if the source is a file that is missing, or others may read the logins. */
+  async check(): Promise<void> {
+    const { registry_auth: logins } = this.image
+    const { file, registry } = this.reference
+    if (file !== undefined && !(await isFile(file))) throw new Error(`there is no file ${file}`)
+    if (registry === undefined || logins === '') return
+    const told = (error: Error) => {
+      throw new Error(`[image] registry_auth: ${error.message}`)
+    }
+    await refuseLooseMode(logins, 0o037, '0600', 'others may read the logins at registries').catch(told)
+  }
+
+  /**
+   * Asks for the manifest alone, and of an image for several platforms for that of this one. Throws Error in
+   * a sentence.
+   */
+  async describe(scratch: string, signal: AbortSignal): Promise<Described> {
+    const { repository } = this.reference
+    const first = await this.#manifest(this.reference.text, scratch, signal)
+    const { manifests } = first.json
+    if (!Array.isArray(manifests)) return described(first)
+    if (repository === undefined) return { digest: first.digest }
+    const wanted = platforms[process.arch] ?? process.arch
+    const fits = manifests.find(
+      one =>
+        isObject(one) &&
+        isObject(one.platform) &&
+        one.platform.os === 'linux' &&
+        one.platform.architecture === wanted
+    )
+    const digest = isObject(fits) ? fits.digest : undefined
+    if (!isDigest(digest)) throw new Error(`it holds no image for linux and ${wanted}`)
+    const second = await this.#manifest(`${repository}@${digest}`, scratch, signal)
+    if (second.digest !== digest) throw new Error(`the registry sent another manifest than ${digest}`)
+    return described(second)
+  }
+
+  /** Copies the image into the OCI layout `scratch/layout`; skopeo checks all digests. */
+  async copy(scratch: string, { digest, bytes }: Described, job: JobContext): Promise<void> {
+    const { max_unpacked: limit } = this.image
+    const { repository, text } = this.reference
+    const { bavail, bsize } = await statfs(scratch)
+    const room = Math.max(0, bavail * bsize - LEFT_FREE)
+    const tooMuch = (size: number) => {
+      if (size > limit) return `the image has more than ${limit} bytes: [image] max_unpacked`
+      return size > room ? `[paths] files has no room for an image of more than ${room} bytes` : undefined
+    }
+    const why = bytes === undefined ? undefined : tooMuch(bytes)
+    if (why !== undefined) throw new Error(why)
+    const growth = {
+      tooMuch,
+      stallMs: this.stallMs,
+      measure: () => sizeOf(scratch),
+      seen: (size: number) => bytes && job.progress(Math.min(1, size / bytes) * 0.5)
+    }
+    // The tag may have moved since it was described.
+    const from = repository === undefined ? text : `${repository}@${digest}`
+    const words = ['copy', ...this.#login('--src-'), from]
+    const limits = { signal: job.signal, timeLimitMs: this.image.time_limit }
+    await bounded(growth, job.signal, signal =>
+      this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { ...limits, signal })
+    )
+  }
+
+  async #manifest(source: string, scratch: string, signal: AbortSignal) {
+    const limits = { signal, timeLimitMs: DESCRIBE_MS, maxOutput: MOST_MANIFEST }
+    const words = ['inspect', '--raw', ...this.#login('--'), source]
+    const text = await this.#run(words, scratch, limits)
+    return { digest: `sha256:${createHash('sha256').update(text).digest('hex')}`, json: objectIn(text) }
+  }
+
+  /** The logins are those of the ini, never those of the user's home. */
+  #login(prefix: string): string[] {
+    const { registry_auth: logins } = this.image
+    if (this.reference.registry === undefined) return []
+    return logins === '' ? [`${prefix}no-creds`] : [`${prefix}authfile`, logins]
+  }
+
+  async #run(
+    words: readonly string[],
+    scratch: string,
+    limits: { signal: AbortSignal; timeLimitMs: number; maxOutput?: number }
+  ): Promise<string> {
+    const temporary = join(scratch, 'tmp')
+    await mkdir(temporary, { recursive: true })
+    const proxies = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
+    const given = proxies.flatMap(name => [name, name.toLowerCase()]).filter(name => process.env[name])
+    const env = {
+      ...environment(),
+      TMPDIR: temporary,
+      ...Object.fromEntries(given.map(name => [name, process.env[name]]))
+    }
+    try {
+      return (await run('skopeo', ['--tmpdir', temporary, ...words], { ...limits, env })).stdout
+    } catch (error) {
+      limits.signal.throwIfAborted()
+      throw new Error(inWords(error as Error, this.reference), { cause: error })
+    }
+  }
+}
+
+const layoutIn = (scratch: string) => join(scratch, LAYOUT)
+
+const tooMany = (layers: number) =>
+  `it has ${layers} layers, and ${MOST_LAYERS} are the most: build it with fewer (buildah build --squash-all)`
+
+/** Returns digest and size of an image's manifest. Throws Error for one that is not taken. */
+function described({ digest, json }: { readonly digest: string; readonly json: JsonObject }): Described {
+  const { layers } = json
+  if (!Array.isArray(layers))
+    throw new Error('its manifest has no layers: it is of an old kind, build it again')
+  if (layers.length > MOST_LAYERS) throw new Error(tooMany(layers.length))
+  let bytes = 0
+  for (const layer of layers) {
+    const { mediaType, size } = isObject(layer) ? layer : {}
+    if (typeof mediaType !== 'string' || typeof size !== 'number' || !(size >= 0))
+      throw new Error('its manifest has a layer without a type or a size')
+    if (!/[.]tar(?:[+.]gzip)?$/.test(mediaType))
+      throw new Error(
+        `a layer is ${oneLine(mediaType, 100)}, and svcd takes tar with gzip: push it with ` +
+          '--compression-format gzip'
+      )
+    bytes += size
+  }
+  return { digest, bytes }
+}
+
+/** Returns labels and layers of the image in a layout, of which skopeo has checked all digests. */
+export async function readLayout(scratch: string): Promise<Pick<ImageSource, 'labels' | 'layers'>> {
+  const layout = layoutIn(scratch)
+  const blob = (digest: unknown) => {
+    if (!isDigest(digest)) throw new Error('the image names a part by no digest')
+    return join(layout, 'blobs/sha256', digest.slice('sha256:'.length))
+  }
+  const digestOf = (value: unknown) => (isObject(value) ? value.digest : undefined)
+  const { manifests } = await readObject(join(layout, 'index.json'))
+  const manifest = await readObject(blob(digestOf(Array.isArray(manifests) ? manifests[0] : undefined)))
+  const { config } = await readObject(blob(digestOf(manifest.config)))
+  described({ digest: '', json: manifest })
+  const labels = isObject(config) && isObject(config.Labels) ? config.Labels : {}
+  const isShort = (pair: unknown[]) =>
+    pair.every(text => typeof text === 'string' && text.length <= LONGEST_LABEL)
+  const kept = Object.entries(labels).filter(isShort).slice(0, MOST_LABELS)
+  return {
+    labels: Object.fromEntries(kept) as Record<string, string>,
+    layers: (manifest.layers as readonly unknown[]).map(digestOf).filter(isDigest)
+  }
+}
+
+const readObject = (file: string) =>
+  withOpen(open(file), async handle => {
+    const { size } = await handle.stat()
+    if (size > MOST_PARSED) throw new Error(`the image describes itself in more than ${MOST_PARSED} bytes`)
+    return objectIn(await handle.readFile('utf8'))
+  })
+
+function objectIn(text: string): JsonObject {
+  if (text.length > MOST_PARSED) {
+    const layers = Math.max(0, text.split('"digest"').length - 2)
+    throw new Error(
+      layers > MOST_LAYERS ? tooMany(layers) : `its manifest has more than ${MOST_PARSED} bytes`
+    )
+  }
+  try {
+    const json: unknown = JSON.parse(text)
+    if (isObject(json)) return json
+  } catch {
+    // Told below.
+  }
+  throw new Error('its manifest is no JSON object')
+}
+
+/** Returns the bytes of all files below the scratch directory, a few hundred at most. */
+async function sizeOf(directory: string): Promise<number> {
+  let bytes = 0
+  for (const entry of await unlessMissing(readdir(directory, { withFileTypes: true }), [])) {
+    const path = join(directory, entry.name)
+    if (entry.isDirectory()) bytes += await sizeOf(path)
+    else bytes += (await unlessMissing(stat(path), undefined))?.size ?? 0
+  }
+  return bytes
+}
+
+/** The ways out, by the words of skopeo. */
+const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
+  [
+    /unauthorized|authentication required|denied/i,
+    registry =>
+      `give svcd a login: skopeo login --authfile FILE ${registry}, and FILE in [image] registry_auth`
+  ],
+  [
+    /x509|certificate/i,
+    registry => `if the registry is yours, put its authority into /etc/containers/certs.d/${registry}/ca.crt`
+  ],
+  [/policy\.json/, () => 'apt-get install golang-github-containers-common (Rocky: containers-common)'],
+  [/HTTP response to HTTPS client/, () => 'the registry has to speak https'],
+  [/manifest unknown|name unknown|not found/i, () => 'look at its name and its tag'],
+  [/digest|does not match|verif/i, () => 'it sent other bytes than it promised: nothing of them is kept'],
+  [/unexpected EOF|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
+]
+
+/** Returns one sentence of a failure, with what to do. It holds no password: skopeo gets none in words. */
+function inWords(error: Error, { registry = '' }: Reference): string {
+  if (!(error instanceof ProgramError) || error.kind !== 'failed') return error.message
+  const last = error.stderr.split('\n').findLast(line => /level=(?:fatal|error)/.test(line)) ?? ''
+  const [, quoted] = /msg="((?:[^"\\]|\\.)*)"/.exec(last) ?? []
+  const unquoted = (quoted ?? error.message).replaceAll('\\n', ' ').replace(/\\(.)/g, '$1')
+  const words = oneLine(unquoted.replace(/^Error parsing image name "[^"]*": /, '').trim(), 500)
+  const remedy = remedies.find(([about]) => about.test(words))?.[1](registry)
+  return remedy === undefined ? words : `${words}; ${remedy}`
+}

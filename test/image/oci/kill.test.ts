@@ -1,0 +1,66 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { notesIn } from '../../support/notes.js'
+import { output, requireRoot } from '../../support/programs.js'
+import { scratch } from '../../support/scratch.js'
+import { type Crash, CrashingDaemon } from '../crashing-daemon.js'
+import { buildLayout, debian } from './registry.js'
+
+const places: readonly Crash[] = [
+  { module: 'image/oci/import', before: 'await skopeo.copy(' },
+  { module: 'image/oci/import', before: 'await skopeo.copy(', after: 30 },
+  { module: 'image/oci/import', before: "await work.call('unpack'" },
+  { module: 'image/oci/import', before: "await work.call('unpack'", after: 60 },
+  { module: 'image/oci/import', before: 'await model.save(' }
+]
+
+// rules 9.12, 9.16
+t.test('kill -9 at any place of an import and of an update', async t => {
+  requireRoot()
+  const directory = scratch(t)
+  const archives: string[] = []
+  for (const [i, name] of ['one', 'two'].entries()) {
+    const bulk = { 'usr/bulk': name.repeat(3_000_000), 'etc/hostname': name }
+    const image = await buildLayout(directory, name, debian, bulk)
+    archives[i] = join(directory, `${name}.tar`)
+    await output('skopeo', ['copy', '--quiet', `oci:${image}`, `oci-archive:${archives[i]}`])
+  }
+  const daemon = new CrashingDaemon(t)
+  await daemon.start()
+  const clean = async (what: string, images: readonly string[]) => {
+    await daemon.settled()
+    const hidden = readdirSync(daemon.path('files')).filter(name => name.startsWith('.'))
+    t.strictSame(hidden, [], `${what}: nothing of what came is left`)
+    t.strictSame(readdirSync(daemon.path('images')), images, `${what}: no directory is left`)
+    t.strictSame(notesIn(daemon.path('state')), [], `${what}: no note is left`)
+  }
+  for (const crash of places) {
+    await daemon.kill()
+    await daemon.start(crash)
+    const source = `oci-archive:${archives[0]}`
+    const signal = await daemon.dies(admin => admin.post('/config/osimage/new/_import', { source }))
+    t.equal(signal, 'SIGKILL', crash.before)
+    await daemon.start()
+    await clean(`import, ${crash.before} ${crash.after ?? 0}`, [])
+    t.equal((await daemon.admin.get('/config/osimage/new')).status, 404)
+  }
+  const made = await daemon.admin.post('/config/osimage/new/_import', {
+    source: `oci-archive:${archives[0]}`
+  })
+  t.equal(made.status, 201, made.text)
+  const hostname = () => readFileSync(daemon.path('images', 'new/etc/hostname'), 'utf8')
+  const source = `oci-archive:${archives[1]}`
+  for (const crash of places) {
+    await daemon.kill()
+    await daemon.start(crash)
+    t.equal(await daemon.dies(admin => admin.post('/config/osimage/new/_update', { source })), 'SIGKILL')
+    await daemon.start()
+    await clean(`update, ${crash.before} ${crash.after ?? 0}`, ['new'])
+    t.equal(hostname(), 'one', 'the old tree is whole')
+  }
+  t.equal((await daemon.admin.post('/config/osimage/new/_update', { source })).status, 204)
+  t.equal(hostname(), 'two')
+  await clean('at the end', ['new'])
+  t.ok(existsSync(daemon.path('images', 'new/usr/bulk')))
+})
