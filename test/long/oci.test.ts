@@ -4,7 +4,6 @@ import { Daemon } from '../support/daemon.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
-import { until } from '../support/until.js'
 import { runMachine, tail } from '../support/virtual-machine.js'
 import { imageTree, reported, reporting, systemOptions } from './debian-image.js'
 
@@ -66,5 +65,5 @@ t.test('an image of buildah is imported, packed and booted', { timeout: 60 * min
   t.match(reported(run.console, 'hostname'), /^node001\.cluster$/, about)
   t.match(reported(run.console, 'root'), /^tmpfs/, about)
   t.match(reported(run.console, 'state'), /^running/, about)
-  await until(async () => (await controller.monitor('node001')).state === 'running')
+  t.equal((await controller.monitor('node001')).state, 'installer.completed', about)
 })
