@@ -1,4 +1,4 @@
-import { existsSync, lstatSync, readFileSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { output, requireRoot } from '../../support/programs.js'
@@ -53,6 +53,38 @@ t.test('from a registry with TLS and a login', async t => {
     'nothing of the old tree is left'
   )
   clean('after an update')
+
+  // An image for several platforms: that of this machine.
+  const parts = ['first', 'second'].map(
+    name => JSON.parse(readFileSync(join(directory, name, 'index.json'), 'utf8')).manifests[0]
+  )
+  const here = process.arch === 'arm64' ? 'arm64' : 'amd64'
+  const manifests = [here, 's390x'].map((architecture, i) => {
+    const { mediaType, digest, size } = parts[i]
+    return { mediaType, digest, size, platform: { os: 'linux', architecture } }
+  })
+  const kind = 'application/vnd.oci.image.index.v1+json'
+  const list = JSON.stringify({ schemaVersion: 2, mediaType: kind, manifests })
+  const url = `https://${host}/v2/site/compute/manifests/several`
+  const words = [
+    '-sSf',
+    '--cacert',
+    join(directory, 'tls.crt'),
+    '-u',
+    `${login.name}:${login.password}`,
+    '-H',
+    `content-type: ${kind}`
+  ]
+  await output('curl', [...words, '-X', 'PUT', '--data-binary', list, url])
+  const several = `docker://${host}/site/compute:several`
+  t.match(await c.post('/config/osimage/new/_update', { source: several }), { status: 204 })
+  t.match((await image('new'))._source, { reference: several, digest })
+
+  chmodSync(authfile, 0o644)
+  t.match(await c.post('/config/osimage/new/_update', {}), {
+    status: 503,
+    body: { message: /\[image\] registry_auth: .*0600/ }
+  })
 
   const texts = [c.log.join('\n'), JSON.stringify(await c.get('/monitor/request'))].join('\n')
   t.notMatch(texts, login.password, 'no password is told')
