@@ -17,7 +17,6 @@ import { type ApiRequest, type ApiRoute, type Parts, replaced } from './context.
 import { choice } from './listing.js'
 import { MOST_CHECKED, withWarnings } from './objects.js'
 import { word } from './schema.js'
-import { warnUnproven } from './unproven.js'
 
 /** Changes that a job makes, or that have a dry run of their own. */
 const withoutDryRun = new Set([
@@ -82,7 +81,7 @@ export function withDryRun(
           warnings.push(...(await foreignNameWarnings(zones)))
         }
         warnings.push(...layoutProblems(felt.layouts, node => inventories.disksOf(node)))
-        warnings.push(...warnUnproven(trust, felt.required))
+        warnings.push(...trust.warningsOf(felt.required))
         const files = await error.files()
         return withWarnings(dryRunAnswer(error, files, felt, await runFairly(diskWarning(felt), request)), [
           ...new Set(warnings)

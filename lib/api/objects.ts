@@ -44,7 +44,6 @@ import type { NodeSets } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
-import { warnUnproven } from './unproven.js'
 
 /** Options for the routes of one type (rules 2.1, 5.3). */
 interface ObjectRouteOptions {
@@ -119,7 +118,7 @@ export function findWarnings(
 
 /** Returns a warning if nodes that have to prove themselves did not. */
 const unprovenOf = async ({ trust, model }: Parts, names: Iterable<string>) =>
-  warnUnproven(trust, await runFairly(required(model, names)))
+  trust.warningsOf(await runFairly(required(model, names)))
 
 /** Yields for each of the nodes; returns those that have to prove themselves. */
 function* required(model: Parts['model'], names: Iterable<string>): Generator<undefined, string[]> {

@@ -25,6 +25,7 @@ interface GrubOptions {
   readonly server: string
 }
 
+type Architecture = (typeof architectures)[number]
 type ByLoader = ReturnType<Boot['byLoader']>
 type GrubTemplate = Extract<keyof typeof bootTemplates, `boot/grub/${string}`>
 
@@ -33,22 +34,11 @@ const ofMac = (mac: string) => `${common}-01-${mac.toLowerCase().replaceAll(':',
 /** Stands for the MAC in arguments until they are quoted; a word of GRUB may hold it. */
 const anyMac = '@MAC@'
 
-interface Architecture {
-  readonly platform: 'x86_64-efi' | 'arm64-efi'
-  readonly names: readonly (readonly [what: string, name: string])[]
-}
-
 /** svcd does not know which one a node has: it may boot as either does. */
-const architectures: readonly Architecture[] = [
-  ['x86_64-efi', 'x64'] as const,
-  ['arm64-efi', 'aa64'] as const
-].map(([platform, end]) => ({
-  platform,
-  names: [
-    ['shim', `shim${end}.efi`],
-    ['GRUB', `grub${end}.efi`]
-  ]
-}))
+const architectures = [
+  { platform: 'x86_64-efi', shim: 'shimx64.efi', grub: 'grubx64.efi' },
+  { platform: 'arm64-efi', shim: 'shimaa64.efi', grub: 'grubaa64.efi' }
+] as const
 
 /** The configurations of GRUB in the TFTP tree: one for all machines, and one for each MAC (rules 4.43). */
 export class GrubConfigs {
@@ -112,13 +102,16 @@ export class GrubConfigs {
     return found.find(one => typeof one === 'string') ?? `node ${name} has no MAC address`
   }
 
-  #measureMac(mac: string, { platform, names }: Architecture): MeasuredBoot | string {
+  #measureMac(mac: string, { platform, shim, grub }: Architecture): MeasuredBoot | string {
     const { server, tree } = this.o
     const path = ofMac(mac)
     const [shared, own] = [common, path].map(one => this.#inForce.get(one))
     if (shared === undefined || own === undefined) return `${path} is not in the TFTP tree yet`
     const programs: MeasuredFile[] = []
-    for (const [what, name] of names) {
+    for (const [what, name] of [
+      ['shim', shim],
+      ['GRUB', grub]
+    ] as const) {
       const sha256 = tree.loader(name)
       if (sha256 === undefined) return `${name} is no program for UEFI`
       programs.push({ what, name, sha256 })

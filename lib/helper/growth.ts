@@ -13,6 +13,8 @@ export interface Growth {
 }
 
 const LOOK_MS = 500
+/** Bytes of a file system that stay free for the rest of this machine. */
+export const LEFT_FREE = 256 * 2 ** 20
 
 /**
  * Runs work, and stops it by its signal when it writes too much, or nothing any more. Then it throws an Error

@@ -1,7 +1,7 @@
 import { chmod, chown, statfs } from 'node:fs/promises'
 import type { OpenDirectory } from '../disk/open-directory.js'
 import { run } from '../program/program.js'
-import { bounded } from './growth.js'
+import { bounded, LEFT_FREE } from './growth.js'
 
 /** An image in the OCI layout, and the new directory for its files. */
 interface Unpacking {
@@ -21,8 +21,6 @@ interface Unpacking {
 
 /** Files and directories: a large system has half a million. */
 const MOST_FILES = 5_000_000
-/** Bytes of the file system that stay free for the rest of this machine. */
-const LEFT_FREE = 256 * 2 ** 20
 
 /** The name of the layout in the hidden directory of an import, and of the image in it. */
 export const LAYOUT = 'layout'

@@ -292,6 +292,8 @@ export class Images {
     run: (job: JobContext) => Promise<void>
   ): Promise<SubmittedJob> {
     const { name } = image
+    // An import makes its image.
+    const isStored = this.o.model.view.get('osimage', name) !== undefined
     const meant = (image: OsimageDoc) => imageDirectoryOf(this.#directory, image)
     // Two images may have one directory.
     const tree = await this.trees.laneOf(meant(image))
@@ -303,7 +305,7 @@ export class Images {
       lanes: [...own, ...lanes],
       run: async job => {
         // The lanes are those of the directory that the image had when the request came.
-        const now = this.o.model.view.get('osimage', name) ?? image
+        const now = isStored ? this.#image(name) : image
         if (meant(now) !== meant(image) || (await this.trees.laneOf(meant(now))) !== tree)
           throw unavailable(
             `OS image ${name}: field "path" was changed while the request waited`,

@@ -85,14 +85,14 @@ export class Apply {
 
   /** Returns JSON of all files with their diffs. Throws NotApplied for a wrong template. */
   async preview(): Promise<string> {
-    const outcome = await this.#render('whole')
+    const { outcome } = await this.#render('whole')
     if (outcome.kind === 'preview') return outcome.files
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
   /** Returns the files that would differ if made of `data`. Throws NotApplied for a wrong template. */
   async differing(data: ApplyOptions['data']): Promise<{ path: string; diff: string }[]> {
-    const outcome = await this.#render('differing', data)
+    const { outcome } = await this.#render('differing', data)
     if (outcome.kind === 'preview') return JSON.parse(outcome.files)
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
@@ -110,13 +110,11 @@ export class Apply {
       await withLock(() => this.#resume(new Swap(trial)))
     const done = unit.prepare()
     let difference: Difference
-    let data: object = {}
+    let data: object
     let swapped: Swapped | undefined
     try {
       const begun = performance.now()
-      difference = await this.#difference(made => {
-        data = made
-      })
+      ;[difference, data] = await this.#difference()
       const againMs = await this.#agree(difference, performance.now() - begun)
       if (againMs !== undefined) return { changed: 0, againMs }
       await this.#stage(difference)
@@ -135,9 +133,10 @@ export class Apply {
     return { changed: difference.changed.length + difference.removed.length }
   }
 
-  async #difference(seen: (data: object) => void): Promise<Difference> {
-    const outcome = await this.#render(false, this.o.data, seen)
-    if (outcome.kind === 'difference') return outcome.difference
+  /** Returns also the data that the files were made of. */
+  async #difference(): Promise<readonly [Difference, object]> {
+    const { outcome, made } = await this.#render(false)
+    if (outcome.kind === 'difference') return [outcome.difference, made]
     throw new NotApplied(outcome.kind === 'failed' ? outcome.message : 'nothing was rendered')
   }
 
@@ -161,22 +160,20 @@ export class Apply {
 
   async #render(
     preview: RenderJob['preview'],
-    data = this.o.data,
-    seen?: (data: object) => void
-  ): Promise<RenderOutcome> {
+    data = this.o.data
+  ): Promise<{ readonly outcome: RenderOutcome; readonly made: object }> {
     const { service, settings, templates, now, zones, render = renderInThread, prepare } = this.o
     await prepare?.(this.signal).catch(error => {
       throw failure(error)
     })
     const { serials } = this.#notes.now
     const made = await runSliced(data())
-    seen?.(made)
     const parts = await runSliced(jsonInParts(made))
     const job: RenderJob = {
       ...{ service, settings, templates, data: parts, serials, nowMs: now(), preview },
       ...(zones ? { zones: zones.job() } : {})
     }
-    return render(job, this.signal)
+    return { outcome: await render(job, this.signal), made }
   }
 
   async #stage({ changed }: Difference): Promise<void> {

@@ -265,12 +265,17 @@ export const consoleLogs = ({ consoles, paths }: Config): string =>
 export const treeDirectory = ({ tftp, paths }: Config): string => tftp.directory || join(paths.state, 'tftp')
 
 /** Returns what the binaries of the TFTP tree are made of: names that shim and GRUB have fixed. */
-export const treeOptions = (config: Config, ticks: () => number) => ({
-  directory: treeDirectory(config),
-  files: config.paths.files,
-  ticks,
-  loaders: [...signedLoaders(config), ...ipxeBinaries(config)]
-})
+export function treeOptions(config: Config, ticks: () => number) {
+  const signed = signedLoaders(config)
+  // An ini may name the shim of a signed iPXE like that of GRUB.
+  const others = ipxeBinaries(config).filter(({ name }) => !signed.some(loader => loader.name === name))
+  return {
+    directory: treeDirectory(config),
+    files: config.paths.files,
+    ticks,
+    loaders: [...signed, ...others]
+  }
+}
 
 /** Returns shim, GRUB and MokManager: the files that UEFI HTTP boot fetches too (rules 4.44). */
 export function signedLoaders({ tftp }: Config) {

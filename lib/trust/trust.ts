@@ -1,7 +1,9 @@
 import { createPublicKey, hash, randomBytes, type X509Certificate } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { badRequest, forbidden, notFound } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import type { MeasuredBoot } from '../boot/grub/measured.js'
+import { groupOf, settingsOf } from '../model/effective.js'
 import type { Actor, Model } from '../model/model.js'
 import type { Change, View } from '../model/stored.js'
 import { ekOf, forgotten, isEnrolledWith } from '../model/trust.js'
@@ -91,6 +93,8 @@ interface QuoteAnswer {
 
 /** Quotes that count once are remembered for longer than their nonce lives, of 10,000 nodes at once. */
 const mostNonces = 20_000
+/** Names of nodes in a warning. */
+const mostNames = 5
 
 /** Trust in the machines of nodes: enrolment, verdicts, and scripts that only their TPMs can read. */
 export class Trust {
@@ -126,6 +130,17 @@ export class Trust {
   isWanted(node: string): boolean {
     const doc = this.o.model.view.get('node', node)
     return doc !== undefined && this.o.model.effective(doc).settings.trust !== 'none'
+  }
+
+  /** Returns a warning if nodes that get `trust` = require have not proved themselves (rules 15.1). */
+  warningsOf(required: readonly string[]): string[] {
+    const found = required.filter(name => !this.is(name, 'good'))
+    if (found.length === 0) return []
+    const [subject, verb] = found.length === 1 ? ['node', 'has'] : [`${found.length} nodes:`, 'have']
+    return [
+      `${subject} ${firstOf(found, mostNames)} ${verb} trust = require and no good verdict: without one a ` +
+        'node gets no install script, and its tokens are void; begin with trust = report'
+    ]
   }
 
   /** `good`, or another verdict with its reason; '' before the first quote. */
@@ -177,7 +192,8 @@ export class Trust {
   takes(name: string, proof = ''): boolean {
     const { model } = this.o
     const node = model.view.get('node', name)
-    if (!node || model.effective(node).settings.trust !== 'require') return true
+    // Each request of a node asks.
+    if (!node || settingsOf(node, groupOf(model.view, node), model.cluster).trust !== 'require') return true
     const [ek = '', since] = proof.split(' ')
     const { boot } = this.of(name) ?? {}
     // A follower may not know the newest boot yet.

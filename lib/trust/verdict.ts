@@ -66,7 +66,7 @@ const nothing = {
 } as const
 const bad = (reason: string): Finding => ({ ...nothing, verdict: 'bad', reason })
 
-/** Judges evidence (rules 15.3). A boot takes a millisecond or two, the longest log that is read some 15. */
+/** Judges evidence (rules 15.3). A usual boot takes a millisecond or two, the longest log some five. */
 export function judge(evidence: Evidence, by: Yardstick): Finding {
   const read = tried(() => signedOf(evidence))
   if (typeof read === 'string') return bad(read)

@@ -171,12 +171,13 @@ t.test(
   'the loaders are served over http, and a node that cannot boot has a configuration with the reason',
   async t => {
     const directory = scratch(t)
-    for (const name of ['shim', 'grub', 'undionly.kpxe']) writeFileSync(join(directory, name), name)
+    for (const name of ['shim', 'grub', 'undionly.kpxe', 'shimx64.efi'])
+      writeFileSync(join(directory, name), name)
     const c = await Controller.start(
       t,
       ...['tftp.server=tftpd-hpa', `tftp.directory=${join(directory, 'tree')}`, 'tftp.control=true'],
       ...[`tftp.shim_x64=${join(directory, 'shim')}`, `tftp.grub_x64=${join(directory, 'grub')}`],
-      `boot.ipxe_directory=${directory}`
+      ...[`boot.ipxe_directory=${directory}`, 'boot.efi_x64=shimx64.efi']
     )
     await c.post('/config/network/cluster', { network: '10.141.0.0/16', loader: 'grub' })
     const interfaces = [{ interface: 'BOOTIF', network: 'cluster', macaddress: '52:54:00:00:00:01' }]
@@ -188,6 +189,7 @@ t.test(
     t.equal((await c.get('/boot/shimx64.efi')).status, 200)
     t.equal((await c.get('/boot/mmx64.efi')).status, 404)
     t.equal(readFileSync(join(directory, 'tree/undionly.kpxe'), 'utf8'), 'undionly.kpxe', 'iPXE for others')
+    t.equal(readFileSync(join(directory, 'tree/shimx64.efi'), 'utf8'), 'shim', 'of two the signed one')
   }
 )
 

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { copyFile, cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { fuzzSeed, Random } from '../fuzz/random.js'
 import { kernelOptions, makeImage } from '../machine/image.js'
 import { Daemon } from '../support/daemon.js'
 import { signedLoaders } from '../support/kernel.js'
@@ -163,28 +164,16 @@ const words = [
   ...['%s', '=', '==', 'a=', '^a', '@MAC@', '*', '?', ',', ':', '--', '-', 'if', 'then', 'menuentry', 'set'],
   ...['x'.repeat(200), '"open', '""', 'mod.opt=1,2,3', 'no_such=http://host/path?a=b&c=d']
 ]
-/** A generator of numbers from 0 up to 1: a round that fails can be run again. */
-function numbersFrom(seed: number): () => number {
-  let state = seed
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-    return state / 2 ** 32
-  }
-}
-
-const pick = (random: () => number, from: readonly string[]) => from[Math.floor(random() * from.length)] ?? ''
-
 // rules 4.45
 t.test(`what svcd computes is what the TPM has, for ${rounds} random configurations`, async t => {
   const site = await Site.open(t, 'trust.secureboot=any')
-  const seed = Number(process.env.SVCD_TRUST_SEED ?? Date.now() % 1_000_000)
-  t.comment(`SVCD_TRUST_SEED=${seed}`)
-  const random = numbersFrom(seed)
+  const random = new Random(fuzzSeed())
+  t.comment(`FUZZ_SEED=${random.seed}`)
   await site.node('node001', 1, { trust: 'report', comment: 'the first' })
   let accepted = false
   for (let round = 0; round <= rounds; round++) {
-    const some = Array.from({ length: Math.floor(random() * 9) }, () => pick(random, words))
-    const options = [...some, `round=${round}`].join(random() < 0.2 ? '  ' : ' ')
+    const some = Array.from({ length: random.below(9) }, () => random.pick(words))
+    const options = [...some, `round=${round}`].join(random.is(0.2) ? '  ' : ' ')
     const body = { config: { node: { node001: { kerneloptions: options } } } }
     const { status } = await site.controller.request('POST', '/config/node/node001', body)
     t.equal(status, 204, options)

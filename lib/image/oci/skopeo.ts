@@ -5,7 +5,7 @@ import { isObject, type JsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { isFile, refuseLooseMode, unlessMissing, withOpen } from '../../disk/file.js'
-import { bounded } from '../../helper/growth.js'
+import { bounded, LEFT_FREE } from '../../helper/growth.js'
 import { LAYOUT, LAYOUT_TAG } from '../../helper/unpack.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import {
@@ -33,8 +33,6 @@ const MOST_PARSED = 256 * 1024
 const DESCRIBE_MS = 2 * 60_000
 /** A registry that sends nothing for so long has stopped. */
 export const STALL_MS = 2 * 60_000
-/** Bytes of the files directory's file system that stay free. */
-const LEFT_FREE = 256 * 2 ** 20
 
 const platforms: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
 

@@ -5,7 +5,8 @@ import { createServer } from 'node:https'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import type { Test } from 'tap'
-import { makeCertificate, trust } from './registry.js'
+import { makeCertificate } from '../../support/certificate.js'
+import { trust } from './registry.js'
 
 export const sha = (bytes: string | Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
@@ -82,7 +83,7 @@ export async function startHostile(
   image: { readonly manifest: object; readonly blobs: ReadonlyMap<string, Buffer> },
   answer: (url: string, response: ServerResponse, request: IncomingMessage) => boolean = () => false
 ) {
-  const { key, certificate } = await makeCertificate(directory)
+  const { key, certificate } = await makeCertificate(directory, 'localhost')
   const asked: { url: string; authorization: string | undefined }[] = []
   const manifest = Buffer.from(JSON.stringify(image.manifest))
   const server = createServer(

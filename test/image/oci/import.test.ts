@@ -13,7 +13,7 @@ const asynchronous = { headers: { prefer: 'respond-async' } }
 t.test('from a registry with TLS and a login', async t => {
   requireRoot()
   const directory = scratch(t)
-  const { host, authfile } = await startRegistry(t, directory)
+  const { host, certificate, authfile } = await startRegistry(t, directory)
   const { c, images, image, clean, ended } = await beginning(t, undefined, `image.registry_auth=${authfile}`)
   const source = `docker://${host}/site/compute:2026.11`
   const first = await buildLayout(directory, 'first', debian, { 'etc/hostname': 'second\n' })
@@ -69,7 +69,7 @@ t.test('from a registry with TLS and a login', async t => {
   const words = [
     '-sSf',
     '--cacert',
-    join(directory, 'tls.crt'),
+    certificate,
     '-u',
     `${login.name}:${login.password}`,
     '-H',

@@ -4,34 +4,16 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { makeCertificate } from '../../support/certificate.js'
 import { freePort } from '../../support/free-port.js'
 import { output } from '../../support/programs.js'
 import { until } from '../../support/until.js'
-
-/** A certificate of its own authority for loopback, in `directory`. */
-export async function makeCertificate(directory: string) {
-  const [key, certificate] = [join(directory, 'tls.key'), join(directory, 'tls.crt')]
-  const names = ['-subj', '/CN=registry', '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost']
-  const made = [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:P-256',
-    '-nodes',
-    '-days',
-    '2'
-  ]
-  await output('openssl', [...made, '-keyout', key, '-out', certificate, ...names])
-  return { key, certificate }
-}
 
 export const login = { name: 'compute', password: 'correct horse' }
 
 /** Debian's docker-registry on loopback, with TLS and a login. */
 export async function startRegistry(t: Test, directory: string) {
-  const { key, certificate } = await makeCertificate(directory)
+  const { key, certificate } = await makeCertificate(directory, 'localhost')
   const port = await freePort()
   const host = `127.0.0.1:${port}`
   const htpasswd = join(directory, 'htpasswd')
@@ -53,7 +35,7 @@ export async function startRegistry(t: Test, directory: string) {
   })
   await until(() => listens(port), 'the registry listens')
   trust(t, certificate)
-  return { host, authfile: writeLogins(directory, host) }
+  return { host, certificate, authfile: writeLogins(directory, host) }
 }
 
 /** Writes a file as `skopeo login` does. */
@@ -90,7 +72,7 @@ export const debian: Content = {
   'etc/hostname': 'first\n'
 }
 
-/** What a node needs to boot, as far as svcd looks. */
+/** The files with which svcd takes an image for one that boots. */
 export const bootable: Content = {
   ...debian,
   'sbin/init': 'init',
