@@ -72,6 +72,7 @@ const optionTypes = {
   dryrun: { type: 'boolean' },
   yes: { type: 'boolean', short: 'y' },
   image: { type: 'string' },
+  tag: { type: 'string' },
   end: { type: 'boolean' },
   forget: { type: 'boolean' },
   firmware: { type: 'boolean' },

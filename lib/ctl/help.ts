@@ -16,6 +16,7 @@ export const optionTexts = [
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
   ['-y, --yes', 'rm, edit, push, power, sel, import, adopt, trust: do not ask'],
   ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
+  ['    --tag TAG', 'osimage push: the pack of this tag; default: what is packed now'],
   ['    --end', 'rescue: do not boot for it any more'],
   ['    --forget', 'trust: forget the TPM of nodes, and what they proved'],
   ['    --firmware', 'trust --forget: also what was accepted of their firmware'],
@@ -236,7 +237,7 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup | --role | --days)
+      --url | --cacert | -o | --output | --fields | --sort | --tag | --group | --order | --bmcsetup | --role | --days)
         previous=''; continue ;;
     esac
     previous=$word

@@ -9,7 +9,7 @@ import { fold } from '../node-set/fold.js'
 import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
 import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
-import { imageVerbs, removeImage } from './images.js'
+import { imageVerbs, removeImage, withUpload } from './images.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
@@ -176,10 +176,12 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   grab: transfer('grab', ['node'], 'copy a running node into the directory of an image'),
-  push: transfer(
-    'push',
-    ['node', 'group'],
-    'make running nodes the same as the directory of an image; asks before it is a group'
+  push: withUpload(
+    transfer(
+      'push',
+      ['node', 'group'],
+      'make running nodes the same as the directory of an image; asks before it is a group'
+    )
   ),
   status: {
     operands: '[SET]',

@@ -1,4 +1,6 @@
+import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
@@ -23,6 +25,21 @@ function hashOf(file: string): Hashed {
     bytes += read
   }
   closeSync(fd)
+  return { sha256: hash.digest('hex'), bytes }
+}
+
+/** When the thread is ended, its end of the pipe closes, which ends the program. */
+async function hashUnpacked(program: string, file: string): Promise<Hashed> {
+  const child = spawn(program, ['-dcq', file], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const ended = once(child, 'close')
+  const hash = createHash('sha256')
+  let bytes = 0
+  for await (const chunk of child.stdout as AsyncIterable<Buffer>) {
+    hash.update(chunk)
+    bytes += chunk.length
+  }
+  const [status] = await ended
+  if (status !== 0) throw new Error(`${program} failed with status ${status}`)
   return { sha256: hash.digest('hex'), bytes }
 }
 
@@ -87,8 +104,9 @@ async function archiveTo(
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-answerQuestions((task: WorkerTask, report): Hashed | number | Promise<PackResult> => {
+answerQuestions((task: WorkerTask, report): Hashed | number | Promise<Hashed | PackResult> => {
   if (task.kind === 'hash') return hashOf(task.file)
+  if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
   return archiveTo(task.output, task.contents, report)
 })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, stat, statfs } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isObject, type JsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
@@ -36,6 +36,9 @@ export const STALL_MS = 2 * 60_000
 
 const platforms: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
 
+/** This machine, as images name it. */
+export const platform = () => platforms[process.arch] ?? process.arch
+
 /** skopeo and its settings. */
 export class Skopeo {
   /** @param stallMs how long a registry may send nothing */
@@ -67,7 +70,7 @@ export class Skopeo {
     const { manifests } = first.json
     if (!Array.isArray(manifests)) return described(first)
     if (repository === undefined) return { digest: first.digest }
-    const wanted = platforms[process.arch] ?? process.arch
+    const wanted = platform()
     const fits = manifests.find(
       one =>
         isObject(one) &&
@@ -102,11 +105,25 @@ export class Skopeo {
     }
     // The tag may have moved since it was described.
     const from = repository === undefined ? text : `${repository}@${digest}`
-    const words = ['copy', ...this.#login('--src-'), from]
+    // umoci reads no zstd: skopeo packs such layers anew.
+    const words = ['copy', ...this.#login('--src-'), '--dest-compress-format', 'gzip', from]
     const limits = { signal: job.signal, timeLimitMs: this.image.time_limit }
     await bounded(growth, job.signal, signal =>
       this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { ...limits, signal })
     )
+  }
+
+  /** Copies the OCI layout `scratch/layout` to the registry; returns the digest of its manifest there. */
+  async push(scratch: string, signal: AbortSignal): Promise<string> {
+    const file = join(scratch, 'digest')
+    const words = ['copy', ...this.#login('--dest-'), '--digestfile', file]
+    const limits = { signal, timeLimitMs: this.image.time_limit }
+    await this.#run(
+      [...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`, this.reference.text],
+      scratch,
+      limits
+    )
+    return (await readFile(file, 'utf8')).trim()
   }
 
   async #manifest(source: string, scratch: string, signal: AbortSignal) {
@@ -162,9 +179,9 @@ function described({ digest, json }: { readonly digest: string; readonly json: J
     const { mediaType, size } = isObject(layer) ? layer : {}
     if (typeof mediaType !== 'string' || typeof size !== 'number' || !(size >= 0))
       throw new Error('its manifest has a layer without a type or a size')
-    if (!/[.]tar(?:[+.]gzip)?$/.test(mediaType))
+    if (!/[.]tar(?:[+.](?:gzip|zstd))?$/.test(mediaType))
       throw new Error(
-        `a layer is ${oneLine(mediaType, 100)}, and svcd takes tar with gzip: push it with ` +
+        `a layer is ${oneLine(mediaType, 100)}, and svcd takes tar with gzip or zstd: push it with ` +
           '--compression-format gzip'
       )
     bytes += size
@@ -243,7 +260,7 @@ const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
   [/HTTP response to HTTPS client/, () => 'the registry has to speak https'],
   [/manifest unknown|name unknown|not found/i, () => 'look at its name and its tag'],
   [/digest|does not match|verif/i, () => 'it sent other bytes than it promised: nothing of them is kept'],
-  [/unexpected EOF|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
+  [/\bEOF\b|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
 ]
 
 /** Returns one sentence of a failure, with what to do. It holds no password: skopeo gets none in words. */
