@@ -21,7 +21,7 @@ export interface Hashed {
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
   runInThread(WORKER, { kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
 
-/** Returns checksum and size of what a decompressor, by its path, makes of a file. Throws as `hashFile`. */
+/** Returns checksum and size of what a decompressor makes of a file. Throws as `hashFile`. */
 export const hashUnpacked = (program: string, file: string, signal: AbortSignal): Promise<Hashed> =>
   runInThread(WORKER, { kind: 'unpacked', program, file }, { name: `the checksum of ${file}`, signal })
 

@@ -1,10 +1,9 @@
-import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
 import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
-import { answerQuestions } from '../../base/thread.js'
+import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
+import { run } from '../../program/program.js'
 import { archive } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
@@ -28,18 +27,15 @@ function hashOf(file: string): Hashed {
   return { sha256: hash.digest('hex'), bytes }
 }
 
-/** When the thread is ended, its end of the pipe closes, which ends the program. */
+/** The program dies with this thread. */
 async function hashUnpacked(program: string, file: string): Promise<Hashed> {
-  const child = spawn(program, ['-dcq', file], { stdio: ['ignore', 'pipe', 'ignore'] })
-  const ended = once(child, 'close')
   const hash = createHash('sha256')
   let bytes = 0
-  for await (const chunk of child.stdout as AsyncIterable<Buffer>) {
+  const onBytes = (chunk: Buffer) => {
     hash.update(chunk)
     bytes += chunk.length
   }
-  const [status] = await ended
-  if (status !== 0) throw new Error(`${program} failed with status ${status}`)
+  await run(program, ['-dcq', file], { timeLimitMs: LONGEST_MS, onBytes })
   return { sha256: hash.digest('hex'), bytes }
 }
 

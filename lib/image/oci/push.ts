@@ -8,7 +8,6 @@ import { LAYOUT, LAYOUT_TAG } from '../../helper/unpack.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import { defaultTag, findTag } from '../../model/tags.js'
 import { imageDirectoryOf, type OsimageDoc, type PackDoc } from '../../model/types/osimage.js'
-import { locate } from '../../program/program.js'
 import type { ImageContext } from '../context.js'
 import { inScratch, saying } from './import.js'
 import { type Reference, readReference } from './reference.js'
@@ -111,9 +110,11 @@ async function makeLayout(
     'svcd.source': image.source && `${image.source.reference} ${image.source.digest}`
   }
   job.line(`reading ${pack.name}`)
+  const { program } = kind
+  const { sha256 } = program === undefined ? pack : await hashUnpacked(program, file, job.signal)
   const config = {
     ...{ created, architecture: platform(), os: 'linux', config: { Labels: labels } },
-    rootfs: { type: 'layers', diff_ids: [`sha256:${await unpackedSum(file, pack, kind.program, job)}`] },
+    rootfs: { type: 'layers', diff_ids: [`sha256:${sha256}`] },
     history: [{ created, created_by: `svcd: pack of OS image ${image.name}` }]
   }
   const manifest = {
@@ -125,12 +126,4 @@ async function makeLayout(
   const manifests = [{ ...(await put(manifest, '.manifest.v1+json')), annotations }]
   await writeFile(join(layout, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests }))
   await writeFile(join(layout, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
-}
-
-/** Returns the checksum of the archive in a pack. */
-async function unpackedSum(file: string, pack: PackDoc, program: string | undefined, job: JobContext) {
-  if (program === undefined) return pack.sha256
-  const path = await locate(program)
-  if (path === undefined) throw new Error(`${program} is not installed, which ${pack.name} needs`)
-  return (await hashUnpacked(path, file, job.signal)).sha256
 }
