@@ -14,6 +14,7 @@ import { discard } from '../publish.js'
 import { alreadyThere, placeTree } from '../tree-changes.js'
 import { here } from '../trees.js'
 import { type System, systemIn } from './boot-needs.js'
+import { keepLayers, lendLayers } from './layers.js'
 import { type Reference, readReference } from './reference.js'
 import { readLayout, Skopeo } from './skopeo.js'
 
@@ -81,10 +82,14 @@ export async function fetchImage(
       return
     }
     job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
+    await lendLayers(context, scratch, found.layers, job).catch(said)
     await skopeo.copy(scratch, found, job).catch(said)
     const kept = await readLayout(scratch).catch(said)
     const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }
     await placeImage(context, { wanted, before, place, scratch, made }, actor, job).catch(said)
+    await keepLayers(context, scratch, made.layers).catch(({ message }) =>
+      job.line(`its layers are not kept for the next update: ${message}`)
+    )
   })
 }
 

@@ -24,6 +24,8 @@ export interface Described {
   readonly digest: string
   /** Bytes of the packed layers; undefined if an archive holds images for several platforms. */
   readonly bytes?: number
+  /** The digests of its layers. */
+  readonly layers: readonly string[]
 }
 
 /** skopeo itself reads no larger manifest. */
@@ -69,7 +71,7 @@ export class Skopeo {
     const first = await this.#manifest(this.reference.text, scratch, signal)
     const { manifests } = first.json
     if (!Array.isArray(manifests)) return described(first)
-    if (repository === undefined) return { digest: first.digest }
+    if (repository === undefined) return { digest: first.digest, layers: [] }
     const wanted = platform()
     const fits = manifests.find(
       one =>
@@ -165,6 +167,11 @@ export class Skopeo {
 
 const layoutIn = (scratch: string) => join(scratch, LAYOUT)
 
+/** Returns the directory of the parts of a layout, each named by its digest. */
+export const blobsIn = (scratch: string) => join(layoutIn(scratch), 'blobs/sha256')
+
+const digestOf = (value: unknown) => (isObject(value) ? value.digest : undefined)
+
 const tooMany = (layers: number) =>
   `it has ${layers} layers, and ${MOST_LAYERS} are the most: build it with fewer (buildah build --squash-all)`
 
@@ -186,28 +193,26 @@ function described({ digest, json }: { readonly digest: string; readonly json: J
       )
     bytes += size
   }
-  return { digest, bytes }
+  return { digest, bytes, layers: layers.map(digestOf).filter(isDigest) }
 }
 
 /** Returns labels and layers of the image in a layout, of which skopeo has checked all digests. */
 export async function readLayout(scratch: string): Promise<Pick<ImageSource, 'labels' | 'layers'>> {
-  const layout = layoutIn(scratch)
   const blob = (digest: unknown) => {
     if (!isDigest(digest)) throw new Error('the image names a part by no digest')
-    return join(layout, 'blobs/sha256', digest.slice('sha256:'.length))
+    return join(blobsIn(scratch), digest.slice('sha256:'.length))
   }
-  const digestOf = (value: unknown) => (isObject(value) ? value.digest : undefined)
-  const { manifests } = await readObject(join(layout, 'index.json'))
+  const { manifests } = await readObject(join(layoutIn(scratch), 'index.json'))
   const manifest = await readObject(blob(digestOf(Array.isArray(manifests) ? manifests[0] : undefined)))
   const { config } = await readObject(blob(digestOf(manifest.config)))
-  described({ digest: '', json: manifest })
+  const { layers } = described({ digest: '', json: manifest })
   const labels = isObject(config) && isObject(config.Labels) ? config.Labels : {}
   const isShort = (pair: unknown[]) =>
     pair.every(text => typeof text === 'string' && text.length <= LONGEST_LABEL)
   const kept = Object.entries(labels).filter(isShort).slice(0, MOST_LABELS)
   return {
     labels: Object.fromEntries(kept) as Record<string, string>,
-    layers: (manifest.layers as readonly unknown[]).map(digestOf).filter(isDigest)
+    layers
   }
 }
 
