@@ -82,7 +82,7 @@ async function beginning(t: Test, count: number) {
   return { c, course, booted, rollout, svcctl, node, tags }
 }
 
-// rules 14.12
+// rules 14.9
 t.test('batch by batch, to the end; again there is nothing to do', async t => {
   const { booted, rollout, tags, node } = await beginning(t, 5)
   const words = ['compute', '--tag', 'november', '--batch', '40%', '--yes']
@@ -109,7 +109,7 @@ t.test('batch by batch, to the end; again there is nothing to do', async t => {
   t.strictSame(await tags(), Array(5).fill('november'))
 })
 
-// rules 14.12
+// rules 14.9
 t.test('it stops at failures, says why, and goes on and back', async t => {
   const { c, course, booted, rollout, svcctl, tags } = await beginning(t, 4)
   await c.post('/config/osimage/compute/tag', { tag: 'october' })
@@ -140,7 +140,7 @@ t.test('it stops at failures, says why, and goes on and back', async t => {
   t.match(await rollout('n2', '--tag', 'october', '--yes'), { code: 0, stdout: /all 1 nodes run it/ })
 })
 
-// rules 14.12
+// rules 14.9
 t.test('a BMC that does not answer, a node that is late, an interrupt', async t => {
   const { c, course, booted, rollout, svcctl, tags } = await beginning(t, 3)
   await c.post('/config/node/n1', {
@@ -165,7 +165,7 @@ t.test('a BMC that does not answer, a node that is late, an interrupt', async t 
   t.match(await svcctl(...words).ended, { code: 0, stdout: /all 2 nodes run it/ })
 })
 
-// rules 14.12
+// rules 14.9
 t.test('what is refused changes nothing', async t => {
   const { c, rollout, tags, booted } = await beginning(t, 2)
   const wrong: [string[], number, RegExp][] = [
@@ -196,7 +196,7 @@ t.test('what is refused changes nothing', async t => {
   t.strictSame(booted, [])
 })
 
-// rules 14.12
+// rules 14.9
 t.test('another image, and restarts by something else', async t => {
   const { c, rollout, svcctl, node } = await beginning(t, 2)
   c.file('other.tar.gz')
