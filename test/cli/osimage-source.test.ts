@@ -43,7 +43,7 @@ t.test('import, update and push by svcctl', async t => {
     ...(['env', ...more, 'sh', '-c', `"$0" osimage update new >${into}`, program] as const)
   ).ended
   t.match(screen, /\r\[#* *\] .*fetching docker:/)
-  t.match(screen, /unpacking layer|pack it for the nodes/)
+  t.match(screen, /\[#{30}\] OS image new is/)
   t.match(readFileSync(into, 'utf8'), /^OS image new is sha256:.*: 2 layers; pack it for the nodes\n$/)
   t.ok(existsSync(join(c.directory, 'images/new/etc/more')))
 
