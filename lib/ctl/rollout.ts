@@ -41,7 +41,7 @@ export const rollout: Verb<''> = {
   summary: 'restart nodes with another tag or image, some at a time, until some fail; again to go on',
   options: ['tag', 'image', 'batch', 'rehearse', 'until-failed', 'wait', 'restart', 'dryrun', 'yes'],
   async run(session, _type, [given = '']) {
-    const { controller, options, terminal } = session
+    const { options, terminal } = session
     const plan = planOf(given, options)
     const set = isNodeSet(given) ? given : await groupOrNode(session, given)
     const all = await look(session, set)
@@ -68,7 +68,6 @@ export const rollout: Verb<''> = {
     if (options.rehearse) await rehearse(session, left[0]?.name ?? '', plan.fields)
     const run = new Rollout(session, plan)
     await run.all(left, size).finally(() => run.ways())
-    for (const warning of new Set(controller.warnings.splice(0))) terminal.err(`warning: ${clean(warning)}\n`)
   }
 }
 
@@ -79,9 +78,9 @@ function planOf(set: string, options: Options): Plan {
   const [, amount = '', percent] = /^(\d+)(%?)$/.exec(batch) ?? []
   if (Number(amount) < 1 || (percent && Number(amount) > 100))
     throw wrongUsage('--batch takes a number of nodes, or 1% to 100%')
-  const natural = (name: string, text: string) => {
-    if (/^[1-9]\d{0,5}$/.test(text)) return Number(text)
-    throw wrongUsage(`--${name} takes a number from 1, not ${text}`)
+  const above0 = (name: string, text: string) => {
+    if (/^\d{1,6}(?:\.\d+)?$/.test(text) && Number(text) > 0) return Number(text)
+    throw wrongUsage(`--${name} takes a number above 0, not ${text}`)
   }
   if (!restarts.includes(restart)) throw wrongUsage(`--restart takes ${restarts.join(', ')}, not ${restart}`)
   const named = ['tag', 'image', 'batch', 'until-failed', 'wait', 'restart'] as const
@@ -90,8 +89,8 @@ function planOf(set: string, options: Options): Plan {
     // An image on its own is what is packed of it now.
     fields: { ...(image === undefined ? {} : { osimage: image }), osimagetag: tag ?? 'default' },
     batch: nodes => (percent ? Math.ceil((nodes * Number(amount)) / 100) : Number(amount)),
-    mostFailed: natural('until-failed', options['until-failed'] ?? '1'),
-    minutes: natural('wait', wait),
+    mostFailed: above0('until-failed', options['until-failed'] ?? '1'),
+    minutes: above0('wait', wait),
     restart,
     command: `svcctl rollout '${set}' ${words.join(' ')}`
   }
@@ -189,9 +188,11 @@ class Rollout {
 
   async #batch(nodes: readonly Seen[], which: string): Promise<void> {
     const { session, plan } = this
+    const { controller, terminal } = session
     const names = foldOf(nodes)
     await session.lines([clean(`batch ${which}: ${names}`)])
-    await session.controller.json('POST', '/config/node/_set', {}, { nodes: names, fields: plan.fields })
+    await controller.json('POST', '/config/node/_set', {}, { nodes: names, fields: plan.fields })
+    for (const warning of new Set(controller.warnings.splice(0))) terminal.err(`warning: ${clean(warning)}\n`)
     for (const { name, node } of nodes) {
       const own = (field: string) => (node[`_${field}_source`] === 'node' ? String(node[field]) : '')
       const words = assigned(Object.fromEntries(Object.keys(plan.fields).map(field => [field, own(field)])))

@@ -150,6 +150,9 @@ t.test('a BMC that does not answer, a node that is late, an interrupt', async t 
   t.match(first, { code: 1, stdout: /^n1 failed: .*127\.7\.5\.200/m })
 
   course.set('n2', 'silent')
+  const late = await rollout('n2', '--tag', 'november', '--yes', '--wait', '0.02')
+  t.match(late, { code: 1, stdout: /^n2 failed: it does not run it after 0\.02 minutes; n2 /m })
+  booted.length = 0
   const words = ['rollout', 'n[2-3]', '--tag', 'november', '--batch', '1', '--yes']
   const running = svcctl(...words)
   await until(() => booted.includes('n2'), 'the restart')
@@ -172,7 +175,7 @@ t.test('what is refused changes nothing', async t => {
     [['compute'], 2, /say what is rolled out: --tag TAG, --image IMAGE or both/],
     [['compute', '--tag', 'x', '--batch', '0', '--yes'], 2, /--batch takes/],
     [['compute', '--tag', 'x', '--batch', '101%', '--yes'], 2, /--batch takes/],
-    [['compute', '--tag', 'x', '--until-failed', '0', '--yes'], 2, /--until-failed takes a number from 1/],
+    [['compute', '--tag', 'x', '--until-failed', '0', '--yes'], 2, /--until-failed takes a number above 0/],
     [['compute', '--tag', 'x', '--restart', 'kexec', '--yes'], 2, /--restart takes boot, cycle, reset, none/],
     [['none', '--tag', 'november', '--yes'], 1, /none/],
     [['compute', '--tag', 'none', '--yes'], 1, /tag none|"osimagetag"/],
