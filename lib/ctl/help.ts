@@ -242,7 +242,8 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
-      --url | --cacert | -o | --output | --fields | --sort | --tag | --batch | --until-failed | --wait | --restart | --group | --order | --bmcsetup | --role | --days)
+      --tag | --batch | --until-failed | --wait | --restart) previous=''; continue ;;
+      --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup | --role | --days)
         previous=''; continue ;;
     esac
     previous=$word

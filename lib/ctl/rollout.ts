@@ -9,7 +9,7 @@ import { installFields, nodesWith, willInstall } from './rescue.js'
 import { type Options, pathOf, type Session, type Verb } from './session.js'
 import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 
-/** What is rolled out, and how. */
+/** The tag or image that nodes get, and the way to it. */
 interface Plan {
   readonly fields: Readonly<Record<string, string>>
   /** Returns how many nodes of so many are restarted at a time. */
@@ -17,7 +17,7 @@ interface Plan {
   readonly mostFailed: number
   readonly minutes: number
   readonly restart: string
-  /** What goes on with it. */
+  /** The command that goes on with it. */
   readonly command: string
 }
 

@@ -61,8 +61,8 @@ function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): 
 }
 
 /**
- * The work on OS images: import, update, upload, pack, kernel, clone, delete, grab and push. Each is a job, and an
- * image has one at a time (rules 2.8, 3.12).
+ * The work on OS images: import, update, upload, pack, kernel, clone, delete, grab and push. Each is a job,
+ * and an image has one at a time (rules 2.8, 3.12).
  */
 export class Images {
   readonly installing: Installing
