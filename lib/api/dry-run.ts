@@ -28,6 +28,7 @@ const withoutDryRun = new Set([
   '/config/osimage/{osimage}/_clone',
   '/config/osimage/{osimage}/_import',
   '/config/osimage/{osimage}/_update',
+  '/config/osimage/{osimage}/_push',
   '/config/osimage/{osimage}/kernel',
   '/config/node/{node}/_osgrab',
   '/config/node/{node}/_ospush',

@@ -1,4 +1,4 @@
-import { freeText } from '../model/field.js'
+import { freeText, objectName } from '../model/field.js'
 import { type ApiRequest, type ApiRoute, actorOf, type Parts, param } from './context.js'
 import { acknowledgement, answerWhenDone } from './jobs.js'
 import { bodyOf, post } from './row.js'
@@ -17,7 +17,16 @@ const sourceOf = (required: boolean) =>
     ({ source }) => ({ source: source || null })
   )
 
-/** OS images that are made of container images (rules 9.16). */
+/** The body of a push. */
+const target = bodyOf(
+  { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
+  {
+    target: { type: freeText, required: true, meaning: 'docker://REGISTRY/NAME:TAG' },
+    tag: { type: objectName, meaning: 'tag of the OS image; absent: what is packed now' }
+  }
+)
+
+/** OS images that are made of container images, and become some (rules 9.16, 9.17). */
 export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
   const one = '/config/osimage/{osimage}'
   const nameOf = (request: ApiRequest) => param(request, 'osimage')
@@ -44,6 +53,17 @@ export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
       output: acknowledgement,
       handler: async (request, { source }) =>
         answerWhenDone(request, await images.update(nameOf(request), source, actorOf(request)), 204)
+    }),
+    post(`${one}/_push`, {
+      access: 'user',
+      answers: [200, 204],
+      summary: 'Put the pack of an OS image into a registry; Prefer: respond-async as for _pack',
+      body: target,
+      output: acknowledgement,
+      handler: async (request, { target, tag }) => {
+        const job = await images.upload(nameOf(request), target as string, tag, actorOf(request))
+        return answerWhenDone(request, job, 204)
+      }
     })
   ]
 }

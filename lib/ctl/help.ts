@@ -15,7 +15,13 @@ export const optionTexts = [
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
   ['-y, --yes', 'rm, edit, push, power, sel, import, adopt, trust: do not ask'],
-  ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes'],
+  ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes; rollout: the OS image'],
+  ['    --tag TAG', 'osimage push: the pack of this tag; default: what is packed now; rollout: the tag'],
+  ['    --batch N|N%', 'rollout: nodes that are restarted at a time; default: 10%'],
+  ['    --rehearse', 'rollout: boot the first node in a virtual machine before'],
+  ['    --until-failed N', 'rollout: stop when so many have failed; default: 1'],
+  ['    --wait MINUTES', 'rollout: a node that does not run by then has failed; default: 30'],
+  ['    --restart HOW', 'rollout: boot (default), cycle or reset by the BMC, or none: something else does'],
   ['    --end', 'rescue: do not boot for it any more'],
   ['    --forget', 'trust: forget the TPM of nodes, and what they proved'],
   ['    --firmware', 'trust --forget: also what was accepted of their firmware'],
@@ -141,7 +147,7 @@ svcctl --help tells the options and what values look like.
 const words = (all: readonly string[]) => `'${all.join(' ')}'`
 
 /** Option names for completion. */
-const options = optionTexts.flatMap(([left]) => left.match(/-{1,2}[a-z]+/g) ?? [])
+const options = optionTexts.flatMap(([left]) => left.match(/-{1,2}[a-z]+(?:-[a-z]+)*/g) ?? [])
 
 function assignable(type: TypeName): string[] {
   const table = objectTypes[type]
@@ -236,6 +242,7 @@ const openingOfCompletion = `_svcctl() {
   unset 'given[-1]'
   for word in "\${given[@]}"; do
     case $previous in
+      --tag | --batch | --until-failed | --wait | --restart) previous=''; continue ;;
       --url | --cacert | -o | --output | --fields | --sort | --group | --order | --bmcsetup | --role | --days)
         previous=''; continue ;;
     esac
@@ -274,7 +281,7 @@ ${openingOfCompletion}  local type=\${plain[0]} verb=\${plain[1]} choices=''
       elif ((\${#plain[@]} == 0)); then choices=${words(commands)}
       elif ((\${#plain[@]} == 1)); then
         if [[ $type == completion ]]; then choices=bash
-        elif [[ $type == nodes ]]; then _svcctl_nodes
+        elif [[ $type == nodes || $type == rollout ]]; then _svcctl_nodes
 ${plainActions
   .map(([name, { actions = [] }]) => `        elif [[ $type == ${name} ]]; then choices=${words(actions)}`)
   .join('\n')}

@@ -1,4 +1,4 @@
-import { isObject } from '../base/json.js'
+import { isObject, type JsonObject } from '../base/json.js'
 import { awaitResult, makeChange } from './change.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
 import { clean, refused, wrongUsage } from './terminal.js'
@@ -60,12 +60,12 @@ export async function removeImage(session: Session, name: string): Promise<void>
   await makeChange(session, path, undefined, `${done}; ${about} is removed`)
 }
 
-/** Fetches a container image, and shows what svcd found in it. */
+/** Fetches or pushes a container image, and shows what svcd found in it. */
 async function fetched(
   session: Session,
   name: string,
-  work: '_import' | '_update',
-  body: { readonly source?: string }
+  work: '_import' | '_update' | '_push',
+  body: JsonObject
 ): Promise<void> {
   const { controller, format } = session
   if (format === 'csv') throw wrongUsage('there is no CSV of this: -o takes text or json')
@@ -78,6 +78,23 @@ async function fetched(
   if (warning !== undefined) session.terminal.err(`warning: ${clean(warning)}\n`)
   session.changed(answer, clean(lines.at(-1) ?? `OS image ${name}: done`))
 }
+
+/** Returns the verb that pushes to nodes, which puts the pack of an OS image into a registry too. */
+export const withUpload = (push: Verb): Verb => ({
+  ...push,
+  operands: 'NAME IMAGE|TARGET',
+  summary: `${push.summary}; of an image: put its pack into a registry, docker://REGISTRY/NAME:TAG`,
+  options: [...(push.options ?? []), 'tag'],
+  onlyTypes: [...(push.onlyTypes ?? []), 'osimage'],
+  run(session, type, operands) {
+    const { dryrun, tag, yes } = session.options
+    const [name = '', target = ''] = operands
+    if (type !== 'osimage' && tag !== undefined) throw wrongUsage(`${type} push takes no --tag`)
+    if (type !== 'osimage') return push.run(session, type, operands)
+    if (dryrun || yes) throw wrongUsage(`osimage push takes no --${dryrun ? 'dryrun' : 'yes'}`)
+    return fetched(session, name, '_push', { target, ...(tag === undefined ? {} : { tag }) })
+  }
+})
 
 const noBoot = ': its nodes cannot boot from the network; install'
 const again = ' in it, and pack it again'

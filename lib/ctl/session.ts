@@ -16,6 +16,12 @@ export interface Options {
   readonly dryrun?: boolean
   readonly yes?: boolean
   readonly image?: string
+  readonly tag?: string
+  readonly batch?: string
+  readonly rehearse?: boolean
+  readonly 'until-failed'?: string
+  readonly wait?: string
+  readonly restart?: string
   readonly end?: boolean
   readonly forget?: boolean
   readonly firmware?: boolean

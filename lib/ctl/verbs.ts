@@ -6,14 +6,16 @@ import { shippedLayouts } from '../model/shipped-layouts.js'
 import { objectTypes } from '../model/types.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
-import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
+import { runBmcAction } from './bmc-action.js'
+import { makeChange, reader, secretVerbs } from './change.js'
 import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
-import { imageVerbs, removeImage } from './images.js'
-import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
+import { imageVerbs, removeImage, withUpload } from './images.js'
+import { auditLine, bootLines, objectLines, watchNodes, within } from './render.js'
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
+import { rollout } from './rollout.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
-import { clean, cleanLines, Failure, namesNone, noController, refused, wrongUsage } from './terminal.js'
+import { clean, cleanLines, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 import { trust } from './trust.js'
 import { bodyOf, type Settable } from './values.js'
 
@@ -176,10 +178,12 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   grab: transfer('grab', ['node'], 'copy a running node into the directory of an image'),
-  push: transfer(
-    'push',
-    ['node', 'group'],
-    'make running nodes the same as the directory of an image; asks before it is a group'
+  push: withUpload(
+    transfer(
+      'push',
+      ['node', 'group'],
+      'make running nodes the same as the directory of an image; asks before it is a group'
+    )
   ),
   status: {
     operands: '[SET]',
@@ -409,6 +413,7 @@ export const plainVerbs: Readonly<Record<string, Verb<''>>> = {
         await terminal.out(terminal.shows.out ? cleanLines(piece) : piece)
     }
   },
+  rollout,
   ...Object.fromEntries([['console', consoleVerb]])
 }
 
@@ -461,59 +466,6 @@ async function showFiles(session: Session, name: string, answer: JsonObject): Pr
     await session.terminal.out(`${session.paint('bold', clean(head))}\n${cleanLines(String(shown))}${end}`)
   }
   if (bad.length > 0) throw refused(`${bad.length} of ${all.length} files of node ${name} cannot be rendered`)
-}
-
-interface Outcome {
-  readonly failed: boolean
-  readonly message: string
-}
-
-/** Sends an action to the BMCs of a node set and waits for all outcomes. Throws Failure 1 if one failed. */
-async function runBmcAction(session: Session, part: Part, set: string, action: string): Promise<void> {
-  const { controller, format, paint } = session
-  const outcomes = new Map<string, Outcome>()
-  const body = { control: { [part]: { [action]: { hostlist: set } } } }
-  const asked = controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
-  const first = await asked.catch((error: Error) => {
-    // The controller's message names a field that the user has not typed.
-    const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
-    throw isEmpty ? namesNone(set) : error
-  })
-  const { request_id: id } = first
-  if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
-  const answer = await pollRequest(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
-    gather(outcomes, told, part)
-    return `${outcomes.size} nodes`
-  })
-  if (format === 'json') await session.json(Object.fromEntries(jsonOf(outcomes)))
-  else if (format === 'csv') await session.csv(csvOf(outcomes))
-  else await session.lines(outcomeLines(outcomes, paint))
-  const failed = [...outcomes.values()].filter(one => one.failed).length
-  if (failed > 0) throw refused(`${part} ${action}: ${failed} of ${outcomes.size} nodes failed`)
-  if (answer.state === 'failed') throw refused(`${part} ${action} has failed: see /monitor/request/${id}`)
-}
-
-/** Adds the outcomes of an answer. The controller reports each outcome once. */
-function gather(outcomes: Map<string, Outcome>, { control }: JsonObject, part: Part): void {
-  const { failed, [part]: well } = isObject(control) ? control : {}
-  const add = (names: JsonValue | undefined, hasFailed: boolean) => {
-    for (const [node, message] of Object.entries(isObject(names) ? names : {}))
-      outcomes.set(node, { failed: hasFailed, message: String(message) })
-  }
-  for (const names of Object.values(isObject(well) ? well : {})) add(names, false)
-  add(failed, true)
-}
-
-function* jsonOf(outcomes: ReadonlyMap<string, Outcome>): Generator<[string, JsonObject]> {
-  for (const [node, { failed, message }] of outcomes)
-    yield [node, { result: failed ? 'failed' : 'ok', message }]
-}
-
-function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
-  const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
-  yield 'name,result,message\r'
-  for (const [node, { failed, message }] of outcomes)
-    yield `${[node, failed ? 'failed' : 'ok', message].map(cell).join(',')}\r`
 }
 
 /**

@@ -21,6 +21,7 @@ import { Installing } from './installing.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { Manifest } from './manifest.js'
 import { checkImport, checkUpdate, fetchImage } from './oci/import.js'
+import { checkPush, pushPack } from './oci/push.js'
 import { packImage } from './pack.js'
 import { PackReconciler } from './pack-reconciler.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
@@ -60,8 +61,8 @@ function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): 
 }
 
 /**
- * The work on OS images: import, update, pack, kernel, clone, delete, grab and push. Each is a job, and an
- * image has one at a time (rules 2.8, 3.12).
+ * The work on OS images: import, update, upload, pack, kernel, clone, delete, grab and push. Each is a job,
+ * and an image has one at a time (rules 2.8, 3.12).
  */
 export class Images {
   readonly installing: Installing
@@ -204,6 +205,14 @@ export class Images {
     await checkHere(this.context, image)
     await placeOf(this.#directory, image)
     return this.#submit('update', image, actor, [], job => fetchImage(this.context, wanted, actor, job))
+  }
+
+  /** Puts the pack of an image, or of one of its tags, into a registry. Throws 404 and 400 as `checkPush`. */
+  async upload(name: string, target: string, tag: string | null, actor: Actor): Promise<SubmittedJob> {
+    const { image } = await checkPush(this.context, name, target, tag)
+    return this.#submit('upload', image, actor, [], async job =>
+      pushPack(this.context, await checkPush(this.context, name, target, tag), job)
+    )
   }
 
   /** Copies an image with its directory. Throws 404 and 400 as `checkClone`. */

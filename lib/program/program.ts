@@ -29,6 +29,8 @@ export interface ProgramOptions {
    * Reading pauses until a returned promise resolves, so that the program waits too.
    */
   readonly onLine?: (line: string) => unknown
+  /** Receives standard output in pieces, which is then not collected. */
+  readonly onBytes?: (bytes: Buffer) => void
   /** Like `onLine`, for standard error. */
   readonly onErrorLine?: (line: string) => unknown
   /** Successful exit statuses, default [0]. */
@@ -127,11 +129,11 @@ class Run {
   }
 
   #watch(): void {
-    const { timeLimitMs, signal, onLine, onErrorLine } = this.#options
+    const { timeLimitMs, signal, onBytes, onLine, onErrorLine } = this.#options
     const { stdout, stderr } = this.#child
     this.#child.once('exit', () => this.#finish())
     if (onLine) this.#splitLines(stdout, onLine)
-    else stdout?.on('data', bytes => this.#collect(bytes))
+    else stdout?.on('data', onBytes ?? (bytes => this.#collect(bytes)))
     stderr?.on('data', (bytes: Buffer) => {
       this.#stderr = Buffer.concat([this.#stderr, bytes]).subarray(-STDERR_KEPT)
     })

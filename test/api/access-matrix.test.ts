@@ -373,6 +373,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      POST /config/osimage/{osimage}/kernel
      POST /config/osimage/{osimage}/_import
      POST /config/osimage/{osimage}/_update
+     POST /config/osimage/{osimage}/_push
      POST /config/osimage/{osimage}/_clone
      POST /config/osimage/{osimage}/tag
      GET /config/osimage/{osimage}/osimagetag/{tagname}/_delete

@@ -4,6 +4,7 @@ import type { Contents } from './contents.js'
 /** The tasks of worker.ts. An archive is written to an open file. */
 export type WorkerTask =
   | { readonly kind: 'hash'; readonly file: string }
+  | { readonly kind: 'unpacked'; readonly program: string; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
@@ -19,6 +20,10 @@ export interface Hashed {
 /** Returns the checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
   runInThread(WORKER, { kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
+
+/** Returns checksum and size of what a decompressor makes of a file. Throws as `hashFile`. */
+export const hashUnpacked = (program: string, file: string, signal: AbortSignal): Promise<Hashed> =>
+  runInThread(WORKER, { kind: 'unpacked', program, file }, { name: `the checksum of ${file}`, signal })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>

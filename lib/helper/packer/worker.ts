@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { createGzip } from 'node:zlib'
-import { answerQuestions } from '../../base/thread.js'
+import { answerQuestions, LONGEST_MS } from '../../base/thread.js'
+import { run } from '../../program/program.js'
 import { archive } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
@@ -23,6 +24,18 @@ function hashOf(file: string): Hashed {
     bytes += read
   }
   closeSync(fd)
+  return { sha256: hash.digest('hex'), bytes }
+}
+
+/** The program dies with this thread. */
+async function hashUnpacked(program: string, file: string): Promise<Hashed> {
+  const hash = createHash('sha256')
+  let bytes = 0
+  const onBytes = (chunk: Buffer) => {
+    hash.update(chunk)
+    bytes += chunk.length
+  }
+  await run(program, ['-dcq', file], { timeLimitMs: LONGEST_MS, onBytes })
   return { sha256: hash.digest('hex'), bytes }
 }
 
@@ -87,8 +100,9 @@ async function archiveTo(
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-answerQuestions((task: WorkerTask, report): Hashed | number | Promise<PackResult> => {
+answerQuestions((task: WorkerTask, report): Hashed | number | Promise<Hashed | PackResult> => {
   if (task.kind === 'hash') return hashOf(task.file)
+  if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
   return archiveTo(task.output, task.contents, report)
 })

@@ -14,6 +14,7 @@ import { discard } from '../publish.js'
 import { alreadyThere, placeTree } from '../tree-changes.js'
 import { here } from '../trees.js'
 import { type System, systemIn } from './boot-needs.js'
+import { keepLayers, lendLayers } from './layers.js'
 import { type Reference, readReference } from './reference.js'
 import { readLayout, Skopeo } from './skopeo.js'
 
@@ -62,25 +63,15 @@ export async function fetchImage(
   actor: Actor,
   job: JobContext
 ): Promise<void> {
-  const { config, model, notes } = context
+  const { config, model } = context
   const { name, reference } = wanted
-  const said = (error: unknown) => {
-    job.signal.throwIfAborted()
-    if (error instanceof ServiceError) throw error
-    const { message } = error as Error
-    throw unavailable(`OS image ${name}: ${reference.text}: ${message}`, 'image-unusable', error)
-  }
+  const said = saying(name, reference, job)
   const before = model.view.get('osimage', name)
   if (wanted.isNew && before) throw badRequest(`OS image ${name} exists already`, 'already-exists')
   if (!wanted.isNew) model.get('osimage', name)
   const skopeo = new Skopeo(config.image, reference)
   await skopeo.check().catch(said)
-  const note = packNote()
-  const scratch = join(config.paths.files, temporary(note.id, 'oci'))
-  await mkdir(config.paths.files, { recursive: true })
-  await notes.write(note)
-  try {
-    await mkdir(scratch, { mode: 0o700 })
+  await inScratch(context, async scratch => {
     const found = await skopeo.describe(scratch, job.signal).catch(said)
     job.result('digest', found.digest)
     const { source } = before ?? {}
@@ -91,10 +82,39 @@ export async function fetchImage(
       return
     }
     job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
+    await lendLayers(context, scratch, found.layers, job).catch(said)
     await skopeo.copy(scratch, found, job).catch(said)
     const kept = await readLayout(scratch).catch(said)
     const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }
     await placeImage(context, { wanted, before, place, scratch, made }, actor, job).catch(said)
+    await keepLayers(context, scratch, made.layers).catch(({ message }) =>
+      job.line(`its layers are not kept for the next update: ${message}`)
+    )
+  })
+}
+
+/** Returns what rethrows a failure with the image and the reference, as 503 unless it is typed. */
+export const saying =
+  (name: string, { text }: Reference, job: JobContext) =>
+  (error: unknown): never => {
+    job.signal.throwIfAborted()
+    if (error instanceof ServiceError) throw error
+    throw unavailable(`OS image ${name}: ${text}: ${(error as Error).message}`, 'image-unusable', error)
+  }
+
+/** Does work in a hidden directory of `[paths] files`, which is removed after it, or by the next start. */
+export async function inScratch(
+  context: ImageContext,
+  work: (scratch: string) => Promise<void>
+): Promise<void> {
+  const { files } = context.config.paths
+  const note = packNote()
+  const scratch = join(files, temporary(note.id, 'oci'))
+  await mkdir(files, { recursive: true })
+  await context.notes.write(note)
+  try {
+    await mkdir(scratch, { mode: 0o700 })
+    await work(scratch)
   } finally {
     await discard(context, note)
   }

@@ -22,24 +22,24 @@ const docker = new RegExp(
 )
 const archive = /^(?:oci|docker)-archive:(\/[^:\u0000-\u001f\u007f]+)(?::[A-Za-z0-9][\w./:@-]*)?$/
 
-/** Reads the source of an import. Throws 400 that names the forms, and repeats no password. */
-export function readReference(text: string, about: string): Reference {
+/**
+ * Reads the source of an import, or the `field` of a push. Throws 400 that names the forms, and repeats no
+ * password.
+ */
+export function readReference(text: string, about: string, field = 'source'): Reference {
+  const invalid = (what: string) => badRequest(`${about}: field "${field}": ${what}`, 'invalid-field')
   const registry = text.length <= LONGEST ? docker.exec(text) : null
   if (registry) {
     const tagged = text.slice(registry[1]?.length)
     // skopeo takes a tag or a digest.
-    if (/^:.*@/.test(tagged)) throw invalid(about, 'it has a tag and a digest: leave one of them out')
+    if (/^:.*@/.test(tagged)) throw invalid('it has a tag and a digest: leave one of them out')
     return { text, registry: registry[2] as string, repository: registry[1] as string }
   }
   const file = text.length <= LONGEST ? archive.exec(text)?.[1] : undefined
   if (file !== undefined && !file.split('/').includes('..')) return { text, file }
   if (/^docker:\/\/[^/]*@/.test(text))
-    throw invalid(about, 'it holds a login: put that into the file of [image] registry_auth')
+    throw invalid('it holds a login: put that into the file of [image] registry_auth')
   throw invalid(
-    about,
     'it must be docker://REGISTRY/NAME[:TAG|@sha256:DIGEST], oci-archive:/PATH or docker-archive:/PATH'
   )
 }
-
-const invalid = (about: string, what: string) =>
-  badRequest(`${about}: field "source": ${what}`, 'invalid-field')

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { mkdir, open, readdir, stat, statfs } from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isObject, type JsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
@@ -24,6 +24,8 @@ export interface Described {
   readonly digest: string
   /** Bytes of the packed layers; undefined if an archive holds images for several platforms. */
   readonly bytes?: number
+  /** The digests of its layers. */
+  readonly layers: readonly string[]
 }
 
 /** skopeo itself reads no larger manifest. */
@@ -35,6 +37,9 @@ const DESCRIBE_MS = 2 * 60_000
 export const STALL_MS = 2 * 60_000
 
 const platforms: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
+
+/** This machine, as images name it. */
+export const platform = () => platforms[process.arch] ?? process.arch
 
 /** skopeo and its settings. */
 export class Skopeo {
@@ -66,8 +71,8 @@ export class Skopeo {
     const first = await this.#manifest(this.reference.text, scratch, signal)
     const { manifests } = first.json
     if (!Array.isArray(manifests)) return described(first)
-    if (repository === undefined) return { digest: first.digest }
-    const wanted = platforms[process.arch] ?? process.arch
+    if (repository === undefined) return { digest: first.digest, layers: [] }
+    const wanted = platform()
     const fits = manifests.find(
       one =>
         isObject(one) &&
@@ -102,11 +107,25 @@ export class Skopeo {
     }
     // The tag may have moved since it was described.
     const from = repository === undefined ? text : `${repository}@${digest}`
-    const words = ['copy', ...this.#login('--src-'), from]
+    // umoci reads no zstd: skopeo packs such layers anew.
+    const words = ['copy', ...this.#login('--src-'), '--dest-compress-format', 'gzip', from]
     const limits = { signal: job.signal, timeLimitMs: this.image.time_limit }
     await bounded(growth, job.signal, signal =>
       this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { ...limits, signal })
     )
+  }
+
+  /** Copies the OCI layout `scratch/layout` to the registry; returns the digest of its manifest there. */
+  async push(scratch: string, signal: AbortSignal): Promise<string> {
+    const file = join(scratch, 'digest')
+    const words = ['copy', ...this.#login('--dest-'), '--digestfile', file]
+    const limits = { signal, timeLimitMs: this.image.time_limit }
+    await this.#run(
+      [...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`, this.reference.text],
+      scratch,
+      limits
+    )
+    return (await readFile(file, 'utf8')).trim()
   }
 
   async #manifest(source: string, scratch: string, signal: AbortSignal) {
@@ -148,6 +167,11 @@ export class Skopeo {
 
 const layoutIn = (scratch: string) => join(scratch, LAYOUT)
 
+/** Returns the directory of the parts of a layout, each named by its digest. */
+export const blobsIn = (scratch: string) => join(layoutIn(scratch), 'blobs/sha256')
+
+const digestOf = (value: unknown) => (isObject(value) ? value.digest : undefined)
+
 const tooMany = (layers: number) =>
   `it has ${layers} layers, and ${MOST_LAYERS} are the most: build it with fewer (buildah build --squash-all)`
 
@@ -162,35 +186,33 @@ function described({ digest, json }: { readonly digest: string; readonly json: J
     const { mediaType, size } = isObject(layer) ? layer : {}
     if (typeof mediaType !== 'string' || typeof size !== 'number' || !(size >= 0))
       throw new Error('its manifest has a layer without a type or a size')
-    if (!/[.]tar(?:[+.]gzip)?$/.test(mediaType))
+    if (!/[.]tar(?:[+.](?:gzip|zstd))?$/.test(mediaType))
       throw new Error(
-        `a layer is ${oneLine(mediaType, 100)}, and svcd takes tar with gzip: push it with ` +
+        `a layer is ${oneLine(mediaType, 100)}, and svcd takes tar with gzip or zstd: push it with ` +
           '--compression-format gzip'
       )
     bytes += size
   }
-  return { digest, bytes }
+  return { digest, bytes, layers: layers.map(digestOf).filter(isDigest) }
 }
 
 /** Returns labels and layers of the image in a layout, of which skopeo has checked all digests. */
 export async function readLayout(scratch: string): Promise<Pick<ImageSource, 'labels' | 'layers'>> {
-  const layout = layoutIn(scratch)
   const blob = (digest: unknown) => {
     if (!isDigest(digest)) throw new Error('the image names a part by no digest')
-    return join(layout, 'blobs/sha256', digest.slice('sha256:'.length))
+    return join(blobsIn(scratch), digest.slice('sha256:'.length))
   }
-  const digestOf = (value: unknown) => (isObject(value) ? value.digest : undefined)
-  const { manifests } = await readObject(join(layout, 'index.json'))
+  const { manifests } = await readObject(join(layoutIn(scratch), 'index.json'))
   const manifest = await readObject(blob(digestOf(Array.isArray(manifests) ? manifests[0] : undefined)))
   const { config } = await readObject(blob(digestOf(manifest.config)))
-  described({ digest: '', json: manifest })
+  const { layers } = described({ digest: '', json: manifest })
   const labels = isObject(config) && isObject(config.Labels) ? config.Labels : {}
   const isShort = (pair: unknown[]) =>
     pair.every(text => typeof text === 'string' && text.length <= LONGEST_LABEL)
   const kept = Object.entries(labels).filter(isShort).slice(0, MOST_LABELS)
   return {
     labels: Object.fromEntries(kept) as Record<string, string>,
-    layers: (manifest.layers as readonly unknown[]).map(digestOf).filter(isDigest)
+    layers
   }
 }
 
@@ -243,7 +265,7 @@ const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
   [/HTTP response to HTTPS client/, () => 'the registry has to speak https'],
   [/manifest unknown|name unknown|not found/i, () => 'look at its name and its tag'],
   [/digest|does not match|verif/i, () => 'it sent other bytes than it promised: nothing of them is kept'],
-  [/unexpected EOF|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
+  [/\bEOF\b|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
 ]
 
 /** Returns one sentence of a failure, with what to do. It holds no password: skopeo gets none in words. */

@@ -231,6 +231,23 @@ export const osimage: Cases = {
     { what: 'an image that was not imported', ask: [`${one}/_update`, {}], status: 400, says: /"source"/ },
     missing('/config/osimage/none/_update', {})
   ],
+  'POST /config/osimage/{osimage}/_push': [
+    ...[{}, { target: 'docker://registry.example.com/x' }, { target: 'oci-archive:/srv/x.tar' }].map(
+      body => ({
+        what: 'no target, and none with a tag in a registry',
+        ask: [`${one}/_push`, body] as const,
+        status: 400,
+        says: /field "target"/
+      })
+    ),
+    {
+      what: 'an image that is not packed',
+      ask: [`${one}/_push`, { target: 'docker://registry.example.com/x:1' }],
+      status: 404,
+      says: /^OS image compute is not packed: svcctl osimage pack compute$/
+    },
+    missing('/config/osimage/none/_push', { target: 'docker://registry.example.com/x:1' })
+  ],
   'GET /config/osimagetag': [
     {
       what: 'all tags',

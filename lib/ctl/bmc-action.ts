@@ -1,0 +1,66 @@
+import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
+import type { Part } from '../model/bmc-commands.js'
+import { pollRequest } from './change.js'
+import { outcomeLines } from './render.js'
+import type { Session } from './session.js'
+import { namesNone, noController, refused } from './terminal.js'
+
+interface Outcome {
+  readonly failed: boolean
+  readonly message: string
+}
+
+/** Sends an action to the BMCs of a node set; returns the outcomes of all nodes, and how the request ended. */
+export async function askBmcs(session: Session, part: Part, set: string, action: string) {
+  const { controller } = session
+  const outcomes = new Map<string, Outcome>()
+  const body = { control: { [part]: { [action]: { hostlist: set } } } }
+  const asked = controller.json('POST', `/control/action/${part}/_${action}`, {}, body)
+  const first = await asked.catch((error: Error) => {
+    // The controller's message names a field that the user has not typed.
+    const isEmpty = error.message === `${part} ${action}: field "hostlist" names no node`
+    throw isEmpty ? namesNone(set) : error
+  })
+  const { request_id: id } = first
+  if (typeof id !== 'string') throw noController(`no svcd at ${controller.name}: it gives no request_id`)
+  const answer = await pollRequest(session, `/control/status/${encodeURIComponent(id)}`, first, told => {
+    gather(outcomes, told, part)
+    return `${outcomes.size} nodes`
+  })
+  return { outcomes, id, state: answer.state }
+}
+
+/** Sends an action to the BMCs of a node set and shows all outcomes. Throws Failure 1 if one failed. */
+export async function runBmcAction(session: Session, part: Part, set: string, action: string): Promise<void> {
+  const { format, paint } = session
+  const { outcomes, id, state } = await askBmcs(session, part, set, action)
+  if (format === 'json') await session.json(Object.fromEntries(jsonOf(outcomes)))
+  else if (format === 'csv') await session.csv(csvOf(outcomes))
+  else await session.lines(outcomeLines(outcomes, paint))
+  const failed = [...outcomes.values()].filter(one => one.failed).length
+  if (failed > 0) throw refused(`${part} ${action}: ${failed} of ${outcomes.size} nodes failed`)
+  if (state === 'failed') throw refused(`${part} ${action} has failed: see /monitor/request/${id}`)
+}
+
+/** Adds the outcomes of an answer. The controller reports each outcome once. */
+function gather(outcomes: Map<string, Outcome>, { control }: JsonObject, part: Part): void {
+  const { failed, [part]: well } = isObject(control) ? control : {}
+  const add = (names: JsonValue | undefined, hasFailed: boolean) => {
+    for (const [node, message] of Object.entries(isObject(names) ? names : {}))
+      outcomes.set(node, { failed: hasFailed, message: String(message) })
+  }
+  for (const names of Object.values(isObject(well) ? well : {})) add(names, false)
+  add(failed, true)
+}
+
+function* jsonOf(outcomes: ReadonlyMap<string, Outcome>): Generator<[string, JsonObject]> {
+  for (const [node, { failed, message }] of outcomes)
+    yield [node, { result: failed ? 'failed' : 'ok', message }]
+}
+
+function* csvOf(outcomes: ReadonlyMap<string, Outcome>): Generator<string> {
+  const cell = (text: string) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)
+  yield 'name,result,message\r'
+  for (const [node, { failed, message }] of outcomes)
+    yield `${[node, failed ? 'failed' : 'ok', message].map(cell).join(',')}\r`
+}

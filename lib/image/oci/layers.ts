@@ -1,0 +1,55 @@
+import { link, mkdir, readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isFile, unlessMissing } from '../../disk/file.js'
+import { hashFile } from '../../helper/packer/in-worker.js'
+import type { JobContext } from '../../jobs/jobs.js'
+import type { ImageContext } from '../context.js'
+import { blobsIn } from './skopeo.js'
+
+/** The layers of imported images, which an update need not fetch again. It may be deleted at any time. */
+const layersIn = ({ config }: Pick<ImageContext, 'config'>) => join(config.paths.files, '.svcd-layers')
+
+const nameOf = (digest: string) => digest.slice('sha256:'.length)
+
+/** Puts kept layers into the layout that skopeo fills, which then does not ask for them. */
+export async function lendLayers(
+  context: ImageContext,
+  scratch: string,
+  digests: readonly string[],
+  { line, signal }: JobContext
+): Promise<void> {
+  const blobs = blobsIn(scratch)
+  await mkdir(blobs, { recursive: true })
+  let lent = 0
+  for (const name of new Set(digests.map(nameOf))) {
+    const kept = join(layersIn(context), name)
+    if (!(await isFile(kept)) || (await hashFile(kept, signal)).sha256 !== name) continue
+    await link(kept, join(blobs, name))
+    lent++
+  }
+  if (lent > 0) line(`${lent} of ${digests.length} layers are here already`)
+}
+
+/**
+ * Keeps the layers of an image that was imported. All that no image has are removed, and beyond `[image]
+ * max_unpacked` those that were fetched first.
+ */
+export async function keepLayers(context: ImageContext, scratch: string, digests: readonly string[]) {
+  const directory = layersIn(context)
+  await mkdir(directory, { recursive: true, mode: 0o700 })
+  for (const name of digests.map(nameOf))
+    await link(join(blobsIn(scratch), name), join(directory, name)).catch(() => {})
+  const { view } = context.model
+  const images = [...view.names('osimage')].map(name => view.get('osimage', name)?.source?.layers ?? [])
+  const wanted = new Set(images.flat().map(nameOf))
+  const found: { path: string; bytes: number; time: number }[] = []
+  for (const name of await readdir(directory)) {
+    const path = join(directory, name)
+    const { size = 0, mtimeMs = 0 } = (await unlessMissing(stat(path), undefined)) ?? {}
+    found.push({ path, bytes: wanted.has(name) ? size : Number.POSITIVE_INFINITY, time: mtimeMs })
+  }
+  let all = 0
+  for (const { path, bytes } of found.sort((a, b) => b.time - a.time))
+    if (all + bytes > context.config.image.max_unpacked) await rm(path, { force: true })
+    else all += bytes
+}
