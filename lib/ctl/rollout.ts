@@ -6,7 +6,7 @@ import { askBmcs } from './bmc-action.js'
 import { awaitResult } from './change.js'
 import { within } from './render.js'
 import { installFields, nodesWith, willInstall } from './rescue.js'
-import { type Options, pathOf, type Session, type Verb } from './session.js'
+import { type Options, pathOf, type Session, splitUnion, type Verb } from './session.js'
 import { clean, Failure, namesNone, refused, wrongUsage } from './terminal.js'
 
 /** The tag or image that nodes get, and the way to it. */
@@ -41,9 +41,11 @@ export const rollout: Verb<''> = {
   summary: 'restart nodes with another tag or image, some at a time, until some fail; again to go on',
   options: ['tag', 'image', 'batch', 'rehearse', 'until-failed', 'wait', 'restart', 'dryrun', 'yes'],
   async run(session, _type, [given = '']) {
-    const { options, terminal } = session
+    const { controller, options, terminal } = session
     const plan = planOf(given, options)
-    const set = isNodeSet(given) ? given : await groupOrNode(session, given)
+    const isGroup = () => controller.json('GET', pathOf('group', given), { fields: 'name' })
+    // The next request tells what else is wrong.
+    const set = isNodeSet(given) || !(await isGroup().catch(() => false)) ? given : `@${given}`
     const all = await look(session, set)
     if (all.length === 0) throw namesNone(given)
     const left = all.filter(one => !isThere(one, plan))
@@ -96,15 +98,6 @@ function planOf(set: string, options: Options): Plan {
   }
 }
 
-const groupOrNode = ({ controller }: Session, name: string): Promise<string> =>
-  controller.json('GET', pathOf('group', name), { fields: 'name' }).then(
-    () => `@${name}`,
-    (error: Failure) => {
-      if (error.status === 404) return name
-      throw error
-    }
-  )
-
 const foldOf = (nodes: readonly Seen[]) => fold(nodes.map(({ name }) => name))
 
 const assigned = (fields: Readonly<Record<string, string>>) =>
@@ -118,16 +111,20 @@ const isThere = ({ node, isNew, state }: Seen, { fields }: Plan) =>
 const sources = '_osimage_source,_osimagetag_source'
 
 /** Reads nodes, what they run, and their states. */
-async function look(session: Session, nodes: string): Promise<Seen[]> {
+async function look(session: Session, set: string): Promise<Seen[]> {
   const asked = `osimage,osimagetag,_running,_stale,${sources},${installFields}`
-  const found = await nodesWith(session, nodes, asked)
-  const states = within(await session.controller.json('GET', '/monitor/node', { nodes }), 'monitor', 'status')
-  return found.map(node => {
-    const name = String(node.name)
-    const { state, since } = isObject(states[name]) ? states[name] : {}
-    const isNew = isObject(node._running) && node._stale === null
-    return { name, node, isNew, state: String(state ?? ''), since: String(since ?? '') }
-  })
+  const all = new Map<string, Seen>()
+  for (const nodes of splitUnion(set)) {
+    const told = await session.controller.json('GET', '/monitor/node', { nodes })
+    const states = within(told, 'monitor', 'status')
+    for (const node of await nodesWith(session, nodes, asked)) {
+      const name = String(node.name)
+      const { state, since } = isObject(states[name]) ? states[name] : {}
+      const isNew = isObject(node._running) && node._stale === null
+      all.set(name, { name, node, isNew, state: String(state ?? ''), since: String(since ?? '') })
+    }
+  }
+  return [...all.values()]
 }
 
 /** Boots in a virtual machine what a node would get. Throws Failure 1 unless it is well. */

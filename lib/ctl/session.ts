@@ -127,7 +127,7 @@ export class Session {
 const mostOfSet = 8192
 
 /** Splits a long set that is joined by commas alone into several sets. */
-function splitUnion(set: string): string[] {
+export function splitUnion(set: string): string[] {
   if (set.length <= mostOfSet || /[!&^]/.test(set)) return [set]
   const all: string[] = []
   for (const one of set.match(/(?:\[[^\]]*\]?|[^,[])+/g) ?? []) {

@@ -5,6 +5,7 @@ import { notesIn } from '../../support/notes.js'
 import { output, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { type Crash, CrashingDaemon } from '../crashing-daemon.js'
+import { makeTree } from '../small-tree.js'
 import { buildLayout, debian } from './registry.js'
 
 const places: readonly Crash[] = [
@@ -63,4 +64,27 @@ t.test('kill -9 at any place of an import and of an update', async t => {
   t.equal(hostname(), 'two')
   await clean('at the end', ['new'])
   t.ok(existsSync(daemon.path('images', 'new/usr/bulk')))
+})
+
+// rules 9.17
+t.test('kill -9 in a push', async t => {
+  requireRoot()
+  const daemon = new CrashingDaemon(t)
+  await daemon.start({ module: 'image/oci/push', before: 'await skopeo.push(' })
+  makeTree(daemon.path('images', 'compute'))
+  t.equal((await daemon.admin.post('/config/osimage/compute', { distribution: 'debian' })).status, 201)
+  t.equal((await daemon.admin.get('/config/osimage/compute/_pack')).status, 204)
+  const target = 'docker://127.0.0.1:1/site/compute:1'
+  const signal = await daemon.dies(admin => admin.post('/config/osimage/compute/_push', { target }))
+  t.equal(signal, 'SIGKILL')
+  const left = () => readdirSync(daemon.path('files')).filter(name => name.startsWith('.'))
+  t.equal(left().length, 1, 'the layout')
+  await daemon.start()
+  await daemon.settled()
+  t.strictSame(left(), [], 'it is gone')
+  t.strictSame(notesIn(daemon.path('state')), [])
+  t.ok(
+    readdirSync(daemon.path('files')).some(name => /^compute-.*\.tar/.test(name)),
+    'the pack stays'
+  )
 })
