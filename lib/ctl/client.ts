@@ -83,6 +83,7 @@ const optionTypes = {
   group: { type: 'string' },
   order: { type: 'string' },
   bmcsetup: { type: 'string' },
+  tag: { type: 'string' },
   role: { type: 'string' },
   days: { type: 'string' },
   version: { type: 'boolean' },

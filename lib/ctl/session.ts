@@ -16,6 +16,7 @@ export interface Options {
   readonly dryrun?: boolean
   readonly yes?: boolean
   readonly image?: string
+  readonly tag?: string
   readonly end?: boolean
   readonly forget?: boolean
   readonly firmware?: boolean

@@ -10,6 +10,7 @@ import { makeChange, pollRequest, reader, secretVerbs } from './change.js'
 import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage } from './images.js'
+import { rehearse } from './rehearsal.js'
 import { auditLine, bootLines, objectLines, outcomeLines, watchNodes, within } from './render.js'
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
 import { changeOptions, listOptions, pathOf, type Session, type Verb } from './session.js'
@@ -245,6 +246,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   rescue,
+  rehearse,
   trust,
   power: bmcVerb('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',
