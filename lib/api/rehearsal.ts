@@ -14,7 +14,7 @@ const body = bodyOf(
   }
 )
 
-/** Rehearsals of boots (rules 17.1). */
+/** Rehearsals of boots (rules 16.1). */
 export const rehearsalRoutes = ({ rehearsals }: Parts): ApiRoute[] => [
   post('/config/node/{node}/_rehearse', {
     access: 'user',

@@ -20,6 +20,7 @@ const POLL_MS = 1000
 const QUIET_MS = 300_000
 /** After the end of the boot something may still be on its way to the console. */
 const LAST_MS = 1000
+/** An installation onto a disk restarts the machine; one in memory does not. */
 const MOST_BOOTS = 3
 const LEFT_FREE = 1 << 30
 const PROBE_MS = 5000
@@ -150,7 +151,8 @@ async function watch(
     if (console.hasEnded) well ??= false
     if (well === undefined) {
       if (machine.ended) end(`the machine ended: ${machine.why}`)
-      else if (boots.length > MOST_BOOTS) end(`it was started ${boots.length} times`)
+      else if (boots.length > (plan.machine.disks.length === 0 ? 1 : MOST_BOOTS))
+        end(`it was started ${boots.length} times`)
       else if (performance.now() - console.lastMs > QUIET_MS)
         end(`nothing was seen for ${QUIET_MS / 60_000} minutes`)
       else if (passed > plan.timeLimitMs) end('[rehearsal] time_limit is over')

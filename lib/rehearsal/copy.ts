@@ -1,9 +1,10 @@
+import { notFound } from '../base/errors.js'
 import type { Config } from '../config/types.js'
 import type { Docs, TypeName } from '../model/docs.js'
 import { type EffectiveNode, effectiveNode, kernelOptionsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
-import { tagKey } from '../model/tags.js'
+import { defaultTag, findTag, tagKey } from '../model/tags.js'
 import { objectTypes } from '../model/types.js'
 import type { Machine } from './machine.js'
 
@@ -29,8 +30,9 @@ export function withOverride(model: Model, name: string, { image, tag }: Overrid
   const { settings } = model.effective(node)
   const osimage = image ?? settings.osimage ?? undefined
   if (image !== undefined) model.get('osimage', image)
-  if (tag !== undefined && tag !== 'default') model.get('osimagetag' as TypeName, tagKey(osimage ?? '', tag))
-  const osimagetag = tag ?? (image === undefined ? settings.osimagetag : 'default')
+  if (tag !== undefined && tag !== defaultTag && !findTag(model.view, osimage ?? '', tag))
+    throw notFound(`OS image ${osimage} has no tag ${tag}`, 'no-object')
+  const osimagetag = tag ?? (image === undefined ? settings.osimagetag : defaultTag)
   const { rescue: _, ...rest } = node
   const given = image === undefined && tag === undefined ? node : rest
   return effectiveNode(model.view, { ...given, ...(osimage ? { osimage } : {}), osimagetag }, model.cluster)

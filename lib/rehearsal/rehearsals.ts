@@ -69,7 +69,7 @@ const ovmfs = [
   ['/usr/share/edk2/ovmf/OVMF_CODE.fd', '/usr/share/edk2/ovmf/OVMF_VARS.fd']
 ] as const
 
-/** Boots in a virtual machine what a node would get next (rules 17.1 to 17.4). One at a time. */
+/** Boots in a virtual machine what a node would get next (rules 16.1 to 16.3). One at a time. */
 export class Rehearsals {
   readonly #scratch: string
 
