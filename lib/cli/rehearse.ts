@@ -39,21 +39,21 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   const accel = await acceleration(plan.qemu, directory)
   const stop = new AbortController()
   const limits = { cwd: directory, signal: stop.signal, timeLimitMs: plan.timeLimitMs }
-  const console = new Console(() => performance.now())
+  const screen = new Console(() => performance.now())
   await prepare(plan, directory, limits)
   const machine = { ended: false, why: '' }
   const running = run(plan.qemu, qemuArguments(plan.machine, accel, plan.ovmf), {
     ...limits,
-    onLine: line => console.add(line)
+    onLine: line => screen.add(line)
   }).then(
     () => 'the machine was switched off',
     (error: Error) => error.message
   )
   void running.then(why => Object.assign(machine, { ended: true, why }))
-  const seen = await watch(plan, config, { console, machine, directory, say })
+  const seen = await watch(plan, config, { screen, machine, directory, say })
   stop.abort()
   await running
-  const result: Result = { ...seen, accel, console: console.lines }
+  const result: Result = { ...seen, accel, console: screen.lines }
   await writeFile(join(directory, 'result.json'), JSON.stringify(result), { mode: 0o600 })
   await daemon.close(0)
 }
@@ -114,7 +114,7 @@ async function there(file: string): Promise<void> {
 }
 
 interface Watched {
-  readonly console: Console
+  readonly screen: Console
   readonly machine: { readonly ended: boolean; readonly why: string }
   readonly directory: string
   readonly say: (line: string) => void
@@ -126,7 +126,7 @@ async function watch(
   config: Config,
   watched: Watched
 ): Promise<Omit<Result, 'accel' | 'console'>> {
-  const { console, machine, directory, say } = watched
+  const { screen, machine, directory, say } = watched
   const began = performance.now()
   const faults = new Set<string>()
   let told = 0
@@ -135,7 +135,7 @@ async function watch(
     const { rule, verdict, boots } = await askWhy(config, plan.node)
     const steps = boots.flatMap(boot => (Array.isArray(boot.steps) ? boot.steps.filter(isObject) : []))
     for (; told < steps.length; told++) {
-      console.lastMs = performance.now()
+      screen.lastMs = performance.now()
       const { step, about } = steps[told] as JsonObject
       say(`${((performance.now() - began) / 1000).toFixed(0)} s: ${step} ${oneLine(String(about), 200)}`)
     }
@@ -148,19 +148,19 @@ async function watch(
       well ??= false
     }
     const passed = performance.now() - began
-    if (console.hasEnded) well ??= false
+    if (screen.hasEnded) well ??= false
     if (well === undefined) {
       if (machine.ended) end(`the machine ended: ${machine.why}`)
       else if (boots.length > (plan.machine.disks.length === 0 ? 1 : MOST_BOOTS))
         end(`it was started ${boots.length} times`)
-      else if (performance.now() - console.lastMs > QUIET_MS)
+      else if (performance.now() - screen.lastMs > QUIET_MS)
         end(`nothing was seen for ${QUIET_MS / 60_000} minutes`)
       else if (passed > plan.timeLimitMs) end('[rehearsal] time_limit is over')
       else if (await isFull(directory)) end('the disk of the controller is nearly full')
     }
     if (well === undefined) continue
     await wait(LAST_MS)
-    const all = [...new Set([...console.faults, ...faults])]
+    const all = [...new Set([...screen.faults, ...faults])]
     const seconds = Math.round(passed / 1000)
     return { well: well && all.length === 0, verdict, rule, faults: all, seconds, steps }
   }

@@ -3,7 +3,6 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { run } from '../program/program.js'
-import type { TaskHooks } from './commands.js'
 import { type HelperSettings, ownerOf } from './directories.js'
 
 /** The directory of a rehearsal, in the state directory. */
@@ -27,6 +26,12 @@ exec "$@"
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url))
 
+interface Course {
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  line(text: string): unknown
+}
+
 /**
  * Runs the rehearsal that svcd has put into its state directory, in a network namespace that leads nowhere,
  * as the user of svcd. All of it ends with this call. Throws Error if it cannot run.
@@ -34,7 +39,7 @@ const main = fileURLToPath(new URL('../main.js', import.meta.url))
 export async function runRehearsal(
   places: HelperSettings,
   { node, controller }: { readonly node: string; readonly controller: string },
-  { signal, timeLimitMs, line }: Required<TaskHooks>
+  { signal, timeLimitMs, line }: Course
 ): Promise<void> {
   const { state, byRoot, sshUnit } = places
   const isRoot = process.getuid?.() === 0

@@ -19,7 +19,7 @@ import { installHint, locate } from '../program/program.js'
 import { type Copy, copyOf, type Override, sectionsOf, withOverride } from './copy.js'
 import { type Machine, machineOf, type Ovmf } from './machine.js'
 
-/** What the process in the network namespace reads: `plan.json` in the scratch directory. */
+/** The orders of the process in the network namespace: `plan.json` in the scratch directory. */
 export interface Plan {
   readonly node: string
   readonly machine: Machine
@@ -32,7 +32,7 @@ export interface Plan {
   readonly timeLimitMs: number
 }
 
-/** What it writes: `result.json`. */
+/** Its outcome: `result.json`. */
 export interface Result {
   readonly well: boolean
   /** One sentence: the verdict of `_why`, after the faults that it does not know. */
@@ -134,7 +134,7 @@ export class Rehearsals {
     const text = await readFile(join(this.#scratch, 'result.json'), 'utf8')
     if (text.length > LONGEST_RESULT) throw unavailable(`the result of the rehearsal is too long`)
     const result = JSON.parse(text) as Result
-    const { well, verdict, faults, console } = result
+    const { well, verdict, rule, faults, console: shown } = result
     for (const [key, value] of Object.entries({ ...result, firmware })) job.result(key, value as JsonValue)
     const day = new Date(now()).toISOString().slice(0, 10)
     const rehearsed = `on ${day} as ${name} (${firmware}): ${well ? 'well' : 'not well'}`
@@ -143,8 +143,10 @@ export class Rehearsals {
       const doc = tx.get('pack', pack)
       if (doc) tx.put('pack', pack, { ...doc, rehearsed })
     })
-    if (!well) for (const line of console.slice(-CONSOLE_TOLD)) job.line(`| ${line}`)
-    const what = `rehearsed ${rehearsed}: ${[...faults, verdict].join('; ')}`
+    if (!well) for (const line of shown.slice(-CONSOLE_TOLD)) job.line(`| ${line}`)
+    // A fault may come after the end of an installation that went well.
+    const said = rule === 'all-well' && !well ? faults : [...faults, verdict]
+    const what = `rehearsed ${rehearsed}: ${said.join('; ')}`
     if (!well) throw unavailable(what, 'not-well')
     job.line(what)
   }
@@ -193,6 +195,7 @@ export class Rehearsals {
     return [
       ...[`paths.state=${at('state')}`, `paths.files=${at('files')}`, `image.directory=${at('images')}`],
       ...(['templates', 'roles', 'scripts'] as const).map(key => `paths.${key}=${paths[key]}`),
+      `image.identity=${config.image.identity.join(', ')}`,
       ...[`http.listen=0.0.0.0:${net.port}`, `http.url=http://${net.controller}:${net.port}`],
       ...[`controller.name=${controller.name}`, `controller.address=${net.controller}`],
       ...(loader === 'grub'

@@ -1,4 +1,4 @@
-/** What the console of a machine shows that is a fault, with its meaning. `ends`: nothing more is to come. */
+/** Faults that the console of a machine shows, with their meanings. `ends`: nothing more is to come. */
 const seen: readonly { readonly fault: string; readonly in: RegExp; readonly ends: boolean }[] = [
   { fault: 'the kernel panicked', in: /Kernel panic - not syncing/, ends: true },
   {
@@ -21,7 +21,7 @@ const seen: readonly { readonly fault: string; readonly in: RegExp; readonly end
   { fault: 'a program was killed for lack of memory', in: /Out of memory: Killed process/, ends: false },
   {
     fault: 'systemd cannot go on',
-    in: /systemd\[1\]: (?:Freezing execution|Failed to (?:allocate|mount|load))|Failed to execute \/sbin\/init/,
+    in: /systemd\[1\]: (?:Freezing execution|Failed to (?:allocate|mount|load))/,
     ends: true
   }
 ]
