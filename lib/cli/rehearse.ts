@@ -53,7 +53,7 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   const seen = await watch(plan, config, { screen, machine, directory, say })
   stop.abort()
   await running
-  const result: Result = { ...seen, accel, console: screen.lines }
+  const result: Result = { ...seen, accel, serial: screen.lines }
   await writeFile(join(directory, 'result.json'), JSON.stringify(result), { mode: 0o600 })
   await daemon.close(0)
 }
@@ -125,7 +125,7 @@ async function watch(
   plan: Plan,
   config: Config,
   watched: Watched
-): Promise<Omit<Result, 'accel' | 'console'>> {
+): Promise<Omit<Result, 'accel' | 'serial'>> {
   const { screen, machine, directory, say } = watched
   const began = performance.now()
   const faults = new Set<string>()

@@ -159,6 +159,7 @@ export interface Ovmf {
 
 /** The socket of the TPM, in the scratch directory. */
 export const TPM_SOCKET = 'tpm.socket'
+/** The file of a disk, by its place. */
 export const diskFile = (i: number): string => `disk${i}.raw`
 
 /** The first machine may only run as this. `spawn` and the like are refused to qemu by the kernel. */

@@ -43,7 +43,7 @@ export interface Result {
   readonly seconds: number
   readonly steps: JsonValue
   /** The last lines of the console. */
-  readonly console: readonly string[]
+  readonly serial: readonly string[]
 }
 
 interface Options {
@@ -134,7 +134,7 @@ export class Rehearsals {
     const text = await readFile(join(this.#scratch, 'result.json'), 'utf8')
     if (text.length > LONGEST_RESULT) throw unavailable(`the result of the rehearsal is too long`)
     const result = JSON.parse(text) as Result
-    const { well, verdict, rule, faults, console: shown } = result
+    const { well, verdict, rule, faults, serial } = result
     for (const [key, value] of Object.entries({ ...result, firmware })) job.result(key, value as JsonValue)
     const day = new Date(now()).toISOString().slice(0, 10)
     const rehearsed = `on ${day} as ${name} (${firmware}): ${well ? 'well' : 'not well'}`
@@ -143,7 +143,7 @@ export class Rehearsals {
       const doc = tx.get('pack', pack)
       if (doc) tx.put('pack', pack, { ...doc, rehearsed })
     })
-    if (!well) for (const line of shown.slice(-CONSOLE_TOLD)) job.line(`| ${line}`)
+    if (!well) for (const line of serial.slice(-CONSOLE_TOLD)) job.line(`| ${line}`)
     // A fault may come after the end of an installation that went well.
     const said = rule === 'all-well' && !well ? faults : [...faults, verdict]
     const what = `rehearsed ${rehearsed}: ${said.join('; ')}`

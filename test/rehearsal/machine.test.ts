@@ -11,7 +11,7 @@ import { Controller } from '../support/controller.js'
 import { checkout } from '../support/programs.js'
 import { until } from '../support/until.js'
 
-// What a rehearsal is made of, without a machine (rules 16.1 to 16.3); test/long/rehearsal.test.ts boots some.
+// What a rehearsal is made of, without a machine (rules 16.1, 16.2 and 16.3); test/long/rehearsal.test.ts boots some.
 
 const mac = '52:54:00:00:00:0a'
 const bounds = { memoryBytes: 2 ** 31, cpus: 2, hasUefi: true, hasTpm: true }
@@ -209,7 +209,7 @@ t.test('one rehearsal runs at a time, the next wait, and what was killed is remo
     accel: 'tcg',
     seconds: 1,
     steps: [],
-    console: []
+    serial: []
   }
   let held: (() => void) | undefined
   let ran = 0
