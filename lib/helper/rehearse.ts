@@ -12,7 +12,7 @@ export const REHEARSAL = 'rehearsal'
  * Everything that is in the network namespace: loopback with the addresses of the controller. What comes from
  * the machine to loopback, or to these addresses, comes from the node's address, as on its own network.
  */
-const INSIDE = `set -e
+export const INSIDE = `set -e
 node=$1 controller=$2
 shift 2
 ip link set lo up

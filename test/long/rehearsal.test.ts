@@ -89,7 +89,6 @@ const faults: Readonly<Record<string, Case>> = {
     says: /starting: hangs\.service|nothing was seen/
   },
   'wrong-fstab': {
-    soft: true,
     tree: at => appendFile(at('etc/fstab'), 'tmpfs /scratch tmpfs size=much 0 0\n'),
     says: /scratch\.mount|emergency/
   },
