@@ -1,4 +1,4 @@
-import { copyFile, open, readFile, statfs, truncate, writeFile } from 'node:fs/promises'
+import { copyFile, open, readFile, stat, statfs, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { isObject, type JsonObject } from '../base/json.js'
@@ -22,7 +22,9 @@ const QUIET_MS = 300_000
 const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
 const MOST_BOOTS = 3
-const LEFT_FREE = 1 << 30
+/** Bytes: left free on the disk of the state, and written to the disks of the machine. */
+const LEFT_FREE = 2 ** 30
+const MOST_WRITTEN = 2 ** 35
 const PROBE_MS = 5000
 
 /**
@@ -156,7 +158,7 @@ async function watch(
       else if (performance.now() - screen.lastMs > QUIET_MS)
         end(`nothing was seen for ${QUIET_MS / 60_000} minutes`)
       else if (passed > plan.timeLimitMs) end('[rehearsal] time_limit is over')
-      else if (await isFull(directory)) end('the disk of the controller is nearly full')
+      else if (await isFull(directory, plan.machine.disks.length)) end('it wrote too much')
     }
     if (well === undefined) continue
     await wait(LAST_MS)
@@ -166,9 +168,11 @@ async function watch(
   }
 }
 
-async function isFull(directory: string): Promise<boolean> {
+async function isFull(directory: string, disks: number): Promise<boolean> {
   const { bavail, bsize } = await statfs(directory)
-  return bavail * bsize < LEFT_FREE
+  let written = 0
+  for (let i = 0; i < disks; i++) written += 512 * (await stat(join(directory, diskFile(i)))).blocks
+  return bavail * bsize < LEFT_FREE || written > MOST_WRITTEN
 }
 
 async function askWhy(config: Config, node: string) {

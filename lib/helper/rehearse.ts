@@ -21,7 +21,7 @@ ip address add "$node/32" dev lo
 ip route replace local 127.0.0.1 dev lo src "$node" table local
 ip route replace local "$controller" dev lo src "$node" table local
 echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start 2>/dev/null || :
-exec "$@"
+exec nice -n 10 "$@"
 `
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url))

@@ -193,6 +193,12 @@ const faults: Readonly<Record<string, Case>> = {
     },
     says: /./
   },
+  'disk-too-small': {
+    node: {
+      partscript: base64('mke2fs /dev/vda 6144\nmkdir -p /sysroot\nmount -t ext2 /dev/vda /sysroot\n')
+    },
+    says: /no space/i
+  },
   postscript: { node: { postscript: base64('exit 7') }, says: /failed in step postscript/ },
   prescript: { node: { prescript: base64('exit 7') }, says: /failed in step prescript/ },
   'role-missing': { node: { roles: 'absent' }, says: /failed in step roles/ },
@@ -231,7 +237,8 @@ const good: Readonly<Record<string, Case>> = {
   'masked-unit': { tree: at => symlink('/dev/null', at('etc/systemd/system/fstrim.timer')) },
   'other-shell': { tree: at => output('sed', ['-i', '1s|/bin/bash|/bin/sh|', at('etc/passwd')]) },
   'no-issue': { tree: at => rm(at('etc/issue'), { force: true }) },
-  'by-uefi': {}
+  'by-grub': { node: { loader: 'grub' } },
+  'with-tpm': { node: { trust: 'report' } }
 }
 
 t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, async t => {
