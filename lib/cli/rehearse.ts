@@ -16,8 +16,8 @@ import { Console, decided } from '../rehearsal/watch.js'
 import { askDaemon } from './transfer.js'
 
 const POLL_MS = 1000
-/** A machine that shows nothing for so long is stuck. Firmware and unpacking are silent for minutes. */
-const QUIET_MS = 300_000
+/** A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated. */
+const QUIET_MS = { kvm: 120_000, tcg: 300_000 }
 /** After the end of the boot something may still be on its way to the console. */
 const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
@@ -52,7 +52,7 @@ export async function rehearse(directory: string, say: (line: string) => void): 
     (error: Error) => error.message
   )
   void running.then(why => Object.assign(machine, { ended: true, why }))
-  const seen = await watch(plan, config, { screen, machine, directory, say })
+  const seen = await watch(plan, config, { screen, machine, directory, say, quietMs: QUIET_MS[accel] })
   stop.abort()
   await running
   const result: Result = { ...seen, accel, serial: screen.lines }
@@ -119,6 +119,7 @@ interface Watched {
   readonly screen: Console
   readonly machine: { readonly ended: boolean; readonly why: string }
   readonly directory: string
+  readonly quietMs: number
   readonly say: (line: string) => void
 }
 
@@ -128,7 +129,7 @@ async function watch(
   config: Config,
   watched: Watched
 ): Promise<Omit<Result, 'accel' | 'serial'>> {
-  const { screen, machine, directory, say } = watched
+  const { screen, machine, directory, say, quietMs } = watched
   const began = performance.now()
   const faults = new Set<string>()
   let told = 0
@@ -155,8 +156,8 @@ async function watch(
       if (machine.ended) end(`the machine ended: ${machine.why}`)
       else if (boots.length > (plan.machine.disks.length === 0 ? 1 : MOST_BOOTS))
         end(`it was started ${boots.length} times`)
-      else if (performance.now() - screen.lastMs > QUIET_MS)
-        end(`nothing was seen for ${QUIET_MS / 60_000} minutes`)
+      else if (performance.now() - screen.lastMs > quietMs)
+        end(`nothing was seen for ${quietMs / 60_000} minutes`)
       else if (passed > plan.timeLimitMs) end('[rehearsal] time_limit is over')
       else if (await isFull(directory, plan.machine.disks.length)) end('it wrote too much')
     }

@@ -13,6 +13,7 @@ import {
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
+import { signedLoaders } from '../support/kernel.js'
 import { output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
 import { debianImage, systemOptions } from './debian-image.js'
@@ -250,9 +251,17 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
   const made = await debianImage({ tool: 'initramfs-tools', name: 'base', files, tree: base, prepare: slim })
   // New host keys take half a minute in software: here a node has those of the image.
   const identity = 'image.identity=/etc/machine-id'
+  const loaders = await signedLoaders()
+  const tftp = [`tftp.shim_x64=${loaders['shimx64.efi']}`, `tftp.grub_x64=${loaders['grubx64.efi']}`]
   const controller = await Daemon.start({
     directory,
-    set: ['http.url=http://10.141.0.1:7050', 'rehearsal.memory=2g', 'rehearsal.time_limit=10m', identity]
+    set: [
+      'http.url=http://10.141.0.1:7050',
+      'rehearsal.memory=2g',
+      'rehearsal.time_limit=10m',
+      identity,
+      ...tftp
+    ]
   })
   t.teardown(() => controller.stop())
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
