@@ -66,7 +66,7 @@ const good: ReadonlySet<string> = new Set(['all-well', 'image-changed', 'trust-r
 /** Rules that only say that time has passed: the machine may be slow. */
 const waiting: ReadonlySet<string> = new Set([
   ...['in-progress', 'slow', 'stalled', 'nothing-asked', 'never-asked', 'address-only', 'fetched-nothing'],
-  ...['no-interface', 'no-report', 'no-system', 'no-mac', 'wrong-mac', 'from-disk', 'cut']
+  ...['no-interface', 'no-report', 'no-mac', 'wrong-mac', 'from-disk', 'cut']
 ])
 
 /**
