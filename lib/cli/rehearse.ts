@@ -26,6 +26,8 @@ const MOST_BOOTS = 3
 const LEFT_FREE = 2 ** 30
 const MOST_WRITTEN = 2 ** 35
 const PROBE_MS = 5000
+/** The watcher ends the machine first, with a sentence. */
+const SPARE_MS = 30_000
 
 /**
  * Runs a rehearsal in its network namespace: the rehearsal controller and the machine that `plan.json` in the
@@ -40,7 +42,7 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   await fill(daemon.model, plan)
   const accel = await acceleration(plan.qemu, directory)
   const stop = new AbortController()
-  const limits = { cwd: directory, signal: stop.signal, timeLimitMs: plan.timeLimitMs }
+  const limits = { cwd: directory, signal: stop.signal, timeLimitMs: plan.timeLimitMs + SPARE_MS }
   const screen = new Console(() => performance.now())
   await prepare(plan, directory, limits)
   const machine = { ended: false, why: '' }
