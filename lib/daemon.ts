@@ -60,6 +60,7 @@ import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { connectEvents, Overview } from './monitor/overview.js'
 import { findStaleSliced } from './monitor/stale.js'
+import { Rehearsals } from './rehearsal/rehearsals.js'
 import { serviceNames } from './services/backends.js'
 import { command } from './services/control.js'
 import { leases, nextServerOf, Services, treeOptions } from './services/services.js'
@@ -484,7 +485,10 @@ async function buildWork(booting: Booting) {
     torrents: names => distribution.wanted(names)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  return { run, distribution, jobs, control, consoles, images, scan }
+  const { inventories } = booting
+  const inventoryOf = (node: string) => inventories.snapshot(node)?.().inventory
+  const rehearsals = await Rehearsals.open({ config, model, jobs, work, log, now, inventoryOf })
+  return { run, distribution, jobs, control, consoles, images, scan, rehearsals }
 }
 type Working = Booting & Awaited<ReturnType<typeof buildWork>>
 

@@ -99,6 +99,12 @@ const commands = new Map(
       const { osimageShell } = await import('./cli/image-shell.js')
       return osimageShell(config, words)
     },
+    async rehearse(_options, [directory = '']) {
+      await import('./cli/rooms.js')
+      const { rehearse } = await import('./cli/rehearse.js')
+      await rehearse(directory, text => process.stdout.write(`${text}\n`))
+      return 0
+    },
     async keys(options, words) {
       const config = await configOf(options)
       const { siteKeys } = await import('./cli/site-keys.js')
@@ -129,6 +135,7 @@ const operands: Readonly<Record<string, string>> = {
   restore: 'FILE',
   store: 'copy FROM TO',
   log: 'show',
+  rehearse: 'DIRECTORY',
   join: '[USER@]HOST[:/STATE-DIRECTORY]|/DIRECTORY'
 }
 

@@ -207,8 +207,19 @@ export function nodeView(place, name, { isAdmin, mayAct, events }) {
         ['reset', 'The node is reset at once. What runs on it is lost.', 'Reset']
       ].map(power),
       button('Install again', installAgain, { class: 'grave' }),
+      isAdmin() && button('Rehearse', rehearse),
       isAdmin() && editLink('node', name, 'Edit')
     )
+  }
+
+  /** Boots what the node would get next in a virtual machine, and tells the verdict: it takes minutes. */
+  async function rehearse() {
+    notice(`${name}: a rehearsal in a virtual machine has begun; its verdict is shown here.`)
+    try {
+      notice((await post(`/config/node/${path}/_rehearse`, {})).message)
+    } catch (error) {
+      notice(error.message, { isBad: true })
+    }
   }
 
   function installAgain() {

@@ -16,6 +16,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   main: ['cli', 'helper', 'config', 'version'],
   cli: [
     'daemon',
+    'rehearsal',
     'api',
     'backup',
     'boot',
@@ -54,6 +55,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
       'control',
       'helper',
       'helper/transfer/remote',
+      'rehearsal',
       'services',
       'monitor',
       'inventory',
@@ -112,6 +114,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   api: [
     ...[
+      'rehearsal',
       'boot',
       'disk-layout',
       'image',
@@ -135,6 +138,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'store/errors',
     'version'
   ],
+  // A node's next boot in a virtual machine. It can be deleted with its routes and verbs.
+  rehearsal: ['disk-layout/data', 'helper', 'inventory/shape', 'model', 'jobs', 'config'],
   // Users that a directory or a provider vouches for.
   identity: ['auth/grant', 'config'],
   boot: ['boot/grub', 'disk-layout', 'monitor', 'model', 'template'],

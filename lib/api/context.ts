@@ -26,6 +26,7 @@ import type { Metrics } from '../monitor/metrics.js'
 import type { NodeStatus } from '../monitor/node-status.js'
 import type { Overview } from '../monitor/overview.js'
 import type { Site } from '../monitor/site.js'
+import type { Rehearsals } from '../rehearsal/rehearsals.js'
 import type { Leases } from '../services/dhcp/leases.js'
 import type { Services } from '../services/services.js'
 import type { Trust } from '../trust/trust.js'
@@ -69,6 +70,7 @@ export interface Parts {
   readonly site: Site | undefined
   readonly unknown: UnknownList
   readonly scan: BmcScan
+  readonly rehearsals: Rehearsals
   /** Adds a change outside the model to the audit log. */
   readonly record: Audit['record']
 }

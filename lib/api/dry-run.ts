@@ -30,6 +30,7 @@ const withoutDryRun = new Set([
   '/config/osimage/{osimage}/_update',
   '/config/osimage/{osimage}/_push',
   '/config/osimage/{osimage}/kernel',
+  '/config/node/{node}/_rehearse',
   '/config/node/{node}/_osgrab',
   '/config/node/{node}/_ospush',
   '/config/group/{group}/_ospush'

@@ -23,6 +23,7 @@ import { osimageRoutes, osimagetagRoutes, runningRoutes } from './osimage.js'
 import { osimageSourceRoutes } from './osimage-source.js'
 import { pageRoutes } from './page.js'
 import { withPreconditions } from './preconditions.js'
+import { rehearsalRoutes } from './rehearsal.js'
 import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
@@ -100,6 +101,7 @@ function configuration(parts: Parts): ApiRoute[] {
     ...secretRoutes(parts),
     ...osimageRoutes(parts),
     ...osimageSourceRoutes(parts),
+    ...rehearsalRoutes(parts),
     ...osimagetagRoutes(parts)
   ]
 }

@@ -133,6 +133,11 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
             description: 'the container image that its directory was made of; null if it was not imported',
             readOnly: true
           },
+          _rehearsed: {
+            ...orNull(string()),
+            description: 'when, as which node and how its pack booted in a virtual machine; null: it did not',
+            readOnly: true
+          },
           _kernelsigner: {
             ...orNull(string()),
             description: 'who signed its packed kernel for Secure Boot, none for nobody; null if unknown',

@@ -13,7 +13,7 @@ const journals = TABLES.map(kind => `${kind}.journal`)
 /** All directories that belong in a backup. */
 const directories = [...ofObjects, 'layout', 'ssh', ...ofRecords.filter(kind => !isUnsaved(kind))]
 /** Directories bound to this machine and time: earlier states, consoles, and such records. */
-const localDirectories = ['initramfs', 'backups', 'consoles', ...ofRecords.filter(isUnsaved)]
+const localDirectories = ['initramfs', 'backups', 'consoles', 'rehearsal', ...ofRecords.filter(isUnsaved)]
 const files =
   /^(audit(-machines)?\.log(\.\d+)?|(secret|token|secureboot)\.key|secureboot\.crt|admin-password)$/
 const localFiles = /^((copies|holder|logins)\.json|lock|objects-in-etcd)$/

@@ -92,6 +92,7 @@ export const errorCodes = {
     'bmc-failed': 'The BMC of a node refused or did not answer.',
     'image-unusable': 'The directory or a file of an OS image cannot be used.',
     'image-elsewhere': 'The directory of an OS image is on another controller.',
+    'not-well': 'A rehearsal ended, and the node did not come up well in it.',
     'image-changed': 'The OS image was changed, renamed or deleted meanwhile.'
   }
 } as const satisfies Readonly<Record<number, Readonly<Record<string, string>>>>

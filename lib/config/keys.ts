@@ -425,6 +425,13 @@ export const keys = {
       'Most bytes of all logs of consoles: with many nodes, each is rotated earlier.'
     )
   },
+  rehearsal: {
+    memory: key(values.size('512m', '1024g'), '4g').about(
+      'Memory of the virtual machine of a rehearsal, at most (svcctl node rehearse).'
+    ),
+    cpus: key(values.count(1, 64), '2').about('Its processors.'),
+    time_limit: key(values.duration('1m', '1d'), '20m').about('Longest time for a rehearsal.')
+  },
   trust: {
     ek_ca: key(values.optionalPath).about(
       'PEM file of authorities of TPM makers: a TPM that one vouches for is enrolled by itself; empty: none.'

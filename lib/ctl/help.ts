@@ -15,8 +15,11 @@ export const optionTexts = [
   ['    --sort A,-B', 'list, status: by these fields; - sorts downwards'],
   ['    --dryrun', 'tell what would change, or be done, and do nothing'],
   ['-y, --yes', 'rm, edit, push, power, sel, import, adopt, trust: do not ask'],
-  ['    --image IMAGE', 'rescue: the OS image; default: that of the nodes; rollout: the OS image'],
-  ['    --tag TAG', 'osimage push: the pack of this tag; default: what is packed now; rollout: the tag'],
+  ['    --image IMAGE', 'rescue, rehearse: the OS image; default: that of the nodes; rollout: the OS image'],
+  [
+    '    --tag TAG',
+    'rollout, rehearse: the tag; osimage push: the pack of this tag; default: what is packed now'
+  ],
   ['    --batch N|N%', 'rollout: nodes that are restarted at a time; default: 10%'],
   ['    --rehearse', 'rollout: boot the first node in a virtual machine before'],
   ['    --until-failed N', 'rollout: stop when so many have failed; default: 1'],

@@ -3,7 +3,7 @@ import { isObject, type JsonObject } from '../base/json.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { askBmcs } from './bmc-action.js'
-import { awaitResult } from './change.js'
+import { bootsWell } from './rehearsal.js'
 import { within } from './render.js'
 import { installFields, nodesWith, willInstall } from './rescue.js'
 import { type Options, pathOf, type Session, splitUnion, type Verb } from './session.js'
@@ -67,7 +67,8 @@ export const rollout: Verb<''> = {
         throw wrongUsage('nothing was changed: there is no terminal to ask on, use --yes')
       if (!(await terminal.confirmed(clean(`Roll out ${what}? [y/N] `)))) throw refused('nothing was changed')
     }
-    if (options.rehearse) await rehearse(session, left[0]?.name ?? '', plan.fields)
+    const [{ name: first = '' } = {}] = left
+    if (options.rehearse) await rehearse(session, first, plan.fields)
     const run = new Rollout(session, plan)
     await run.all(left, size).finally(() => run.ways())
   }
@@ -127,16 +128,13 @@ async function look(session: Session, set: string): Promise<Seen[]> {
   return [...all.values()]
 }
 
-/** Boots in a virtual machine what a node would get. Throws Failure 1 unless it is well. */
+/** Throws Failure unless a node boots well in a virtual machine with what is rolled out. */
 async function rehearse(session: Session, node: string, fields: JsonObject): Promise<void> {
-  const path = `${pathOf('node', node)}/_rehearse`
-  const { lines } = await session.controller
-    .json('POST', path, {}, fields)
-    .then(answer => awaitResult(session, answer))
-    .catch((error: Failure) => {
-      throw new Failure(error.code, `the rehearsal of ${node}: ${error.message}; nothing was changed`)
-    })
-  await session.lines((Array.isArray(lines) ? lines : []).map(line => clean(`rehearsal of ${node}: ${line}`)))
+  const about = `the rehearsal of ${node}`
+  const isWell = await bootsWell(session, node, fields).catch((error: Failure) => {
+    throw new Failure(error.code, clean(`${about}: ${error.message}; nothing was changed`))
+  })
+  if (!isWell) throw refused(clean(`${about}: not well; nothing was changed`))
 }
 
 /** One run: which nodes it changed, and which failed. */

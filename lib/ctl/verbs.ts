@@ -11,6 +11,7 @@ import { makeChange, reader, secretVerbs } from './change.js'
 import { consoleVerb } from './console.js'
 import { edited } from './edit.js'
 import { imageVerbs, removeImage, withUpload } from './images.js'
+import { rehearse } from './rehearsal.js'
 import { auditLine, bootLines, objectLines, watchNodes, within } from './render.js'
 import { installFields, nodesWith, rescue, willInstall } from './rescue.js'
 import { rollout } from './rollout.js'
@@ -249,6 +250,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     }
   },
   rescue,
+  rehearse,
   trust,
   power: bmcVerb('power', 'switch nodes on and off; asks before a set loses its power', {
     off: 'Switch off',

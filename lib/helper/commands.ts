@@ -26,6 +26,7 @@ import { buildInitramfs } from './packer/initramfs.js'
 import { type CachedInitramfs, initramfsOf } from './packer/initramfs-cache.js'
 import type { PackResult } from './packer/packer.js'
 import { systemPacker } from './packer/system-packer.js'
+import { runRehearsal } from './rehearse.js'
 import { withRemote } from './ssh.js'
 import { copyFromNode } from './transfer/from-node.js'
 import { copyToNode } from './transfer/to-node.js'
@@ -293,6 +294,9 @@ export const commands = {
       return (await run('systemctl', [verb, unit], { signal, timeLimitMs: limit })).stdout
     }
   ),
+
+  /** Runs the rehearsal in the state directory, in a network namespace that leads nowhere. */
+  rehearse: command({ node: address, controller: address }, runRehearsal),
 
   /** Removes a hidden directory. */
   remove: command({ parent: text, name: text }, async (places, { parent, name }): Promise<void> => {

@@ -24,7 +24,7 @@ export interface AnswerSource<K extends TypeName = TypeName> {
   readonly status: string | null
   /**
    * More keys of a node: what it runs, and would boot (rules 6.8); of an OS image: who signed its kernel
-   * (rules 15.13). The same object while they are equal.
+   * (rules 15.13), and how its pack was rehearsed. The same object while they are equal.
    */
   readonly runs: object | undefined
 }
@@ -51,18 +51,23 @@ export function answerSourceOf<K extends TypeName>(
   }
 }
 
-const unknownSigner = Object.freeze({ _kernelsigner: null })
-const signers = new Map<string, { readonly _kernelsigner: string }>()
+interface PackKeys {
+  readonly _kernelsigner: string | null
+  readonly _rehearsed: string | null
+}
+const signers = new Map<string, PackKeys>()
 /** Distributions that sign kernels, and room for odd names. */
 const mostSigners = 100
 
-/** Returns the key that says who signed the kernel of an image; the same object for each signer. */
+/** Returns the keys that say who signed the kernel of an image, and how its pack was rehearsed; the same
+ * object while they are equal. */
 function signedBy(view: View, image: Docs['osimage']): object {
-  const signer = kernelSignerOf(view, image)
-  if (signer === undefined) return unknownSigner
-  const keys = signers.get(signer) ?? { _kernelsigner: signer }
+  const _kernelsigner = kernelSignerOf(view, image) ?? null
+  const _rehearsed = view.get('pack', image.imagefile ?? '')?.rehearsed ?? null
+  const key = `${_kernelsigner} ${_rehearsed}`
+  const keys = signers.get(key) ?? { _kernelsigner, _rehearsed }
   if (signers.size >= mostSigners) signers.clear()
-  signers.set(signer, keys)
+  signers.set(key, keys)
   return keys
 }
 

@@ -286,6 +286,7 @@ export type FailureKind = 'missing' | 'failed' | 'time limit' | 'aborted'
 const packages: Readonly<Record<string, string>> = {
   conmand: 'conman',
   'named-checkconf': 'bind9',
+  'qemu-system-x86_64': 'qemu-system-x86',
   skopeo: 'skopeo',
   umoci: 'umoci',
   sbverify: 'sbsigntool',

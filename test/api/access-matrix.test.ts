@@ -335,6 +335,7 @@ const rules: readonly (readonly [Rule, string])[] = [
      GET /config/node/{node}/_seen
      POST /config/node/{node}/_osgrab
      POST /config/node/{node}/_ospush
+     POST /config/node/{node}/_rehearse
      POST /config/disklayout/{disklayout}
      GET /config/disklayout/{disklayout}/_delete
      POST /config/disklayout/{disklayout}/_delete

@@ -104,6 +104,7 @@ t.test('what lies outside of its places is refused, and nothing is made there', 
     ],
     ['grab', { ...grab, address: '-x', parent: '', work: hidden }, /argument address must be an IP address/],
     ['push', { ...grab, tree: '/' }, /is no directory below/],
+    ['rehearse', { node: '-x', controller: '10.0.0.1' }, /argument node must be an IP address/],
     ['systemctl', { verb: 'restart', unit: 'ssh' }, /the ini names no server "ssh"/],
     ['systemctl', { verb: 'restart', unit: '--help' }, /the ini names no server/],
     [

@@ -123,6 +123,7 @@ export function bodyOf(route: ApiRoute): unknown {
   if (route.path.startsWith('/monitor/inventory/')) return { kernel: '6.1' }
   if (route.path.startsWith('/control/')) return { hostlist: 'none' }
   if (/_os(grab|push)$/.test(route.path)) return { osimage: 'none' }
+  if (/_rehearse$/.test(route.path)) return { osimage: 'none' }
   if (/_import$/.test(route.path)) return { source: 'docker://127.0.0.1:1/none' }
   if (/\/_push$/.test(route.path)) return { target: 'docker://127.0.0.1:1/none:1' }
   const clone = /^\/config\/(\w+)\/.*\/_clone$/.exec(route.path)?.[1] ?? ''

@@ -220,7 +220,8 @@ export const unset: Readonly<Record<Specimen['type'], Readonly<Record<string, un
     grab_filesystems: [],
     imagefile: null,
     _source: null,
-    _kernelsigner: null
+    _kernelsigner: null,
+    _rehearsed: null
   },
   bmcsetup: {
     mgmtchannel: 1,

@@ -124,7 +124,12 @@ const packFields = [
     meaning: 'who signed that kernel for Secure Boot, none for nobody; absent: not known'
   },
   { name: 'initrd', type: file, meaning: 'file below /boot that `initrdfile` is a copy of' },
-  { name: 'omitted', type: strings, meaning: 'what the packer could not carry' }
+  { name: 'omitted', type: strings, meaning: 'what the packer could not carry' },
+  {
+    name: 'rehearsed',
+    type: freeText,
+    meaning: 'when and as which node a virtual machine booted it, and how'
+  }
 ] as const satisfies Table
 
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>

@@ -15,11 +15,34 @@ running_unit() {
 }
 
 # systemd decides about a boot when all units have started. Endless starts are reported after five minutes.
+# What no healthy system has is reported as a failed unit is: fault:WORD.
 running_script() {
   cat << 'END'
 #!/bin/sh
 # Tells svcd that this system is up, and which of its units have failed. Written by svcd at the installation.
 query=''
+# $1: the fault, $2: a program without which nothing is known, then what a healthy system does.
+check() {
+  fault=$1
+  command -v "$2" > /dev/null || return 0
+  shift 2
+  "$@" > /dev/null 2>&1 || faults=${faults}fault:$fault,
+}
+checks() {
+  check root-read-only touch touch /.svc-check && rm -f /.svc-check
+  check root-full df test "$(df -P / | sed -n '2s/.* \([0-9]*\)%.*/\1/p')" -lt 100
+  check root-closed find test -n "$(find / -maxdepth 0 -perm -555)"
+  check tmp-closed find test -n "$(find /tmp/ -maxdepth 0 -perm -1777)"
+  check no-resolver ls ls -L /etc/resolv.conf
+  check no-machine-id grep grep -q . /etc/machine-id
+  check no-hosts getent getent hosts localhost
+  check no-root-account getent getent passwd root
+  check no-root-shell getent test -x "$(getent passwd root | sed 's/.*://')"
+  check no-host-name uname test "$(uname -n | sed 's/^localhost.*//')"
+  check no-kernel-modules uname test -d "/lib/modules/$(uname -r)/kernel"
+  check no-address ip test -n "$(ip -o address show scope global)"
+  [ ! -e /sys/fs/selinux/enforce ] || check unlabeled ls sh -c '! ls -Z /etc/passwd | grep -q unlabeled'
+}
 if command -v systemctl > /dev/null; then
   tries=${SVC_WAITED:-0}
   while
@@ -41,6 +64,10 @@ if command -v systemctl > /dev/null; then
   esac
   units=$(printf '%s\n' "$units" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
     sed -e 's/\\/%5C/g' -e 's/@/%40/g' | tr '\n' ',')
+  faults=''
+  checks
+  if [ "$state" = running ] && [ -n "$faults" ]; then state=degraded; fi
+  units=$faults$units
   query="?state=$state&units=${units%,}"
   # A boot that goes on is told of again: with this status the unit starts it anew.
   if [ "$state" = starting ] && [ -z "$SVC_WAITED" ]; then

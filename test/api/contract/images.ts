@@ -124,6 +124,21 @@ export const images: Cases = {
     missing('/config/osimage/none/_clone', { newosimage: 'x' })
   ],
   'POST /config/node/{name}/_osgrab': ofNode('_osgrab'),
+  'POST /config/node/{name}/_rehearse': [
+    missing('/config/node/n1/_rehearse', { osimage: 'none' }),
+    {
+      what: 'an unknown field',
+      ask: ['/config/node/n1/_rehearse', { x: 1 }],
+      status: 400,
+      says: /no field "x"/
+    },
+    {
+      what: 'a node without an address',
+      ask: ['/config/node/n2/_rehearse', {}],
+      status: 503,
+      says: /node n2 cannot be rehearsed: /
+    }
+  ],
   'POST /config/node/{name}/_ospush': ofNode('_ospush'),
   'POST /config/group/{group}/_ospush': [
     ...refused('/config/group/compute/_ospush', 'compute'),

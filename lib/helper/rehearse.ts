@@ -1,0 +1,64 @@
+import { randomBytes } from 'node:crypto'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { run } from '../program/program.js'
+import { type HelperSettings, ownerOf } from './directories.js'
+
+/** The directory of a rehearsal, in the state directory. */
+export const REHEARSAL = 'rehearsal'
+
+/**
+ * Everything that is in the network namespace: loopback with the addresses of the controller. What comes from
+ * the machine to loopback, or to these addresses, comes from the node's address, as on its own network.
+ */
+export const INSIDE = `set -e
+node=$1 controller=$2
+shift 2
+ip link set lo up
+ip address add "$node/32" dev lo
+[ "$node" = "$controller" ] || ip address add "$controller/32" dev lo
+ip route replace local 127.0.0.1 dev lo src "$node" table local
+ip route replace local "$controller" dev lo src "$node" table local
+echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start 2>/dev/null || :
+exec nice -n 10 "$@"
+`
+
+const main = fileURLToPath(new URL('../main.js', import.meta.url))
+
+interface Course {
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  line(text: string): unknown
+}
+
+/**
+ * Runs the rehearsal that svcd has put into its state directory, in a network namespace that leads nowhere,
+ * as the user of svcd. All of it ends with this call. Throws Error if it cannot run.
+ */
+export async function runRehearsal(
+  places: HelperSettings,
+  { node, controller }: { readonly node: string; readonly controller: string },
+  { signal, timeLimitMs, line }: Course
+): Promise<void> {
+  const { state, byRoot, sshUnit } = places
+  const isRoot = process.getuid?.() === 0
+  const { uid, gid } = await ownerOf(places)
+  const kvm = await stat('/dev/kvm').catch(() => undefined)
+  const ids = [`--reuid=${uid}`, `--regid=${gid}`, kvm ? `--groups=${kvm.gid}` : '--clear-groups']
+  const asOwner = isRoot && uid !== 0 ? ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--'] : []
+  const self = [process.execPath, ...process.execArgv, main, 'rehearse', join(state, REHEARSAL)]
+  const words = ['sh', '-c', INSIDE, 'sh', node, controller, ...asOwner, ...self]
+  const unit = `${sshUnit}-rehearsal-${randomBytes(8).toString('hex')}.service`
+  // The unit of the helper lets its own processes use no network, and no device.
+  const asUnit = ['--quiet', '--collect', '--wait', '--pipe', `--unit=${unit}`, '-p', 'PrivateNetwork=yes']
+  const apart = ['--net', '--pid', '--fork', '--kill-child', ...(isRoot ? [] : ['--user', '--map-root-user'])]
+  try {
+    await (sshUnit !== undefined && !byRoot
+      ? run('systemd-run', [...asUnit, '--', ...words], { signal, timeLimitMs, onLine: line })
+      : run('unshare', [...apart, '--', ...words], { signal, timeLimitMs, onLine: line }))
+  } finally {
+    if (sshUnit !== undefined && !byRoot)
+      await run('systemctl', ['stop', unit], { timeLimitMs: 30_000 }).catch(() => {})
+  }
+}

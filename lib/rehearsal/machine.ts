@@ -1,0 +1,208 @@
+import { leastDisks, leastMib } from '../disk-layout/data.js'
+import type { Inventory } from '../inventory/shape.js'
+import { contains, formatAddress, hosts, parseAddress } from '../model/address.js'
+import { isBmc } from '../model/cluster-index.js'
+import { type EffectiveNode, type Loader, layoutOf } from '../model/effective.js'
+import type { View } from '../model/stored.js'
+import { mebibytes } from '../model/types/disklayout.js'
+
+/** A disk: its virtual size, and how the kernel shall see it. */
+interface Disk {
+  readonly mib: number
+  readonly kind: 'nvme' | 'ssd' | 'hdd'
+  readonly serial: string
+}
+
+/** The virtual machine that stands for a node. All paths in it are relative to the scratch directory. */
+export interface Machine {
+  readonly firmware: 'bios' | 'uefi'
+  readonly loader: Loader
+  /** MACs of its cards, the one that it boots from first. */
+  readonly macs: readonly string[]
+  readonly card: string
+  readonly disks: readonly Disk[]
+  readonly memoryMib: number
+  readonly cpus: number
+  readonly tpm: boolean
+  readonly net: Net
+}
+
+/** The network of the machine: slirp, in a network namespace of its own. */
+export interface Net {
+  /** `a.b.c.d/n`. */
+  readonly prefix: string
+  /** The node's address. */
+  readonly node: string
+  /** The address of slirp's own side: the controller's, where that is in the prefix. */
+  readonly gateway: string
+  readonly dns: string
+  /** Where nodes reach svcd. */
+  readonly controller: string
+  readonly port: number
+}
+
+/** Bounds of the machine, and what this host can do. */
+export interface Bounds {
+  readonly memoryBytes: number
+  readonly cpus: number
+  readonly hasUefi: boolean
+  readonly hasTpm: boolean
+}
+
+const MOST_CARDS = 8
+const MOST_DISKS = 8
+const MIB = 1_048_576
+const LEAST_DISK_MIB = 10_240
+const MOST_DISK_MIB = 2 * MIB
+/** Drivers for which qemu has a card; another card is virtio. */
+const cards: Readonly<Record<string, string>> = { e1000e: 'e1000e', e1000: 'e1000', vmxnet3: 'vmxnet3' }
+
+/**
+ * Describes the virtual machine for a node: its firmware, cards and memory as it reported them, its disks by
+ * its layout. Throws Error with a sentence for a node that cannot be rehearsed.
+ */
+export function machineOf(
+  view: View,
+  target: EffectiveNode,
+  inventory: Inventory | undefined,
+  { memoryBytes, cpus, hasUefi, hasTpm }: Bounds,
+  where: { readonly controller: string; readonly port: number; readonly loader: Loader }
+): Machine {
+  const { node, interfaces, provision, settings } = target
+  const about = `node ${node.name}`
+  const mode = inventory?.firmware?.mode?.toLowerCase()
+  const isUefi = where.loader === 'grub' || (mode === undefined ? hasUefi : mode === 'uefi')
+  if (isUefi && !hasUefi)
+    throw new Error(`${about} boots by UEFI, and OVMF is not installed: type apt-get install ovmf`)
+  const first = provision?.macaddress ?? '52:54:00:00:00:01'
+  const others = interfaces.flatMap(entry => (isBmc(entry) ? [] : (entry.macaddress ?? [])))
+  const seen = inventory?.interfaces ?? []
+  const found = seen.flatMap(({ mac }) => mac?.toLowerCase() ?? [])
+  const driver = seen.find(({ mac }) => mac?.toLowerCase() === first)?.driver ?? ''
+  const total = inventory?.memory?.total ?? memoryBytes
+  return {
+    firmware: isUefi ? 'uefi' : 'bios',
+    loader: where.loader,
+    macs: [...new Set([first, ...others, ...found])].slice(0, MOST_CARDS),
+    card: cards[driver] ?? 'virtio-net-pci',
+    disks: disksOf(view, target, inventory),
+    memoryMib: Math.floor(Math.min(total, memoryBytes) / MIB),
+    cpus,
+    tpm: settings.trust !== 'none' && hasTpm,
+    net: netOf(target, where)
+  }
+}
+
+/** The disks of a layout, of the least size that it takes; else those that the node has, if it installs. */
+function disksOf(view: View, target: EffectiveNode, inventory: Inventory | undefined): Disk[] {
+  const { settings } = target
+  const bounded = (mib: number, most = MOST_DISK_MIB) =>
+    Math.min(Math.max(mib, LEAST_DISK_MIB), most, MOST_DISK_MIB)
+  const layout = layoutOf(view, target)
+  const has = inventory?.disks ?? []
+  if (has.length > 0)
+    return has.slice(0, MOST_DISKS).map(({ size = 0, name = '', rotational, serial = '' }, i) => ({
+      mib: bounded(Math.floor(size / MIB)),
+      kind: name.startsWith('nvme') ? 'nvme' : rotational === false ? 'ssd' : 'hdd',
+      serial: /^[\w-]{1,20}$/.test(serial) ? serial : `disk${i}`
+    }))
+  const wanted = (layout?.disks ?? []).flatMap(disk => {
+    const mib = bounded(2 * leastMib(disk, layout as NonNullable<typeof layout>), mebibytes(disk.max))
+    return Array.from({ length: Math.max(leastDisks(disk), 1) }, () => ({ mib, kind: disk.type ?? 'hdd' }))
+  })
+  const isLocal = settings.localinstall || settings.partscript !== ''
+  const all = wanted.length > 0 || !isLocal ? wanted : [{ mib: 2 * LEAST_DISK_MIB, kind: 'hdd' as const }]
+  return all.slice(0, MOST_DISKS).map((disk, i) => ({ ...disk, serial: `disk${i}` }))
+}
+
+function netOf(
+  { node, provision, network, prefix }: EffectiveNode,
+  { controller, port }: { readonly controller: string; readonly port: number }
+): Net {
+  const about = `node ${node.name} cannot be rehearsed`
+  const at = parseAddress(controller)
+  if (!network || !prefix || at === undefined)
+    throw new Error(
+      `${about}: its provision interface has no network of IPv4 (svcctl node show ${node.name})`
+    )
+  if (prefix.length > 29) throw new Error(`${about}: network ${network.name} is smaller than a /29`)
+  const own = parseAddress(provision?.ipaddress ?? network.dhcp_range_begin ?? '')
+  if (own === undefined)
+    throw new Error(`${about}: it has no address, and its network ${network.name} no DHCP range`)
+  const { first, last } = hosts(prefix)
+  const isInside = contains(prefix, at)
+  const gate = parseAddress(network.gateway ?? '')
+  // Slirp answers at two addresses of the network, neither of them the node's.
+  const free = [first, first + 1, first + 2, last, last - 1, last - 2].filter(
+    one => one !== own && one !== at
+  )
+  const gateway = isInside
+    ? at
+    : gate !== undefined && contains(prefix, gate) && gate !== own
+      ? gate
+      : free[0]
+  const dns = free.findLast(one => one !== gateway)
+  return {
+    prefix: `${formatAddress(prefix.first)}/${prefix.length}`,
+    node: formatAddress(own),
+    gateway: formatAddress(gateway as number),
+    dns: formatAddress(dns as number),
+    ...{ controller, port }
+  }
+}
+
+/** The files that the firmware of UEFI is in. */
+export interface Ovmf {
+  readonly code: string
+  readonly settings: string
+}
+
+/** The socket of the TPM, in the scratch directory. */
+export const TPM_SOCKET = 'tpm.socket'
+/** The file of a disk, by its place. */
+export const diskFile = (i: number): string => `disk${i}.raw`
+
+/** The first machine may only run as this. `spawn` and the like are refused to qemu by the kernel. */
+const SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
+
+/** Returns qemu's arguments. It runs in the scratch directory; the console is its standard output. */
+export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovmf): string[] {
+  const { net, macs, card, disks, firmware, loader, tpm } = machine
+  const drive = (rest: string) => ['-drive', `format=raw,${rest}`]
+  const isGrub = loader === 'grub'
+  const loads = isGrub
+    ? 'tftp=tftp,bootfile=shimx64.efi'
+    : `bootfile=http://${net.controller}:${net.port}/boot`
+  const user = `net=${net.prefix},host=${net.gateway},dhcpstart=${net.node},dns=${net.dns}`
+  const devices = { nvme: 'nvme', ssd: 'scsi-hd,rotation_rate=1', hdd: 'virtio-blk-pci' }
+  return [
+    ...['-accel', accel, '-cpu', accel === 'kvm' ? 'max' : 'Nehalem-v1', '-smp', `${machine.cpus}`],
+    ...['-m', `${machine.memoryMib}`, '-nodefaults', '-no-user-config', '-display', 'none'],
+    ...['-sandbox', SANDBOX, '-machine', 'pc,graphics=off', '-serial', 'stdio'],
+    // Firmware that finds nothing tries again; the watcher ends that.
+    ...['-boot', 'reboot-timeout=5000', '-device', 'virtio-rng-pci'],
+    ...(firmware === 'uefi' && ovmf
+      ? [
+          ...drive(`if=pflash,unit=0,readonly=on,file=${ovmf.code}`),
+          ...drive('if=pflash,unit=1,file=settings.fd'),
+          ...['-fw_cfg', 'name=opt/org.tianocore/IPv6PXESupport,string=no']
+        ]
+      : []),
+    ...macs.flatMap((mac, i) => [
+      ...['-netdev', `user,id=net${i},${i === 0 ? `${user},${loads}` : 'restrict=on'}`],
+      '-device',
+      `${card},netdev=net${i},mac=${mac}${i === 0 ? `,bootindex=1${isGrub ? ',romfile=' : ''}` : ',romfile='}`
+    ]),
+    ...(disks.some(({ kind }) => kind === 'ssd') ? ['-device', 'virtio-scsi-pci'] : []),
+    ...disks.flatMap(({ kind, serial }, i) => [
+      ...drive(`id=disk${i},if=none,discard=unmap,cache=unsafe,file=${diskFile(i)}`),
+      ...['-device', `${devices[kind]},drive=disk${i},serial=${serial},bootindex=${i + 2}`]
+    ]),
+    ...(tpm
+      ? [
+          ...['-chardev', `socket,id=tpm,path=${TPM_SOCKET}`, '-tpmdev', 'emulator,id=tpm0,chardev=tpm'],
+          ...['-device', 'tpm-tis,tpmdev=tpm0']
+        ]
+      : [])
+  ]
+}

@@ -1,0 +1,79 @@
+/** Faults that the console of a machine shows, with their meanings. `ends`: nothing more is to come. */
+const seen: readonly { readonly fault: string; readonly in: RegExp; readonly ends: boolean }[] = [
+  { fault: 'the kernel panicked', in: /Kernel panic - not syncing/, ends: true },
+  {
+    fault: 'the system is in emergency mode',
+    in: /You are in (?:rescue|emergency) mode|Cannot open access to console, the root account is locked/,
+    ends: true
+  },
+  {
+    fault: 'the initramfs gave up and opened a shell',
+    in: /^\(initramfs\)|^dracut:\/#|Generating "\/run\/initramfs\/rdsosreport\.txt"/,
+    ends: true
+  },
+  {
+    fault: 'the initramfs found no system to start',
+    in: /No init found\. Try passing|run-init: .*: (?:No such file|Permission denied|Exec format)/,
+    ends: true
+  },
+  { fault: 'the machine restarts after a panic', in: /Rebooting automatically due to panic=/, ends: true },
+  { fault: 'a file system became read-only', in: /Remounting filesystem read-only/, ends: false },
+  { fault: 'a program was killed for lack of memory', in: /Out of memory: Killed process/, ends: false },
+  {
+    fault: 'systemd cannot go on',
+    in: /systemd\[1\]: (?:Freezing execution|Failed to (?:allocate|mount|load))/,
+    ends: true
+  }
+]
+
+const LINES_KEPT = 300
+const LONGEST_LINE = 400
+
+/** The last lines of a machine's console, and the faults that they showed. It is bounded, whatever comes. */
+export class Console {
+  readonly lines: string[] = []
+  readonly faults = new Set<string>()
+  /** A fault after which nothing more is to come. */
+  hasEnded = false
+  lastMs: number
+
+  constructor(private readonly ticks: () => number) {
+    this.lastMs = ticks()
+  }
+
+  /** Takes a line with its control sequences. */
+  add(raw: string): void {
+    const text = raw
+      .slice(0, 4 * LONGEST_LINE)
+      .replace(/\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[c78=>])/g, '')
+      .replace(/[\x00-\x1f\x7f]/g, '')
+      .trimEnd()
+      .slice(0, LONGEST_LINE)
+    this.lastMs = this.ticks()
+    if (text === '') return
+    this.lines.push(text)
+    if (this.lines.length > LINES_KEPT) this.lines.shift()
+    for (const { fault, in: pattern, ends } of seen)
+      if (pattern.test(text)) {
+        this.faults.add(fault)
+        this.hasEnded ||= ends
+      }
+  }
+}
+
+/** Rules of `_why` that end a rehearsal well. */
+const good: ReadonlySet<string> = new Set(['all-well', 'image-changed', 'trust-reported', 'rescue'])
+/** Rules that only say that time has passed: the machine may be slow. */
+const waiting: ReadonlySet<string> = new Set([
+  ...['in-progress', 'slow', 'stalled', 'nothing-asked', 'never-asked', 'address-only', 'fetched-nothing'],
+  ...['no-interface', 'no-report', 'no-mac', 'wrong-mac', 'from-disk', 'cut']
+])
+
+/**
+ * Whether a rehearsal is decided by a verdict of `_why`: well, not well, or undefined as long as it goes on.
+ * `isUp`: the installed system, or a rescue, has reported.
+ */
+export function decided(rule: string, isUp: boolean): boolean | undefined {
+  if (good.has(rule)) return isUp ? true : undefined
+  return waiting.has(rule) ? undefined : false
+}

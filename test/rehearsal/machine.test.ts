@@ -1,0 +1,279 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { loadConfig } from '../../lib/config/load.js'
+import type { RootHelper } from '../../lib/helper/commands.js'
+import { copyOf, withOverride } from '../../lib/rehearsal/copy.js'
+import { type Machine, machineOf, qemuArguments } from '../../lib/rehearsal/machine.js'
+import { Rehearsals } from '../../lib/rehearsal/rehearsals.js'
+import { Console, decided } from '../../lib/rehearsal/watch.js'
+import { Controller } from '../support/controller.js'
+import { checkout } from '../support/programs.js'
+import { until } from '../support/until.js'
+
+// What a rehearsal is made of, without a machine (rules 16.1, 16.2 and 16.3); test/long/rehearsal.test.ts boots some.
+
+const mac = '52:54:00:00:00:0a'
+const bounds = { memoryBytes: 2 ** 31, cpus: 2, hasUefi: true, hasTpm: true }
+const where = { controller: '10.141.255.254', port: 7050, loader: 'ipxe' } as const
+const secret = (name: string) => ({
+  name,
+  path: `/etc/${name}`,
+  content: Buffer.from(`content of ${name}`).toString('base64')
+})
+
+async function populated(t: Test): Promise<Controller> {
+  const c = await Controller.start(t)
+  await c.post('/config/network/cluster', { network: '10.141.0.0/16' })
+  await c.post('/config/network/bmc', { network: '10.148.0.0/16' })
+  await c.post('/config/bmcsetup/bmc', { userid: 2, username: 'root', password: 'password-of-bmc' })
+  for (const name of ['compute', 'other'])
+    await c.post(`/config/osimage/${name}`, {
+      kernelfile: `vmlinuz-${name}`,
+      initrdfile: `initrd-${name}`,
+      imagefile: `${name}.tar.gz`
+    })
+  await c.post('/config/osimage/other/tag', { tag: 'november' })
+  await c.post('/config/group/compute', { osimage: 'compute', bmcsetupname: 'bmc', setupbmc: true })
+  for (const [i, name] of ['node1', 'node2'].entries()) {
+    await c.post(`/config/node/${name}`, {
+      group: 'compute',
+      trust: 'require',
+      interfaces: [
+        {
+          interface: 'BOOTIF',
+          network: 'cluster',
+          ipaddress: `10.141.0.${i + 1}`,
+          macaddress: `52:54:00:00:00:0${'ab'[i]}`
+        },
+        {
+          interface: 'BMC',
+          network: 'bmc',
+          ipaddress: `10.148.0.${i + 1}`,
+          macaddress: `52:54:00:00:01:0${i}`
+        },
+        {
+          interface: 'eth1',
+          network: 'bmc',
+          ipaddress: `10.148.1.${i + 1}`,
+          macaddress: `52:54:00:00:02:0${i}`
+        }
+      ]
+    })
+    await c.post(`/config/secrets/node/${name}`, [secret(`secret-of-${name}`)])
+  }
+  await c.post('/config/secrets/group/compute', [secret('secret-of-group')])
+  return c
+}
+
+t.test('the copy holds what one node depends on, and nothing of another node or a BMC', async t => {
+  const { daemon } = await populated(t)
+  const { model } = daemon
+  const target = withOverride(model, 'node1', {})
+  const machine = machineOf(model.view, target, undefined, bounds, where)
+  const copy = copyOf(model, target, machine)
+  const names = copy.objects.map(([type, { name }]) => `${type} ${name}`).sort()
+  t.strictSame(names, [
+    'bmcsetup bmc',
+    'group compute',
+    'network bmc',
+    'network cluster',
+    'node node1',
+    'osimage compute'
+  ])
+  const text = JSON.stringify(copy)
+  for (const foreign of [
+    'node2',
+    'password-of-bmc',
+    '10.141.0.2',
+    Buffer.from('content of secret-of-node2').toString('base64')
+  ])
+    t.notMatch(text, foreign)
+  t.match(copy.secrets, [
+    { owner: 'node', secrets: [{ name: 'secret-of-node1', content: secret('secret-of-node1').content }] },
+    { owner: 'group', secrets: [{ name: 'secret-of-group' }] }
+  ])
+  t.strictSame([...copy.files].sort(), ['compute.tar.gz', 'initrd-compute', 'vmlinuz-compute'])
+  const node = copy.objects.find(([type]) => type === 'node')?.[1]
+  t.match(node, { setupbmc: false, netboot: true, trust: 'report', kerneloptions: /console=ttyS0/ })
+
+  const other = withOverride(model, 'node1', { image: 'other', tag: 'november' })
+  const held = copyOf(model, other, machine).objects.map(([type, { name }]) => `${type} ${name}`)
+  t.ok(held.includes('osimage other') && held.includes('osimagetag other:november'), String(held))
+  t.throws(() => withOverride(model, 'node1', { image: 'none' }), /OS image none/)
+  t.throws(() => withOverride(model, 'node1', { tag: 'none' }), /compute has no tag none/)
+})
+
+t.test('the machine has the cards, the firmware and the memory of the node, within bounds', async t => {
+  const { daemon } = await populated(t)
+  const { model } = daemon
+  const target = withOverride(model, 'node1', {})
+  const machine = machineOf(model.view, target, undefined, bounds, where)
+  const net = { prefix: '10.141.0.0/16', node: '10.141.0.1', gateway: '10.141.255.254', ...where }
+  t.match(machine, {
+    firmware: 'uefi',
+    macs: [mac, '52:54:00:00:02:00'],
+    disks: [],
+    memoryMib: 2048,
+    tpm: true,
+    net: { ...net, loader: undefined }
+  })
+  const inventory = {
+    ...{ source: 'boot', firmware: { mode: 'bios' }, memory: { total: 1 << 30 } },
+    interfaces: [{ mac, driver: 'e1000e' }],
+    disks: [
+      { name: 'nvme0n1', size: 8e12, serial: 'S1' },
+      { name: 'sda', size: 1e9, rotational: false, serial: '; rm' }
+    ]
+  }
+  const seen = machineOf(model.view, target, inventory, bounds, where)
+  t.match(seen, { firmware: 'bios', card: 'e1000e', memoryMib: 1024 })
+  t.strictSame(seen.disks, [
+    { mib: 2 * 1_048_576, kind: 'nvme', serial: 'S1' },
+    { mib: 10_240, kind: 'ssd', serial: 'disk1' }
+  ])
+  t.throws(
+    () =>
+      machineOf(model.view, target, inventory, { ...bounds, hasUefi: false }, { ...where, loader: 'grub' }),
+    /OVMF is not installed/
+  )
+  const outside = machineOf(model.view, target, undefined, bounds, { ...where, controller: '192.0.2.1' })
+  t.match(outside.net, { gateway: '10.141.0.2', controller: '192.0.2.1' })
+  t.not(outside.net.dns, outside.net.gateway)
+})
+
+const machine: Machine = {
+  ...{ firmware: 'uefi', loader: 'ipxe', macs: [mac, '52:54:00:00:00:0c'], card: 'virtio-net-pci', cpus: 2 },
+  ...{ disks: [{ mib: 10, kind: 'ssd', serial: 'disk0' }], memoryMib: 512, tpm: true },
+  net: {
+    prefix: '10.141.0.0/16',
+    node: '10.141.0.1',
+    gateway: '10.141.0.254',
+    dns: '10.141.0.253',
+    controller: '10.141.0.254',
+    port: 7050
+  }
+}
+
+t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
+  const words = qemuArguments(machine, 'tcg', { code: '/code.fd', settings: '/vars.fd' })
+  const netdevs = words.filter((_, i) => words[i - 1] === '-netdev')
+  t.strictSame(netdevs, [
+    'user,id=net0,net=10.141.0.0/16,host=10.141.0.254,dhcpstart=10.141.0.1,dns=10.141.0.253,bootfile=http://10.141.0.254:7050/boot',
+    'user,id=net1,restrict=on'
+  ])
+  t.match(words.join(' '), /-sandbox on,\S*spawn=deny/)
+  t.ok(
+    words.includes('format=raw,if=pflash,unit=1,file=settings.fd'),
+    'the settings of the firmware are a copy'
+  )
+  t.match(words.join(' '), /scsi-hd,rotation_rate=1,drive=disk0/)
+  t.match(words.join(' '), /tpm-tis/)
+  const grub = qemuArguments({ ...machine, loader: 'grub' }, 'tcg', {
+    code: '/code.fd',
+    settings: '/vars.fd'
+  })
+  t.match(grub.join(' '), /tftp=tftp,bootfile=shimx64\.efi .*bootindex=1,romfile=/)
+})
+
+t.test('the console is bounded, and its faults are seen', async t => {
+  const console = new Console(() => 0)
+  for (let i = 0; i < 1000; i++) console.add(`\x1b[0;1mline ${i}\x07 ${'x'.repeat(100_000)}`)
+  t.equal(console.lines.length, 300)
+  t.equal(console.lines[0]?.length, 400)
+  t.strictSame([...console.faults], [])
+  console.add('[  12.3] Out of memory: Killed process 12')
+  t.notOk(console.hasEnded)
+  console.add('[  12.3] Kernel panic - not syncing: Attempted to kill init!')
+  t.ok(console.hasEnded)
+  t.equal(console.faults.size, 2)
+  t.equal(decided('all-well', true), true)
+  t.equal(decided('all-well', false), undefined, 'installed, and not yet up')
+  t.equal(decided('no-system', false), false, 'it was installed five minutes ago')
+  for (const rule of ['degraded', 'failed-step', 'no-boot-file', 'a rule of later'])
+    t.equal(decided(rule, true), false)
+})
+
+t.test('one rehearsal runs at a time, the next wait, and what was killed is removed', async t => {
+  const c = await populated(t)
+  const { model, jobs } = c.daemon
+  const config = loadConfig(join(checkout, 'etc/svcd.ini'), c.overrides)
+  const scratch = join(config.paths.state, 'rehearsal')
+  mkdirSync(join(scratch, 'state'), { recursive: true })
+  writeFileSync(join(scratch, 'state', 'token.key'), 'left')
+  const result = {
+    well: true,
+    verdict: 'all is well',
+    rule: 'all-well',
+    faults: [],
+    accel: 'tcg',
+    seconds: 1,
+    steps: [],
+    serial: []
+  }
+  const bad = { well: false, faults: ['the kernel panicked'] }
+  let held: (() => void) | undefined
+  let ran = 0
+  const seen: string[] = []
+  const work = {
+    call: async (_: string, args: object) => {
+      ran++
+      seen.push(
+        ...readdirSync(scratch),
+        JSON.stringify(args),
+        readFileSync(join(scratch, 'plan.json'), 'utf8')
+      )
+      await new Promise<void>(resolve => {
+        held = resolve
+      })
+      writeFileSync(join(scratch, 'result.json'), JSON.stringify(ran === 1 ? result : { ...result, ...bad }))
+    },
+    close: async () => {}
+  } as unknown as RootHelper
+  const log = { error: (text: string) => t.fail(text) } as never
+  const rehearsals = await Rehearsals.open({
+    config,
+    model,
+    jobs,
+    work,
+    log,
+    now: Date.now,
+    inventoryOf: () => undefined
+  })
+  t.notOk(existsSync(scratch), 'a killed rehearsal leaves nothing')
+  const actor = { who: 'user admin', from: '-', mayTakeAddresses: true }
+  const first = await rehearsals.submit('node1', {}, actor)
+  const second = await rehearsals.submit('node2', {}, actor)
+  const third = await rehearsals.submit('node2', {}, actor)
+  await until(() => held !== undefined)
+  t.equal(ran, 1, 'one at a time')
+  t.ok(seen.includes('{"node":"10.141.0.1","controller":"10.141.255.254"}'))
+  t.notMatch(seen.at(-1), 'secret-of-node2')
+  for (let i = 0; i < 6; i++) await rehearsals.submit('node2', {}, actor)
+  await t.rejects(rehearsals.submit('node2', {}, actor), { status: 503, message: /8 rehearsals are waiting/ })
+  for (const { id, object, state } of jobs.records())
+    if (state === 'queued' && id !== second.id) jobs.cancel(id, object)
+  held?.()
+  await first.done
+  t.rejects(third.done, /cancelled/)
+  await until(() => ran === 2)
+  held?.()
+  await t.rejects(second.done, {
+    code: 'not-well',
+    message: /rehearsed on .* as node2 \(uefi\): not well: the kernel panicked/
+  })
+  t.notOk(existsSync(scratch), 'nothing is left')
+})
+
+t.test('without qemu it is refused, and the package is named', async t => {
+  const c = await populated(t)
+  const { PATH } = process.env
+  process.env.PATH = '/nonexistent'
+  t.teardown(() => {
+    process.env.PATH = PATH
+  })
+  t.match(await c.post('/config/node/node1/_rehearse', {}), {
+    status: 503,
+    body: { message: /apt-get install qemu-system-x86/ }
+  })
+})

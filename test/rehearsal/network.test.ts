@@ -1,0 +1,34 @@
+import { execFileSync } from 'node:child_process'
+import t from 'tap'
+import { INSIDE } from '../../lib/helper/rehearse.js'
+import { requirePrograms } from '../support/programs.js'
+
+// rules 16.2: nothing leads out of the network of a rehearsal, and svcd sees its machine at the node's address.
+
+/** Who asks at the controller's address and at loopback, the interfaces, and what comes of a way out. */
+const program = `
+const net = require('node:net'), os = require('node:os')
+const seen = []
+const server = net.createServer(socket => { seen.push(socket.remoteAddress); socket.end() })
+const ask = (host, port) => new Promise(done => {
+  const socket = net.connect({ host, port, timeout: 2000 })
+  socket.on('close', () => done('closed')).on('error', error => done(error.code)).resume()
+})
+server.listen(7050, '0.0.0.0', async () => {
+  for (const host of ['127.0.0.1', '10.141.0.1']) await ask(host, 7050)
+  const out = await ask('192.0.2.1', 80)
+  console.log(JSON.stringify({ seen, out, interfaces: Object.keys(os.networkInterfaces()) }))
+  process.exit()
+})`
+
+const asked = (controller: string) => {
+  const inside = ['sh', '-c', INSIDE, 'sh', '10.141.0.71', controller, process.execPath, '-e', program]
+  const text = execFileSync('unshare', ['--user', '--map-root-user', '--net', '--', ...inside])
+  return JSON.parse(text.toString())
+}
+
+t.test('in the namespace there is loopback alone, and what comes to svcd comes from the node', async t => {
+  requirePrograms('unshare', 'ip')
+  const node = '10.141.0.71'
+  t.strictSame(asked('10.141.0.1'), { seen: [node, node], out: 'ENETUNREACH', interfaces: ['lo'] })
+})
