@@ -15,6 +15,7 @@ import {
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
+import { rootFormatOf, rootOf } from '../model/root-format.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { NetworkDoc } from '../model/types/network.js'
@@ -211,6 +212,12 @@ export class Install {
   }
 
   #render(what: Script, data: InstallData): string {
+    if (what === 'install' && data.root_format !== 'tar' && data.root === false)
+      throw notFound(
+        `node ${data.node} has the root_format ${data.root_format}, which its pack ${data.imagefile} lacks: ` +
+          `svcctl osimage pack ${data.osimage}`,
+        'image-not-ready'
+      )
     if (what === 'kickstart' && data.rescue)
       throw notFound(
         `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
@@ -238,6 +245,7 @@ export class Install {
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const [secrets, imagefile] = [effectiveSecrets(model, node, masked), installedFile(settings, image) ?? '']
     const pack = model.view.get('pack', imagefile)
+    const root = rootOf(model.view, target)
     const who = nodeData(target, urls[0] as string)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
@@ -266,12 +274,14 @@ export class Install {
       torrent: this.#torrent(imagefile),
       identity: this.o.identity,
       foreign: this.o.foreign,
+      root_format: rootFormatOf(model.view, target),
+      root: root ? { ...root, torrent: this.#torrent(root.file) } : false,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       // A tag may pin another version than the image has now.
       kernelversion: pack?.kernelversion ?? image.kernelversion ?? '',
       kerneloptions: kernelOptionsOf(target),
-      provision_method: settings.provision_method,
+      provision_method: methodOf(settings, root),
       provision_fallback: settings.provision_fallback,
       provision_interface: settings.provision_interface,
       rescue: node.rescue !== undefined,
@@ -361,6 +371,10 @@ const templateOf = (what: Script, { provision_method: method }: InstallData): st
   if (!installsPackages(method)) return what
   return what === 'install' ? 'installer' : method
 }
+
+/** Returns how a node fetches its image: only a root that stays packed can be streamed (rules 4.43). */
+const methodOf = (settings: EffectiveNode['settings'], root: object | undefined): string =>
+  settings.provision_method === 'stream' && !root ? settings.provision_fallback : settings.provision_method
 
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */
 const overIpv6 = ({ source }: RequestContext) =>

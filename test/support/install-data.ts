@@ -72,6 +72,8 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     imagefile: 'rocky9.tar.gz',
     imagesum: '',
     imagesize: 0,
+    root_format: 'tar',
+    root: false,
     torrent: '',
     identity: [],
     foreign: ofMachine,

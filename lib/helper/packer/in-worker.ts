@@ -5,6 +5,7 @@ import type { Contents } from './contents.js'
 export type WorkerTask =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
+  | { readonly kind: 'plain'; readonly from: number; readonly to: number }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
 /** The thread for them. */
@@ -19,6 +20,14 @@ export interface Hashed {
 /** Returns the checksum and the size of a file. Throws an Error when it cannot be read, and when aborted. */
 export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
   runInThread(WORKER, { kind: 'hash', file }, { name: `the checksum of ${file}`, signal })
+
+/** Copies a tar between open files, with sparse files in full (plain-tar.ts). Throws Error. */
+export const plainTar = (
+  from: number,
+  to: number,
+  course: { readonly signal: AbortSignal; readonly timeLimitMs: number }
+): Promise<void> =>
+  runInThread(WORKER, { kind: 'plain', from, to }, { name: 'the reading of the tar', ...course })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>
