@@ -372,7 +372,7 @@ const templateOf = (what: Script, { provision_method: method }: InstallData): st
   return what === 'install' ? 'installer' : method
 }
 
-/** Returns how a node fetches its image: only a root that stays packed can be streamed (rules 4.43). */
+/** Returns how a node fetches its image: only a root that stays packed can be streamed (rules 4.46). */
 const methodOf = (settings: EffectiveNode['settings'], root: object | undefined): string =>
   settings.provision_method === 'stream' && !root ? settings.provision_fallback : settings.provision_method
 

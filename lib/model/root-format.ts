@@ -13,7 +13,7 @@ import type { ClusterSettings, View } from './stored.js'
 import type { PackRoot, RootFormat } from './types/pack-roots.js'
 
 /**
- * Returns the format of a node's root: its own or its group's, else that of its image (rules 4.43). A node
+ * Returns the format of a node's root: its own or its group's, else that of its image (rules 4.46). A node
  * with a disk unpacks the tar.
  */
 export function rootFormatOf(view: View, target: EffectiveNode): RootFormat {
@@ -29,7 +29,7 @@ export function rootOf(view: View, target: EffectiveNode): PackRoot | undefined 
   return view.get('pack', target.image?.imagefile ?? '')?.roots?.find(root => root.format === format)
 }
 
-/** Returns a sentence if the pack of a node lacks its root (rules 4.43); undefined otherwise. */
+/** Returns a sentence if the pack of a node lacks its root (rules 4.46); undefined otherwise. */
 export function lackingRoot(view: View, cluster: ClusterSettings, name: string): string | undefined {
   const node = view.get('node', name)
   return node && lackingRootOf(view, atNextBoot(view, effectiveNode(view, node, cluster)))

@@ -33,7 +33,7 @@ const run = (program: string, ...args: string[]) => execFileSync(program, args, 
 const packsIn = ({ daemon: { model } }: Controller) =>
   model.view.names('pack').flatMap(name => model.view.get('pack', name) ?? [])
 
-// rules 4.43
+// rules 4.46
 t.test('a pack has the roots that its image or a node asks for', async t => {
   requirePrograms('mksquashfs', 'unsquashfs', 'veritysetup', 'mkfifo')
   const { c, directory, pack, packs, tree, records, clean } = await beginning(t, bootable)

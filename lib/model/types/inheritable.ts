@@ -125,7 +125,7 @@ export const loader = {
   meaning: 'what UEFI firmware starts: `ipxe`, or `grub` behind shim, for Secure Boot'
 } as const
 
-/** Above that of the image (rules 4.43). */
+/** Above that of the image (rules 4.46). */
 export const ownRootFormat = {
   name: 'root_format',
   type: rootFormat,

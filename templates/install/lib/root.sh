@@ -24,7 +24,7 @@ root_needs() {
   return 1
 }
 
-# Mounts the root. The file has no name any more then, and lives as long as the root.
+# Mounts the root. The file in memory lives as long as the loop device that veritysetup makes of it.
 root_mount() {
   if mount_source "$_SYSTEMROOT" >/dev/null; then
     complain "$_SYSTEMROOT is mounted already: a root in the format $SVC_ROOT_FORMAT needs root_format tar there"
@@ -40,7 +40,6 @@ root_mount() {
     complain "dm-verity refuses $SVC_ROOT_FILE: $(last_words "$root_said")"
     return 1
   fi
-  [ "$root_file" = /dev/nbd0 ] || rm -f "$root_file"
   if ! root_said=$(mount -t "$SVC_ROOT_FORMAT" -o ro /dev/mapper/svcroot "$_ROOT/lower" 2>&1); then
     complain "cannot mount $SVC_ROOT_FILE: $(last_words "$root_said"): it is another file, or the kernel has no driver"
     return 1
