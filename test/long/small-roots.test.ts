@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import {
+  appendFileSync,
   closeSync,
   cpSync,
   fstatSync,
@@ -14,7 +15,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
-import { output, requirePrograms } from '../support/programs.js'
+import { checkout, output, requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
 import { scratch } from '../support/scratch.js'
 import { plain, runMachine, tail } from '../support/virtual-machine.js'
@@ -70,6 +71,12 @@ function fill(tree: string): string {
   return execFileSync('sha256sum', [join(data, 'random')], { encoding: 'utf8' }).split(' ')[0] ?? ''
 }
 
+/** Shows a line in the report, and keeps it where the report of a test that passes is not shown. */
+function told(line: string): void {
+  t.comment(line)
+  appendFileSync(join(checkout, '.cache/small-roots.txt'), `${new Date().toISOString()} ${line}\n`)
+}
+
 /** Flips a byte in the middle of a file. */
 function flip(file: string): void {
   const fd = openSync(file, 'r+')
@@ -115,7 +122,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   const sizes = execFileSync('sh', ['-c', `ls -l ${directory}/files | awk '{ print $5, $9 }'`], {
     encoding: 'utf8'
   })
-  t.comment(
+  told(
     `${unpacked} MB unpacked, packed in ${Math.round((Date.now() - start) / 1000)} s: ${sizes.replace(/\n/g, '; ')}`
   )
   const root = join(directory, 'files', files.find(name => name.endsWith('.squashfs')) ?? '')
@@ -187,7 +194,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
     })
     const console = plain(run.console)
     if (figures.seconds > 0)
-      t.comment(
+      told(
         `${title}: ${reported(console, 'memory')}; ${figures.seconds.toFixed(1)} s from script to running; ` +
           `${figures.megabytes.toFixed(1)} MB moved; root ${reported(console, 'root')}; ${reported(console, 'state')}`
       )
@@ -217,15 +224,15 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
       const [, read] = /REPORT read (\d)/.exec(line) ?? []
       if (read === undefined) return
       seen.push(read)
-      if (read === '1') steps.push(controller.kill().then(() => t.comment('the first controller is dead')))
+      if (read === '1') steps.push(controller.kill().then(() => told('the first controller is dead')))
       if (read === '4')
         steps.push(
           other.kill().then(async () => {
-            t.comment('both are dead')
+            told('both are dead')
             await new Promise(resolve => setTimeout(resolve, 45_000))
             t.notOk(seen.includes('6'), 'it waits')
             await other.start()
-            t.comment('the second one is back')
+            told('the second one is back')
           })
         )
     })
