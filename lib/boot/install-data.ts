@@ -110,7 +110,6 @@ export const installVariables = {
   imagesum: text("lower-case hex sha256 of `imagefile`, '' when not known"),
   imagesize: integer('bytes of `imagefile`, 0 when not known'),
   torrent: text("file name of the torrent below /files/, '' when torrent is off"),
-  root_format: text('tar, squashfs or erofs'),
   root: mapOrFalse(installRoot, 'false for a node that unpacks `imagefile`'),
   identity: texts('`[image] identity`: absolute paths in the image, with wildcards in the last part alone'),
   foreign: texts(

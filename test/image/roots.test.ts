@@ -61,7 +61,7 @@ t.test('a pack has the roots that its image or a node asks for', async t => {
   t.equal(refused.status, 404)
   t.match(
     refused.body.message,
-    /^node n1 has the root_format squashfs, which its pack compute-\S+ lacks: svcctl osimage pack compute$/
+    /^node n1: pack compute-\S+ has no squashfs, the root_format, .*: svcctl osimage pack compute$/
   )
   const why = async () => (await c.get('/monitor/node/n1/_why')).body.monitor.why.n1.verdict
   t.match(await why(), /Besides, pack compute-\S+ has no squashfs, .*: svcctl osimage pack compute/)

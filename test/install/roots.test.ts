@@ -29,7 +29,7 @@ const plan = (data: Partial<InstallData> = {}, more: Partial<Plan> = {}): Omit<P
   programs,
   ...more,
   edit: script => byDirectory(more.edit?.(script) ?? script),
-  data: { root_format: 'squashfs', root, provision_method: 'http', provision_fallback: 'http', ...data },
+  data: { root, provision_method: 'http', provision_fallback: 'http', ...data },
   prepare: machine => {
     machine.write('lower/etc/hosts', '127.0.0.1 localhost\n')
     machine.write('lower/etc/os-release', 'ID=test\n')

@@ -72,7 +72,6 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     imagefile: 'rocky9.tar.gz',
     imagesum: '',
     imagesize: 0,
-    root_format: 'tar',
     root: false,
     torrent: '',
     identity: [],

@@ -32,7 +32,7 @@ export function writePlainTar(from: number, to: number): void {
     extended = Buffer.alloc(0)
   }
   put(to, Buffer.alloc(2 * BLOCK))
-  // What compresses must not be ended by a closed pipe.
+  // A closed pipe would end the program that writes here.
   while (readSync(from, Buffer.allocUnsafe(CHUNK)) > 0);
 }
 
