@@ -11,7 +11,7 @@ import { locate, run } from '../program/program.js'
 
 type Format = PackRoot['format']
 
-/** What makes a root of a plain tar at standard input. */
+/** The programs that make a root of a plain tar at standard input. */
 const MAKERS: Readonly<
   Record<
     Format,
@@ -102,8 +102,8 @@ async function hasDriver(tree: string, version: string, driver: string): Promise
 }
 
 /**
- * Makes a root of a packed tar, with its hash tree behind it; its name begins with `stem`. Returns it as a pack
- * keeps it. Throws ProgramError, and Error.
+ * Makes a root of a packed tar, with its hash tree behind it; its name begins with `stem`. Returns it as a
+ * pack keeps it. Throws ProgramError, and Error.
  */
 export async function makeRoot(
   tar: string,

@@ -8,8 +8,8 @@ const LARGEST_OCTAL = 0o77777777777
 
 /**
  * Copies an archive of GNU tar, in the format posix, from one open file to another. Sparse files are written
- * in full: mksquashfs 4.5 refuses some, and mkfs.erofs takes them for short files. It blocks. Throws Error for
- * a damaged archive.
+ * in full: mksquashfs 4.5 refuses some, and mkfs.erofs takes them for short files. It blocks. Throws Error
+ * for a damaged archive.
  */
 export function writePlainTar(from: number, to: number): void {
   let extended = Buffer.alloc(0)
