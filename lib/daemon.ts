@@ -48,6 +48,7 @@ import { differenceText, OddNodes } from './inventory/odd.js'
 import { Jobs } from './jobs/jobs.js'
 import { limitWarnings } from './model/limits.js'
 import { daemonActor, Model, storeOptions } from './model/model.js'
+import { isStreamed } from './model/root-format.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import { generationOf } from './model/types/node.js'
@@ -449,8 +450,22 @@ type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
 /** Builds what works in the background: requests, power, images. */
 async function buildWork(booting: Booting) {
-  const { config, log, now, ticks, work, register, peers, store, records, status, events, audit, model } =
-    booting
+  const {
+    config,
+    log,
+    now,
+    ticks,
+    work,
+    register,
+    peers,
+    store,
+    records,
+    status,
+    boots,
+    events,
+    audit,
+    model
+  } = booting
   const { state, files } = config.paths
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
   const run = systemctlBy(work, command)
@@ -482,7 +497,8 @@ async function buildWork(booting: Booting) {
     ...{ config, model, jobs, status, remote, work, log, now, ticks },
     notes: await Notes.open(records('work')),
     controllers: peers?.images,
-    torrents: names => distribution.wanted(names)
+    torrents: names => distribution.wanted(names),
+    isStreamed: pack => isStreamed(boots.allRunning(), pack, model)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
   const { inventories } = booting

@@ -65,6 +65,8 @@ const notRun: Readonly<Record<string, string>> = {
     'it writes below /root; test/cli/transfer.test.ts runs the commands',
   'docs/consoles.md#The first time': packages,
   'docs/secure-boot.md#The first time': packages,
+  'docs/small-roots.md#Switching it on': packages,
+  'docs/small-roots.md#Streaming': packages,
   'docs/dhcp-and-dns.md#DHCP and DNS':
     'it needs a DHCP server of the system; test/services has requests like these',
   'docs/dhcp-and-dns.md#The first time':

@@ -12,8 +12,8 @@ svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mk
 svc_fetchers='curl wget'
 
 # Included if the image has them: for unpacking, torrents, the TPM, disks, the BMC, the hardware, DHCP, and a
-# person at the shell.
-svc_optional='zstd xz bzip2 aria2c transmission-cli openssl tpm2
+# person at the shell. A root that stays packed needs veritysetup, and one that is streamed the other two.
+svc_optional='zstd xz bzip2 aria2c transmission-cli openssl tpm2 veritysetup nbdkit nbd-client
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon
   swapoff mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat
   mkfs.fat mkfs.btrfs btrfs fsfreeze fsck fsck.ext2 fsck.ext3 fsck.ext4 fsck.xfs fsck.btrfs logsave
@@ -26,8 +26,9 @@ svc_files='/etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /
   /usr/share/misc/enterprise-numbers.txt /usr/share/misc/enterprise-numbers
   /usr/share/ipmitool/enterprise-numbers.txt'
 
-# Libraries that programs load by name: for a host name in svc.url, and for tpm2.
-svc_libraries='libnss_dns.so.* libnss_files.so.* libtss2-tcti-device.so.*'
+# Libraries that programs load by name: for a host name in svc.url, for tpm2 and for nbdkit.
+svc_libraries='libnss_dns.so.* libnss_files.so.* libtss2-tcti-device.so.*
+  nbdkit/plugins/nbdkit-curl-plugin.so nbdkit/filters/nbdkit-retry-filter.so'
 # Prints what the image lacks to open a file system whose key the TPM holds; $1 is the package of
 # initramfs-tools for it, '' with dracut.
 svc_seal_lacks() {
@@ -43,7 +44,8 @@ svc_seal_lacks() {
 # Kernel modules. A directory stands for all modules below it in the kernel's tree.
 svc_modules='af_packet virtio_pci virtio_net virtio_blk virtio_scsi ext4 xfs btrfs vfat nls_cp437 nls_iso8859-1
   nls_ascii nls_utf8 raid0 raid1 raid10 raid456 dm_mod dm_crypt xts ecb aes_generic aesni_intel aes_ce_blk sha256_generic
-  algif_skcipher algif_hash loop overlay efivarfs tpm_tis tpm_crb ipmi_devintf ipmi_si ipmi_msghandler'
+  algif_skcipher algif_hash loop overlay efivarfs tpm_tis tpm_crb ipmi_devintf ipmi_si ipmi_msghandler
+  dm_verity squashfs erofs nbd lz4_decompress zstd_decompress'
 svc_module_directories='drivers/net/ethernet drivers/net/phy drivers/net/mdio drivers/net/hyperv
   drivers/net/usb drivers/net/vmxnet3 drivers/char/ipmi'
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { badRequest, forbidden, notFound, unauthorized } from '../base/errors.js'
 import { seedFiles } from '../boot/install.js'
 import type { Answer } from '../http/route.js'
-import { packOf } from '../image/publish.js'
+import { packOf, packWith } from '../image/publish.js'
 import { generationOf } from '../model/types/node.js'
 import { signedLoaders, treeDirectory } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, done, ok, type Parts, param } from './context.js'
@@ -259,8 +259,8 @@ function bootFile(
 function packedFile({ model, boot, images, trace, config }: Parts, request: ApiRequest): Answer {
   const { source, caller } = request
   const name = param(request, 'tarball')
-  const pack = packOf(name)
   if (!source.loopback && !boot.isInside(source)) {
+    const pack = packWith(model.view, packOf(name))
     if (caller.kind === 'anonymous')
       throw unauthorized(
         `${source.address} lies in no configured network; a token is needed`,
@@ -273,7 +273,7 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
     )
       throw forbidden(`${name} is not the image of node ${caller.node}`, 'node-not-permitted')
   }
-  if (!model.view.index.isImageFile('pack', pack))
+  if (!model.view.index.isImageFile('pack', packOf(name)))
     throw notFound(`no OS image names the packed image ${name}`, 'no-file')
   const ended = trace.packedFile(name, request)
   return { status: 200, file: join(config.paths.files, name), ...(ended ? { onEnd: ended } : {}) }

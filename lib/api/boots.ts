@@ -1,5 +1,6 @@
 import { contains, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
+import { lackingRoot } from '../model/root-format.js'
 import { unsignedKernel } from '../model/secure-boot.js'
 import type { NodeDoc } from '../model/types/node.js'
 import type { Facts } from '../monitor/boot-facts.js'
@@ -124,6 +125,7 @@ async function factsOf(parts: Parts, node: NodeDoc): Promise<Facts> {
     needsTrust: settings.trust === 'require',
     switchedOn: control.switchedOn(name),
     unsignedKernel: unsignedKernel(model.view, model.cluster, name),
+    lackingRoot: lackingRoot(model.view, model.cluster, name),
     unknownMachines: strangers,
     neverSeenCount: seen.length === 0 && strangers.length > 0 ? othersUnseen(parts, name) : 0,
     leased: await leasedTo(leases, macs),

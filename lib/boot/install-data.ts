@@ -60,6 +60,20 @@ const secret = {
   }
 } as const
 
+const installRoot = {
+  title: 'root',
+  meaning: 'A file system that stays packed, in the place of the unpacked image.',
+  variables: {
+    format: text<'squashfs' | 'erofs'>('squashfs or erofs'),
+    file: text('its file name below /files/'),
+    sha256: text('lower-case hex sha256 of the file'),
+    bytes: integer('bytes of the file'),
+    roothash: text('root hash of dm-verity in hex: SHA-256 without salt, blocks of 4096 bytes'),
+    hashoffset: integer('bytes of the file system, behind which the hash tree begins'),
+    torrent: text("file name of its torrent below /files/, '' when torrent is off")
+  }
+} as const
+
 /** Variables that admins set, as a node has them. */
 export const nodeVariables = textMap(
   "the cluster's `variables`, those of the node's group, and its own: the last wins"
@@ -96,6 +110,7 @@ export const installVariables = {
   imagesum: text("lower-case hex sha256 of `imagefile`, '' when not known"),
   imagesize: integer('bytes of `imagefile`, 0 when not known'),
   torrent: text("file name of the torrent below /files/, '' when torrent is off"),
+  root: mapOrFalse(installRoot, 'false for a node that unpacks `imagefile`'),
   identity: texts('`[image] identity`: absolute paths in the image, with wildcards in the last part alone'),
   foreign: texts(
     'files of the same kind that say something of another machine: moved aside at the installation'
@@ -104,7 +119,7 @@ export const installVariables = {
   initrdfile: text("the initramfs' file, '' when the image has none"),
   kernelversion: text("version of the kernel, '' when not known"),
   kerneloptions: text("further kernel arguments: the image's, the group's, the node's"),
-  provision_method: text('torrent, http, kickstart, preseed or autoinstall'),
+  provision_method: text('torrent, http, stream (with a `root` alone), kickstart, preseed or autoinstall'),
   provision_fallback: text('such as http'),
   provision_interface: text('name of the provision interface, such as BOOTIF'),
   rescue: flag('whether this is a rescue: the image goes into memory, and nothing may write to a disk'),

@@ -6,7 +6,8 @@ import type { Config } from '../config/types.js'
 import { hasDirectory, hasFile } from '../disk/file.js'
 import type { Files } from '../model/cluster-index.js'
 import { groupOf, settingsOf } from '../model/effective.js'
-import { unsignedKernels } from '../model/secure-boot.js'
+import { lackingRoot } from '../model/root-format.js'
+import { nodesBySentence, unsignedKernels } from '../model/secure-boot.js'
 import type { ClusterSettings, View } from '../model/stored.js'
 import { defaultTag, filesOf, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
@@ -87,6 +88,11 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   for (const { name } of images)
     for (const [sentence, nodes] of runSync(unsignedKernels(view, cluster, name)))
       warnings.push(`OS image ${name}: ${sentence}; ${firstOf(nodes, 5)}: field "loader" is grub`)
+  for (const { name } of images)
+    for (const [sentence, nodes] of runSync(
+      nodesBySentence(view, name, node => lackingRoot(view, cluster, node))
+    ))
+      warnings.push(`OS image ${name}: ${sentence}; ${firstOf(nodes, 5)}`)
   for (const image of hasDirectory(directory) ? images : []) {
     const tree = imageDirectoryOf(directory, image)
     const { name: own } = config.controller

@@ -37,6 +37,8 @@ interface ImagesOptions
   readonly remote: Remote
   /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
+  /** As in PackReconcilerOptions. */
+  readonly isStreamed?: (pack: string) => boolean
 }
 
 /** A change may delete all nodes. */
@@ -76,9 +78,9 @@ export class Images {
     private readonly o: ImagesOptions,
     readonly context: ImageContext
   ) {
-    const { config, jobs, status, ticks, torrents } = o
+    const { config, isStreamed, jobs, status, ticks, torrents } = o
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
-    this.packs = new PackReconciler(context, { installing: this.installing, torrents })
+    this.packs = new PackReconciler(context, { installing: this.installing, isStreamed, torrents })
     this.trees = new TreeReconciler(context, jobs)
   }
 

@@ -13,11 +13,13 @@ import { Grace } from './grace.js'
 import type { Installing } from './installing.js'
 import type { Manifest } from './manifest.js'
 import { packNote, temporary } from './notes.js'
-import { discard, isServed, packOf, servedMode } from './publish.js'
+import { discard, isServed, packedFilesOf, packOf, servedMode } from './publish.js'
 import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
 interface PackReconcilerOptions {
   readonly installing: Pick<Installing, 'packs'>
+  /** Whether a running node streams its root from a pack. */
+  readonly isStreamed?: ((pack: string) => boolean) | undefined
   /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
   /** After so long missing and wrong files are looked at again; default: 1 min. */
@@ -96,8 +98,13 @@ export class PackReconciler {
     const { model, config } = this.context
     const isThere = (name: string) =>
       statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
-    const names = config.torrent.tracker === '' ? [] : model.view.names('pack')
-    this.o.torrents(names.map(name => `${name}.torrent`).filter(isThere))
+    const packs = config.torrent.tracker === '' ? [] : packsOf(model.view)
+    this.o.torrents(
+      packs
+        .flatMap(packedFilesOf)
+        .map(name => `${name}.torrent`)
+        .filter(isThere)
+    )
   }
 
   async #removeUnused(signal: AbortSignal): Promise<void> {
@@ -118,7 +125,12 @@ export class PackReconciler {
 
   #isUsed({ index }: View, name: string): boolean {
     const { coming } = this.context
-    return index.isFileReferenced('pack', name) || coming.has(name) || this.o.installing.packs().has(name)
+    return (
+      index.isFileReferenced('pack', name) ||
+      coming.has(name) ||
+      this.o.installing.packs().has(name) ||
+      this.o.isStreamed?.(name) === true
+    )
   }
 
   /** Whether it is the pack before the present one, and another controller still lacks the present one. */
@@ -163,7 +175,7 @@ export class PackReconciler {
       const all = await readdir(directory)
       const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
       // Packs made here are svcd's too: a leader elsewhere removes the record of a pack, and not these files.
-      await manifest.find(ofPacks, new Map(packs.map(({ name, bytes }) => [name, bytes])))
+      await manifest.find(ofPacks, new Map(packs.flatMap(sizesOf)))
       const isNeeded = (name: string) =>
         ofPacks.has(name) || isServed(view.index, name) || manifest.isKept(name)
       const due = this.#unreferenced.over(manifest.names.filter(name => !isNeeded(name)))
@@ -189,7 +201,9 @@ export class PackReconciler {
     const unknown = ownsObjects() ? unknownPacks(view) : []
     const steps = [
       ...[...unknown].map(name => () => this.#adopt(name, signal)),
-      ...[...view.names('pack')].map(name => () => this.#completeTorrent(name, signal))
+      ...packsOf(view)
+        .flatMap(packedFilesOf)
+        .map(name => () => this.#completeTorrent(name, signal))
     ]
     for (const step of steps)
       try {
@@ -246,7 +260,7 @@ export class PackReconciler {
       await createTorrent({ file, name, announce, output, signal })
       await syncFile(output, await servedMode(directory))
       await files.run(async () => {
-        if (model.view.get('pack', name)) await rename(output, torrent)
+        if (model.view.index.isImageFile('pack', name)) await rename(output, torrent)
         await syncDirectory(directory)
       })
     } finally {
@@ -257,6 +271,11 @@ export class PackReconciler {
 }
 
 const packsOf = (view: View): PackDoc[] => view.names('pack').flatMap(name => view.get('pack', name) ?? [])
+
+const sizesOf = ({ name, bytes, roots = [] }: PackDoc): [string, number][] => [
+  [name, bytes],
+  ...roots.map(({ file, bytes }): [string, number] => [file, bytes])
+]
 
 /** Returns the files of a pack among all. */
 const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>

@@ -10,14 +10,17 @@ import type { Packer } from '../helper/packer/packer.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import { fileNameRule, isFileName } from '../model/names.js'
+import { wantedRoots } from '../model/root-format.js'
 import { unsigned, unsignedKernels, unsignedSentence } from '../model/secure-boot.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import type { PackRoot } from '../model/types/pack-roots.js'
 import { StoreError } from '../store/errors.js'
 import { type BootFiles, bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { belowBoot, type KernelRequest } from './kernel.js'
 import { type PackNote, packNote, temporary } from './notes.js'
 import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
+import { checkRoots, makeRoot } from './roots.js'
 import { signerOf } from './signature.js'
 import { signWithSiteKey } from './site-key.js'
 import { createTorrent } from './torrent/torrent.js'
@@ -38,6 +41,8 @@ interface Order {
   readonly files: BootFiles
   /** The boot files to copy out of the tree. */
   readonly copies: readonly { readonly what: (typeof KINDS)[number]; readonly path: string }[]
+  /** The roots to make of it. */
+  readonly formats: ReadonlySet<PackRoot['format']>
   /** The id of its note. */
   readonly id: string
 }
@@ -71,12 +76,14 @@ export async function packImage(
     fileName(name, `${name}-${'0'.repeat(12)}`, path)
     await work.call('readable', { tree, path })
   }
+  const formats = await runFairly(wantedRoots(context.model.view, context.model.cluster, name))
+  await checkRoots(name, tree, formats, files.version)
   const packer = await choosePacker(config.image.packer, config.image.compressor)
   let note = packNote()
   await mkdir(config.paths.files, { recursive: true })
   await notes.write(note)
   try {
-    const order = { image, tree, packer, files, copies, id: note.id }
+    const order = { image, tree, packer, files, copies, formats, id: note.id }
     const { pack, made, omitted } = await makeFiles(context, order, job)
     const outcome: Outcome = {
       ...(image.path === undefined ? {} : { path: image.path }),
@@ -136,13 +143,25 @@ async function makeFiles(
   const imagefile = `${stem}${packer.suffix}`
   const boot = await copyBootFiles(context, order, stem, job)
   const made: Made[] = [{ from: hidden('pack'), name: imagefile }, ...boot.made]
-  if (await makeTorrent(context, hidden('pack'), imagefile, hidden('torrent'), job))
-    made.push({ from: hidden('torrent'), name: `${imagefile}.torrent` })
+  const roots: PackRoot[] = []
+  for (const format of [...order.formats].sort()) {
+    const course = { format, stem, output: hidden(format) }
+    const root = await makeRoot(hidden('pack'), packer.suffix, course, timeLimitMs, job)
+    roots.push(root)
+    made.push({ from: hidden(format), name: root.file })
+    job.line(`${root.file}: ${root.bytes} bytes, root hash ${root.roothash}`)
+  }
+  for (const { from, name } of [...made].filter(({ name }) =>
+    [imagefile, ...roots.map(one => one.file)].includes(name)
+  ))
+    if (await makeTorrent(context, from, name, `${from}-torrent`, job))
+      made.push({ from: `${from}-torrent`, name: `${name}.torrent` })
   for (const { from } of made) await syncFile(from, mode)
   signal.throwIfAborted()
   const pack: PackDoc = {
     ...{ name: imagefile, osimage: image.name, sha256, bytes, time: now(), packer: packer.name },
     ...boot.fields,
+    ...(roots.length === 0 ? {} : { roots }),
     ...(omitted.length === 0 ? {} : { omitted: shortened(omitted) })
   }
   return { pack, made, omitted }

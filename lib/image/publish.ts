@@ -6,7 +6,7 @@ import { isFile, sameBytes, syncDirectory } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { ClusterIndex } from '../model/cluster-index.js'
 import type { Actor } from '../model/model.js'
-import type { Tx } from '../model/stored.js'
+import type { Tx, View } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import type { Controllers, ImageContext } from './context.js'
 import { type PackNote, temporary } from './notes.js'
@@ -19,8 +19,19 @@ export const isServed = (index: ClusterIndex, name: string) =>
   index.isImageFile('boot', name) || index.isImageFile('pack', packOf(name))
 
 /** Returns the files of a pack, without its torrent. */
-export const filesOf = ({ name, kernelfile, initrdfile }: PackDoc): string[] =>
-  [name, kernelfile, initrdfile].filter(file => file !== undefined)
+export const filesOf = (pack: PackDoc): string[] =>
+  [...packedFilesOf(pack), pack.kernelfile, pack.initrdfile].filter(file => file !== undefined)
+
+/** Returns the files of a pack that may have a torrent: the tar, and the roots that were made of it. */
+export const packedFilesOf = ({ name, roots = [] }: PackDoc): string[] => [
+  name,
+  ...roots.map(({ file }) => file)
+]
+
+/** Returns the name of the pack that a root was made of; of another file, its own name. */
+export const packWith = (view: View, file: string): string =>
+  [...view.names('pack')].find(name => view.get('pack', name)?.roots?.some(root => root.file === file)) ??
+  file
 
 /** A new file, and the name that it will get. */
 export interface Made {

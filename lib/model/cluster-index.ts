@@ -20,6 +20,8 @@ export interface Files {
   readonly kernelfile?: string
   readonly initrdfile?: string
   readonly imagefile?: string
+  /** Of a pack. */
+  readonly rootfiles?: readonly string[]
 }
 
 /** Extracts the index entries from the objects of one type; each depends on its object alone. */
@@ -274,9 +276,9 @@ export class ClusterIndex implements Index {
     this.#gateways.set(network.gateway === undefined ? undefined : toAddress(network.gateway), name, present)
   }
 
-  #named(user: string, { kernelfile, initrdfile, imagefile }: Files, present: boolean): void {
+  #named(user: string, { kernelfile, initrdfile, imagefile, rootfiles = [] }: Files, present: boolean): void {
     for (const file of [kernelfile, initrdfile]) this.#files.boot.set(file, user, present)
-    this.#files.pack.set(imagefile, user, present)
+    for (const file of [imagefile, ...rootfiles]) this.#files.pack.set(file, user, present)
   }
 }
 

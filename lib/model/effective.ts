@@ -121,7 +121,7 @@ export const installedFile = (
 /** Replaces all settings with which a rescue could write to a disk. */
 const rescueSettings = {
   ...{ netboot: true, localinstall: false, setupbmc: false, roles: null },
-  ...{ prescript: '', partscript: '', postscript: '', disklayout: null }
+  ...{ prescript: '', partscript: '', postscript: '', disklayout: null, root_format: null }
 } satisfies Partial<Settings>
 
 /** Returns the node as its next network boot sees it: with settings and image of its rescue (rules 6.15). */

@@ -229,7 +229,7 @@ export const oneNumberOf = <V extends number>(...values: readonly V[]) =>
 export const provisionMethod = oneOf('torrent', 'http')
 
 /** How a node gets its system: as an image, or from the installer of a distribution. */
-export const nodeMethod = oneOf('torrent', 'http', 'kickstart', 'preseed', 'autoinstall')
+export const nodeMethod = oneOf('torrent', 'http', 'stream', 'kickstart', 'preseed', 'autoinstall')
 
 /** Comma-separated names; blanks around them are allowed. */
 export const nameList = checked('comma-separated names', value =>

@@ -131,7 +131,7 @@ function valuesOf({ view, cluster }: Side, node: NodeDoc): Map<string, unknown> 
 
 /** Fields that decide whether and with what a node is installed at its next boot. */
 const installing =
-  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage|provision_method)\b|netboot_once|osimagetag|.*\.macaddress$)/
+  /^(?:(?:netboot|localinstall|partscript|disklayout|rescue|osimage|provision_method|root_format)\b|netboot_once|osimagetag|.*\.macaddress$)/
 
 /** Whether a node with these values is installed onto a disk at its next network boot. */
 const isReinstalled = (values: ReadonlyMap<string, unknown>) =>

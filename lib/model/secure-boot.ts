@@ -36,15 +36,19 @@ export const unsignedSentence = (pack: string) =>
   `the kernel of pack ${pack} carries no signature: a machine with Secure Boot on refuses it`
 
 /** Returns the nodes of an image that boot an unsigned kernel by GRUB, in steps; the sentence of each. */
-export function* unsignedKernels(
+export const unsignedKernels = (view: View, cluster: ClusterSettings, image: string) =>
+  nodesBySentence(view, image, node => unsignedKernel(view, cluster, node))
+
+/** Returns the nodes of an image for which there is a sentence, in steps, by their sentences. */
+export function* nodesBySentence(
   view: View,
-  cluster: ClusterSettings,
-  image: string
+  image: string,
+  sentenceOf: (node: string) => string | undefined
 ): Generator<void, Map<string, string[]>> {
   const found = new Map<string, string[]>()
   for (const node of yield* findNodesUsing(view, 'osimage', image)) {
     yield
-    const sentence = unsignedKernel(view, cluster, node)
+    const sentence = sentenceOf(node)
     if (sentence !== undefined) found.set(sentence, [...(found.get(sentence) ?? []), node])
   }
   return found

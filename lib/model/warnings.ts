@@ -2,9 +2,17 @@ import { didYouMean } from '../base/did-you-mean.js'
 import { firstOf } from '../base/log.js'
 import { type Prefix, parsePrefix } from './address.js'
 import type { Docs, TypeName } from './docs.js'
-import { effectiveGroup, groupOf, installsPackages, type Settings, settingsOf } from './effective.js'
+import {
+  effectiveGroup,
+  effectiveNode,
+  groupOf,
+  installsPackages,
+  type Settings,
+  settingsOf
+} from './effective.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
+import { rootFormatOf } from './root-format.js'
 import type { Change, ClusterSettings, View } from './stored.js'
 import { ekOf } from './trust.js'
 import { objectTypes } from './types.js'
@@ -84,6 +92,18 @@ const unusedLayout = ({ disklayout, provision_method: method }: Settings) =>
     ? []
     : [`it has the disk layout ${disklayout}, which its provision_method ${method} does not use: take it out`]
 
+const streamedTar = (view: View, doc: Docs['node'], cluster: ClusterSettings) => {
+  const target = effectiveNode(view, doc, cluster)
+  return target.settings.provision_method !== 'stream' ||
+    !target.image ||
+    rootFormatOf(view, target) !== 'tar'
+    ? []
+    : [
+        'its provision_method is stream, and its root_format is tar or it has a disk: the image is fetched ' +
+          `whole, by ${target.settings.provision_fallback}; set root_format to squashfs or erofs`
+      ]
+}
+
 function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator<string> {
   yield* bothSet(doc)
   const { settings } = effectiveGroup(doc, cluster)
@@ -96,6 +116,7 @@ function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator
 function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
   yield* bothSet(doc)
   yield* linuxProblemsOf(view, doc, cluster)
+  yield* streamedTar(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []
   const settings = settingsOf(doc, group, cluster)

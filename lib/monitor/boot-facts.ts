@@ -34,6 +34,8 @@ export interface Facts {
   readonly switchedOn?: number | undefined
   /** Sentence on a kernel without a signature that it would get by GRUB. */
   readonly unsignedKernel?: string | undefined
+  /** Sentence on a root that its pack lacks. */
+  readonly lackingRoot?: string | undefined
   /** Machines with unknown MACs that asked for a boot script in the node's network, newest last. */
   readonly unknownMachines: readonly { readonly mac: string; readonly from: string; readonly last: number }[]
   /** Number of other nodes that were never seen; counted only if this node was never seen either. */

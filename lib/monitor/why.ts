@@ -479,9 +479,10 @@ interface Verdict {
  */
 export function why(facts: Facts): Verdict {
   const found = wholeVerdict(facts)
-  const { unsignedKernel } = facts
-  const refused = unsignedKernel === undefined || isUp(facts) ? '' : `. Besides, ${unsignedKernel}`
-  return { ...found, verdict: found.verdict + refused + consoleQuote(facts) }
+  const { unsignedKernel, lackingRoot } = facts
+  const besides = [isUp(facts) ? undefined : unsignedKernel, lackingRoot].filter(one => one !== undefined)
+  const told = besides.map(one => `. Besides, ${one}`).join('')
+  return { ...found, verdict: found.verdict + told + consoleQuote(facts) }
 }
 
 function wholeVerdict(facts: Facts): Verdict {

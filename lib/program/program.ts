@@ -20,6 +20,8 @@ export interface ProgramOptions {
   readonly wrapper?: readonly string[] | undefined
   /** Default: only PATH, HOME and LC_ALL=C. The program is searched in its PATH. */
   readonly env?: NodeJS.ProcessEnv
+  /** File descriptor for standard input; it stays open here. Default: nothing to read. */
+  readonly input?: number
   /** File descriptor for standard output; it stays open here. Default: collected as text. */
   readonly output?: number
   /** Maximum bytes of standard output, default 16 MiB; exceeding it ends the program with an error. */
@@ -74,7 +76,7 @@ export async function run(
   const file = await locate(program, env.PATH)
   if (file === undefined)
     throw new ProgramError(program, 'missing', `is not installed${installHint(program)}`)
-  const { cwd, user, output, wrapper = [] } = options
+  const { cwd, user, input, output, wrapper = [] } = options
   const [first = file, ...rest] = [...wrapper, file, ...args]
   const outer = await locate(first, env.PATH)
   if (outer === undefined) throw new ProgramError(first, 'missing', 'is not installed')
@@ -85,7 +87,7 @@ export async function run(
       ...(user && { uid: user.uid, gid: user.gid }),
       env,
       detached: true,
-      stdio: stdioWithoutInherited(['ignore', output ?? 'pipe', 'pipe'])
+      stdio: stdioWithoutInherited([input ?? 'ignore', output ?? 'pipe', 'pipe'])
     })
   return new Run(program, options, start).result
 }

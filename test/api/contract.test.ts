@@ -100,9 +100,28 @@ for (const row of rows)
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: ['disklayout', 'loader', 'trust', 'kerneloptions', 'variables', 'files', 'netboot_once'],
+  group: [
+    'disklayout',
+    'loader',
+    'trust',
+    'root_format',
+    'kerneloptions',
+    'variables',
+    'files',
+    'netboot_once'
+  ],
   node: [
-    ...['serial', 'uuid', 'disklayout', 'loader', 'trust', 'kerneloptions', 'variables', 'files'],
+    ...[
+      'serial',
+      'uuid',
+      'disklayout',
+      'loader',
+      'trust',
+      'root_format',
+      'kerneloptions',
+      'variables',
+      'files'
+    ],
     ...['netboot_once', 'rescue']
   ]
 }

@@ -180,8 +180,17 @@ t.test('what is refused changes nothing', async t => {
     [['none', '--tag', 'november', '--yes'], 1, /none/],
     [['compute', '--tag', 'none', '--yes'], 1, /tag none|"osimagetag"/],
     [['compute', '--image', 'none', '--yes'], 1, /OS image none/],
-    [['compute', '--tag', 'november', '--rehearse', '--yes'], 1, /the rehearsal of n1: .*nothing was changed/]
+    [
+      ['compute', '--tag', 'november', '--rehearse', '--yes'],
+      1,
+      /the rehearsal of n1: .*qemu.*nothing was changed/
+    ]
   ]
+  const { PATH } = process.env
+  process.env.PATH = '/nonexistent'
+  t.teardown(() => {
+    process.env.PATH = PATH
+  })
   for (const [words, code, says] of wrong) {
     const ended = await rollout(...words)
     t.equal(ended.code, code, words.join(' '))

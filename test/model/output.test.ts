@@ -7,7 +7,16 @@ const install = ['domain', 'osimage', 'osimagetag', 'osimagetagid', 'prescript',
 const boot = ['netboot', 'bootmenu', 'localinstall']
 const provision = ['roles', 'provision_interface', 'provision_method', 'provision_fallback']
 const users = 'unmanaged_bmc_users'
-const added = ['netboot_once', 'kerneloptions', 'variables', 'files', 'disklayout', 'loader', 'trust']
+const added = [
+  'netboot_once',
+  'kerneloptions',
+  'variables',
+  'files',
+  'disklayout',
+  'loader',
+  'trust',
+  'root_format'
+]
 const tpm = ['tpm_uuid', 'tpm_pubkey', 'tpm_sha256']
 const place = ['group', 'macaddr', 'switch', 'switchport', 'service']
 
@@ -25,6 +34,7 @@ inherited.add('variables')
 inherited.add('disklayout')
 inherited.add('loader')
 inherited.add('trust')
+inherited.add('root_format')
 
 for (const type of ['group', 'node'] as const)
   t.test(`the keys of a ${type} have the order of the interface's tables`, async t => {

@@ -72,6 +72,7 @@ export function installData(changes: Partial<InstallData> = {}): InstallData {
     imagefile: 'rocky9.tar.gz',
     imagesum: '',
     imagesize: 0,
+    root: false,
     torrent: '',
     identity: [],
     foreign: ofMachine,

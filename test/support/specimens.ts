@@ -42,7 +42,8 @@ const inheritable = {
   files: ['referred'],
   disklayout: 'referred',
   loader: 'grub',
-  trust: 'report'
+  trust: 'report',
+  root_format: 'squashfs'
 }
 const bmc = [
   ['kernopts', 'kerneloptions', 'quiet'],
@@ -133,7 +134,8 @@ export const specimens: readonly Specimen[] = [
       dracutmodules: 'svc, -plymouth',
       grab_exclude: ['/proc/*', awkward],
       grab_filesystems: ['/', '/boot'],
-      imagefile: 'image.tar.gz'
+      imagefile: 'image.tar.gz',
+      root_format: 'erofs'
     },
     variants: [
       ['kernver', 'kernelversion', '6.2'],
@@ -266,6 +268,7 @@ function settings(ini: string) {
     disklayout: null,
     loader: null,
     trust: 'none',
+    root_format: null,
     interfaces: [],
     _override: false,
     _setupbmc_source: 'default',
@@ -288,6 +291,7 @@ function settings(ini: string) {
     _disklayout_source: 'default',
     _loader_source: 'default',
     _trust_source: 'default',
+    _root_format_source: 'default',
     _variables_source: {},
     _kerneloptions: '',
     _kerneloptions_source: 'default'

@@ -6,6 +6,7 @@ export type WorkerTask =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'unpacked'; readonly program: string; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
+  | { readonly kind: 'plain'; readonly from: number; readonly to: number }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
 /** The thread for them. */
@@ -24,6 +25,14 @@ export const hashFile = (file: string, signal?: AbortSignal): Promise<Hashed> =>
 /** Returns checksum and size of what a decompressor makes of a file. Throws as `hashFile`. */
 export const hashUnpacked = (program: string, file: string, signal: AbortSignal): Promise<Hashed> =>
   runInThread(WORKER, { kind: 'unpacked', program, file }, { name: `the checksum of ${file}`, signal })
+
+/** Copies a tar between open files, with sparse files in full (plain-tar.ts). Throws Error. */
+export const plainTar = (
+  from: number,
+  to: number,
+  course: { readonly signal: AbortSignal; readonly timeLimitMs: number }
+): Promise<void> =>
+  runInThread(WORKER, { kind: 'plain', from, to }, { name: 'the reading of the tar', ...course })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>

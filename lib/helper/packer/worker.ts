@@ -8,6 +8,7 @@ import { archive } from './archive.js'
 import type { Contents } from './contents.js'
 import type { Hashed, WorkerTask } from './in-worker.js'
 import { Omissions, type PackResult } from './packer.js'
+import { writePlainTar } from './plain-tar.js'
 import { walk, walkOf } from './walk.js'
 
 // The thread that in-worker.ts starts. It does one task, which may block it.
@@ -100,9 +101,10 @@ async function archiveTo(
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-answerQuestions((task: WorkerTask, report): Hashed | number | Promise<Hashed | PackResult> => {
+answerQuestions((task: WorkerTask, report): Hashed | number | void | Promise<Hashed | PackResult> => {
   if (task.kind === 'hash') return hashOf(task.file)
   if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
+  if (task.kind === 'plain') return writePlainTar(task.from, task.to)
   return archiveTo(task.output, task.contents, report)
 })

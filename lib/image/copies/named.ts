@@ -7,8 +7,8 @@ export interface NamedFile {
   readonly name: string
   /** The object that names it, for messages. */
   readonly by: string
-  /** The record of a pack of svcd: it has the size and the checksum. */
-  readonly pack: PackDoc | undefined
+  /** The record of svcd: it has the size and the checksum. */
+  readonly pack: Pick<PackDoc, 'sha256' | 'bytes'> | undefined
 }
 
 const LATELY_MS = 3_600_000
@@ -18,11 +18,13 @@ export function namedFiles(view: View): NamedFile[] {
   const boot = new Map<string, NamedFile>()
   const packed = new Map<string, NamedFile>()
   const add = (by: string, doc: Parameters<typeof filesOf>[0]) => {
-    const { imagefile, ...others } = filesOf(doc)
-    for (const name of Object.values(others))
-      if (!boot.has(name)) boot.set(name, { name, by, pack: undefined })
-    if (imagefile !== undefined && !packed.has(imagefile))
-      packed.set(imagefile, { name: imagefile, by, pack: view.get('pack', imagefile) })
+    const { imagefile, kernelfile, initrdfile } = filesOf(doc)
+    for (const name of [kernelfile, initrdfile])
+      if (name !== undefined && !boot.has(name)) boot.set(name, { name, by, pack: undefined })
+    if (imagefile === undefined || packed.has(imagefile)) return
+    const pack = view.get('pack', imagefile)
+    packed.set(imagefile, { name: imagefile, by, pack })
+    for (const root of pack?.roots ?? []) packed.set(root.file, { name: root.file, by, pack: root })
   }
   for (const name of view.names('osimage')) add(`OS image ${name}`, view.get('osimage', name) ?? {})
   for (const name of view.names('osimagetag')) {

@@ -24,6 +24,7 @@ import {
   loader,
   netbootOnce,
   ownKernelOptions,
+  ownRootFormat,
   provisionFields,
   trust,
   unmanagedBmcUsers
@@ -42,7 +43,8 @@ const fields = [
   attachedFiles,
   diskLayout,
   loader,
-  trust
+  trust,
+  ownRootFormat
 ] as const satisfies Table
 
 const hidden = [groupInterfaces] as const satisfies Table

@@ -12,6 +12,7 @@ import {
   provisionMethod,
   type Table
 } from '../field.js'
+import { rootFormat } from './pack-roots.js'
 
 /** Fields of the BMC, which come first in groups and nodes. */
 export const bmcFields = [
@@ -124,6 +125,14 @@ export const loader = {
   meaning: 'what UEFI firmware starts: `ipxe`, or `grub` behind shim, for Secure Boot'
 } as const
 
+/** Above that of the image (rules 4.46). */
+export const ownRootFormat = {
+  name: 'root_format',
+  type: rootFormat,
+  inherited: 'group',
+  meaning: "form of a root in memory, in the place of the image's: `tar`, `squashfs` or `erofs`"
+} as const
+
 /** The fields that nodes inherit from their group, and some groups from the cluster (rules 3.3). */
 export const inheritable = [
   ...bmcFields,
@@ -133,7 +142,8 @@ export const inheritable = [
   netbootOnce,
   diskLayout,
   loader,
-  trust
+  trust,
+  ownRootFormat
 ] as const satisfies Table
 
 function script<N extends string>(name: N, when: string) {

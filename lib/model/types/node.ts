@@ -51,6 +51,7 @@ import {
   loader,
   netbootOnce,
   ownKernelOptions,
+  ownRootFormat,
   provisionFields,
   trust,
   unmanagedBmcUsers
@@ -127,7 +128,8 @@ const fields = [
   attachedFiles,
   diskLayout,
   loader,
-  trust
+  trust,
+  ownRootFormat
 ] as const satisfies Table
 
 const hidden = [

@@ -21,6 +21,7 @@ import { named, type ObjectType } from '../object-type.js'
 import type { AttachedType, Tx, View } from '../stored.js'
 import { checkUnused, imageKey, nameKey, removeTags, renameTags, tagKey, tagsNamed } from '../tags.js'
 import { imageSource } from './image-source.js'
+import { packRoots, rootFormat } from './pack-roots.js'
 
 const fields = [
   comment,
@@ -74,6 +75,12 @@ const fields = [
     type: freeText,
     default: '',
     meaning: 'release of the distribution, which svcd only keeps'
+  },
+  {
+    name: 'root_format',
+    type: rootFormat,
+    meaning:
+      'form of a root in memory: `tar`, which is unpacked there, or `squashfs` or `erofs`, which stay packed'
   }
 ] as const satisfies Table
 
@@ -129,7 +136,8 @@ const packFields = [
     name: 'rehearsed',
     type: freeText,
     meaning: 'when and as which node a virtual machine booted it, and how'
-  }
+  },
+  { name: 'roots', type: packRoots, meaning: 'file systems that were made of it' }
 ] as const satisfies Table
 
 export type PackDoc = { readonly name: string } & Stored<typeof packFields>
@@ -197,7 +205,7 @@ export const osimage: ObjectType<OsimageDoc> = {
   ignoredFields: [{ name: 'torrent', type: freeText, meaning: 'torrent file' }],
   ...named,
   files: doc => doc,
-  omittedFields: ({ osrelease }) => (osrelease ? [] : ['osrelease']),
+  omittedFields: doc => (['osrelease', 'root_format'] as const).filter(name => !doc[name]),
 
   renamed({ tx }, from, to) {
     renameTags(tx, from, to)
@@ -243,7 +251,7 @@ export const osimagetag: AttachedType<OsimagetagDoc> = {
 export const pack: AttachedType<PackDoc> = {
   title: 'pack',
   fields: packFields,
-  files: doc => ({ ...doc, imagefile: doc.name })
+  files: doc => ({ ...doc, imagefile: doc.name, rootfiles: doc.roots?.map(({ file }) => file) ?? [] })
 }
 
 export const tree: AttachedType<TreeDoc> = { title: 'image directory', fields: treeFields }

@@ -16,7 +16,7 @@ download() {
   if [ "$(mount_source "$_TMP")" != svctmp ]; then
     memory_size=''
   fi
-  download_fits || return 1
+  [ "$SVC_PROVISION_METHOD" = stream ] || download_fits || return 1
   # Not every image has a torrent: the fallback is then the plan, not a failure.
   download_method=$SVC_PROVISION_METHOD
   if [ "$download_method:$SVC_TORRENT" = torrent: ]; then
@@ -49,6 +49,10 @@ download_by() {
   case $1 in
     http) http_get "/files/$(url_segment "$SVC_IMAGEFILE")" "$_TMP/image" || return 1 ;;
     torrent) download_torrent || return 1 ;;
+    stream)
+      root_stream
+      return
+      ;;
     *)
       complain "unknown provision method '$1'"
       return 1

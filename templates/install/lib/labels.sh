@@ -27,9 +27,10 @@ labels_policy() {
       labels_root=$labels_fs
     fi
   done < /proc/mounts
-  if [ "$labels_root" != tmpfs ] || ! [ -d /sys/fs/selinux ]; then
-    return 0
-  fi
+  case $labels_root:$(ls -d /sys/fs/selinux 2>/dev/null) in
+    tmpfs:?* | overlay:?*) ;;
+    *) return 0 ;;
+  esac
   if in_image load_policy -i; then
     printf 0 > "$_SYSTEMROOT/sys/fs/selinux/enforce"
   else

@@ -16,6 +16,13 @@ memory_room() {
   printf '%s' "$((memory_free > 0 ? memory_free : 0))"
 }
 
+# Prints how many kilobytes a root may take now.
+memory_most() {
+  memory_free=$(memory_room)
+  memory_share=$(($(memory_kilobytes MemTotal) * 3 / 4))
+  printf '%s' "$((memory_free < memory_share ? memory_free : memory_share))"
+}
+
 # Mounts a memory file system on $_TMP. The initramfs may be a ramfs, which has no limit.
 memory_files() {
   if ! mount_source "$_TMP" >/dev/null && ! mount -t tmpfs -o mode=0700 svctmp "$_TMP"; then
@@ -63,9 +70,7 @@ memory_image() {
   if [ "$(mount_source "$_SYSTEMROOT")" != svcroot ]; then
     return 0
   fi
-  unpack_room=$(memory_room)
-  memory_share=$(($(memory_kilobytes MemTotal) * 3 / 4))
-  unpack_room=$((unpack_room < memory_share ? unpack_room : memory_share))
+  unpack_room=$(memory_most)
   memory_packed=$(($(wc -c < "$_TMP/image") / 1024))
   if [ "$memory_packed" -gt "$unpack_room" ]; then
     complain "unpacking $SVC_IMAGEFILE needs more than $((memory_packed / 1024)) MB of memory," \

@@ -40,6 +40,20 @@ unmount_new() {
     grep -qxF -e "$new_source $below_directory" "$_RUN/mounts" || below_list="$below_directory $below_list"
   done < /proc/mounts
   unmount_each
+  root_down
+}
+
+# Takes down what root.sh has made.
+root_down() {
+  unmount_below /run/svcroot
+  if [ -e /dev/mapper/svcroot ] && ! DM_DISABLE_UDEV=1 veritysetup close svcroot; then
+    complain 'the root of an earlier run cannot be closed'
+    return 1
+  fi
+  [ ! -e /sys/block/nbd0/pid ] || nbd-client -d /dev/nbd0
+  root_pid=$(grep -l '^@nbdkit' /proc/[0-9]*/cmdline 2>/dev/null | tr -dc '0-9\n')
+  # shellcheck disable=SC2086 # words
+  [ -z "$root_pid" ] || kill $root_pid 2>/dev/null || :
 }
 
 unmount_each() {

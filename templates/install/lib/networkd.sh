@@ -64,6 +64,10 @@ networkd_file() {
   for vlan in $(related "$_VLANS" "$IF_NAME"); do
     printf 'VLAN=%s\n' "${vlan%>*}"
   done
+  # The root comes over it.
+  if [ -n "$IF_PROVISION" ] && [ -e /sys/block/nbd0/pid ]; then
+    printf 'KeepConfiguration=yes\n'
+  fi
   given "Address=%s/$IF_PREFIXLEN\n" "$IF_ADDRESS"
   if [ "$IF_METHOD" != none ]; then
     for further in $(related "$_FURTHER" "$IF_NAME"); do

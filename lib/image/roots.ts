@@ -1,0 +1,182 @@
+import { open, readFile, rm, stat, truncate } from 'node:fs/promises'
+import { join } from 'node:path'
+import { unavailable } from '../base/errors.js'
+import { shown } from '../base/log.js'
+import { withOpen } from '../disk/file.js'
+import { resolveInside } from '../disk/open-directory.js'
+import { hashFile, plainTar } from '../helper/packer/in-worker.js'
+import type { JobContext } from '../jobs/jobs.js'
+import type { PackRoot } from '../model/types/pack-roots.js'
+import { locate, run } from '../program/program.js'
+
+type Format = PackRoot['format']
+
+/** The programs that make a root of a plain tar at standard input. */
+const MAKERS: Readonly<
+  Record<
+    Format,
+    { program: string; words: (output: string) => string[]; asked: string; knows: RegExp; is: string }
+  >
+> = {
+  squashfs: {
+    program: 'mksquashfs',
+    words: output =>
+      // The same tree gives the same bytes. Unlike zstd's slowest level, this one is as fast as a disk.
+      ['-', output, '-tar', '-noappend', '-no-progress', '-quiet', '-mkfs-time', '0'].concat([
+        // mksquashfs 4.5 takes no attributes of the root itself from a tar; the node's overlay has its own.
+        ...['-noI', '-root-mode', '755', '-root-uid', '0', '-root-gid', '0'],
+        ...['-comp', 'zstd', '-Xcompression-level', '9', '-mem', '512M']
+      ]),
+    asked: '-version',
+    knows: /^mksquashfs version (?:4\.[5-9]|4\.\d\d|[5-9])/,
+    is: 'squashfs-tools 4.5'
+  },
+  erofs: {
+    program: 'mkfs.erofs',
+    words: output => [
+      '--quiet',
+      '--tar=f',
+      '-zlz4hc',
+      '-T0',
+      '--mkfs-time',
+      '-U00000000-0000-0000-0000-000000000001',
+      output
+    ],
+    asked: '--help',
+    // 1.7 has --tar, and changes the times of all files.
+    knows: /--mkfs-time[\s\S]*--tar=/,
+    is: 'erofs-utils 1.8'
+  }
+}
+const DECOMPRESSORS = { '.tar.zst': ['zstd', '-dcq'], '.tar.gz': ['gzip', '-dc'], '.tar': ['cat'] } as const
+/** The size of blocks of dm-verity and of both formats. */
+const BLOCK = 4096
+/** Sentences of a program that are told. */
+const MOST_SAID = 20
+
+/**
+ * Throws 503 with all that stands in the way of the formats: programs here, and in the image the driver of
+ * the kernel `version` and veritysetup.
+ */
+export async function checkRoots(
+  image: string,
+  tree: string,
+  formats: Iterable<Format>,
+  version: string | undefined
+): Promise<void> {
+  const lacking: string[] = []
+  for (const format of formats) {
+    const { program, asked, knows, is } = MAKERS[format]
+    const { stdout, stderr } = await run(program, [asked], { timeLimitMs: 30_000, ok: [0, 1] }).catch(() => ({
+      ...{ stdout: '', stderr: '' }
+    }))
+    if (!knows.test(stdout) && !knows.test(stderr))
+      lacking.push(`this controller has no ${is} or later: apt-get install ${is.split(' ')[0]}`)
+    if (version !== undefined && !(await hasDriver(tree, version, format)))
+      lacking.push(`kernel ${version} of the image has no driver for ${format}: take another root_format`)
+    if (version !== undefined && !(await hasDriver(tree, version, 'dm-verity')))
+      lacking.push(`kernel ${version} of the image has no dm-verity: install another kernel in it`)
+  }
+  if (lacking.length === 0 && [...formats].length === 0) return
+  if ((await locate('veritysetup')) === undefined)
+    lacking.push('this controller has no veritysetup: apt-get install cryptsetup-bin')
+  const places = ['usr/sbin/veritysetup', 'sbin/veritysetup'].map(path => resolveInside(tree, path))
+  if (!(await Promise.all(places)).some(path => path !== undefined))
+    lacking.push(
+      `the image has no veritysetup, for its initramfs: chroot ${tree} apt-get install cryptsetup-bin ` +
+        '(or dnf install veritysetup)'
+    )
+  if (lacking.length > 0)
+    throw unavailable(`OS image ${image}: root_format: ${[...new Set(lacking)].join('; ')}`, 'image-unusable')
+}
+
+/** Whether a kernel has a driver, as a module or built in. An image whose lists cannot be read has it. */
+async function hasDriver(tree: string, version: string, driver: string): Promise<boolean> {
+  const lists = ['modules.dep', 'modules.builtin'].map(async list => {
+    const path = await resolveInside(tree, `lib/modules/${version}/${list}`)
+    return path === undefined ? undefined : readFile(join(tree, path), 'latin1').catch(() => undefined)
+  })
+  const texts = await Promise.all(lists)
+  const names = new RegExp(`/${driver}\\.ko`)
+  return texts.every(text => text === undefined) || texts.some(text => text !== undefined && names.test(text))
+}
+
+/**
+ * Makes a root of a packed tar, with its hash tree behind it; its name begins with `stem`. Returns it as a
+ * pack keeps it. Throws ProgramError, and Error.
+ */
+export async function makeRoot(
+  tar: string,
+  suffix: string,
+  { format, stem, output }: { readonly format: Format; readonly stem: string; readonly output: string },
+  timeLimitMs: number,
+  job: JobContext
+): Promise<PackRoot> {
+  const { signal } = job
+  const course = { signal, timeLimitMs }
+  job.line(`making a root in the format ${format}`)
+  const said = new Set<string>()
+  const onErrorLine = (text: string) => {
+    const line = /\bacl\b|posix_acl/.test(text)
+      ? 'access control lists are left out'
+      : shown(Buffer.from(text))
+    if (text.startsWith('Empty tar filename') || said.has(line) || said.size === MOST_SAID) return
+    said.add(line)
+    job.line(`${program}: ${line}`)
+  }
+  const { program, words } = MAKERS[format]
+  const [decompressor, ...options] = DECOMPRESSORS[suffix as keyof typeof DECOMPRESSORS]
+  await rm(output, { force: true })
+  const [one, other] = [await pipe(`${output}.1`, course), await pipe(`${output}.2`, course)]
+  const ends = await Promise.allSettled([
+    run(program, words(output), { ...course, input: other.reader.fd, onErrorLine }).finally(() =>
+      other.reader.close()
+    ),
+    run(decompressor, [...options, tar], { ...course, output: one.writer.fd }).finally(() =>
+      one.writer.close()
+    ),
+    plainTar(one.reader.fd, other.writer.fd, course).finally(async () => {
+      await one.reader.close()
+      await other.writer.close()
+    })
+  ])
+  for (const end of ends) if (end.status === 'rejected') throw end.reason
+  if (format === 'squashfs') await withoutRootTime(output)
+  const size = (await stat(output)).size
+  const hashoffset = Math.ceil(size / BLOCK) * BLOCK
+  await truncate(output, hashoffset)
+  const { stdout } = await run(
+    'veritysetup',
+    ['format', '--no-superblock', '--salt=-', '--hash=sha256', `--data-block-size=${BLOCK}`].concat([
+      ...[`--hash-block-size=${BLOCK}`, `--data-blocks=${hashoffset / BLOCK}`, `--hash-offset=${hashoffset}`],
+      ...[output, output]
+    ]),
+    course
+  )
+  const [, roothash = ''] = /^Root hash:\s*([0-9a-f]{64})$/m.exec(stdout) ?? []
+  if (roothash === '') throw new Error('veritysetup printed no root hash')
+  const { sha256, bytes } = await hashFile(output, signal)
+  return { format, file: `${stem}-${sha256.slice(0, 8)}.${format}`, sha256, bytes, roothash, hashoffset }
+}
+
+/** Sets the time of the root's inode to 0: mksquashfs 4.5 sets it to now, and `-noI` leaves the inodes plain. */
+const withoutRootTime = (path: string): Promise<void> =>
+  withOpen(open(path, 'r+'), async file => {
+    const { buffer: head } = await file.read(Buffer.alloc(96), 0, 96, 0)
+    const root = Number(head.readBigUInt64LE(32))
+    const block = Math.floor(root / 65_536)
+    // A block of inodes has two bytes before it; type, mode, uid and gid come before the time.
+    const at = Number(head.readBigUInt64LE(64)) + block + 2 + (root % 65_536) + 8
+    await file.write(Buffer.alloc(4), 0, 4, at)
+  })
+
+/** Makes a pipe for programs, without a name. */
+async function pipe(path: string, course: { readonly signal: AbortSignal; readonly timeLimitMs: number }) {
+  await run('mkfifo', ['-m', '600', path], course)
+  // Opened for both first: otherwise each end would wait for the other one.
+  const both = await open(path, 'r+')
+  const [reader, writer] = [await open(path, 'r'), await open(path, 'w')]
+  await both.close()
+  await rm(path)
+  return { reader, writer }
+}

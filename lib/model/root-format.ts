@@ -1,0 +1,76 @@
+import {
+  atNextBoot,
+  type EffectiveNode,
+  effectiveNode,
+  findNodesUsing,
+  groupOf,
+  isInstaller,
+  layoutOf,
+  settingsOf
+} from './effective.js'
+import type { Model } from './model.js'
+import type { ClusterSettings, View } from './stored.js'
+import type { PackRoot, RootFormat } from './types/pack-roots.js'
+
+/**
+ * Returns the format of a node's root: its own or its group's, else that of its image (rules 4.46). A node
+ * with a disk unpacks the tar.
+ */
+export function rootFormatOf(view: View, target: EffectiveNode): RootFormat {
+  const { settings, image } = target
+  const hasDisk = settings.localinstall || settings.partscript !== '' || layoutOf(view, target) !== undefined
+  if (hasDisk || isInstaller(settings.provision_method)) return 'tar'
+  return settings.root_format ?? image?.root_format ?? 'tar'
+}
+
+/** Returns the root that a node gets; undefined where it unpacks the tar, or where its pack lacks the root. */
+export function rootOf(view: View, target: EffectiveNode): PackRoot | undefined {
+  const format = rootFormatOf(view, target)
+  return view.get('pack', target.image?.imagefile ?? '')?.roots?.find(root => root.format === format)
+}
+
+/** Returns a sentence if the pack of a node lacks its root (rules 4.46); undefined otherwise. */
+export function lackingRoot(view: View, cluster: ClusterSettings, name: string): string | undefined {
+  const node = view.get('node', name)
+  return node && lackingRootOf(view, atNextBoot(view, effectiveNode(view, node, cluster)))
+}
+
+/** Returns the same sentence. */
+export function lackingRootOf(view: View, target: EffectiveNode): string | undefined {
+  const { image } = target
+  const format = rootFormatOf(view, target)
+  if (format === 'tar' || image?.imagefile === undefined || rootOf(view, target)) return undefined
+  return (
+    `pack ${image.imagefile} has no ${format}, the root_format, and gives no install script: ` +
+    `svcctl osimage pack ${image.name}`
+  )
+}
+
+/** Returns the formats beside tar that an image or a node of it asks for, in steps. */
+export function* wantedRoots(
+  view: View,
+  cluster: ClusterSettings,
+  image: string
+): Generator<void, Set<PackRoot['format']>> {
+  const wanted = new Set<RootFormat>([view.get('osimage', image)?.root_format ?? 'tar'])
+  for (const name of yield* findNodesUsing(view, 'osimage', image)) {
+    yield
+    const node = view.get('node', name)
+    if (node) wanted.add(rootFormatOf(view, effectiveNode(view, node, cluster)))
+  }
+  wanted.delete('tar')
+  return wanted as Set<PackRoot['format']>
+}
+
+/** Whether one of the nodes that run `pack` streams its root, and needs its file as long as it runs. */
+export function isStreamed(
+  running: Iterable<readonly [node: string, running: { readonly pack: string }]>,
+  pack: string,
+  { view, cluster }: Pick<Model, 'view' | 'cluster'>
+): boolean {
+  for (const [name, { pack: its }] of running) {
+    const node = its === pack ? view.get('node', name) : undefined
+    if (node && settingsOf(node, groupOf(view, node), cluster).provision_method === 'stream') return true
+  }
+  return false
+}

@@ -1,0 +1,167 @@
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import {
+  existsSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync
+} from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { runFairly } from '../../lib/base/concurrency.js'
+import { wantedRoots } from '../../lib/model/root-format.js'
+import type { Controller } from '../support/controller.js'
+import { requirePrograms } from '../support/programs.js'
+import { until } from '../support/until.js'
+import { beginning, sha256 } from './imaging.js'
+import { small } from './small-tree.js'
+
+const version = '6.1.0-10'
+const modules = (drivers: readonly string[]) =>
+  drivers.map(driver => `kernel/drivers/${driver}.ko:\n`).join('')
+const bootable = {
+  ...small,
+  'usr/sbin/veritysetup': '#!/bin/sh\n',
+  [`lib/modules/${version}/modules.dep`]: modules(['squashfs', 'dm-verity'])
+}
+
+const run = (program: string, ...args: string[]) => execFileSync(program, args, { encoding: 'utf8' })
+
+const packsIn = ({ daemon: { model } }: Controller) =>
+  model.view.names('pack').flatMap(name => model.view.get('pack', name) ?? [])
+
+// rules 4.46
+t.test('a pack has the roots that its image or a node asks for', async t => {
+  requirePrograms('mksquashfs', 'unsquashfs', 'veritysetup', 'mkfifo')
+  const { c, directory, pack, packs, tree, records, clean } = await beginning(t, bootable)
+  const packed = async () => {
+    t.equal((await pack()).status, 204)
+    return packsIn(c)
+  }
+  t.notOk((await packed())[0]?.roots, 'no one asks for one')
+
+  mkdirSync(join(tree, 'srv/deep'), { recursive: true })
+  writeFileSync(join(tree, 'srv/hole'), '')
+  truncateSync(join(tree, 'srv/hole'), 3_000_000)
+  writeFileSync(join(tree, 'srv/hole'), 'end', { flag: 'a' })
+  writeFileSync(join(tree, 'srv/tail'), 'begin')
+  truncateSync(join(tree, 'srv/tail'), 2_000_001)
+  writeFileSync(join(tree, 'srv/deep/one'), randomBytes(200_000))
+  linkSync(join(tree, 'srv/deep/one'), join(tree, 'srv/deep', `${'l'.repeat(180)}`))
+  await c.post('/config/group/small', { osimage: 'compute', root_format: 'squashfs' })
+  await c.post('/config/node/n1', { group: 'small' })
+  const { view, cluster } = c.daemon.model
+  t.strictSame([...(await runFairly(wantedRoots(view, cluster, 'compute')))], ['squashfs'])
+
+  const preview = () => c.get('/config/node/n1/_render/install')
+  const refused = await preview()
+  t.equal(refused.status, 404)
+  t.match(
+    refused.body.message,
+    /^node n1: pack compute-\S+ has no squashfs, the root_format, .*: svcctl osimage pack compute$/
+  )
+  const why = async () => (await c.get('/monitor/node/n1/_why')).body.monitor.why.n1.verdict
+  t.match(await why(), /Besides, pack compute-\S+ has no squashfs, .*: svcctl osimage pack compute/)
+
+  const [doc] = (await packed()).filter(({ roots }) => roots)
+  const [root] = doc?.roots ?? []
+  if (!doc || !root) throw new Error('no root')
+  t.notMatch(await why(), /squashfs/)
+  t.match(root.file, /^compute-[0-9a-f]{12}-[0-9a-f]{8}\.squashfs$/)
+  const file = join(directory, root.file)
+  const bytes = readFileSync(file)
+  t.strictSame([sha256(bytes), bytes.length], [root.sha256, root.bytes])
+  const verity = ['--no-superblock', '--salt=-', `--hash-offset=${root.hashoffset}`]
+  const verify = (path: string) =>
+    run(
+      'veritysetup',
+      'verify',
+      ...verity,
+      `--data-blocks=${root.hashoffset / 4096}`,
+      path,
+      path,
+      root.roothash
+    )
+  t.doesNotThrow(() => verify(file))
+  const wrong = join(c.directory, 'wrong')
+  const flipped = Buffer.from(bytes)
+  flipped[5000] = (flipped[5000] ?? 0) ^ 1
+  writeFileSync(wrong, flipped)
+  t.throws(() => verify(wrong), /./, 'a flipped byte is found')
+
+  const [from, to] = [join(c.directory, 'tar'), join(c.directory, 'root')]
+  mkdirSync(from)
+  run('tar', '--extract', '--file', join(directory, doc.name), '--directory', from)
+  run('unsquashfs', '-quiet', '-no-progress', '-dest', to, file)
+  t.equal(run('diff', '-r', '--no-dereference', from, to), '', 'the content is that of the tar')
+  const listed = (at: string) =>
+    run('sh', '-c', `cd ${at} && find . -mindepth 1 -printf '%p %M %U %G %T@ %n %s\\n' | sort`)
+  t.equal(
+    listed(to)
+      .replace(/\.\d+ (?=\d+ \d+$)/gm, ' ')
+      .replace(/^.* d.*\n/gm, ''),
+    listed(from)
+      .replace(/\.\d+ (?=\d+ \d+$)/gm, ' ')
+      .replace(/^.* d.*\n/gm, ''),
+    'with owners, modes and times'
+  )
+  t.equal((await c.get(`/files/${root.file}`)).status, 200, 'it is served')
+  t.equal((await preview()).status, 200)
+  t.match((await preview()).text, new RegExp(`SVC_ROOT_HASH='?${root.roothash}'?\n`))
+
+  const [again] = (await packed()).filter(({ name }) => name === doc.name)
+  t.strictSame(again?.roots, doc.roots, 'the same tree gives the same bytes')
+  const [record] = await records('pack')
+  t.match(JSON.stringify(record), /making a root in the format squashfs/)
+  clean('after the packs')
+  t.ok((await packs()).length > 1)
+
+  await c.post('/config/group/small', { root_format: '' })
+  await c.post('/config/node/n1', {
+    root_format: 'squashfs',
+    partscript: Buffer.from('true').toString('base64')
+  })
+  t.strictSame([...(await runFairly(wantedRoots(view, cluster, 'compute')))], [], 'it has a disk')
+})
+
+t.test('a file of a removed pack goes, and one that a node streams stays', async t => {
+  requirePrograms('mksquashfs', 'veritysetup')
+  const { c, directory, pack, tree } = await beginning(t, bootable, 'image.grace=1s')
+  await c.post('/config/osimage/compute', { root_format: 'squashfs' })
+  t.equal((await pack()).status, 204)
+  const [first] = packsIn(c)
+  const file = join(directory, first?.roots?.[0]?.file ?? 'none')
+  t.ok(existsSync(file))
+  writeFileSync(join(tree, 'etc/new'), 'new')
+  t.equal((await pack()).status, 204)
+  await until(() => !existsSync(file), 'the file of the old pack is gone')
+})
+
+t.test('what is missing is told before anything is packed', async t => {
+  const { c, directory, pack } = await beginning(t, {
+    ...small,
+    [`lib/modules/${version}/modules.dep`]: modules(['ext4'])
+  })
+  await c.post('/config/osimage/compute', { root_format: 'erofs' })
+  const before = process.env.PATH
+  t.teardown(() => {
+    process.env.PATH = before
+  })
+  const bin = join(c.directory, 'bin')
+  mkdirSync(bin)
+  writeFileSync(join(bin, 'mkfs.erofs'), '#!/bin/sh\necho " --tar=X   of erofs-utils 1.7"\n', { mode: 0o755 })
+  process.env.PATH = `${bin}:${before}`
+  const refused = await pack()
+  t.equal(refused.status, 503)
+  for (const words of [
+    /OS image compute: root_format: this controller has no erofs-utils 1\.8 or later: apt-get install erofs-utils/,
+    /kernel 6\.1\.0-10 of the image has no driver for erofs/,
+    /kernel 6\.1\.0-10 of the image has no dm-verity/,
+    /the image has no veritysetup, for its initramfs: chroot \S+ apt-get install cryptsetup-bin/
+  ])
+    t.match(refused.body.message, words)
+  t.strictSame(existsSync(directory) ? readdirSync(directory).join() : '', '')
+})

@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto'
+import t from 'tap'
+import type { InstallData } from '../../lib/boot/install-data.js'
+import { completed, exits, failed, install, type Plan } from './install.js'
+import { everyCase, shells } from './installing-node.js'
+
+// The kernel of a test may lack dm-verity: here its program notes how it is called, and the mount of a squashfs
+// shows a directory. test/long/small-roots.test.ts has the real ones.
+
+const content = 'a file system and its hash tree'
+const root = {
+  format: 'squashfs' as const,
+  file: 'rocky9-0123456789ab-01234567.squashfs',
+  sha256: createHash('sha256').update(content).digest('hex'),
+  bytes: content.length,
+  roothash: 'ab'.repeat(32),
+  hashoffset: 8192,
+  torrent: ''
+}
+const programs = {
+  veritysetup: 'echo "$*" >> /calls; echo "${DM_DISABLE_UDEV}" >> /calls',
+  modprobe: 'exit 0',
+  'mount-squashfs': 'for last; do :; done; exec /tools/busybox mount -o bind /lower "$last"'
+}
+/** A busybox shell prefers its own applet to a program of that name. */
+const byDirectory = (script: string) => script.replace('mount -t "$SVC_ROOT_FORMAT"', 'mount-squashfs')
+const plan = (data: Partial<InstallData> = {}, more: Partial<Plan> = {}): Omit<Plan, 'shell'> => ({
+  answers: { [`/files/${root.file}`]: content },
+  programs,
+  ...more,
+  edit: script => byDirectory(more.edit?.(script) ?? script),
+  data: { root, provision_method: 'http', provision_fallback: 'http', ...data },
+  prepare: machine => {
+    machine.write('lower/etc/hosts', '127.0.0.1 localhost\n')
+    machine.write('lower/etc/os-release', 'ID=test\n')
+    machine.write('lower/usr/kept', 'from the file system')
+    machine.mkdir('run')
+    more.prepare?.(machine, undefined as never)
+  }
+})
+
+// rules 4.46
+for (const shell of shells) {
+  t.test(`a root that stays packed, ${shell}`, async t => {
+    const done = await install(t, { shell, ...plan() })
+    completed(t, done)
+    t.match(done.run.mounts, /^svcroot \/sysroot overlay \S*lowerdir=\/run\/svcroot\/lower/m)
+    t.notMatch(done.run.mounts, /^\S+ \/run\/svcroot/m, 'the overlay alone is mounted')
+    t.match(
+      done.machine.text('calls'),
+      new RegExp(
+        '^open --no-superblock --salt=- --hash=sha256 --data-block-size=4096 --hash-block-size=4096 ' +
+          `--data-blocks=2 --hash-offset=8192 /svctmp/image svcroot /svctmp/image ${root.roothash}\\n1\\n$`
+      )
+    )
+    t.equal(done.machine.read('usr/kept'), 'from the file system')
+    t.match(done.machine.read('etc/hosts'), /node001/, 'what the installation writes')
+    t.match(done.machine.read('var/log/svc-install.log'), /may take \d+ MB of memory/)
+    t.match(done.machine.read('etc/svc/running'), /rocky9\.tar\.gz/, 'svcd knows the pack by its tar')
+
+    if (!everyCase(shell)) return
+    const wrong = await install(t, {
+      shell,
+      ...plan({}, { answers: { [`/files/${root.file}`]: 'other bytes' } })
+    })
+    failed(t, wrong, 'download', /wrong checksum of rocky9-\S+\.squashfs/)
+    const refused = { ...programs, veritysetup: 'echo "Verity device detected corruption" >&2; exit 1' }
+    const corrupt = await install(t, { shell, ...plan({}, { programs: refused }) })
+    failed(t, corrupt, 'unpack', /dm-verity refuses rocky9-\S+: Verity device detected corruption/)
+    const without = await install(t, { shell, ...plan({}, { programs: {}, without: ['veritysetup'] }) })
+    failed(
+      t,
+      without,
+      'download',
+      /veritysetup is not in this initramfs: install it in the image, and pack it/
+    )
+    const small = plan(
+      {},
+      {
+        edit: script => script.replaceAll('/proc/meminfo', '/meminfo'),
+        prepare: machine => machine.write('meminfo', 'MemTotal: 999999 kB\nMemAvailable: 140000 kB\n')
+      }
+    )
+    const full = await install(t, { shell, ...small })
+    failed(t, full, 'unpack', /too little memory: 8 MB are free for what the system writes, 64 MB are needed/)
+  })
+
+  t.test(`a root that cannot be streamed is fetched whole, ${shell}`, async t => {
+    const done = await install(t, { shell, ...plan({ provision_method: 'stream' }, { without: ['nbdkit'] }) })
+    completed(t, done)
+    t.match(done.run.output, /nbdkit is not in this initramfs: install it in the image, and pack it/)
+    t.match(done.run.output, /method 'stream' failed, trying the fallback 'http'/)
+  })
+}
+
+t.test('a second run takes down what the first one left', async t => {
+  const script = (edit: (text: string) => string): Partial<Plan> => ({ edit })
+  const { run, machine } = await install(t, {
+    shell: 'ash',
+    ...plan(
+      {},
+      script(
+        text => `${text.replace(/install_node\n$/, '')}
+      (install_node); mkdir -p /dev/mapper; touch /dev/mapper/svcroot; install_node\n`
+      )
+    ),
+    programs: {
+      ...programs,
+      veritysetup: `${programs.veritysetup}; [ "$1" != close ] || rm /dev/mapper/svcroot`
+    }
+  })
+  exits(t, [run], [0])
+  t.match(machine.text('calls'), /\nclose svcroot\n1\nopen /)
+  t.equal(run.mounts.match(/^\S+ \/sysroot /gm)?.length, 1, 'one root')
+})

@@ -1,0 +1,269 @@
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import {
+  appendFileSync,
+  closeSync,
+  cpSync,
+  fstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  writeFileSync,
+  writeSync
+} from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Daemon } from '../support/daemon.js'
+import { checkout, output, requirePrograms } from '../support/programs.js'
+import { startNetwork } from '../support/provision-network.js'
+import { scratch } from '../support/scratch.js'
+import { plain, runMachine, tail } from '../support/virtual-machine.js'
+import { imageTree, reported, reporting, systemOptions, type Tool } from './debian-image.js'
+
+// A Debian of some 1 GB whose root is unpacked, fetched whole in a squashfs, and streamed, over 200 Mbit/s: the
+// memory, the time and the bytes of each; flipped bytes; controllers that die. Some twenty minutes. Some of it
+// runs alone with SVCD_ROOTS, a word of a title; SVCD_ROOTS_TOOL=dracut builds the initramfs by dracut.
+
+const tool = (process.env.SVCD_ROOTS_TOOL ?? 'initramfs-tools') as Tool
+const chosen = new RegExp(process.env.SVCD_ROOTS ?? '')
+const megabytes = Number(process.env.SVCD_ROOTS_MB ?? 700)
+const mac = (n: number) => `52:54:00:14:02:0${n}`
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+
+/** What the system says when it is up; then it reads slowly, or all at once, as the postscript left word. */
+const more = `#!/bin/sh
+number() { sed -n "s/^$1: *\\([0-9]*\\) kB/\\1/p" /proc/meminfo; }
+echo "REPORT memory $((($(number MemTotal) - $(number MemAvailable)) / 1024)) MB used, Shmem $(($(number Shmem) / 1024)) MB"
+echo "REPORT device $(lsblk -rno NAME,TYPE 2>/dev/null | tr '\\n' ' ')"
+echo "REPORT kept $(head -c 40 /var/log/svc-install.log | tr '\\n' ' ')"
+echo "REPORT figures"
+case $(cat /etc/what 2>/dev/null) in
+  slow)
+    for i in $(seq 8); do
+      echo 3 >/proc/sys/vm/drop_caches
+      dd if=/srv/data/random bs=1M skip=$((i * 20)) count=20 of=/dev/null 2>/dev/null || echo "REPORT error $i"
+      echo "REPORT read $i"
+      sleep 2
+    done
+    sha256sum /srv/data/random | sed 's/^/REPORT sum /'
+    ;;
+  all) echo "REPORT all $(cat /srv/data/random 2>&1 >/dev/null | tr '\\n' ' ')" ;;
+esac
+`
+
+/** Packages of an image whose root is streamed. */
+const packages = ['cryptsetup-bin', 'nbdkit', 'nbd-client']
+
+/** Fills a tree: what compresses, what does not, large and small files. */
+function fill(tree: string): string {
+  const data = join(tree, 'srv/data')
+  mkdirSync(data, { recursive: true })
+  const random = openSync(join(data, 'random'), 'w')
+  const half = Math.floor(megabytes / 2)
+  for (let i = 0; i < half; i++) writeSync(random, randomBytes(1 << 20))
+  closeSync(random)
+  const words = execFileSync('sh', ['-c', `cat ${tree}/usr/share/doc/*/copyright | head -c 1048576`], {
+    maxBuffer: 1 << 21
+  })
+  for (let i = 0; i < half; i++) writeFileSync(join(data, `text-${i}`), `${i}\n${words.toString('latin1')}`)
+  writeFileSync(join(tree, 'usr/local/sbin/svcd-report-more'), more, { mode: 0o755 })
+  return execFileSync('sha256sum', [join(data, 'random')], { encoding: 'utf8' }).split(' ')[0] ?? ''
+}
+
+/** Shows a line in the report, and keeps it where the report of a test that passes is not shown. */
+function told(line: string): void {
+  t.comment(line)
+  appendFileSync(join(checkout, '.cache/small-roots.txt'), `${new Date().toISOString()} ${line}\n`)
+}
+
+/** Flips a byte in the middle of a file. */
+function flip(file: string): void {
+  const fd = openSync(file, 'r+')
+  const at = Math.floor(fstatSync(fd).size / 2)
+  const byte = Buffer.alloc(1)
+  readSync(fd, byte, 0, 1, at)
+  writeSync(fd, Buffer.from([(byte[0] ?? 0) ^ 1]), 0, 1, at)
+  closeSync(fd)
+}
+
+t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
+  requirePrograms('debootstrap', 'zstd', 'tar', 'mksquashfs', 'veritysetup', 'tc')
+  const directory = scratch(t)
+  const titles = [
+    'tar',
+    'squashfs whole',
+    'squashfs streamed',
+    'flipped memory',
+    'flipped whole',
+    'flipped stream'
+  ]
+  const network = await startNetwork(
+    titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.1${i + 1}` }))
+  )
+  t.teardown(() => network.close())
+  await output('ip', ['-n', network.namespace, 'address', 'add', '10.141.0.2/24', 'dev', 'br0'])
+  const common = { enter: network.enter, set: ['http.url=http://10.141.0.1:7050,http://10.141.0.2:7050'] }
+  const controller = await Daemon.start({ ...common, directory, listen: '10.141.0.1:7050' })
+  t.teardown(() => controller.stop())
+  await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
+  await controller.create('osimage', 'compute', {
+    ...{ distribution: 'debian', kerneloptions: systemOptions, root_format: 'squashfs' }
+  })
+  const tree = join(directory, 'images/compute')
+  await output('cp', ['-a', '-x', await imageTree({ tool, packages }), tree], { timeout: 600_000 })
+  await reporting(tree)
+  const sum = fill(tree)
+  const [unpacked = ''] = (await output('du', ['-sm', tree])).split('\t')
+  const start = Date.now()
+  const { status, body } = await controller.request('GET', '/config/osimage/compute/_pack', undefined, 1800)
+  if (status !== 204) throw new Error(`${status} ${JSON.stringify(body)}`)
+  const files = readdirSync(join(directory, 'files'))
+  const sizes = execFileSync('sh', ['-c', `ls -l ${directory}/files | awk '{ print $5, $9 }'`], {
+    encoding: 'utf8'
+  })
+  told(
+    `${unpacked} MB unpacked, packed in ${Math.round((Date.now() - start) / 1000)} s: ${sizes.replace(/\n/g, '; ')}`
+  )
+  const root = join(directory, 'files', files.find(name => name.endsWith('.squashfs')) ?? '')
+
+  // The same objects and files on a second machine.
+  const second = join(directory, 'second')
+  await controller.settled()
+  await controller.stop()
+  mkdirSync(second)
+  for (const part of ['state', 'files'])
+    cpSync(join(directory, part), join(second, part), { recursive: true })
+  await controller.start()
+  const other = await Daemon.start({ ...common, directory: second, listen: '10.141.0.2:7050' })
+  t.teardown(() => other.stop())
+
+  const sent = (tap: string) =>
+    Number(
+      execFileSync(
+        network.enter[0] ?? '',
+        [...network.enter.slice(1), 'cat', `/sys/class/net/${tap}/statistics/tx_bytes`],
+        {
+          encoding: 'utf8'
+        }
+      )
+    )
+
+  /** Runs a node; the figures are those between its install script and the system that is up. */
+  const boot = async (
+    title: string,
+    fields: object,
+    end: RegExp,
+    onLine: (line: string) => void = () => {}
+  ) => {
+    const i = titles.indexOf(title) + 1
+    const name = `node00${i}`
+    await controller.create('node', name, {
+      ...{ osimage: 'compute', macaddr: mac(i), provision_method: 'http' },
+      interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.1${i}` }],
+      ...fields
+    })
+    await controller.settled()
+    const tap = network.tap(mac(i))
+    await output(
+      'ip',
+      ['netns', 'exec', network.namespace, 'tc', 'qdisc', 'replace', 'dev', tap, 'root'].concat([
+        ...['tbf', 'rate', '200mbit', 'burst', '256k', 'latency', '200ms']
+      ])
+    )
+    const figures = { seconds: 0, megabytes: 0 }
+    let from = { at: 0, bytes: 0 }
+    const run = await runMachine({
+      ...{
+        name,
+        mac: mac(i),
+        network: { tap },
+        enter: network.enter,
+        memoryMiB: 4096,
+        timeLimitMs: 1_200_000
+      },
+      until: end,
+      onLine: line => {
+        if (/svc: running the install script/.test(line)) from = { at: Date.now(), bytes: sent(tap) }
+        if (/REPORT figures/.test(line)) {
+          figures.seconds = (Date.now() - from.at) / 1000
+          figures.megabytes = (sent(tap) - from.bytes) / 1e6
+        }
+        onLine(line)
+      }
+    })
+    const console = plain(run.console)
+    if (figures.seconds > 0)
+      told(
+        `${title}: ${reported(console, 'memory')}; ${figures.seconds.toFixed(1)} s from script to running; ` +
+          `${figures.megabytes.toFixed(1)} MB moved; root ${reported(console, 'root')}; ${reported(console, 'state')}`
+      )
+    return { console, name, about: { console: tail(run.console) } }
+  }
+  const done = /REPORT done .*\n/
+  const some = (title: string, work: (t: Test) => Promise<void>) =>
+    chosen.test(title) ? t.test(title, work) : undefined
+
+  for (const [title, fields, form] of [
+    ['tar', { root_format: 'tar' }, /^tmpfs/],
+    ['squashfs whole', {}, /^overlay/]
+  ] as const)
+    await some(title, async t => {
+      const { console, about } = await boot(title, fields, done)
+      t.match(reported(console, 'root'), form, 'its root', about)
+      t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
+      t.match(reported(console, 'kept'), /^svc: /, 'the log of its installation', about)
+      t.match(reported(console, 'ssh'), /^active ssh-ed25519 \S{60,}/, 'its keys', about)
+    })
+
+  await some('squashfs streamed', async t => {
+    const seen: string[] = []
+    const steps: Promise<unknown>[] = []
+    const word = { postscript: base64('echo slow > "$_SYSTEMROOT/etc/what"'), provision_method: 'stream' }
+    const { console, about } = await boot('squashfs streamed', word, done, line => {
+      const [, read] = /REPORT read (\d)/.exec(line) ?? []
+      if (read === undefined) return
+      seen.push(read)
+      if (read === '1') steps.push(controller.kill().then(() => told('the first controller is dead')))
+      if (read === '4')
+        steps.push(
+          other.kill().then(async () => {
+            told('both are dead')
+            await new Promise(resolve => setTimeout(resolve, 45_000))
+            t.notOk(seen.includes('6'), 'it waits')
+            await other.start()
+            told('the second one is back')
+          })
+        )
+    })
+    await Promise.all(steps)
+    t.match(reported(console, 'root'), /^overlay/, 'its root', about)
+    t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
+    t.strictSame(seen, ['1', '2', '3', '4', '5', '6', '7', '8'], 'it goes on by the other one', about)
+    t.notMatch(console, /REPORT error/, 'without an error', about)
+    t.match(reported(console, 'sum'), new RegExp(`^${sum} `), 'what it read is right', about)
+    await controller.start()
+  })
+
+  await some('flipped memory', async t => {
+    const script = `echo all > "$_SYSTEMROOT/etc/what"
+      at=$(($(stat -c %s /svctmp/image) / 2))
+      printf xyz | dd of=/svctmp/image bs=1 seek=$at conv=notrunc`
+    const { console, about } = await boot('flipped memory', { postscript: base64(script) }, done)
+    t.match(reported(console, 'all'), /Input\/output error/, 'an I/O error', about)
+  })
+
+  flip(root)
+  await some('flipped whole', async t => {
+    const { console, name, about } = await boot('flipped whole', {}, /trying again in 2 s/)
+    t.match(console, /wrong checksum of compute-\S+\.squashfs/, 'it is refused', about)
+    t.match((await controller.monitor(name)).state, /^installer\.failed: download: .*wrong checksum/)
+  })
+  flip(root)
+  await some('flipped stream', async t => {
+    for (const at of [root, join(second, 'files', root.split('/').at(-1) ?? '')]) flip(at)
+    const word = { postscript: base64('echo all > "$_SYSTEMROOT/etc/what"'), provision_method: 'stream' }
+    const { console, about } = await boot('flipped stream', word, done)
+    t.match(reported(console, 'all'), /Input\/output error/, 'an I/O error', about)
+  })
+})
