@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { runFairly } from '../../lib/base/concurrency.js'
-import { wantedRoots } from '../../lib/model/root-format.js'
+import { isStreamed, wantedRoots } from '../../lib/model/root-format.js'
 import type { Controller } from '../support/controller.js'
 import { requirePrograms } from '../support/programs.js'
 import { until } from '../support/until.js'
@@ -138,6 +138,15 @@ t.test('a file of a removed pack goes, and one that a node streams stays', async
   writeFileSync(join(tree, 'etc/new'), 'new')
   t.equal((await pack()).status, 204)
   await until(() => !existsSync(file), 'the file of the old pack is gone')
+
+  await c.post('/config/node/n1', { osimage: 'compute', provision_method: 'stream' })
+  await c.post('/config/node/n2', { osimage: 'compute' })
+  const isOf = (node: string, pack: string) => isStreamed([[node, { pack }]], 'p', c.daemon.model)
+  t.strictSame(
+    [isOf('n1', 'p'), isOf('n1', 'q'), isOf('n2', 'p')],
+    [true, false, false],
+    'who streams keeps it'
+  )
 })
 
 t.test('what is missing is told before anything is packed', async t => {
