@@ -37,8 +37,8 @@ async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'cur
 }
 
 const path = '/boot/running/node001/rocky9.tar.gz'
-const says = (state: string, units = '') =>
-  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; *) printf '${units}' ;; esac`
+const says = (state: string, units = '', again = '') =>
+  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; list-units) printf '${again}' ;; *) printf '${units}' ;; esac`
 
 for (const fetcher of ['curl', 'wget'] as const)
   t.test(`the unit tells the state of the system and the units, by ${fetcher}`, async t => {
@@ -60,6 +60,15 @@ t.test(
     const told = await asked(t, says('running'), 'curl', 'echo localhost')
     t.match(told, { status: 0, url: `${path}?state=degraded&units=${faults}` })
     const both = await asked(t, says('degraded', 'ssh.service loaded failed\\n'), 'curl', 'echo localhost')
+    t.match(
+      await asked(
+        t,
+        says('running', '', 'ssh.service loaded activating auto-restart x\\nsvc-a.service x\\n')
+      ),
+      {
+        url: `${path}?state=degraded&units=ssh.service`
+      }
+    )
     t.match(both, { url: `${path}?state=degraded&units=${faults},ssh.service` })
   }
 )
