@@ -10,7 +10,7 @@ import { install } from './install.js'
 // The system that was installed tells how systemd finds it (rules 4.26).
 
 /** What the shipped unit of an installation asks for, on a system whose systemd says this. */
-async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'curl') {
+async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'curl', uname = '') {
   const { machine } = await install(t, { shell: 'ash' })
   const directory = scratch(t)
   mkdirSync(join(directory, 'bin'))
@@ -21,6 +21,7 @@ async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'cur
   program(fetcher, `echo "$*" >> ${directory}/asked`)
   program('sleep', `echo >> ${directory}/slept`)
   if (systemctl !== '') program('systemctl', systemctl)
+  if (uname !== '') program('uname', uname)
   for (const name of ['sed', 'head', 'tr']) program(name, `exec /usr/bin/${name} "$@"`)
   let status = 0
   try {
@@ -36,8 +37,8 @@ async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'cur
 }
 
 const path = '/boot/running/node001/rocky9.tar.gz'
-const says = (state: string, units = '') =>
-  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; *) printf '${units}' ;; esac`
+const says = (state: string, units = '', again = '') =>
+  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; list-units) printf '${again}' ;; *) printf '${units}' ;; esac`
 
 for (const fetcher of ['curl', 'wget'] as const)
   t.test(`the unit tells the state of the system and the units, by ${fetcher}`, async t => {
@@ -50,6 +51,27 @@ for (const fetcher of ['curl', 'wget'] as const)
       url: `${path}?state=degraded&units=${units}`
     })
   })
+
+// rules 16.3
+t.test(
+  'what no healthy system has is told as a failed unit is; where nothing can be known, nothing',
+  async t => {
+    const faults = 'fault:no-host-name,fault:no-kernel-modules'
+    const told = await asked(t, says('running'), 'curl', 'echo localhost')
+    t.match(told, { status: 0, url: `${path}?state=degraded&units=${faults}` })
+    const both = await asked(t, says('degraded', 'ssh.service loaded failed\\n'), 'curl', 'echo localhost')
+    t.match(
+      await asked(
+        t,
+        says('running', '', 'ssh.service loaded activating auto-restart x\\nsvc-a.service x\\n')
+      ),
+      {
+        url: `${path}?state=degraded&units=ssh.service`
+      }
+    )
+    t.match(both, { url: `${path}?state=degraded&units=${faults},ssh.service` })
+  }
+)
 
 t.test('a system in emergency mode tells nothing, and tries again', async t => {
   t.match(await asked(t, says('maintenance')), { status: 1, url: undefined })

@@ -62,7 +62,10 @@ if command -v systemctl > /dev/null; then
     starting) units=$(systemctl list-jobs --no-legend --full | sed 's/^ *[0-9]* //') ;;
     *) units='' ;;
   esac
-  units=$(printf '%s\n' "$units" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
+  # A unit that ends at once and is started again is not yet one that has failed.
+  again=$(systemctl list-units --state=auto-restart --no-legend --plain --full 2> /dev/null | sed '/^ *svc-/d')
+  if [ "$state" = running ] && [ -n "$again" ]; then state=degraded; fi
+  units=$(printf '%s\n' "$units" "$again" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
     sed -e 's/\\/%5C/g' -e 's/@/%40/g' | tr '\n' ',')
   faults=''
   checks
