@@ -48,7 +48,6 @@ import { differenceText, OddNodes } from './inventory/odd.js'
 import { Jobs } from './jobs/jobs.js'
 import { limitWarnings } from './model/limits.js'
 import { daemonActor, Model, storeOptions } from './model/model.js'
-import { isStreamed } from './model/root-format.js'
 import { secretBoxOf, unlockBox, unreadableSecrets } from './model/secrets.js'
 import { iniSettings, putSettings } from './model/settings.js'
 import { generationOf } from './model/types/node.js'
@@ -498,7 +497,10 @@ async function buildWork(booting: Booting) {
     notes: await Notes.open(records('work')),
     controllers: peers?.images,
     torrents: names => distribution.wanted(names),
-    isStreamed: pack => isStreamed(boots.allRunning(), pack, model)
+    // Their settings may have changed since they booted, and their roots must stay.
+    mayBeStreamed: pack =>
+      model.view.get('pack', pack)?.roots !== undefined &&
+      [...boots.allRunning()].some(([, running]) => running.pack === pack)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
   const { inventories } = booting

@@ -15,9 +15,8 @@ import {
 import { secretMask } from '../model/field.js'
 import type { Model } from '../model/model.js'
 import { dynamicRange, nameServersOf } from '../model/networks.js'
-import { lackingRootOf, rootFormatOf, rootOf } from '../model/root-format.js'
+import { rootOf } from '../model/root-format.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
-import type { View } from '../model/stored.js'
 import type { InterfaceDoc } from '../model/types/interface.js'
 import type { NetworkDoc } from '../model/types/network.js'
 import type { NodeDoc } from '../model/types/node.js'
@@ -213,8 +212,6 @@ export class Install {
   }
 
   #render(what: Script, data: InstallData): string {
-    const lacking = what === 'install' && this.#lackingRoot(data.node)
-    if (lacking) throw notFound(`node ${data.node}: ${lacking}`, 'image-not-ready')
     if (what === 'kickstart' && data.rescue)
       throw notFound(
         `node ${data.node} boots for a rescue, and the installer would write to its disk: ` +
@@ -242,6 +239,7 @@ export class Install {
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const [secrets, imagefile] = [effectiveSecrets(model, node, masked), installedFile(settings, image) ?? '']
     const [pack, who] = [model.view.get('pack', imagefile), nodeData(target, urls[0] as string)]
+    const root = this.#root(target)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -269,13 +267,17 @@ export class Install {
       torrent: this.#torrent(imagefile),
       identity: this.o.identity,
       foreign: this.o.foreign,
-      root: this.#root(target),
+      root,
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       // A tag may pin another version than the image has now.
       kernelversion: pack?.kernelversion ?? image.kernelversion ?? '',
       kerneloptions: kernelOptionsOf(target),
-      provision_method: methodOf(model.view, target),
+      // Only a root that stays packed can be streamed (rules 4.46).
+      provision_method:
+        settings.provision_method === 'stream' && !root
+          ? settings.provision_fallback
+          : settings.provision_method,
       provision_fallback: settings.provision_fallback,
       provision_interface: settings.provision_interface,
       rescue: node.rescue !== undefined,
@@ -313,14 +315,10 @@ export class Install {
     return previousPack?.withPreviousPack(asked) ?? asked
   }
 
+  /** Returns the root that stays packed. Without one, or without its file here, the tar is unpacked. */
   #root(target: EffectiveNode): InstallData['root'] {
     const root = rootOf(this.o.model.view, target)
-    return root ? { ...root, torrent: this.#torrent(root.file) } : false
-  }
-
-  #lackingRoot(name: string): string | undefined {
-    const { model } = this.o
-    return lackingRootOf(model.view, this.#target(model.get('node', name)))
+    return root && this.o.hasFile(root.file) ? { ...root, torrent: this.#torrent(root.file) } : false
   }
 
   /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
@@ -374,12 +372,6 @@ const autoinstallNetwork = (model: Model, target: EffectiveNode): string =>
 const templateOf = (what: Script, { provision_method: method }: InstallData): string => {
   if (!installsPackages(method)) return what
   return what === 'install' ? 'installer' : method
-}
-
-/** Returns how a node fetches its image: only a root that stays packed can be streamed (rules 4.46). */
-const methodOf = (view: View, target: EffectiveNode): string => {
-  const { provision_method: method, provision_fallback } = target.settings
-  return method === 'stream' && rootFormatOf(view, target) === 'tar' ? provision_fallback : method
 }
 
 /** Node addresses are IPv4, so a node that asks over IPv6 would retry forever. */

@@ -28,8 +28,8 @@ export const rehearse: Verb = {
 }
 
 /**
- * Rehearses one node, with another image or tag where `other` has one; returns whether it came up well. Throws
- * Failure if it was not tried.
+ * Rehearses one node, with another image or tag where `other` has one; returns whether it came up well.
+ * Throws Failure if it was not tried.
  */
 export async function bootsWell(session: Session, name: string, other: JsonObject): Promise<boolean> {
   const { controller, format } = session

@@ -38,7 +38,7 @@ interface ImagesOptions
   /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
   /** As in PackReconcilerOptions. */
-  readonly isStreamed?: (pack: string) => boolean
+  readonly mayBeStreamed?: (pack: string) => boolean
 }
 
 /** A change may delete all nodes. */
@@ -78,9 +78,9 @@ export class Images {
     private readonly o: ImagesOptions,
     readonly context: ImageContext
   ) {
-    const { config, isStreamed, jobs, status, ticks, torrents } = o
+    const { config, mayBeStreamed, jobs, status, ticks, torrents } = o
     this.installing = new Installing(status, config.auth.node_token_lifetime, ticks)
-    this.packs = new PackReconciler(context, { installing: this.installing, isStreamed, torrents })
+    this.packs = new PackReconciler(context, { installing: this.installing, mayBeStreamed, torrents })
     this.trees = new TreeReconciler(context, jobs)
   }
 

@@ -18,8 +18,8 @@ import { createTorrent, readAnnounce } from './torrent/torrent.js'
 
 interface PackReconcilerOptions {
   readonly installing: Pick<Installing, 'packs'>
-  /** Whether a running node streams its root from a pack. */
-  readonly isStreamed?: ((pack: string) => boolean) | undefined
+  /** Whether a running node may stream its root from a pack. */
+  readonly mayBeStreamed?: ((pack: string) => boolean) | undefined
   /** Called with the torrents in force, names in the files directory, when they may have changed. */
   readonly torrents: (names: readonly string[]) => void
   /** After so long missing and wrong files are looked at again; default: 1 min. */
@@ -129,7 +129,7 @@ export class PackReconciler {
       index.isFileReferenced('pack', name) ||
       coming.has(name) ||
       this.o.installing.packs().has(name) ||
-      this.o.isStreamed?.(name) === true
+      this.o.mayBeStreamed?.(name) === true
     )
   }
 

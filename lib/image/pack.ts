@@ -144,9 +144,10 @@ async function makeFiles(
   const boot = await copyBootFiles(context, order, stem, job)
   const made: Made[] = [{ from: hidden('pack'), name: imagefile }, ...boot.made]
   const roots: PackRoot[] = []
+  const bounds = { timeLimitMs, most: config.image.max_unpacked }
   for (const format of [...order.formats].sort()) {
     const course = { format, stem, output: hidden(format) }
-    const root = await makeRoot(hidden('pack'), packer.suffix, course, timeLimitMs, job)
+    const root = await makeRoot(hidden('pack'), packer.suffix, course, bounds, job)
     roots.push(root)
     made.push({ from: hidden(format), name: root.file })
     job.line(`${root.file}: ${root.bytes} bytes, root hash ${root.roothash}`)

@@ -8,6 +8,7 @@ import type { ClusterIndex } from '../model/cluster-index.js'
 import type { Actor } from '../model/model.js'
 import type { Tx, View } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
+import { MOST_ROOTS } from '../model/types/pack-roots.js'
 import type { Controllers, ImageContext } from './context.js'
 import { type PackNote, temporary } from './notes.js'
 
@@ -154,7 +155,13 @@ function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
   const present = tx.get('pack', now.imagefile ?? '')
   // Packs are ordered by time, and the clock of the controller that made the present one may be ahead.
   const isSame = present === undefined || present.name === pack.name
-  tx.put('pack', pack.name, isSame ? pack : { ...pack, time: Math.max(pack.time, present.time + 1) })
+  const time = isSame ? pack.time : Math.max(pack.time, present.time + 1)
+  // The same tar has the same name: nodes may stream a root that was made of it before.
+  const { roots = [] } = pack
+  const former = tx.get('pack', pack.name)?.roots ?? []
+  const others = former.filter(({ file }) => !roots.some(root => root.file === file))
+  const all = [...roots, ...others].slice(0, MOST_ROOTS)
+  tx.put('pack', pack.name, { ...pack, time, ...(all.length === 0 ? {} : { roots: all }) })
   return now
 }
 

@@ -1,9 +1,8 @@
-import { open, readFile, rm, stat, truncate } from 'node:fs/promises'
-import { join } from 'node:path'
+import { open, rm, stat, truncate } from 'node:fs/promises'
 import { unavailable } from '../base/errors.js'
 import { shown } from '../base/log.js'
 import { withOpen } from '../disk/file.js'
-import { resolveInside } from '../disk/open-directory.js'
+import { openInside, resolveInside } from '../disk/open-directory.js'
 import { hashFile, plainTar } from '../helper/packer/in-worker.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { PackRoot } from '../model/types/pack-roots.js'
@@ -51,6 +50,8 @@ const MAKERS: Readonly<
 const DECOMPRESSORS = { '.tar.zst': ['zstd', '-dcq'], '.tar.gz': ['gzip', '-dc'], '.tar': ['cat'] } as const
 /** The size of blocks of dm-verity and of both formats. */
 const BLOCK = 4096
+/** Bytes of a list of modules that are read; that of Debian has 0.6 MB. */
+const MOST_MODULES = 4 * 1024 * 1024
 /** Sentences of a program that are told. */
 const MOST_SAID = 20
 
@@ -93,8 +94,12 @@ export async function checkRoots(
 /** Whether a kernel has a driver, as a module or built in. An image whose lists cannot be read has it. */
 async function hasDriver(tree: string, version: string, driver: string): Promise<boolean> {
   const lists = ['modules.dep', 'modules.builtin'].map(async list => {
-    const path = await resolveInside(tree, `lib/modules/${version}/${list}`)
-    return path === undefined ? undefined : readFile(join(tree, path), 'latin1').catch(() => undefined)
+    const file = await openInside(tree, `lib/modules/${version}/${list}`).catch(() => undefined)
+    if (file === undefined) return undefined
+    const { buffer, bytesRead } = await file
+      .read(Buffer.allocUnsafe(MOST_MODULES), 0, MOST_MODULES, 0)
+      .finally(() => file.close())
+    return buffer.toString('latin1', 0, bytesRead)
   })
   const texts = await Promise.all(lists)
   const names = new RegExp(`/${driver}\\.ko`)
@@ -109,7 +114,7 @@ export async function makeRoot(
   tar: string,
   suffix: string,
   { format, stem, output }: { readonly format: Format; readonly stem: string; readonly output: string },
-  timeLimitMs: number,
+  { timeLimitMs, most }: { readonly timeLimitMs: number; readonly most: number },
   job: JobContext
 ): Promise<PackRoot> {
   const { signal } = job
@@ -135,11 +140,15 @@ export async function makeRoot(
     run(decompressor, [...options, tar], { ...course, output: one.writer.fd }).finally(() =>
       one.writer.close()
     ),
-    plainTar(one.reader.fd, other.writer.fd, course).finally(async () => {
+    plainTar(one.reader.fd, other.writer.fd, most, course).finally(async () => {
       await one.reader.close()
       await other.writer.close()
     })
   ])
+  // The reader of the tar knows the cause; the programs around it see a pipe that ends.
+  const [, , reading] = ends
+  if (reading.status === 'rejected' && !/EPIPE|ends too early/.test(String(reading.reason)))
+    throw reading.reason
   for (const end of ends) if (end.status === 'rejected') throw end.reason
   if (format === 'squashfs') await withoutRootTime(output)
   const size = (await stat(output)).size
@@ -165,9 +174,11 @@ const withoutRootTime = (path: string): Promise<void> =>
     const { buffer: head } = await file.read(Buffer.alloc(96), 0, 96, 0)
     const root = Number(head.readBigUInt64LE(32))
     const block = Math.floor(root / 65_536)
-    // A block of inodes has two bytes before it; type, mode, uid and gid come before the time.
-    const at = Number(head.readBigUInt64LE(64)) + block + 2 + (root % 65_536) + 8
-    await file.write(Buffer.alloc(4), 0, 4, at)
+    const blocks = Number(head.readBigUInt64LE(64)) + block
+    // Type, mode, uid and gid come before the time. An inode may lie in two blocks of 8192 bytes, each of which
+    // has two bytes before it.
+    for (let at = (root % 65_536) + 8, left = 4; left > 0; at++, left--)
+      await file.write(Buffer.alloc(1), 0, 1, blocks + 2 + at + 2 * Math.floor(at / 8192))
   })
 
 /** Makes a pipe for programs, without a name. */

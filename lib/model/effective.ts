@@ -130,7 +130,8 @@ export function atNextBoot(view: View, target: EffectiveNode): EffectiveNode {
   if (rescue === undefined) return target
   const osimagetag = rescue === target.settings.osimage ? target.settings.osimagetag : defaultTag
   const { provision_method: method, provision_fallback } = target.settings
-  const provision_method = isInstaller(method) ? provision_fallback : method
+  // Nobody knows how long a rescue reads from a root that it streams.
+  const provision_method = isInstaller(method) || method === 'stream' ? provision_fallback : method
   const settings = { ...target.settings, ...rescueSettings, osimage: rescue, osimagetag, provision_method }
   return { ...target, settings, image: imageOf(view, settings) }
 }

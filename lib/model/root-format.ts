@@ -3,13 +3,11 @@ import {
   type EffectiveNode,
   effectiveNode,
   findNodesUsing,
-  groupOf,
   isInstaller,
-  layoutOf,
-  settingsOf
+  layoutOf
 } from './effective.js'
-import type { Model } from './model.js'
 import type { ClusterSettings, View } from './stored.js'
+import { defaultTag } from './tags.js'
 import type { PackRoot, RootFormat } from './types/pack-roots.js'
 
 /**
@@ -32,17 +30,16 @@ export function rootOf(view: View, target: EffectiveNode): PackRoot | undefined 
 /** Returns a sentence if the pack of a node lacks its root (rules 4.46); undefined otherwise. */
 export function lackingRoot(view: View, cluster: ClusterSettings, name: string): string | undefined {
   const node = view.get('node', name)
-  return node && lackingRootOf(view, atNextBoot(view, effectiveNode(view, node, cluster)))
-}
-
-/** Returns the same sentence. */
-export function lackingRootOf(view: View, target: EffectiveNode): string | undefined {
-  const { image } = target
+  if (!node) return undefined
+  const target = atNextBoot(view, effectiveNode(view, node, cluster))
+  const { image, settings } = target
   const format = rootFormatOf(view, target)
   if (format === 'tar' || image?.imagefile === undefined || rootOf(view, target)) return undefined
   return (
-    `pack ${image.imagefile} has no ${format}, the root_format, and gives no install script: ` +
-    `svcctl osimage pack ${image.name}`
+    `pack ${image.imagefile} has no ${format}, the root_format, and its tar is unpacked into memory: ` +
+    (settings.osimagetag === defaultTag
+      ? `svcctl osimage pack ${image.name}`
+      : `pack OS image ${image.name}, and give it the tag ${settings.osimagetag} anew`)
   )
 }
 
@@ -60,17 +57,4 @@ export function* wantedRoots(
   }
   wanted.delete('tar')
   return wanted as Set<PackRoot['format']>
-}
-
-/** Whether one of the nodes that run `pack` streams its root, and needs its file as long as it runs. */
-export function isStreamed(
-  running: Iterable<readonly [node: string, running: { readonly pack: string }]>,
-  pack: string,
-  { view, cluster }: Pick<Model, 'view' | 'cluster'>
-): boolean {
-  for (const [name, { pack: its }] of running) {
-    const node = its === pack ? view.get('node', name) : undefined
-    if (node && settingsOf(node, groupOf(view, node), cluster).provision_method === 'stream') return true
-  }
-  return false
 }

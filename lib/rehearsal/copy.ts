@@ -1,7 +1,7 @@
 import { notFound } from '../base/errors.js'
 import type { Config } from '../config/types.js'
 import type { Docs, TypeName } from '../model/docs.js'
-import { type EffectiveNode, effectiveNode, kernelOptionsOf } from '../model/effective.js'
+import { atNextBoot, type EffectiveNode, effectiveNode, kernelOptionsOf } from '../model/effective.js'
 import type { Model } from '../model/model.js'
 import { type Secret, secretsOf } from '../model/secrets.js'
 import { defaultTag, findTag, tagKey } from '../model/tags.js'
@@ -35,7 +35,8 @@ export function withOverride(model: Model, name: string, { image, tag }: Overrid
   const osimagetag = tag ?? (image === undefined ? settings.osimagetag : defaultTag)
   const { rescue: _, ...rest } = node
   const given = image === undefined && tag === undefined ? node : rest
-  return effectiveNode(model.view, { ...given, ...(osimage ? { osimage } : {}), osimagetag }, model.cluster)
+  const other = { ...given, ...(osimage ? { osimage } : {}), osimagetag }
+  return atNextBoot(model.view, effectiveNode(model.view, other, model.cluster))
 }
 
 /**
@@ -73,6 +74,7 @@ export function copyOf(model: Model, target: EffectiveNode, machine: Machine): C
       ...[kernelfile ?? [], initrdfile ?? [], imagefile ?? []].flat()
     ])
   const packs = files.flatMap(file => view.get('pack', file) ?? [])
+  const roots = packs.flatMap(({ roots = [] }) => roots.map(({ file }) => file))
   const owners = [['node', node.name] as const, ...(node.group ? [['group', node.group] as const] : [])]
   return {
     objects: [
@@ -85,7 +87,7 @@ export function copyOf(model: Model, target: EffectiveNode, machine: Machine): C
     secrets: owners.map(([owner, name]) => ({
       ...{ owner, name, secrets: secretsOf(view, model.box, owner, name, false) }
     })),
-    files: [...new Set(files)]
+    files: [...new Set([...files, ...roots])]
   }
 }
 

@@ -77,14 +77,17 @@ export function machineOf(
   const first = provision?.macaddress ?? '52:54:00:00:00:01'
   const others = interfaces.flatMap(entry => (isBmc(entry) ? [] : (entry.macaddress ?? [])))
   const seen = inventory?.interfaces ?? []
-  const found = seen.flatMap(({ mac }) => mac?.toLowerCase() ?? [])
+  // A node reports them. InfiniBand has longer ones, and qemu reads options behind a comma.
+  const found = seen.flatMap(
+    ({ mac }) => /^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.exec(mac?.toLowerCase() ?? '') ?? []
+  )
   const driver = seen.find(({ mac }) => mac?.toLowerCase() === first)?.driver ?? ''
   const total = inventory?.memory?.total ?? memoryBytes
   return {
     firmware: isUefi ? 'uefi' : 'bios',
     loader: where.loader,
     macs: [...new Set([first, ...others, ...found])].slice(0, MOST_CARDS),
-    card: cards[driver] ?? 'virtio-net-pci',
+    card: (Object.hasOwn(cards, driver) && cards[driver]) || 'virtio-net-pci',
     disks: disksOf(view, target, inventory),
     memoryMib: Math.floor(Math.min(total, memoryBytes) / MIB),
     cpus,
@@ -125,6 +128,7 @@ function netOf(
     throw new Error(
       `${about}: its provision interface has no network of IPv4 (svcctl node show ${node.name})`
     )
+  if (prefix.length < 8) throw new Error(`${about}: network ${network.name} is larger than a /8`)
   if (prefix.length > 29) throw new Error(`${about}: network ${network.name} is smaller than a /29`)
   const own = parseAddress(provision?.ipaddress ?? network.dhcp_range_begin ?? '')
   if (own === undefined)

@@ -13,7 +13,7 @@ import type { RootHelper } from '../helper/commands.js'
 import { REHEARSAL } from '../helper/rehearse.js'
 import type { Inventory } from '../inventory/shape.js'
 import type { JobContext, Jobs, SubmittedJob } from '../jobs/jobs.js'
-import { type EffectiveNode, loaderOf } from '../model/effective.js'
+import { type EffectiveNode, isInstaller, loaderOf } from '../model/effective.js'
 import { type Actor, daemonActor, type Model } from '../model/model.js'
 import { installHint, locate } from '../program/program.js'
 import { type Copy, copyOf, type Override, sectionsOf, withOverride } from './copy.js'
@@ -158,6 +158,13 @@ export class Rehearsals {
       throw unavailable(`qemu-system-x86_64 is not installed${installHint('qemu-system-x86_64')}`)
     const [code, settings] = (await firstOvmf()) ?? []
     const target = withOverride(model, name, override)
+    for (const field of ['kernelfile', 'initrdfile', 'imagefile'] as const)
+      if (!isInstaller(target.settings.provision_method) && target.image && !target.image[field])
+        throw unavailable(
+          `OS image ${target.image.name} has no ${field}, and cannot be rehearsed: ` +
+            `svcctl osimage pack ${target.image.name}`,
+          'image-not-ready'
+        )
     const bounds = {
       ...{ memoryBytes: config.rehearsal.memory, cpus: config.rehearsal.cpus },
       ...{ hasUefi: code !== undefined, hasTpm: (await locate('swtpm')) !== undefined }

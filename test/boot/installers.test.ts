@@ -77,7 +77,7 @@ t.test('the boot script starts the installer of the node', async t => {
   t.match(await script(c), `imgargs kernel root=svc svc.bootproto=static svc.mac=${mac}`)
   t.match(
     (await c.post('/config/node/n1', { provision_method: 'floppy' })).body.message,
-    /torrent, http, kick/
+    /torrent, http, stream, kick/
   )
   t.equal((await c.post('/config/cluster', { provision_method: 'preseed' })).status, 400, 'no default of all')
   t.equal((await c.post('/config/node/n1', { provision_fallback: 'preseed' })).status, 400)

@@ -6,15 +6,20 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  symlinkSync,
   truncateSync,
   writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { runFairly } from '../../lib/base/concurrency.js'
-import { isStreamed, wantedRoots } from '../../lib/model/root-format.js'
+import { makeRoot } from '../../lib/image/roots.js'
+import type { JobContext } from '../../lib/jobs/jobs.js'
+import { wantedRoots } from '../../lib/model/root-format.js'
 import type { Controller } from '../support/controller.js'
 import { requirePrograms } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
 import { until } from '../support/until.js'
 import { beginning, sha256 } from './imaging.js'
 import { small } from './small-tree.js'
@@ -57,12 +62,9 @@ t.test('a pack has the roots that its image or a node asks for', async t => {
   t.strictSame([...(await runFairly(wantedRoots(view, cluster, 'compute')))], ['squashfs'])
 
   const preview = () => c.get('/config/node/n1/_render/install')
-  const refused = await preview()
-  t.equal(refused.status, 404)
-  t.match(
-    refused.body.message,
-    /^node n1: pack compute-\S+ has no squashfs, the root_format, .*: svcctl osimage pack compute$/
-  )
+  await c.post('/config/group/small', { provision_method: 'stream' })
+  t.match((await preview()).text, /SVC_PROVISION_METHOD='?http'?\n/, 'without a root the tar is unpacked')
+  t.notMatch((await preview()).text, /SVC_ROOT_HASH/)
   const why = async () => (await c.get('/monitor/node/n1/_why')).body.monitor.why.n1.verdict
   t.match(await why(), /Besides, pack compute-\S+ has no squashfs, .*: svcctl osimage pack compute/)
 
@@ -139,14 +141,64 @@ t.test('a file of a removed pack goes, and one that a node streams stays', async
   t.equal((await pack()).status, 204)
   await until(() => !existsSync(file), 'the file of the old pack is gone')
 
+  const [{ name = '', roots } = {}] = packsIn(c).filter(({ name }) => name !== first?.name)
   await c.post('/config/node/n1', { osimage: 'compute', provision_method: 'stream' })
-  await c.post('/config/node/n2', { osimage: 'compute' })
-  const isOf = (node: string, pack: string) => isStreamed([[node, { pack }]], 'p', c.daemon.model)
-  t.strictSame(
-    [isOf('n1', 'p'), isOf('n1', 'q'), isOf('n2', 'p')],
-    [true, false, false],
-    'who streams keeps it'
+  await c.daemon.boots.recordRunning('n1', {
+    ...{ pack: name, osimage: 'compute', osimagetag: 'default', sha256: '' }
+  })
+  await c.post('/config/node/n1', { provision_method: 'http' })
+  await c.post('/config/osimage/compute', { root_format: 'tar' })
+  t.equal((await pack()).status, 204)
+  t.strictSame(packsIn(c).find(pack => pack.name === name)?.roots, roots, 'packed again, it keeps its root')
+  writeFileSync(join(tree, 'etc/new'), 'newer')
+  t.equal((await pack()).status, 204)
+  await sleep(2500)
+  t.ok(existsSync(join(directory, roots?.[0]?.file ?? 'none')), 'a running node may stream it')
+})
+
+// rules 4.46
+t.test('an inode of the root in two blocks of the table', async t => {
+  requirePrograms('mksquashfs', 'unsquashfs', 'veritysetup')
+  const directory = scratch(t)
+  const job = { line() {}, signal: new AbortController().signal } as unknown as JobContext
+  const seen = new Set<number>()
+  // The root's inode is the last one; the length of a link moves it byte by byte.
+  for (let length = 20; length <= 36; length++) {
+    const tree = join(directory, `tree${length}`)
+    mkdirSync(tree)
+    for (let i = 0; i < 254; i++) symlinkSync('x'.repeat(8), join(tree, `l${i}`))
+    symlinkSync('x'.repeat(8 + length), join(tree, 'long'))
+    const tar = join(directory, 'tar')
+    run('tar', '--create', '--format=posix', '--file', tar, '--directory', tree, '.')
+    const output = join(directory, 'root')
+    const course = { timeLimitMs: 60_000, most: 2 ** 30 }
+    await makeRoot(tar, '.tar', { format: 'squashfs', stem: 'x', output }, course, job)
+    seen.add(Number(readFileSync(output).readBigUInt64LE(32) % 65_536n))
+    t.match(
+      run('unsquashfs', '-lln', '-UTC', output),
+      /^drwxr-xr-x 0\/0 .* 1970-01-01 00:00 squashfs-root$/m,
+      `${length}`
+    )
+  }
+  t.ok(
+    [...seen].some(at => at > 8172 && at < 8192),
+    String([...seen])
   )
+})
+
+t.test('holes of a file count', async t => {
+  requirePrograms('mksquashfs', 'veritysetup')
+  const { c, directory, pack, tree } = await beginning(t, bootable, 'image.max_unpacked=100m')
+  await c.post('/config/osimage/compute', { root_format: 'squashfs' })
+  writeFileSync(join(tree, 'etc/lastlog'), 'x')
+  truncateSync(join(tree, 'etc/lastlog'), 4 * 2 ** 40)
+  const refused = await pack()
+  t.equal(refused.status, 503)
+  t.match(
+    refused.body.message,
+    /etc\/lastlog: with it, .* more than 104857600 bytes: name it in \[image\] exclude/
+  )
+  t.strictSame(readdirSync(directory), [])
 })
 
 t.test('what is missing is told before anything is packed', async t => {

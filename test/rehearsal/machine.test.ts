@@ -3,6 +3,8 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../lib/config/load.js'
 import type { RootHelper } from '../../lib/helper/commands.js'
+import { daemonActor } from '../../lib/model/model.js'
+import type { PackRoot } from '../../lib/model/types/pack-roots.js'
 import { copyOf, withOverride } from '../../lib/rehearsal/copy.js'
 import { type Machine, machineOf, qemuArguments } from '../../lib/rehearsal/machine.js'
 import { Rehearsals } from '../../lib/rehearsal/rehearsals.js'
@@ -94,6 +96,18 @@ t.test('the copy holds what one node depends on, and nothing of another node or 
     { owner: 'group', secrets: [{ name: 'secret-of-group' }] }
   ])
   t.strictSame([...copy.files].sort(), ['compute.tar.gz', 'initrd-compute', 'vmlinuz-compute'])
+  const root: PackRoot = {
+    ...{ format: 'squashfs', file: 'compute-1.squashfs', sha256: 'a'.repeat(64), bytes: 8192 },
+    ...{ roothash: 'c'.repeat(64), hashoffset: 4096 }
+  }
+  await model.change(daemonActor, tx => {
+    const doc = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' }
+    tx.put('pack', 'compute.tar.gz', { ...doc, name: 'compute.tar.gz', roots: [root] })
+  })
+  t.ok(
+    copyOf(model, withOverride(model, 'node1', {}), machine).files.includes(root.file),
+    'its root comes along'
+  )
   const node = copy.objects.find(([type]) => type === 'node')?.[1]
   t.match(node, { setupbmc: false, netboot: true, trust: 'report', kerneloptions: /console=ttyS0/ })
 
@@ -120,7 +134,12 @@ t.test('the machine has the cards, the firmware and the memory of the node, with
   })
   const inventory = {
     ...{ source: 'boot', firmware: { mode: 'bios' }, memory: { total: 1 << 30 } },
-    interfaces: [{ mac, driver: 'e1000e' }],
+    interfaces: [
+      { mac, driver: 'e1000e' },
+      { mac: '52:54:00:00:00:09,romfile=/etc/shadow,tx=bh,' },
+      { mac: '80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:31:78:f2' },
+      { mac: '52:54:00:00:00:0B' }
+    ],
     disks: [
       { name: 'nvme0n1', size: 8e12, serial: 'S1' },
       { name: 'sda', size: 1e9, rotational: false, serial: '; rm' }
@@ -128,6 +147,9 @@ t.test('the machine has the cards, the firmware and the memory of the node, with
   }
   const seen = machineOf(model.view, target, inventory, bounds, where)
   t.match(seen, { firmware: 'bios', card: 'e1000e', memoryMib: 1024 })
+  t.strictSame(seen.macs, [mac, '52:54:00:00:02:00', '52:54:00:00:00:0b'], 'no option of qemu')
+  const odd = { source: 'boot', interfaces: [{ mac, driver: 'constructor' }] }
+  t.equal(machineOf(model.view, target, odd, bounds, where).card, 'virtio-net-pci')
   t.strictSame(seen.disks, [
     { mib: 2 * 1_048_576, kind: 'nvme', serial: 'S1' },
     { mib: 10_240, kind: 'ssd', serial: 'disk1' }

@@ -4,6 +4,8 @@ import t from 'tap'
 import { type Variable, type Variables, variablesDocument } from '../../lib/base/variables.js'
 import { fileVariables } from '../../lib/boot/node-files.js'
 import { bootTemplates } from '../../lib/boot/template-variables.js'
+import { daemonActor } from '../../lib/model/model.js'
+import type { PackRoot } from '../../lib/model/types/pack-roots.js'
 import { consoleTemplates } from '../../lib/services/consoles/variables.js'
 import { dhcpTemplates } from '../../lib/services/dhcp/variables.js'
 import { dnsTemplates } from '../../lib/services/dns/variables.js'
@@ -143,6 +145,17 @@ t.test('the templates of nodes are given what their tables say', async t => {
   await c.post('/config/secrets/group/compute', [
     { name: 'key', path: '/etc/key', content: Buffer.from('x').toString('base64') }
   ])
+  const root: PackRoot = {
+    ...{ format: 'squashfs', file: 'compute-1.squashfs', sha256: 'a'.repeat(64), bytes: 8192 },
+    ...{ roothash: 'c'.repeat(64), hashoffset: 4096 }
+  }
+  c.file(root.file)
+  await c.daemon.model.change(daemonActor, tx => {
+    const pack = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' }
+    tx.put('pack', 'compute.tar.gz', { ...pack, name: 'compute.tar.gz', roots: [root] })
+  })
+  await c.post('/config/group/diskless', { osimage: 'compute', root_format: 'squashfs' })
+  await c.post('/config/node/small', { group: 'diskless' })
   const given: { template: string; data: object }[] = []
   const { render } = Templates.prototype
   t.teardown(() => {
@@ -156,6 +169,7 @@ t.test('the templates of nodes are given what their tables say', async t => {
     ...['/boot', '/boot/short', '/boot/disk', '/boot/search/mac/52:54:00:00:00:99'],
     ...['boot', 'install', 'kickstart'].map(what => `/config/node/node001/_render/${what}`),
     '/config/node/bare/_render/boot',
+    '/config/node/small/_render/install',
     ...['preseed', 'autoinstall'].map(node => `/config/node/${node}/_render/kickstart`),
     '/config/node/preseed/_render/install'
   ])
@@ -170,7 +184,14 @@ t.test('the templates of nodes are given what their tables say', async t => {
       .sort(),
     'every template was rendered'
   )
-  agree(t, given)
+  // Installers are given the same variables, and never a root.
+  const roots = given.flatMap(({ data }) => ((data as Data).root ? { root: (data as Data).root } : []))
+  t.strictSame(roots, [{ root: { ...root, torrent: '' } }])
+  const withRoot = given.filter(({ data }) => 'root' in data)
+  agree(t, [
+    ...given,
+    ...withRoot.map(({ template, data }) => ({ template, data: { ...data, ...roots[0] } }))
+  ])
 })
 
 t.test('shipped templates read the variables of their tables alone', async t => {

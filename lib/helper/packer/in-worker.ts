@@ -6,7 +6,7 @@ export type WorkerTask =
   | { readonly kind: 'hash'; readonly file: string }
   | { readonly kind: 'unpacked'; readonly program: string; readonly file: string }
   | { readonly kind: 'measure'; readonly contents: Contents }
-  | { readonly kind: 'plain'; readonly from: number; readonly to: number }
+  | { readonly kind: 'plain'; readonly from: number; readonly to: number; readonly most: number }
   | { readonly kind: 'archive'; readonly contents: Contents; readonly output: number }
 
 /** The thread for them. */
@@ -30,9 +30,10 @@ export const hashUnpacked = (program: string, file: string, signal: AbortSignal)
 export const plainTar = (
   from: number,
   to: number,
+  most: number,
   course: { readonly signal: AbortSignal; readonly timeLimitMs: number }
 ): Promise<void> =>
-  runInThread(WORKER, { kind: 'plain', from, to }, { name: 'the reading of the tar', ...course })
+  runInThread(WORKER, { kind: 'plain', from, to, most }, { name: 'the reading of the tar', ...course })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>

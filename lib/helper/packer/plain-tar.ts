@@ -9,9 +9,10 @@ const LARGEST_OCTAL = 0o77777777777
 /**
  * Copies an archive of GNU tar, in the format posix, from one open file to another. Sparse files are written
  * in full: mksquashfs 4.5 refuses some, and mkfs.erofs takes them for short files. It blocks. Throws Error
- * for a damaged archive.
+ * for a damaged archive, and for files of more than `most` bytes in all.
  */
-export function writePlainTar(from: number, to: number): void {
+export function writePlainTar(from: number, to: number, most: number): void {
+  let left = most
   let extended = Buffer.alloc(0)
   for (;;) {
     const header = take(from, BLOCK)
@@ -24,8 +25,10 @@ export function writePlainTar(from: number, to: number): void {
       extended = Buffer.concat([header, take(from, padded(size))])
       continue
     }
-    const sparse = records.filter(([key]) => key.startsWith('GNU.sparse.'))
-    if (sparse.length === 0) {
+    const sparse = records.find(([key]) => key === 'GNU.sparse.size')
+    left -= sparse ? Number(sparse[1]) : size
+    if (!(left >= 0)) throw new Error(`${nameIn(header, records)}: ${tooMuch(most)}`)
+    if (!sparse) {
       put(to, Buffer.concat([extended, header]))
       copy(from, to, padded(size))
     } else writeFull(from, to, header, extended, records, size)
@@ -71,6 +74,15 @@ function writeFull(
   zeros(to, padded(size) - at)
   take(from, padded(stored) - stored)
 }
+
+/** /var/log/lastlog with high user ids is such a file. */
+const tooMuch = (most: number) =>
+  `with it, and with the holes of files, the image has more than ${most} bytes: ` +
+  'name it in [image] exclude, or raise [image] max_unpacked'
+
+const nameIn = (header: Buffer, records: readonly Entry[]) =>
+  records.find(([key]) => /^(?:GNU\.sparse\.name|path)$/.test(key))?.[1] ??
+  header.toString('utf8', 0, 100).replace(/\0.*$/s, '')
 
 /** Returns the records of an extended header with its own header before them. */
 function recordsIn(extended: Buffer): Entry[] {

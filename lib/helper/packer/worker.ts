@@ -105,6 +105,6 @@ answerQuestions((task: WorkerTask, report): Hashed | number | void | Promise<Has
   if (task.kind === 'hash') return hashOf(task.file)
   if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
-  if (task.kind === 'plain') return writePlainTar(task.from, task.to)
+  if (task.kind === 'plain') return writePlainTar(task.from, task.to, task.most)
   return archiveTo(task.output, task.contents, report)
 })

@@ -19,6 +19,9 @@ export interface PackRoot {
   readonly hashoffset: number
 }
 
+/** Roots of one pack, the newest of a format first: those of before stay, as nodes may stream them. */
+export const MOST_ROOTS = 8
+
 const isDigest = (value: unknown) => typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)
 
 function isRoot(value: JsonValue): boolean {
@@ -39,7 +42,7 @@ export const packRoots: FieldType<readonly PackRoot[]> = {
   expected: 'a list of objects with format, file, sha256, bytes, roothash and hashoffset',
   json: 'array',
   read: (value: JsonValue) => {
-    if (!Array.isArray(value) || value.length > 2 || !value.every(isRoot)) throw new ValueError('')
+    if (!Array.isArray(value) || value.length > MOST_ROOTS || !value.every(isRoot)) throw new ValueError('')
     return value as unknown as readonly PackRoot[]
   }
 }

@@ -63,25 +63,3 @@ memory_full() {
 no_room() {
   memory_full "$_TMP" "$memory_size"
 }
-
-# Limits the memory of the unpacked image, beside that of the packed one.
-memory_image() {
-  unpack_room=''
-  if [ "$(mount_source "$_SYSTEMROOT")" != svcroot ]; then
-    return 0
-  fi
-  unpack_room=$(memory_most)
-  memory_packed=$(($(wc -c < "$_TMP/image") / 1024))
-  if [ "$memory_packed" -gt "$unpack_room" ]; then
-    complain "unpacking $SVC_IMAGEFILE needs more than $((memory_packed / 1024)) MB of memory," \
-      "there are $((unpack_room / 1024)) MB"
-    return 1
-  fi
-  memory_root "${unpack_room}k"
-}
-
-memory_root() {
-  mount -t tmpfs -o "remount,mode=0755,size=$1" svcroot "$_SYSTEMROOT" && return 0
-  complain "cannot limit $_SYSTEMROOT to $1"
-  return 1
-}
