@@ -41,17 +41,17 @@ export async function lendLayers(
   return lentBytes
 }
 
-/** Keeps the layers of an image that was imported, and sweeps. */
+/** Keeps the layers of an image that was imported, and removes others. */
 export async function keepLayers(context: ImageContext, scratch: string, digests: readonly string[]) {
   const directory = layersIn(context)
   await mkdir(directory, { recursive: true, mode: 0o700 })
   for (const name of digests.map(nameOf))
     await link(join(blobsIn(scratch), name), join(directory, name)).catch(() => {})
-  await sweepLayers(context)
+  await removeUnusedLayers(context)
 }
 
 /** Removes the layers that no image has, and beyond `[image] max_unpacked` those that were fetched first. */
-export async function sweepLayers(context: Pick<ImageContext, 'config' | 'model'>): Promise<void> {
+export async function removeUnusedLayers(context: Pick<ImageContext, 'config' | 'model'>): Promise<void> {
   const directory = layersIn(context)
   const { view } = context.model
   const images = [...view.names('osimage')].map(name => view.get('osimage', name)?.source?.layers ?? [])
