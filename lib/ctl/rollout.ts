@@ -142,6 +142,8 @@ class Rollout {
   readonly #failed = new Map<string, string>()
   /** The nodes that were changed, by what sets them back. */
   readonly #changed = new Map<string, string[]>()
+  /** The nodes that had the fields already: what they had before, only an earlier run knew. */
+  readonly #had: string[] = []
   readonly #stop = new AbortController()
   #isOver = false
 
@@ -177,6 +179,7 @@ class Rollout {
       `  svcctl node set '${fold(names)}' ${words}`,
       `  svcctl node power '${fold(names)}' boot`
     ])
+    if (this.#had.length > 0) back.push(`  ${fold(this.#had)}: the run before printed the way back`)
     const on = this.#isOver ? [] : ['to go on:', `  ${this.plan.command}`]
     return this.session.lines([...on, ...(back.length > 0 ? ['to go back:', ...back] : [])].map(clean))
   }
@@ -191,7 +194,8 @@ class Rollout {
     for (const { name, node } of nodes) {
       const own = (field: string) => (node[`_${field}_source`] === 'node' ? String(node[field]) : '')
       const words = assigned(Object.fromEntries(Object.keys(plan.fields).map(field => [field, own(field)])))
-      this.#changed.set(words, [...(this.#changed.get(words) ?? []), name])
+      if (words === assigned(plan.fields)) this.#had.push(name)
+      else this.#changed.set(words, [...(this.#changed.get(words) ?? []), name])
     }
     const old = (await look(session, names)).filter(one => !one.isNew || hasFailed(one))
     const waiting = new Set(nodes.map(({ name }) => name))

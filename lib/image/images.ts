@@ -21,6 +21,7 @@ import { Installing } from './installing.js'
 import { type KernelRequest, newKernelRequest } from './kernel.js'
 import { Manifest } from './manifest.js'
 import { checkImport, checkUpdate, fetchImage } from './oci/import.js'
+import { removeUnusedLayers } from './oci/layers.js'
 import { checkPush, pushPack } from './oci/push.js'
 import { packImage } from './pack.js'
 import { PackReconciler } from './pack-reconciler.js'
@@ -119,6 +120,10 @@ export class Images {
     if (changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) this.look()
     else if (changes.some(({ type }) => type === 'tree') && this.context.notes.undecided.size > 0)
       this.trees.soon()
+    if (changes.some(({ type, after }) => type === 'osimage' && !after))
+      void removeUnusedLayers(this.context).catch(({ message }) =>
+        this.o.log.warn(`the layers of a deleted OS image stay until the next import: ${message}`)
+      )
     const gone = changes.filter(({ type, after }) => type === 'revoked' && after)
     void inParallel(gone, FORGOTTEN_AT_ONCE, ({ name }) => this.o.remote.forget(name).catch(() => {}))
   }

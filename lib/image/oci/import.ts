@@ -82,8 +82,8 @@ export async function fetchImage(
       return
     }
     job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
-    await lendLayers(context, scratch, found.layers, job).catch(said)
-    await skopeo.copy(scratch, found, job).catch(said)
+    const lent = await lendLayers(context, scratch, found.layers, job).catch(said)
+    await skopeo.copy(scratch, found, job, lent).catch(said)
     const kept = await readLayout(scratch).catch(said)
     const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }
     await placeImage(context, { wanted, before, place, scratch, made }, actor, job).catch(said)

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { link, mkdir, stat, writeFile } from 'node:fs/promises'
+import { link, mkdir, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { badRequest, notFound } from '../../base/errors.js'
 import { unlessMissing } from '../../disk/file.js'
@@ -31,7 +31,7 @@ const kinds: readonly { readonly end: string; readonly media: string; readonly p
 
 /**
  * Returns the pack that a push sends: that of a tag, else the image's own. Throws 400 for a target that is no
- * tag in a registry, and 404 without such a pack, and for a directory that was replaced since it was packed.
+ * tag in a registry, and 404 without such a pack, and for an image that was changed since it was packed.
  */
 export async function checkPush(
   { config, model }: ImageContext,
@@ -55,10 +55,18 @@ export async function checkPush(
       isOwn ? `${about} is not packed: ${again}` : `${about}: tag ${tag} holds no pack: ${again}, and tag it`,
       'image-not-ready'
     )
-  // An import, an update and a grab put a new directory there.
-  const tree = await unlessMissing(stat(imageDirectoryOf(config.image.directory, image)), undefined)
-  if (isOwn && tree !== undefined && tree.ctimeMs > pack.time)
-    throw notFound(`${about} was changed since it was packed: ${again}`, 'image-not-ready')
+  if (!isOwn) return { image, pack, target }
+  if (image.source && image.source.time > pack.time)
+    throw notFound(`${about} was imported or updated since it was packed: ${again}`, 'image-not-ready')
+  // A grab keeps no time: it puts a new directory there.
+  const directory = imageDirectoryOf(config.image.directory, image)
+  const tree = image.source ? undefined : await unlessMissing(stat(directory), undefined)
+  if (tree !== undefined && tree.ctimeMs > pack.time)
+    throw notFound(
+      `${about}: directory ${directory} was replaced, or its entries or mode changed, since it was packed: ` +
+        again,
+      'image-not-ready'
+    )
   return { image, pack, target }
 }
 
@@ -82,7 +90,7 @@ export async function pushPack(context: ImageContext, push: Push, job: JobContex
   })
 }
 
-/** Makes an OCI layout of a pack, which is its layer by a hard link: skopeo checks its digest as it sends it. */
+/** Makes an OCI layout of a pack, which is its layer by a link: skopeo checks its digest as it sends it. */
 async function makeLayout(
   files: string,
   scratch: string,
@@ -95,7 +103,12 @@ async function makeLayout(
   const blobs = join(layout, 'blobs/sha256')
   await mkdir(blobs, { recursive: true })
   const file = join(blobs, pack.sha256)
-  await link(join(files, pack.name), file)
+  const packed = join(files, pack.name)
+  await link(packed, file).catch(error => {
+    // Another user's file may take no hard links (fs.protected_hardlinks), nor does another file system.
+    if (!['EPERM', 'EXDEV'].includes(error.code)) throw error
+    return symlink(packed, file)
+  })
   const put = async (json: object, media: string) => {
     const text = JSON.stringify(json)
     const digest = createHash('sha256').update(text).digest('hex')
@@ -111,7 +124,7 @@ async function makeLayout(
   }
   job.line(`reading ${pack.name}`)
   const { program } = kind
-  const { sha256 } = program === undefined ? pack : await hashUnpacked(program, file, job.signal)
+  const { sha256 } = program === undefined ? pack : await hashUnpacked(program, packed, job.signal)
   const config = {
     ...{ created, architecture: platform(), os: 'linux', config: { Labels: labels } },
     rootfs: { type: 'layers', diff_ids: [`sha256:${sha256}`] },

@@ -87,15 +87,20 @@ export class Skopeo {
     return described(second)
   }
 
-  /** Copies the image into the OCI layout `scratch/layout`; skopeo checks all digests. */
-  async copy(scratch: string, { digest, bytes }: Described, job: JobContext): Promise<void> {
+  /**
+   * Copies the image into the OCI layout `scratch/layout`; skopeo checks all digests. `lent` bytes of it are
+   * there already, as hard links.
+   */
+  async copy(scratch: string, { digest, bytes }: Described, job: JobContext, lent = 0): Promise<void> {
     const { max_unpacked: limit } = this.image
     const { repository, text } = this.reference
     const { bavail, bsize } = await statfs(scratch)
     const room = Math.max(0, bavail * bsize - LEFT_FREE)
     const tooMuch = (size: number) => {
       if (size > limit) return `the image has more than ${limit} bytes: [image] max_unpacked`
-      return size > room ? `[paths] files has no room for an image of more than ${room} bytes` : undefined
+      return size - lent > room
+        ? `[paths] files has no room for more than ${room} bytes of an image`
+        : undefined
     }
     const why = bytes === undefined ? undefined : tooMuch(bytes)
     if (why !== undefined) throw new Error(why)

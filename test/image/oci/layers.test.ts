@@ -1,9 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { requireRoot } from '../../support/programs.js'
+import type { ImageContext } from '../../../lib/image/context.js'
+import { lendLayers } from '../../../lib/image/oci/layers.js'
+import { output, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
+import { until } from '../../support/until.js'
 import { beginning } from '../imaging.js'
 import { imageOf, sha, startHostile, tarEntry, tarOf } from './hostile.js'
 
@@ -54,12 +57,58 @@ t.test('an update fetches changed layers alone', async t => {
   now = other
   t.equal((await c.post('/config/osimage/new/_update', {})).status, 204)
   t.ok(fetched().includes(layerOf(second, 0)))
+  t.equal(sha(readFileSync(join(kept, layerOf(second, 0).slice(7)))), layerOf(second, 0), 'kept anew')
   t.equal(readFileSync(join(images, 'new/base')).length, 100_000)
 
-  await c.post('/config/osimage/new/_delete', {})
   now = second
   await c.post('/config/osimage/more/_import', { source })
-  t.strictSame(names(), hex((await image('more'))._source.layers), 'those of a deleted image go too')
+  const left = hex((await image('more'))._source.layers)
+  t.equal(names().length, 3)
+  await c.post('/config/osimage/new/_delete', {})
+  await until(() => names().length === left.length, 'those of a deleted image go too')
+  t.strictSame(names(), left)
+})
+
+t.test('a kept layer that is removed meanwhile', async t => {
+  const directory = scratch(t)
+  const bytes = Buffer.alloc(64 << 20)
+  const digest = sha(bytes)
+  const file = join(directory, '.svcd-layers', digest.slice(7))
+  mkdirSync(join(file, '..'))
+  const context = { config: { paths: { files: directory } } } as unknown as ImageContext
+  const job = { id: '', signal: new AbortController().signal, line() {}, progress() {}, result() {} }
+  const lend = (name: string) => lendLayers(context, join(directory, name), [digest, sha('none')], job)
+  writeFileSync(file, bytes)
+  t.equal(await lend('one'), bytes.length)
+  setTimeout(() => rmSync(file), 20)
+  await t.resolves(lend('two'))
+})
+
+t.test('an update needs no room for layers that are here', async t => {
+  requireRoot()
+  const noise = tarOf(tarEntry('noise', '0', randomBytes(4 << 20).toString('base64')))
+  let now = imageOf(noise)
+  const { host } = await startHostile(t, scratch(t), now, (url, response) => {
+    const blob = now.blobs.get(url.split('/').at(-1) ?? '')
+    const bytes = url.includes('/manifests/') ? Buffer.from(JSON.stringify(now.manifest)) : blob
+    if (bytes) response.writeHead(200, { 'Content-Type': now.manifest.mediaType }).end(bytes)
+    return bytes !== undefined
+  })
+  const { c, directory } = await beginning(t)
+  await output('mount', ['-t', 'tmpfs', '-o', 'size=262m', 'tmpfs', directory])
+  t.teardown(() => output('umount', ['-l', directory]))
+  const source = `docker://${host}/site/compute:1`
+  const imported = await c.post('/config/osimage/new/_import', { source })
+  t.equal(imported.status, 201, imported.text)
+  now = imageOf(noise, tarOf(tarEntry('more', '0', 'more')))
+  const updated = await c.post('/config/osimage/new/_update', {})
+  t.equal(updated.status, 204, updated.text)
+  const other = imageOf(tarOf(tarEntry('noise', '0', randomBytes(4 << 20).toString('base64'))))
+  now = other
+  t.match(await c.post('/config/osimage/new/_update', {}), {
+    status: 503,
+    body: { message: /\[paths\] files has no room for more than \d+ bytes of an image/ }
+  })
 })
 
 t.test('the kept layers have a bound', async t => {

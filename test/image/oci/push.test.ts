@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { linkSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
+import { linkSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { output, requireRoot } from '../../support/programs.js'
@@ -72,12 +72,58 @@ for (const compressor of ['zstd', 'pigz', 'none'])
     writeFileSync(join(tree, 'new'), 'new')
     t.match(await push(), {
       status: 404,
-      body: { message: 'OS image compute was changed since it was packed: svcctl osimage pack compute' }
+      body: {
+        message:
+          `OS image compute: directory ${tree} was replaced, or its entries or mode changed, since it was ` +
+          'packed: svcctl osimage pack compute'
+      }
     })
     t.equal((await push({ target: `docker://${host}/site/gold:1`, tag: 'gold' })).status, 204)
     t.equal((await ended('upload')).results.digest, results.digest, 'the same pack is the same image')
     t.notMatch(c.log.join('\n'), login.password)
   })
+
+// rules 9.17
+t.test('an image with a source is changed by an update alone; a pack that takes no hard link', async t => {
+  requireRoot()
+  const files = scratch(t)
+  const { host, authfile } = await startRegistry(t, files)
+  const { c, images, directory, tree, image, pack, clean } = await beginning(
+    t,
+    undefined,
+    `image.registry_auth=${authfile}`
+  )
+  const push = (name: string, tag: string) =>
+    c.post(`/config/osimage/${name}/_push`, { target: `docker://${host}/site/${name}:${tag}` })
+  t.equal((await pack()).status, 204)
+  // As of another user's file.
+  const file = join(directory, (await image()).imagefile)
+  t.teardown(() => execFileSync('chattr', ['-i', file]))
+  await output('chattr', ['+i', file])
+  const linked = await push('compute', '1')
+  t.equal(linked.status, 204, linked.text)
+  clean('after a push by a symbolic link')
+  await output('chattr', ['-i', file])
+  t.ok(readFileSync(file).length > 0, 'the pack stays')
+  writeFileSync(join(tree, 'new'), 'new')
+  t.equal((await pack()).status, 204)
+  t.equal((await push('compute', '2')).status, 204)
+
+  const source = `docker://${host}/site/compute:1`
+  t.equal((await c.post('/config/osimage/back/_import', { source })).status, 201)
+  t.equal((await pack('back')).status, 204)
+  await output('chmod', ['0700', join(images, 'back')])
+  const pushed = await push('back', '1')
+  t.equal(pushed.status, 204, pushed.text)
+  const update = { source: source.replace(/1$/, '2') }
+  t.equal((await c.post('/config/osimage/back/_update', update)).status, 204)
+  // Without the directory too.
+  rmSync(join(images, 'back'), { recursive: true })
+  t.match(await push('back', '2'), {
+    status: 404,
+    body: { message: 'OS image back was imported or updated since it was packed: svcctl osimage pack back' }
+  })
+})
 
 t.test('a wrong password, and logins that others may read', async t => {
   requireRoot()
