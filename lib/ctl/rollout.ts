@@ -61,6 +61,7 @@ export const rollout: Verb<''> = {
     const what =
       `${assigned(plan.fields)} on ${left.length} of ${all.length} nodes, ${size} at a time` +
       `${written > 0 ? `, which writes to the disks of ${written}` : ''}: ${foldOf(left)}`
+    await check(session, left, plan)
     if (options.dryrun) return session.lines([clean(`dry run, nothing was changed: ${what}`)])
     if (!options.yes) {
       if (!terminal.shows.in)
@@ -126,6 +127,16 @@ async function look(session: Session, set: string): Promise<Seen[]> {
     }
   }
   return [...all.values()]
+}
+
+/** Throws Failure if the nodes cannot get the fields, or would get an image that was never packed. */
+async function check({ controller }: Session, nodes: readonly Seen[], { fields }: Plan): Promise<void> {
+  await controller.json('POST', '/config/node/_set', { dryrun: 'yes' }, { nodes: foldOf(nodes), fields })
+  const { osimage: name } = fields
+  if (name === undefined || fields.osimagetag !== 'default') return
+  const image = within(await controller.json('GET', pathOf('osimage', name)), 'config', 'osimage', name)
+  if (!image.imagefile || !image.kernelfile)
+    throw refused(clean(`OS image ${name} is not packed: svcctl osimage pack ${name}; nothing was changed`))
 }
 
 /** Throws Failure unless a node boots well in a virtual machine with what is rolled out. */

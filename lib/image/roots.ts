@@ -175,8 +175,8 @@ const withoutRootTime = (path: string): Promise<void> =>
     const root = Number(head.readBigUInt64LE(32))
     const block = Math.floor(root / 65_536)
     const blocks = Number(head.readBigUInt64LE(64)) + block
-    // Type, mode, uid and gid come before the time. An inode may lie in two blocks of 8192 bytes, each of which
-    // has two bytes before it.
+    // Type, mode, uid and gid come before the time. An inode may lie in two blocks of 8192 bytes, each of
+    // which has two bytes before it.
     for (let at = (root % 65_536) + 8, left = 4; left > 0; at++, left--)
       await file.write(Buffer.alloc(1), 0, 1, blocks + 2 + at + 2 * Math.floor(at / 8192))
   })

@@ -163,7 +163,7 @@ export class Rehearsals {
         throw unavailable(
           `OS image ${target.image.name} has no ${field}, and cannot be rehearsed: ` +
             `svcctl osimage pack ${target.image.name}`,
-          'image-not-ready'
+          'image-unusable'
         )
     const bounds = {
       ...{ memoryBytes: config.rehearsal.memory, cpus: config.rehearsal.cpus },

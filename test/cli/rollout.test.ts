@@ -183,12 +183,15 @@ t.test('what is refused changes nothing', async t => {
     [['none', '--tag', 'november', '--yes'], 1, /none/],
     [['compute', '--tag', 'none', '--yes'], 1, /tag none|"osimagetag"/],
     [['compute', '--image', 'none', '--yes'], 1, /OS image none/],
+    [['compute', '--image', 'none', '--dryrun'], 1, /OS image none/],
+    [['compute', '--image', 'unpacked', '--dryrun'], 1, /OS image unpacked is not packed: .*nothing was changed/],
     [
       ['compute', '--tag', 'november', '--rehearse', '--yes'],
       1,
       /the rehearsal of n1: .*qemu.*nothing was changed/
     ]
   ]
+  await c.post('/config/osimage/unpacked', {})
   const { PATH } = process.env
   process.env.PATH = '/nonexistent'
   t.teardown(() => {

@@ -101,7 +101,7 @@ t.test('the copy holds what one node depends on, and nothing of another node or 
     ...{ roothash: 'c'.repeat(64), hashoffset: 4096 }
   }
   await model.change(daemonActor, tx => {
-    const doc = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' }
+    const doc = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' as const }
     tx.put('pack', 'compute.tar.gz', { ...doc, name: 'compute.tar.gz', roots: [root] })
   })
   t.ok(

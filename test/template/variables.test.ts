@@ -151,7 +151,7 @@ t.test('the templates of nodes are given what their tables say', async t => {
   }
   c.file(root.file)
   await c.daemon.model.change(daemonActor, tx => {
-    const pack = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' }
+    const pack = { osimage: 'compute', sha256: 'b'.repeat(64), bytes: 1, time: 1, packer: 'system' as const }
     tx.put('pack', 'compute.tar.gz', { ...pack, name: 'compute.tar.gz', roots: [root] })
   })
   await c.post('/config/group/diskless', { osimage: 'compute', root_format: 'squashfs' })
