@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import t from 'tap'
-import { INSIDE } from '../../lib/helper/rehearse.js'
+import { INSIDE, wordsAs } from '../../lib/helper/rehearse.js'
 import { requirePrograms } from '../support/programs.js'
 
 // rules 16.2: nothing leads out of the network of a rehearsal, and svcd sees its machine at the node's address.
@@ -31,4 +31,14 @@ t.test('in the namespace there is loopback alone, and what comes to svcd comes f
   requirePrograms('unshare', 'ip')
   const node = '10.141.0.71'
   t.strictSame(asked('10.141.0.1'), { seen: [node, node], out: 'ENETUNREACH', interfaces: ['lo'] })
+})
+
+t.test('it gets the group of the device, and never group root', t => {
+  const owner = { uid: 990, gid: 980 }
+  const words = (groups: string) => [
+    ...['setpriv', '--reuid=990', '--regid=980', groups, '--inh-caps=-all', '--no-new-privs', '--']
+  ]
+  t.strictSame(wordsAs(owner, 105), words('--groups=105'))
+  for (const kvm of [0, undefined]) t.strictSame(wordsAs(owner, kvm), words('--clear-groups'))
+  t.end()
 })
