@@ -18,7 +18,7 @@ shift 2
 ip link set lo up
 ip address add "$node/32" dev lo
 [ "$node" = "$controller" ] || ip address add "$controller/32" dev lo
-ip route replace local 127.0.0.1 dev lo src "$node" table local
+for to in 127.0.0.0/8 127.0.0.1; do ip route replace local "$to" dev lo src "$node" table local; done
 ip route replace local "$controller" dev lo src "$node" table local
 echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start 2>/dev/null || :
 exec nice -n 10 "$@"
