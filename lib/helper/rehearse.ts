@@ -54,8 +54,8 @@ export async function runRehearsal(
   const asOwner = isRoot && owner.uid !== 0 ? wordsAs(owner, kvm?.gid) : []
   const self = [process.execPath, ...process.execArgv, main, 'rehearse', join(state, REHEARSAL)]
   const words = ['sh', '-c', INSIDE, 'sh', node, controller, ...asOwner, ...self]
-  const unit = `${sshUnit}-rehearsal-${randomBytes(8).toString('hex')}.service`
-  // The unit of the helper lets its own processes use no network, and no device.
+  // The unit of the helper lets its own processes use no network, and no device: this one has a drop-in.
+  const unit = `svcd-rehearsal-${randomBytes(8).toString('hex')}.service`
   const asUnit = ['--quiet', '--collect', '--wait', '--pipe', `--unit=${unit}`, '-p', 'PrivateNetwork=yes']
   const apart = ['--net', '--pid', '--fork', '--kill-child', ...(isRoot ? [] : ['--user', '--map-root-user'])]
   try {
