@@ -23,7 +23,7 @@ const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
 const MOST_BOOTS = 3
 /** Bytes: left free on the disk of the state, and written to the disks of the machine. */
-const LEFT_FREE = 2 ** 30
+const LEFT_FREE = 2 ** 32
 const MOST_WRITTEN = 2 ** 35
 const PROBE_MS = 5000
 /** The watcher ends the machine first, with a sentence. */

@@ -169,6 +169,18 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
   )
   t.match(words.join(' '), /scsi-hd,rotation_rate=1,drive=disk0/)
   t.match(words.join(' '), /tpm-tis/)
+  // All disks together write 100 MB in a second, whatever their number.
+  const disk = { mib: 10_240, kind: 'hdd', serial: 'disk0' } as const
+  for (const [count, rate] of [
+    [1, 100_000_000],
+    [3, 33_333_333],
+    [8, 12_500_000]
+  ] as const) {
+    const disks = Array.from({ length: count }, () => disk)
+    const drives = qemuArguments({ ...machine, disks }, 'tcg').filter(word => word.includes('file=disk'))
+    t.equal(drives.length, count)
+    for (const drive of drives) t.match(drive, `,throttling.bps-write=${rate},`)
+  }
   const grub = qemuArguments({ ...machine, loader: 'grub' }, 'tcg', {
     code: '/code.fd',
     settings: '/vars.fd'
