@@ -43,7 +43,8 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   const accel = await acceleration(plan.qemu, directory)
   const stop = new AbortController()
   const limits = { cwd: directory, signal: stop.signal, timeLimitMs: plan.timeLimitMs + SPARE_MS }
-  const screen = new Console(() => performance.now())
+  const secrets = plan.copy.secrets.flatMap(one => one.secrets.map(({ content }) => content))
+  const screen = new Console(() => performance.now(), secrets)
   await prepare(plan, directory, limits)
   const machine = { ended: false, why: '' }
   const running = run(plan.qemu, qemuArguments(plan.machine, accel, plan.ovmf), {

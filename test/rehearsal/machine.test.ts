@@ -206,6 +206,28 @@ t.test('the console is bounded, and its faults are seen', async t => {
     t.equal(decided(rule, true), false)
 })
 
+t.test('the console shows no secret of the node', t => {
+  const key = '-----BEGIN KEY-----\nabcdefghijklmnop\nshort\n'
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  const long = Array.from({ length: 1000 }, (_, i) => i).join(',')
+  const contents = ['hunter2hunter2', key, 'abc', long]
+  const console = new Console(() => 0, contents.map(base64))
+  for (const line of [
+    'password: hunter2hunter2!',
+    `as it is kept: ${base64('hunter2hunter2')}.`,
+    'key: abcde\x1b[1mfghijklmnop',
+    `${'x'.repeat(392)}hunter2hunter2`,
+    'short abc'
+  ])
+    console.add(line)
+  console.add(`long: ${long}`)
+  t.match(console.lines.pop(), /^long: (?:\*\*\*)+$/, 'longer than what is read of a line')
+  t.strictSame(console.lines, [
+    ...['password: ***!', 'as it is kept: ***.', 'key: ***', `${'x'.repeat(392)}***`, 'short abc']
+  ])
+  t.end()
+})
+
 t.test('one rehearsal runs at a time, the next wait, and what was killed is removed', async t => {
   const c = await populated(t)
   const { model, jobs } = c.daemon
