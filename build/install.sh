@@ -107,7 +107,9 @@ install -d "$units"
 for unit in svcd.service svcd-helper.service svcd-helper.socket svcd-export@.service svcd-export@.timer; do
   sed "s|^ExecStart=/usr/bin/|ExecStart=$prefix/bin/|" "systemd/$unit" >"$units/$unit"
 done
-install -D -m 0644 systemd/svcd-ssh-.service.d/svcd.conf "$units/svcd-ssh-.service.d/svcd.conf"
+for unit in svcd-ssh- svcd-rehearsal-; do
+  install -D -m 0644 "systemd/$unit.service.d/svcd.conf" "$units/$unit.service.d/svcd.conf"
+done
 install -D -m 0644 systemd/svcd.sysusers "$root$prefix/lib/sysusers.d/svcd.conf"
 install -D -m 0644 systemd/svcd.tmpfiles "$root$prefix/lib/tmpfiles.d/svcd.conf"
 

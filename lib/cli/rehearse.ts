@@ -23,7 +23,7 @@ const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
 const MOST_BOOTS = 3
 /** Bytes: left free on the disk of the state, and written to the disks of the machine. */
-const LEFT_FREE = 2 ** 30
+const LEFT_FREE = 2 ** 32
 const MOST_WRITTEN = 2 ** 35
 const PROBE_MS = 5000
 /** The watcher ends the machine first, with a sentence. */
@@ -43,7 +43,8 @@ export async function rehearse(directory: string, say: (line: string) => void): 
   const accel = await acceleration(plan.qemu, directory)
   const stop = new AbortController()
   const limits = { cwd: directory, signal: stop.signal, timeLimitMs: plan.timeLimitMs + SPARE_MS }
-  const screen = new Console(() => performance.now())
+  const secrets = plan.copy.secrets.flatMap(one => one.secrets.map(({ content }) => content))
+  const screen = new Console(() => performance.now(), secrets)
   await prepare(plan, directory, limits)
   const machine = { ended: false, why: '' }
   const running = run(plan.qemu, qemuArguments(plan.machine, accel, plan.ovmf), {

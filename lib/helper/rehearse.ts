@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { run } from '../program/program.js'
-import { type HelperSettings, ownerOf } from './directories.js'
+import { type HelperSettings, type Owner, ownerOf } from './directories.js'
 
 /** The directory of a rehearsal, in the state directory. */
 export const REHEARSAL = 'rehearsal'
@@ -18,13 +18,19 @@ shift 2
 ip link set lo up
 ip address add "$node/32" dev lo
 [ "$node" = "$controller" ] || ip address add "$controller/32" dev lo
-ip route replace local 127.0.0.1 dev lo src "$node" table local
+for to in 127.0.0.0/8 127.0.0.1; do ip route replace local "$to" dev lo src "$node" table local; done
 ip route replace local "$controller" dev lo src "$node" table local
 echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start 2>/dev/null || :
 exec nice -n 10 "$@"
 `
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url))
+
+/** Returns the wrapper that gives up root. Group root, where /dev/kvm has it, would be more than the device. */
+export function wordsAs({ uid, gid }: Owner, kvm: number | undefined): string[] {
+  const groups = kvm ? `--groups=${kvm}` : '--clear-groups'
+  return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, groups, '--inh-caps=-all', '--no-new-privs', '--']
+}
 
 interface Course {
   readonly signal: AbortSignal
@@ -34,7 +40,7 @@ interface Course {
 
 /**
  * Runs the rehearsal that svcd has put into its state directory, in a network namespace that leads nowhere,
- * as the user of svcd. All of it ends with this call. Throws Error if it cannot run.
+ * as the user of svcd: root, where svcd is root. All of it ends with this call. Throws Error if it cannot run.
  */
 export async function runRehearsal(
   places: HelperSettings,
@@ -43,14 +49,13 @@ export async function runRehearsal(
 ): Promise<void> {
   const { state, byRoot, sshUnit } = places
   const isRoot = process.getuid?.() === 0
-  const { uid, gid } = await ownerOf(places)
+  const owner = await ownerOf(places)
   const kvm = await stat('/dev/kvm').catch(() => undefined)
-  const ids = [`--reuid=${uid}`, `--regid=${gid}`, kvm ? `--groups=${kvm.gid}` : '--clear-groups']
-  const asOwner = isRoot && uid !== 0 ? ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--'] : []
+  const asOwner = isRoot && owner.uid !== 0 ? wordsAs(owner, kvm?.gid) : []
   const self = [process.execPath, ...process.execArgv, main, 'rehearse', join(state, REHEARSAL)]
   const words = ['sh', '-c', INSIDE, 'sh', node, controller, ...asOwner, ...self]
-  const unit = `${sshUnit}-rehearsal-${randomBytes(8).toString('hex')}.service`
-  // The unit of the helper lets its own processes use no network, and no device.
+  // The unit of the helper lets its own processes use no network, and no device: this one has a drop-in.
+  const unit = `svcd-rehearsal-${randomBytes(8).toString('hex')}.service`
   const asUnit = ['--quiet', '--collect', '--wait', '--pipe', `--unit=${unit}`, '-p', 'PrivateNetwork=yes']
   const apart = ['--net', '--pid', '--fork', '--kill-child', ...(isRoot ? [] : ['--user', '--map-root-user'])]
   try {

@@ -166,6 +166,9 @@ export const TPM_SOCKET = 'tpm.socket'
 /** The file of a disk, by its place. */
 export const diskFile = (i: number): string => `disk${i}.raw`
 
+/** Bytes that all disks together write in a second, at most. */
+const MOST_PER_SECOND = 100_000_000
+
 /** The first machine may only run as this. `spawn` and the like are refused to qemu by the kernel. */
 const SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
 
@@ -178,6 +181,8 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
     ? 'tftp=tftp,bootfile=shimx64.efi'
     : `bootfile=http://${net.controller}:${net.port}/boot`
   const user = `net=${net.prefix},host=${net.gateway},dhcpstart=${net.node},dns=${net.dns}`
+  // The watcher looks once a second at what is written.
+  const slowly = `throttling.bps-write=${Math.floor(MOST_PER_SECOND / Math.max(disks.length, 1))}`
   const devices = { nvme: 'nvme', ssd: 'scsi-hd,rotation_rate=1', hdd: 'virtio-blk-pci' }
   return [
     ...['-accel', accel, '-cpu', accel === 'kvm' ? 'max' : 'Nehalem-v1', '-smp', `${machine.cpus}`],
@@ -199,7 +204,7 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
     ]),
     ...(disks.some(({ kind }) => kind === 'ssd') ? ['-device', 'virtio-scsi-pci'] : []),
     ...disks.flatMap(({ kind, serial }, i) => [
-      ...drive(`id=disk${i},if=none,discard=unmap,cache=unsafe,file=${diskFile(i)}`),
+      ...drive(`id=disk${i},if=none,discard=unmap,cache=unsafe,${slowly},file=${diskFile(i)}`),
       ...['-device', `${devices[kind]},drive=disk${i},serial=${serial},bootindex=${i + 2}`]
     ]),
     ...(tpm

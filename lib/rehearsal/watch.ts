@@ -29,6 +29,36 @@ const seen: readonly { readonly fault: string; readonly in: RegExp; readonly end
 const LINES_KEPT = 300
 const LONGEST_LINE = 400
 
+const SHORTEST_HIDDEN = 6
+const MOST_HIDDEN = 2000
+/** A secret is looked for in pieces of this length, as a line may be cut in it. */
+const PIECE = 100
+
+/** A line without its control sequences. */
+const plain = (text: string): string =>
+  text
+    .replace(/\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[c78=>])/g, '')
+    .replace(/[\x00-\x1f\x7f]/g, '')
+    .trimEnd()
+
+/** Texts that no line may show, the longest first: secrets as they are kept, and the lines of their contents. */
+function hiddenOf(secrets: readonly string[]): string[] {
+  const texts = secrets.flatMap(secret => [
+    secret,
+    ...Buffer.from(secret, 'base64')
+      .toString()
+      .split(/[\r\n]/)
+  ])
+  const pieces = texts.flatMap(
+    text =>
+      plain(text)
+        .trim()
+        .match(new RegExp(`.{1,${PIECE}}`, 'gs')) ?? []
+  )
+  const long = pieces.filter(piece => piece.length >= SHORTEST_HIDDEN)
+  return [...new Set(long)].sort((a, b) => b.length - a.length).slice(0, MOST_HIDDEN)
+}
+
 /** The last lines of a machine's console, and the faults that they showed. It is bounded, whatever comes. */
 export class Console {
   readonly lines: string[] = []
@@ -36,22 +66,26 @@ export class Console {
   /** A fault after which nothing more is to come. */
   hasEnded = false
   lastMs: number
+  readonly #hidden: readonly string[]
 
-  constructor(private readonly ticks: () => number) {
+  /** `secrets`: contents in base64. None of them, or of their lines, is kept. */
+  constructor(
+    private readonly ticks: () => number,
+    secrets: readonly string[] = []
+  ) {
     this.lastMs = ticks()
+    this.#hidden = hiddenOf(secrets)
   }
 
   /** Takes a line with its control sequences. */
   add(raw: string): void {
-    const text = raw
-      .slice(0, 4 * LONGEST_LINE)
-      .replace(/\x1b(?:\[[0-9;?]*[A-Za-z]|[()][A-Z0-9]|[c78=>])/g, '')
-      .replace(/[\x00-\x1f\x7f]/g, '')
-      .trimEnd()
-      .slice(0, LONGEST_LINE)
+    const isCut = raw.length > 4 * LONGEST_LINE
+    const whole = plain(raw.slice(0, 4 * LONGEST_LINE))
+    const text = whole.slice(0, LONGEST_LINE)
     this.lastMs = this.ticks()
     if (text === '') return
-    this.lines.push(text)
+    const masked = this.#hidden.reduce((line, one) => line.replaceAll(one, '***'), whole)
+    this.lines.push(masked.slice(0, isCut ? -PIECE : undefined).slice(0, LONGEST_LINE))
     if (this.lines.length > LINES_KEPT) this.lines.shift()
     for (const { fault, in: pattern, ends } of seen)
       if (pattern.test(text)) {

@@ -191,6 +191,18 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
   )
   t.match(words.join(' '), /scsi-hd,rotation_rate=1,drive=disk0/)
   t.match(words.join(' '), /tpm-tis/)
+  // All disks together write 100 MB in a second, whatever their number.
+  const disk = { mib: 10_240, kind: 'hdd', serial: 'disk0' } as const
+  for (const [count, rate] of [
+    [1, 100_000_000],
+    [3, 33_333_333],
+    [8, 12_500_000]
+  ] as const) {
+    const disks = Array.from({ length: count }, () => disk)
+    const drives = qemuArguments({ ...machine, disks }, 'tcg').filter(word => word.includes('file=disk'))
+    t.equal(drives.length, count)
+    for (const drive of drives) t.match(drive, `,throttling.bps-write=${rate},`)
+  }
   const grub = qemuArguments({ ...machine, loader: 'grub' }, 'tcg', {
     code: '/code.fd',
     settings: '/vars.fd'
@@ -214,6 +226,28 @@ t.test('the console is bounded, and its faults are seen', async t => {
   t.equal(decided('no-system', false), false, 'it was installed five minutes ago')
   for (const rule of ['degraded', 'failed-step', 'no-boot-file', 'a rule of later'])
     t.equal(decided(rule, true), false)
+})
+
+t.test('the console shows no secret of the node', t => {
+  const key = '-----BEGIN KEY-----\nabcdefghijklmnop\nshort\n'
+  const base64 = (text: string) => Buffer.from(text).toString('base64')
+  const long = Array.from({ length: 1000 }, (_, i) => i).join(',')
+  const contents = ['hunter2hunter2', key, 'abc', long]
+  const console = new Console(() => 0, contents.map(base64))
+  for (const line of [
+    'password: hunter2hunter2!',
+    `as it is kept: ${base64('hunter2hunter2')}.`,
+    'key: abcde\x1b[1mfghijklmnop',
+    `${'x'.repeat(392)}hunter2hunter2`,
+    'short abc'
+  ])
+    console.add(line)
+  console.add(`long: ${long}`)
+  t.match(console.lines.pop(), /^long: (?:\*\*\*)+$/, 'longer than what is read of a line')
+  t.strictSame(console.lines, [
+    ...['password: ***!', 'as it is kept: ***.', 'key: ***', `${'x'.repeat(392)}***`, 'short abc']
+  ])
+  t.end()
 })
 
 t.test('one rehearsal runs at a time, the next wait, and what was killed is removed', async t => {
