@@ -40,7 +40,7 @@ interface Course {
 
 /**
  * Runs the rehearsal that svcd has put into its state directory, in a network namespace that leads nowhere,
- * as the user of svcd: root, where svcd is root. All of it ends with this call. Throws Error if it cannot run.
+ * as the user of svcd: root, where svcd is root. All of it ends with this call. Throws Error on failure.
  */
 export async function runRehearsal(
   places: HelperSettings,
