@@ -184,7 +184,11 @@ t.test('what is refused changes nothing', async t => {
     [['compute', '--tag', 'none', '--yes'], 1, /tag none|"osimagetag"/],
     [['compute', '--image', 'none', '--yes'], 1, /OS image none/],
     [['compute', '--image', 'none', '--dryrun'], 1, /OS image none/],
-    [['compute', '--image', 'unpacked', '--dryrun'], 1, /OS image unpacked is not packed: .*nothing was changed/],
+    [
+      ['compute', '--image', 'unpacked', '--dryrun'],
+      1,
+      /OS image unpacked is not packed: .*nothing was changed/
+    ],
     [
       ['compute', '--tag', 'november', '--rehearse', '--yes'],
       1,

@@ -101,10 +101,13 @@ async function archiveTo(
   return { sha256: hash.digest('hex'), bytes, omitted: omitted.sentences() }
 }
 
-answerQuestions((task: WorkerTask, report): Hashed | number | void | Promise<Hashed | PackResult> => {
+answerQuestions((task: WorkerTask, report): Hashed | number | undefined | Promise<Hashed | PackResult> => {
   if (task.kind === 'hash') return hashOf(task.file)
   if (task.kind === 'unpacked') return hashUnpacked(task.program, task.file)
   if (task.kind === 'measure') return sizeOf(task.contents, true)
-  if (task.kind === 'plain') return writePlainTar(task.from, task.to, task.most)
+  if (task.kind === 'plain') {
+    writePlainTar(task.from, task.to, task.most)
+    return undefined
+  }
   return archiveTo(task.output, task.contents, report)
 })
