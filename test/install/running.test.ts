@@ -38,7 +38,7 @@ async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'cur
 
 const path = '/boot/running/node001/rocky9.tar.gz'
 const says = (state: string, units = '', again = '') =>
-  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; list-units) printf '${again}' ;; *) printf '${units}' ;; esac`
+  `case $1 in is-system-running) echo ${state}; [ ${state} = running ] ;; list-units) printf '${again}' ;; show) case $4 in ssh*) echo NRestarts=3 ;; *) echo NRestarts=0 ;; esac ;; *) printf '${units}' ;; esac`
 
 for (const fetcher of ['curl', 'wget'] as const)
   t.test(`the unit tells the state of the system and the units, by ${fetcher}`, async t => {
@@ -69,6 +69,8 @@ t.test(
         url: `${path}?state=degraded&units=ssh.service`
       }
     )
+    const starts = 'ssh.service loaded activating start-pre x\\nfstrim.service loaded activating start x\\n'
+    t.match(await asked(t, says('running', '', starts)), { url: `${path}?state=degraded&units=ssh.service` })
     t.match(both, { url: `${path}?state=degraded&units=${faults},ssh.service` })
   }
 )

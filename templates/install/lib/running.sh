@@ -63,7 +63,12 @@ if command -v systemctl > /dev/null; then
     *) units='' ;;
   esac
   # A unit that ends at once and is started again is not yet one that has failed.
-  again=$(systemctl list-units --state=auto-restart --no-legend --plain --full 2> /dev/null | sed '/^ *svc-/d')
+  again=$(systemctl list-units --state=activating --no-legend --plain --full 2> /dev/null | sed '/^ *svc-/d' |
+    while read -r unit _ _ sub _; do
+      case $sub,$(systemctl show -p NRestarts "$unit") in
+        auto-restart,* | *,NRestarts=[1-9]*) echo "$unit" ;;
+      esac
+    done)
   if [ "$state" = running ] && [ -n "$again" ]; then state=degraded; fi
   units=$(printf '%s\n' "$units" "$again" | sed -n 's/^[^A-Za-z0-9:_.@-]*\([A-Za-z0-9:_.@\\-]*\.[a-z]*\).*$/\1/p' | head -n 20 |
     sed -e 's/\\/%5C/g' -e 's/@/%40/g' | tr '\n' ',')
