@@ -1114,7 +1114,10 @@ t.test('the commands of docs/ctl.md, as they are typed', async t => {
 t.test('help is made from the tables, and a reader that goes away is no failure', async t => {
   t.match(await ok(t, ['--help']), /^Usage: svcctl login/)
   const ofNode = await ok(t, ['node', '--help'])
-  t.match(ofNode, /^ {2}provision_method= +.*: torrent or http or kickstart or preseed or autoinstall$/m)
+  t.match(
+    ofNode,
+    /^ {2}provision_method= +.*: torrent or http or stream or kickstart or preseed or autoinstall$/m
+  )
   t.notMatch(ofNode, /null|base64/, 'words of the interface, which are not typed here')
   const { stdout } = await start(
     'bash',

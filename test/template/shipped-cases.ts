@@ -179,6 +179,20 @@ const FLAGS: Readonly<Record<string, readonly Partial<InstallData>[]>> = {
   kerneloptions: [{ kerneloptions: `console=ttyS0 a="b c" it's` }],
   ntp: [{ ntp_server: '10.141.255.252', interfaces: [installInterface({ ntp_server: '' })] }],
   domain: [{ domain: '', hostname: 'node001' }],
+  root: [
+    {
+      root: {
+        ...{
+          format: 'squashfs',
+          file: "it's $(x).squashfs",
+          sha256: 'ab'.repeat(32),
+          bytes: 8192,
+          torrent: ''
+        },
+        ...{ roothash: 'cd'.repeat(32), hashoffset: 4096 }
+      }
+    }
+  ],
   torrent: [{ torrent: 'rocky9.tar.gz.torrent', provision_method: 'torrent' }],
   interfaces: [
     { interfaces: [] },
