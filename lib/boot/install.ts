@@ -239,7 +239,6 @@ export class Install {
     if (!image) throw notFound(`node ${node.name} has no OS image to install`, 'image-not-ready')
     const [secrets, imagefile] = [effectiveSecrets(model, node, masked), installedFile(settings, image) ?? '']
     const [pack, who] = [model.view.get('pack', imagefile), nodeData(target, urls[0] as string)]
-    const root = this.#root(target)
     // One by one: V8 makes a dictionary of a spread, which costs more than the whole rendering.
     return {
       node: who.node,
@@ -267,17 +266,13 @@ export class Install {
       torrent: this.#torrent(imagefile),
       identity: this.o.identity,
       foreign: this.o.foreign,
-      root,
+      root: this.#root(target),
       kernelfile: image.kernelfile ?? '',
       initrdfile: image.initrdfile ?? '',
       // A tag may pin another version than the image has now.
       kernelversion: pack?.kernelversion ?? image.kernelversion ?? '',
       kerneloptions: kernelOptionsOf(target),
-      // Only a root that stays packed can be streamed (rules 4.46).
-      provision_method:
-        settings.provision_method === 'stream' && !root
-          ? settings.provision_fallback
-          : settings.provision_method,
+      provision_method: this.#methodOf(target),
       provision_fallback: settings.provision_fallback,
       provision_interface: settings.provision_interface,
       rescue: node.rescue !== undefined,
@@ -319,6 +314,12 @@ export class Install {
   #root(target: EffectiveNode): InstallData['root'] {
     const root = rootOf(this.o.model.view, target)
     return root && this.o.hasFile(root.file) ? { ...root, torrent: this.#torrent(root.file) } : false
+  }
+
+  /** Returns how a node fetches its image: only a root that stays packed can be streamed (rules 4.46). */
+  #methodOf(target: EffectiveNode): string {
+    const { provision_method: method, provision_fallback } = target.settings
+    return method === 'stream' && !this.#root(target) ? provision_fallback : method
   }
 
   /** Returns the partscript in base64. That of a layout is the same for all nodes: it is kept for a second. */
