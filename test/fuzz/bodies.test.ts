@@ -168,7 +168,6 @@ t.test('bodies of any kind', async t => {
   let early = 0
   let unmeant5xx = 0
   let halfDone = 0
-  let impossible = 0
   let i = 0
   for (; i < bodies && wrong.length < 5; i++) {
     const route = random.pick(routes)
@@ -182,7 +181,6 @@ t.test('bodies of any kind', async t => {
     const needsMore = /(?:\/osimage\/\{osimage\}\/_(?:clone|import|update|push)|\/_rehearse)$/.test(
       route.path
     )
-    if (needsMore) impossible++
     const isMeant = status === 503 && needsMore
     if (status >= 500 && !isMeant) {
       unmeant5xx++
@@ -213,6 +211,6 @@ t.test('bodies of any kind', async t => {
   })
   t.same(wrong, [], again)
   const taken = [200, 201, 204].reduce((sum, status) => sum + (counts.get(status) ?? 0), 0)
-  t.ok(taken > (i - impossible) / 10, `many are taken: ${answers.join(', ')}; ${again}`)
+  t.ok(taken > i / 10, `many are taken: ${answers.join(', ')}; ${again}`)
   if (long) t.ok(memoryMb < 200, `memory rose by ${memoryMb.toFixed()} MB; ${again}`)
 })
