@@ -113,7 +113,7 @@ async function makeLayout(
     const text = JSON.stringify(json)
     const digest = createHash('sha256').update(text).digest('hex')
     await writeFile(join(blobs, digest), text)
-    return { mediaType: `${type}${media}`, digest: `sha256:${digest}`, size: text.length }
+    return { mediaType: `${type}${media}`, digest: `sha256:${digest}`, size: Buffer.byteLength(text) }
   }
   const created = new Date(pack.time).toISOString()
   const labels = {
