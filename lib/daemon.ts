@@ -59,7 +59,7 @@ import { Health, LoopDelay, queueCondition } from './monitor/health.js'
 import { Metrics } from './monitor/metrics.js'
 import { NodeStatus } from './monitor/node-status.js'
 import { connectEvents, Overview } from './monitor/overview.js'
-import { findStaleSliced } from './monitor/stale.js'
+import { findStaleSliced, isRun } from './monitor/stale.js'
 import { Rehearsals } from './rehearsal/rehearsals.js'
 import { serviceNames } from './services/backends.js'
 import { command } from './services/control.js'
@@ -449,22 +449,9 @@ type Booting = Changing & Awaited<ReturnType<typeof buildBoot>>
 
 /** Builds what works in the background: requests, power, images. */
 async function buildWork(booting: Booting) {
-  const {
-    config,
-    log,
-    now,
-    ticks,
-    work,
-    register,
-    peers,
-    store,
-    records,
-    status,
-    boots,
-    events,
-    audit,
-    model
-  } = booting
+  const { config, log, now, ticks, work, register, peers, store, records, status, events, audit, model } =
+    booting
+  const { boots, inventories } = booting
   const { state, files } = config.paths
   const remote = new Remote({ state, sshKey: config.ssh.key, sshPort: config.ssh.port })
   const run = systemctlBy(work, command)
@@ -497,13 +484,10 @@ async function buildWork(booting: Booting) {
     notes: await Notes.open(records('work')),
     controllers: peers?.images,
     torrents: names => distribution.wanted(names),
-    // Their settings may have changed since they booted, and their roots must stay.
-    mayBeStreamed: pack =>
-      model.view.get('pack', pack)?.roots !== undefined &&
-      [...boots.allRunning()].some(([, running]) => running.pack === pack)
+    // Settings of nodes may have changed since they booted, and their roots must stay.
+    mayBeStreamed: pack => model.view.get('pack', pack)?.roots !== undefined && isRun(boots, pack)
   })
   register.add(images, { changes: changes => images.follow(changes), role: images })
-  const { inventories } = booting
   const inventoryOf = (node: string) => inventories.snapshot(node)?.().inventory
   const rehearsals = await Rehearsals.open({ config, model, jobs, work, log, now, inventoryOf })
   return { run, distribution, jobs, control, consoles, images, scan, rehearsals }

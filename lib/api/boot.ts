@@ -260,12 +260,12 @@ function packedFile({ model, boot, images, trace, config }: Parts, request: ApiR
   const { source, caller } = request
   const name = param(request, 'tarball')
   if (!source.loopback && !boot.isInside(source)) {
-    const pack = packWith(model.view, packOf(name))
     if (caller.kind === 'anonymous')
       throw unauthorized(
         `${source.address} lies in no configured network; a token is needed`,
         'wrong-address'
       )
+    const pack = packWith(model.view, packOf(name))
     if (
       caller.kind === 'node' &&
       !boot.installs(caller.node, pack) &&

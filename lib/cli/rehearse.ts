@@ -22,8 +22,8 @@ const QUIET_MS = { kvm: 120_000, tcg: 300_000 }
 const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
 const MOST_BOOTS = 3
-/** Bytes: left free on the disk of the state, and written to the disks of the machine. */
-const LEFT_FREE = 2 ** 32
+/** Bytes: free on the disk of the state, beside which a machine may write, and written to its disks. */
+const LEAST_FREE = 2 ** 32
 const MOST_WRITTEN = 2 ** 35
 const PROBE_MS = 5000
 /** The watcher ends the machine first, with a sentence. */
@@ -176,7 +176,7 @@ async function isFull(directory: string, disks: number): Promise<boolean> {
   const { bavail, bsize } = await statfs(directory)
   let written = 0
   for (let i = 0; i < disks; i++) written += 512 * (await stat(join(directory, diskFile(i)))).blocks
-  return bavail * bsize < LEFT_FREE || written > MOST_WRITTEN
+  return bavail * bsize < LEAST_FREE || written > MOST_WRITTEN
 }
 
 async function askWhy(config: Config, node: string) {

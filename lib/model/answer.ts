@@ -47,27 +47,26 @@ export function answerSourceOf<K extends TypeName>(
     group,
     image: kernelOptions && imageOf(view, { osimage, osimagetag }),
     status: memberOf ? status(doc.name) : null,
-    runs: memberOf ? runs?.(doc.name) : type === 'osimage' ? signedBy(view, doc) : undefined
+    runs: memberOf ? runs?.(doc.name) : type === 'osimage' ? packKeysOf(view, doc) : undefined
   }
 }
 
+/** Facts about the present pack of an image. */
 interface PackKeys {
   readonly _kernelsigner: string | null
   readonly _rehearsed: string | null
 }
-const signers = new Map<string, PackKeys>()
-/** Distributions that sign kernels, and room for odd names. */
-const mostSigners = 100
+const packKeys = new Map<string, PackKeys>()
+const mostPackKeys = 100
 
-/** Returns the keys that say who signed the kernel of an image, and how its pack was rehearsed; the same
- * object while they are equal. */
-function signedBy(view: View, image: Docs['osimage']): object {
+/** Returns the keys of the pack of an image; the same object while they are equal. */
+function packKeysOf(view: View, image: Docs['osimage']): object {
   const _kernelsigner = kernelSignerOf(view, image) ?? null
   const _rehearsed = view.get('pack', image.imagefile ?? '')?.rehearsed ?? null
   const key = `${_kernelsigner} ${_rehearsed}`
-  const keys = signers.get(key) ?? { _kernelsigner, _rehearsed }
-  if (signers.size >= mostSigners) signers.clear()
-  signers.set(key, keys)
+  const keys = packKeys.get(key) ?? { _kernelsigner, _rehearsed }
+  if (packKeys.size >= mostPackKeys) packKeys.clear()
+  packKeys.set(key, keys)
   return keys
 }
 

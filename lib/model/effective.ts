@@ -317,3 +317,18 @@ export function* findNodesUsing(
   }
   return yield* sortInSteps([...nodes], compareNames)
 }
+
+/** Returns the nodes of an image for which there is a sentence, in steps, by their sentences. */
+export function* nodesBySentence(
+  view: View,
+  image: string,
+  sentenceOf: (node: string) => string | undefined
+): Generator<void, Map<string, string[]>> {
+  const found = new Map<string, string[]>()
+  for (const node of yield* findNodesUsing(view, 'osimage', image)) {
+    yield
+    const sentence = sentenceOf(node)
+    if (sentence !== undefined) found.set(sentence, [...(found.get(sentence) ?? []), node])
+  }
+  return found
+}

@@ -1,4 +1,4 @@
-import { effectiveNode, findNodesUsing, loaderOf } from './effective.js'
+import { effectiveNode, loaderOf, nodesBySentence } from './effective.js'
 import type { ClusterSettings, View } from './stored.js'
 import type { OsimageDoc } from './types/osimage.js'
 
@@ -38,18 +38,3 @@ export const unsignedSentence = (pack: string) =>
 /** Returns the nodes of an image that boot an unsigned kernel by GRUB, in steps; the sentence of each. */
 export const unsignedKernels = (view: View, cluster: ClusterSettings, image: string) =>
   nodesBySentence(view, image, node => unsignedKernel(view, cluster, node))
-
-/** Returns the nodes of an image for which there is a sentence, in steps, by their sentences. */
-export function* nodesBySentence(
-  view: View,
-  image: string,
-  sentenceOf: (node: string) => string | undefined
-): Generator<void, Map<string, string[]>> {
-  const found = new Map<string, string[]>()
-  for (const node of yield* findNodesUsing(view, 'osimage', image)) {
-    yield
-    const sentence = sentenceOf(node)
-    if (sentence !== undefined) found.set(sentence, [...(found.get(sentence) ?? []), node])
-  }
-  return found
-}

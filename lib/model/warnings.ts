@@ -94,9 +94,7 @@ const unusedLayout = ({ disklayout, provision_method: method }: Settings) =>
 
 const streamedTar = (view: View, doc: Docs['node'], cluster: ClusterSettings) => {
   const target = effectiveNode(view, doc, cluster)
-  return target.settings.provision_method !== 'stream' ||
-    !target.image ||
-    rootFormatOf(view, target) !== 'tar'
+  return !target.image || rootFormatOf(view, target) !== 'tar'
     ? []
     : [
         'its provision_method is stream, and its root_format is tar or it has a disk: the image is fetched ' +
@@ -116,11 +114,11 @@ function* groupWarnings(doc: Docs['group'], cluster: ClusterSettings): Generator
 function* nodeWarnings(view: View, doc: Docs['node'], cluster: ClusterSettings): Generator<string> {
   yield* bothSet(doc)
   yield* linuxProblemsOf(view, doc, cluster)
-  yield* streamedTar(view, doc, cluster)
   const group = groupOf(view, doc)
   const ofGroup = group ? interfacesOf(group) : []
   const settings = settingsOf(doc, group, cluster)
   if ((doc.disklayout ?? doc.provision_method) !== undefined) yield* unusedLayout(settings)
+  if (settings.provision_method === 'stream') yield* streamedTar(view, doc, cluster)
   const wanted = settings.provision_interface
   const why = provisionProblem(wanted, interfacesOf(doc))
   // A problem of the whole group is reported once, for the group.

@@ -67,6 +67,12 @@ export function* findStaleSliced(
   return stale
 }
 
+/** Whether a node reported that it runs this pack, and nothing later. */
+export function isRun(boots: Pick<Boots, 'allRunning'>, pack: string): boolean {
+  for (const [, running] of boots.allRunning()) if (running.pack === pack) return true
+  return false
+}
+
 /** Counts the nodes that run each pack of an image, its current pack first (rules 6.8). */
 export function runningPacks(
   { view }: Pick<Model, 'view'>,

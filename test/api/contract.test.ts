@@ -96,34 +96,13 @@ for (const row of rows)
     for (const step of [...steps(row), ...refusals(row)]) saw(row, await check(t, stage, row, step))
   })
 
+const ofNodes = ['disklayout', 'loader', 'trust', 'root_format', 'kerneloptions', 'variables', 'files']
 /** Fields that svcd has beyond the contract's. */
 const additions: Readonly<Record<string, readonly string[]>> = {
   bmcsetup: ['protocol', 'cipher', 'privilege', 'port', 'verify_certificate', 'system'],
   network: ['dhcp_nodes_only'],
-  group: [
-    'disklayout',
-    'loader',
-    'trust',
-    'root_format',
-    'kerneloptions',
-    'variables',
-    'files',
-    'netboot_once'
-  ],
-  node: [
-    ...[
-      'serial',
-      'uuid',
-      'disklayout',
-      'loader',
-      'trust',
-      'root_format',
-      'kerneloptions',
-      'variables',
-      'files'
-    ],
-    ...['netboot_once', 'rescue']
-  ]
+  group: [...ofNodes, 'netboot_once'],
+  node: [...ofNodes, 'serial', 'uuid', 'netboot_once', 'rescue']
 }
 
 // rules 1.4

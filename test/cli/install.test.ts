@@ -170,7 +170,7 @@ t.test('the daemon’s unit has no power, and the figures are those of the docum
     t.match(figures, `| \`${name}\` | ${figure} |`)
     t.ok(Number(figure) < (name === 'svcd.service' ? 2 : 3.2), figure)
   }
-  // What the services of ssh and of rehearsals have is a drop-in: systemd makes the unit itself.
+  // The services of ssh and of rehearsals have drop-ins alone: systemd makes their units itself.
   for (const [name, rest, user, most] of [
     ['svcd-ssh-', '<digits>-<number>', 'svcd-ssh', 2],
     ['svcd-rehearsal-', '<digits>', 'root', 2.4]

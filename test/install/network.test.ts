@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { InstallData, InstallInterface } from '../../lib/boot/install-data.js'
 import { installInterface } from '../support/install-data.js'
+import { checkout } from '../support/programs.js'
 import { completed, inPlace, install, type Plan } from './install.js'
 import { everyCase, shells } from './installing-node.js'
 import { packImage } from './packed-image.js'
@@ -11,7 +12,7 @@ import { packImage } from './packed-image.js'
 // They wait for programs in turns.
 t.jobs = 3
 
-const golden = fileURLToPath(new URL('golden', import.meta.url))
+const golden = join(checkout, 'test/install/golden')
 
 const ib0 = installInterface({
   interface: 'ib0',

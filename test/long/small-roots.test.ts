@@ -31,7 +31,7 @@ const megabytes = Number(process.env.SVCD_ROOTS_MB ?? 700)
 const mac = (n: number) => `52:54:00:14:02:0${n}`
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
-/** What the system says when it is up; then it reads slowly, or all at once, as the postscript left word. */
+/** The system runs this when it is up: it reports, and then reads slowly or at once, as /etc/what says. */
 const more = `#!/bin/sh
 number() { sed -n "s/^$1: *\\([0-9]*\\) kB/\\1/p" /proc/meminfo; }
 echo "REPORT memory $((($(number MemTotal) - $(number MemAvailable)) / 1024)) MB used, Shmem $(($(number Shmem) / 1024)) MB"

@@ -7,7 +7,7 @@ import { requirePrograms } from '../support/programs.js'
 
 // rules 16.2: nothing leads out of the network of a rehearsal, and svcd sees its machine at the node's address.
 
-/** Who asks at the controller's address and at loopback, the interfaces, and what comes of a way out. */
+/** Tells the source of requests to the controller's address and to loopback, and that nothing leads out. */
 const program = `
 const net = require('node:net'), os = require('node:os')
 const seen = []

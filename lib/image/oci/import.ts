@@ -82,7 +82,7 @@ export async function fetchImage(
       return
     }
     job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
-    const lent = await lendLayers(context, scratch, found.layers, job).catch(said)
+    const lent = await lendLayers(context, scratch, found.layers, source?.layers, job).catch(said)
     await skopeo.copy(scratch, found, job, lent).catch(said)
     const kept = await readLayout(scratch).catch(said)
     const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }

@@ -11,18 +11,22 @@ const layersIn = ({ config }: Pick<ImageContext, 'config'>) => join(config.paths
 
 const nameOf = (digest: string) => digest.slice('sha256:'.length)
 
-/** Puts kept layers into the layout that skopeo fills, which then does not ask for them; returns their bytes. */
+/**
+ * Puts kept layers into the layout that skopeo fills, which then does not ask for them; returns their bytes.
+ * Only those that the image had before: a registry may name the layer of a private image in its manifest.
+ */
 export async function lendLayers(
   context: ImageContext,
   scratch: string,
   digests: readonly string[],
+  before: readonly string[] | undefined,
   { line, signal }: JobContext
 ): Promise<number> {
   const blobs = blobsIn(scratch)
   await mkdir(blobs, { recursive: true })
   let lent = 0
   let lentBytes = 0
-  for (const name of new Set(digests.map(nameOf))) {
+  for (const name of new Set(digests.filter(digest => before?.includes(digest)).map(nameOf))) {
     const kept = join(layersIn(context), name)
     const blob = join(blobs, name)
     // The end of another import may remove what is kept, but not what is linked.

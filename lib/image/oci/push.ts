@@ -120,7 +120,10 @@ async function makeLayout(
     'svcd.osimage': image.name,
     'svcd.pack': pack.name,
     'svcd.kernelversion': pack.kernelversion,
-    'svcd.source': image.source && `${image.source.reference} ${image.source.digest}`
+    // The path of an archive is nobody else's matter.
+    'svcd.source': image.source?.reference.startsWith('docker://')
+      ? `${image.source.reference} ${image.source.digest}`
+      : undefined
   }
   job.line(`reading ${pack.name}`)
   const { program } = kind

@@ -61,7 +61,9 @@ t.test('an update fetches changed layers alone', async t => {
   t.equal(readFileSync(join(images, 'new/base')).length, 100_000)
 
   now = second
+  fetched()
   await c.post('/config/osimage/more/_import', { source })
+  t.ok(fetched().includes(layerOf(second, 0)), 'what another image has is not lent')
   const left = hex((await image('more'))._source.layers)
   t.equal(names().length, 3)
   await c.post('/config/osimage/new/_delete', {})
@@ -77,7 +79,8 @@ t.test('a kept layer that is removed meanwhile', async t => {
   mkdirSync(join(file, '..'))
   const context = { config: { paths: { files: directory } } } as unknown as ImageContext
   const job = { id: '', signal: new AbortController().signal, line() {}, progress() {}, result() {} }
-  const lend = (name: string) => lendLayers(context, join(directory, name), [digest, sha('none')], job)
+  const lend = (name: string) =>
+    lendLayers(context, join(directory, name), [digest, sha('none')], [digest], job)
   writeFileSync(file, bytes)
   t.equal(await lend('one'), bytes.length)
   setTimeout(() => rmSync(file), 20)
