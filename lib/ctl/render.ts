@@ -10,8 +10,8 @@ import { clean, cleanLines, Failure, type Paint } from './terminal.js'
 /** Yields a line for each field, with its source where known. The lines are safe to show. */
 export function* objectLines(table: Table, object: JsonObject, paint: Paint): Generator<string> {
   const { interfaces, ...fields } = object
-  // The source of a field is shown behind its value.
-  const shown = Object.entries(fields).filter(([key]) => !key.endsWith('_source'))
+  // The source of a field is shown behind its value; `_source` is that of an OS image.
+  const shown = Object.entries(fields).filter(([key]) => key === '_source' || !key.endsWith('_source'))
   const width = shown.reduce((most, [key]) => Math.max(most, clean(key).length), 0)
   for (const [key, value] of shown) {
     const label = clean(key)

@@ -129,14 +129,41 @@ async function look(session: Session, set: string): Promise<Seen[]> {
   return [...all.values()]
 }
 
-/** Throws Failure if the nodes cannot get the fields, or would get an image that was never packed. */
-async function check({ controller }: Session, nodes: readonly Seen[], { fields }: Plan): Promise<void> {
+/**
+ * Throws Failure if the nodes cannot get the fields, would get an image that was never packed, or cannot be
+ * restarted.
+ */
+async function check(session: Session, nodes: readonly Seen[], { fields, restart }: Plan): Promise<void> {
+  const { controller } = session
+  const without = restart === 'none' ? [] : await withoutBmc(session, nodes)
+  if (without.length > 0)
+    throw refused(
+      clean(
+        `${fold(without)}: no BMC is configured (interface BMC, bmcsetupname), and nothing else restarts ` +
+          'nodes: leave them out, or restart them yourself with --restart none; nothing was changed'
+      )
+    )
   await controller.json('POST', '/config/node/_set', { dryrun: 'yes' }, { nodes: foldOf(nodes), fields })
   const { osimage: name } = fields
   if (name === undefined || fields.osimagetag !== 'default') return
   const image = within(await controller.json('GET', pathOf('osimage', name)), 'config', 'osimage', name)
   if (!image.imagefile || !image.kernelfile)
     throw refused(clean(`OS image ${name} is not packed: svcctl osimage pack ${name}; nothing was changed`))
+}
+
+async function withoutBmc(session: Session, nodes: readonly Seen[]): Promise<string[]> {
+  const names: string[] = []
+  for (const part of splitUnion(foldOf(nodes)))
+    for (const { name, bmcsetupname, interfaces } of await nodesWith(
+      session,
+      part,
+      'bmcsetupname,interfaces'
+    )) {
+      const all = Array.isArray(interfaces) ? interfaces.filter(isObject) : []
+      const hasAddress = all.some(one => one.interface === 'BMC' && one.ipaddress)
+      if (!bmcsetupname || !hasAddress) names.push(String(name))
+    }
+  return names
 }
 
 /** Throws Failure unless a node boots well in a virtual machine with what is rolled out. */

@@ -14,7 +14,14 @@ type Format = PackRoot['format']
 const MAKERS: Readonly<
   Record<
     Format,
-    { program: string; words: (output: string) => string[]; asked: string; knows: RegExp; is: string }
+    {
+      program: string
+      words: (output: string) => string[]
+      asked: string
+      knows: RegExp
+      from: string
+      least: string
+    }
   >
 > = {
   squashfs: {
@@ -28,7 +35,8 @@ const MAKERS: Readonly<
       ]),
     asked: '-version',
     knows: /^mksquashfs version (?:4\.[5-9]|4\.\d\d|[5-9])/,
-    is: 'squashfs-tools 4.5'
+    from: 'squashfs-tools',
+    least: '4.5'
   },
   erofs: {
     program: 'mkfs.erofs',
@@ -44,7 +52,8 @@ const MAKERS: Readonly<
     asked: '--help',
     // 1.7 has --tar, and changes the times of all files.
     knows: /--mkfs-time[\s\S]*--tar=/,
-    is: 'erofs-utils 1.8'
+    from: 'erofs-utils',
+    least: '1.8'
   }
 }
 const DECOMPRESSORS = { '.tar.zst': ['zstd', '-dcq'], '.tar.gz': ['gzip', '-dc'], '.tar': ['cat'] } as const
@@ -67,12 +76,16 @@ export async function checkRoots(
 ): Promise<void> {
   const lacking: string[] = []
   for (const format of formats) {
-    const { program, asked, knows, is } = MAKERS[format]
+    const { program, asked, knows, from, least } = MAKERS[format]
     const { stdout, stderr } = await run(program, [asked], { timeLimitMs: 30_000, ok: [0, 1] }).catch(() => ({
       ...{ stdout: '', stderr: '' }
     }))
-    if (!knows.test(stdout) && !knows.test(stderr))
-      lacking.push(`this controller has no ${is} or later: apt-get install ${is.split(' ')[0]}`)
+    if ((await locate(program)) === undefined)
+      lacking.push(`this controller has no ${program}: apt-get install ${from} (${least} or later)`)
+    else if (!knows.test(stdout) && !knows.test(stderr))
+      lacking.push(
+        `${from} of this controller is older than ${least}: install a newer one, or take another root_format`
+      )
     if (version !== undefined && !(await hasDriver(tree, version, format)))
       lacking.push(`kernel ${version} of the image has no driver for ${format}: take another root_format`)
     if (version !== undefined && !(await hasDriver(tree, version, 'dm-verity')))

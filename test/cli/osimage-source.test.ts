@@ -29,6 +29,9 @@ t.test('import, update and push by svcctl', async t => {
   t.match(imported.stdout, /^OS image new is sha256:[0-9a-f]{64}: 1 layers; pack it for the nodes\n$/)
   t.match(imported.stderr, /^warning: OS image new cannot boot yet: it lacks a kernel .*RUN apt-get update/)
   t.ok(existsSync(join(c.directory, 'images/new/etc/hostname')))
+  const { stdout: shown } = await svcctl('show', 'new')
+  t.match(shown, `    reference = ${source}\n`)
+  t.match(shown, /^_source\n(?: {4}.*\n)* {4}digest = sha256:[0-9a-f]{64}$/m)
   const same = await svcctl('update', 'new', '-o', 'json')
   t.match(JSON.parse(same.stdout), {
     state: 'done',

@@ -215,6 +215,12 @@ t.test('what is refused changes nothing', async t => {
       stderr: /n1 would boot from the disk: .*svcctl node reinstall 'n1' first; nothing was changed/
     }
   })
+  await c.post('/config/node/n1', { netboot: true })
+  await c.post('/config/node/n2/interfaces/BMC/_delete', {})
+  const stranded = /svcctl: n2: no BMC is configured \(.*--restart none; nothing was changed/
+  for (const words of [['--dryrun'], ['--yes']])
+    t.match(await rollout('compute', '--tag', 'november', ...words), { code: 1, stderr: stranded })
+  t.strictSame(await tags(), ['default', 'default'])
   t.strictSame(booted, [])
 })
 

@@ -6,6 +6,7 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   writeFileSync
@@ -218,11 +219,16 @@ t.test('what is missing is told before anything is packed', async t => {
   const refused = await pack()
   t.equal(refused.status, 503)
   for (const words of [
-    /OS image compute: root_format: this controller has no erofs-utils 1\.8 or later: apt-get install erofs-utils/,
+    /OS image compute: root_format: erofs-utils of this controller is older than 1\.8: install a newer one, or /,
     /kernel 6\.1\.0-10 of the image has no driver for erofs/,
     /kernel 6\.1\.0-10 of the image has no dm-verity/,
     /the image has no veritysetup, for its initramfs: chroot \S+ apt-get install cryptsetup-bin/
   ])
     t.match(refused.body.message, words)
+  rmSync(join(bin, 'mkfs.erofs'))
+  for (const name of ['flock', 'tar', 'zstd']) symlinkSync(`/usr/bin/${name}`, join(bin, name))
+  process.env.PATH = bin
+  const none = /this controller has no mkfs\.erofs: apt-get install erofs-utils \(1\.8 or later\)/
+  t.match(await pack(), { status: 503, body: { message: none } })
   t.strictSame(existsSync(directory) ? readdirSync(directory).join() : '', '')
 })
