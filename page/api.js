@@ -64,6 +64,10 @@ export async function readTagged(path) {
 /** POSTs a value as JSON, and a text as it is; `etag` is what it must fit. Throws Refused. */
 export const post = (path, body, etag) => ask('POST', path, body, etag ? { 'If-Match': etag } : {})
 
+/** POSTs what becomes a job; returns its ID at once. Throws Refused. */
+export const begin = async (path, body) =>
+  (await ask('POST', path, body, { Prefer: 'respond-async' })).request_id
+
 async function ask(method, path, body, headers) {
   const sent = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await send(path, { method, body: sent, headers })

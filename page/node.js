@@ -1,4 +1,4 @@
-import { post, read } from './api.js'
+import { begin, post, read } from './api.js'
 import { cluster, whenChanged } from './cluster.js'
 import { consoleView } from './console.js'
 import { confirm, notice } from './dialog.js'
@@ -212,11 +212,18 @@ export function nodeView(place, name, { isAdmin, mayAct, events }) {
     )
   }
 
-  /** Boots what the node would get next in a virtual machine, and tells the verdict: it takes minutes. */
+  /** Boots in a virtual machine what the node would get next. The verdict comes minutes later, on any page. */
   async function rehearse() {
-    notice(`${name}: a rehearsal in a virtual machine has begun; its verdict is shown here.`)
     try {
-      notice((await post(`/config/node/${path}/_rehearse`, {})).message)
+      const id = await begin(`/config/node/${path}/_rehearse`, {})
+      notice(`${name}: a rehearsal in a virtual machine has begun.`, {
+        link: { href: '#/jobs', text: 'Jobs' }
+      })
+      const end = events.on('job', ({ request_id, state, message }) => {
+        if (request_id !== id || !['done', 'failed'].includes(state)) return
+        end()
+        notice(`${name}: ${state === 'done' ? 'rehearsed: well' : message}`, { isBad: state === 'failed' })
+      })
     } catch (error) {
       notice(error.message, { isBad: true })
     }

@@ -31,6 +31,8 @@ interface Case {
   /** Fields of its image, and of its node. */
   readonly image?: object
   readonly node?: object
+  /** What the node has reported of its hardware. */
+  readonly inventory?: object
   /** Changes a file of the files directory: a kernel, an initramfs, a pack. */
   readonly file?: { readonly field: string; change(path: string): Promise<unknown> }
   /** The system comes up all the same: all of these are in one image, and its verdict names each. */
@@ -116,10 +118,9 @@ const faults: Readonly<Record<string, Case>> = {
     says: /emergency/
   },
   'too-large': {
-    tree: async at => {
-      await writeFile(at('var/large'), '')
-      await truncate(at('var/large'), 6 << 30)
-    },
+    // Of more than its machine has, and not sparse.
+    tree: at =>
+      output('sh', ['-c', 'yes | head -c 3G >"$1"', 'sh', at('var/large')], { timeout: 5 * minutes }),
     says: /memory|space/
   },
   'root-full': {
@@ -165,9 +166,10 @@ const faults: Readonly<Record<string, Case>> = {
     tree: at => put(at('etc/nsswitch.conf'), 'passwd: files\ngroup: files\nhosts: dns\n'),
     says: /no-hosts/
   },
-  'network-config': {
-    tree: at => put(at('etc/network/interfaces'), 'this is no configuration\n'),
-    says: /networking\.service|no-address/
+  // The machine keeps the address of its boot: it can tell.
+  'no-networkd': {
+    tree: at => rm(at('usr/lib/systemd/systemd-networkd')),
+    says: /systemd-networkd\.service|not reported/
   },
   'sshd-config': {
     soft: true,
@@ -236,6 +238,10 @@ const good: Readonly<Record<string, Case>> = {
   'other-shell': { tree: at => output('sed', ['-i', '1s|/bin/bash|/bin/sh|', at('etc/passwd')]) },
   'no-issue': { tree: at => rm(at('etc/issue'), { force: true }) },
   'by-grub': { node: { loader: 'grub' } },
+  'by-bios': { inventory: { firmware: { mode: 'bios' } } },
+  'on-a-disk': {
+    node: { partscript: base64('mke2fs -q /dev/vda\nmkdir -p /sysroot\nmount -t ext2 /dev/vda /sysroot\n') }
+  },
   'with-tpm': { node: { trust: 'report' } }
 }
 
@@ -277,6 +283,7 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
       ...each.image
     })
     await controller.create('node', node, { osimage: name, ...more, interfaces: [own, ...interfaces] })
+    if (each.inventory) await controller.request('POST', `/monitor/inventory/${node}`, each.inventory)
     const start = Date.now()
     const body = { config: { node: { [node]: {} } } }
     const { status, body: said } = await controller.request(

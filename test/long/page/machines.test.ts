@@ -1,3 +1,4 @@
+import { rmSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { scratch } from '../../support/scratch.js'
@@ -60,7 +61,7 @@ t.test('unknown machines become nodes, in the order that was chosen', async t =>
   await page.getByText('Type names such as node[001-050].').waitFor()
   await page.getByLabel('Names').fill('node[001-003]')
   await make.click()
-  await page.getByText('Node node001 has a machine already.').waitFor()
+  await page.getByText(/^Node node001 has a machine already, 52:54:/).waitFor()
   await page.getByLabel('Names').fill('new[008-010]')
   await make.click()
   const dialog = page.getByRole('dialog')
@@ -109,5 +110,17 @@ t.test('a node shows what it is made of, and how it is not like the others', asy
   t.equal(await page.locator('main img').count(), 0)
   await page.goto(`${stage.url}/#/node/node010`)
   await hardware.getByText('node010 has reported no inventory yet.').waitFor()
+  t.same(problems, [])
+})
+
+t.test('a rehearsal tells its end on whatever page is open', async t => {
+  const { page, problems } = await window(t, '/#/node/node001')
+  rmSync(stage.daemon.path('files', 'vmlinuz'))
+  await page.getByRole('button', { name: 'Rehearse' }).click()
+  await page.getByText('node001: a rehearsal in a virtual machine has begun.').waitFor()
+  await page.locator('#notices').getByRole('link', { name: 'Jobs' }).click()
+  await page.getByText('rehearsal of node node001').first().waitFor()
+  const told = /^node001: .*rehearsed on [-\d]+ as node001 \(\w+\): not well: .*vmlinuz/
+  await page.locator('#notices').getByText(told).waitFor({ timeout: 300_000 })
   t.same(problems, [])
 })

@@ -1,0 +1,128 @@
+import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import t from 'tap'
+import { start } from '../support/child.js'
+import { checkout, output, requirePrograms, requireRoot } from '../support/programs.js'
+import { scratch } from '../support/scratch.js'
+import { until } from '../support/until.js'
+import { imageTree } from './debian-image.js'
+import { debianTree } from './debian-tree.js'
+
+// rules 16.1 to 16.3: rehearsals under the installed units. A Debian with its own systemd, in namespaces of its
+// own, installs the package of the last commit; an image is packed there, and rehearsed by UEFI in memory, and
+// by BIOS and with a TPM onto a disk.
+
+const minutes = 60_000
+const packages = [
+  ...[
+    'systemd-sysv',
+    'dbus',
+    'udev',
+    'kmod',
+    'iproute2',
+    'curl',
+    'openssh-client',
+    'procps',
+    'rsync',
+    'zstd'
+  ],
+  ...['util-linux', 'qemu-system-x86', 'ovmf', 'swtpm']
+]
+const disks = [
+  'fdisk',
+  'e2fsprogs',
+  'dosfstools',
+  'grub-efi-amd64-bin',
+  'grub-pc-bin',
+  'grub2-common',
+  'mdadm'
+]
+
+const setup = `set -e
+sed -i 's/^listen = .*/listen = 0.0.0.0:7050/; s/^address =$/address = 10.141.0.1/' /etc/svcd/svcd.ini
+ip address add 10.141.0.1/24 dev lo
+systemctl restart svcd
+until curl -sf http://127.0.0.1:7050/version; do sleep 0.2; done
+svcctl login admin --stdin </var/lib/svcd/admin-password
+svcctl network add cluster network=10.141.0.0/24 gateway=10.141.0.1
+svcctl disklayout add whole-disk --shipped
+svcctl osimage add debian distribution=debian path=/var/lib/svcd/images/debian kerneloptions='console=ttyS0 panic=-1 no_timer_check'
+svcctl osimage pack debian
+for i in 1 2; do
+  svcctl node add n$i osimage=debian BOOTIF.network=cluster BOOTIF.ipaddress=10.141.0.7$i BOOTIF.macaddress=52:54:00:14:20:0$i
+done
+svcctl node set n2 localinstall=yes netboot_once=yes disklayout=whole-disk trust=report
+token=$(curl -sS -d "{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat /var/lib/svcd/admin-password)\\"}" http://127.0.0.1:7050/token |
+  sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
+curl -sSf -H "x-access-tokens: $token" -d '{"firmware":{"mode":"bios"}}' http://127.0.0.1:7050/monitor/inventory/n2
+`
+
+t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async t => {
+  requireRoot()
+  requirePrograms('debootstrap', 'dpkg-deb', 'git', 'unshare', 'nsenter', 'setpriv')
+  const directory = scratch(t)
+  const [clone, root] = [join(directory, 'clone'), join(directory, 'root')]
+  const long = { timeout: 60 * minutes }
+  await output('git', ['clone', '-q', checkout, clone], long)
+  await output('env', ['--unset=NODE_OPTIONS', 'make', '-C', clone, 'deb'], long)
+  await output('cp', ['-a', '-x', await debianTree({ packages }), root], long)
+  const [deb = ''] = (await readdir(join(clone, 'out'))).filter(name => name.endsWith('_amd64.deb'))
+  await copyFile(join(clone, 'out', deb), join(root, 'root/svcd.deb'))
+  await writeFile(join(root, 'root/setup.sh'), setup)
+  await mkdir(join(root, 'var/lib/svcd/images'), { recursive: true })
+  const image = join(root, 'var/lib/svcd/images/debian')
+  await output('cp', ['-a', '-x', await imageTree({ tool: 'initramfs-tools', packages: disks }), image], long)
+  for (const tree of [root, image]) await rm(join(tree, 'usr/sbin/policy-rc.d'))
+
+  const script = join(checkout, 'test/long/package/container.sh')
+  const system = start('sh', [script, root], { input: '' })
+  t.teardown(() => system.kill())
+  const first = () =>
+    output('pgrep', ['-P', String(system.pid)]).then(
+      text => text.trim(),
+      () => ''
+    )
+  await until(async () => (await first()) !== '', 'the first process')
+  const pid = await first()
+  const plain = ['env', '-i', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin', 'HOME=/root', 'LC_ALL=C.UTF-8']
+  const inside = async (...words: string[]) => {
+    const { code, stdout, stderr } = await start('nsenter', ['-t', pid, '-a', ...plain, ...words], {
+      input: ''
+    }).ended
+    return { code, text: `${stdout}${stderr}` }
+  }
+  await until(
+    async () => /running|degraded/.test((await inside('systemctl', 'is-system-running')).text),
+    'systemd'
+  )
+  const installed = await inside(
+    'env',
+    'DEBIAN_FRONTEND=noninteractive',
+    'apt-get',
+    'install',
+    '-y',
+    '/root/svcd.deb'
+  )
+  t.equal(installed.code, 0, installed.text)
+  const made = await inside('sh', '/root/setup.sh')
+  t.equal(made.code, 0, made.text)
+
+  const rehearsal = inside('svcctl', 'node', 'rehearse', 'n1')
+  await until(async () => (await inside('pgrep', 'qemu-system-x86')).code === 0, 'the machine')
+  t.equal((await inside('sh', '-c', 'ps -o user= -p $(pgrep -d, qemu-system-x86)')).text, 'svcd\n')
+  const units = await inside('systemctl', 'list-units', '--plain', '--no-legend', 'svcd-rehearsal-*')
+  t.match(units.text, /^svcd-rehearsal-[0-9a-f]{16}\.service +loaded active running A rehearsal by svcd\n$/)
+  for (const { code, text } of [await rehearsal, await inside('svcctl', 'node', 'rehearse', 'n2')]) {
+    t.equal(code, 0, text)
+    t.comment(text)
+  }
+  const kept = await inside('svcctl', 'osimage', 'show', 'debian')
+  t.match(kept.text, /_rehearsed +on [-\d]+ as n2 \(bios\): well/)
+  t.equal(
+    (
+      await inside('sh', '-c', 'ls -d /var/lib/svcd/rehearsal; systemctl list-units -q "svcd-rehearsal-*"')
+    ).text.replace(/^ls: .*\n/, ''),
+    '',
+    'nothing is left'
+  )
+})
