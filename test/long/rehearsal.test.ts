@@ -238,6 +238,24 @@ const good: Readonly<Record<string, Case>> = {
   'other-shell': { tree: at => output('sed', ['-i', '1s|/bin/bash|/bin/sh|', at('etc/passwd')]) },
   'no-issue': { tree: at => rm(at('etc/issue'), { force: true }) },
   'by-grub': { node: { loader: 'grub' } },
+  // The layout of images for bootc: what is written lies below /var, which the first boot fills.
+  'like-bootc': {
+    tree: async at => {
+      await mkdir(at('sysroot/ostree/repo'), { recursive: true })
+      await rm(at('tmp'), { recursive: true })
+      await mkdir(at('sysroot/tmp'))
+      await chmod(at('sysroot/tmp'), 0o1777)
+      const links = { ostree: 'sysroot/ostree', tmp: 'sysroot/tmp' }
+      const below = { root: 'roothome', home: 'home', srv: 'srv', mnt: 'mnt', opt: 'opt' }
+      for (const [name, to] of Object.entries(below)) Object.assign(links, { [name]: `var/${to}` })
+      for (const [name, to] of Object.entries(links)) {
+        await rm(at(name), { recursive: true, force: true })
+        await symlink(to, at(name))
+      }
+      const made = ['roothome 0700', 'home', 'srv', 'mnt', 'opt'].map(name => `d /var/${name}\n`)
+      await put(at('etc/tmpfiles.d/bootc.conf'), made.join(''))
+    }
+  },
   'by-bios': { inventory: { firmware: { mode: 'bios' } } },
   'on-a-disk': {
     node: { partscript: base64('mke2fs -q /dev/vda\nmkdir -p /sysroot\nmount -t ext2 /dev/vda /sysroot\n') }
