@@ -44,6 +44,7 @@ const MAKERS: Readonly<
       '--quiet',
       '--tar=f',
       '-zlz4hc',
+      '-C65536',
       '-T0',
       '--mkfs-time',
       '-U00000000-0000-0000-0000-000000000001',
