@@ -184,8 +184,10 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
   // The watcher looks once a second at what is written.
   const slowly = `throttling.bps-write=${Math.floor(MOST_PER_SECOND / Math.max(disks.length, 1))}`
   const devices = { nvme: 'nvme', ssd: 'scsi-hd,rotation_rate=1', hdd: 'virtio-blk-pci' }
+  // With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code.
+  const accelerator = accel === 'tcg' ? 'tcg,tb-size=64' : accel
   return [
-    ...['-accel', accel, '-cpu', accel === 'kvm' ? 'max' : 'Nehalem-v1', '-smp', `${machine.cpus}`],
+    ...['-accel', accelerator, '-cpu', accel === 'kvm' ? 'max' : 'Nehalem-v1', '-smp', `${machine.cpus}`],
     ...['-m', `${machine.memoryMib}`, '-nodefaults', '-no-user-config', '-display', 'none'],
     ...['-sandbox', SANDBOX, '-machine', 'pc,graphics=off', '-serial', 'stdio'],
     // Firmware that finds nothing tries again; the watcher ends that.

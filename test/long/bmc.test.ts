@@ -10,6 +10,7 @@ import { installScript } from '../support/install-script.js'
 import { debianKernel, type Kernel } from '../support/kernel.js'
 import { checkout, locate, output, requirePrograms } from '../support/programs.js'
 import { scratch } from '../support/scratch.js'
+import { emulated } from '../support/virtual-machine.js'
 
 const admin = { user: 'admin', password: 'factory' }
 const operator = { user: 'operator', password: `it's a # "word"` }
@@ -113,7 +114,7 @@ set_working_mc 0x20
   const initrd = await buildInitramfs(directory, kernel, setupScript(installBmc(wanted)))
   const machine = () =>
     output('qemu-system-x86_64', [
-      ...['-accel', 'tcg', '-m', '512', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
+      ...[...emulated, '-m', '512', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
       ...[
         '-kernel',
         kernel.image,

@@ -25,6 +25,7 @@ import { debianKernel } from '../support/kernel.js'
 import { checkout, locate, output, requirePrograms } from '../support/programs.js'
 import { proof } from '../support/proof.js'
 import { scratch } from '../support/scratch.js'
+import { emulated } from '../support/virtual-machine.js'
 
 // A controller in a virtual machine, whose power is cut while its objects are changed: what it had not
 // flushed to its disk is lost in part. Then it starts again, the disk is checked, and all that was
@@ -85,7 +86,7 @@ t.test(`the power is cut ${rounds} times`, async t => {
   /** Switches the machine on; resolves with what its console said when svcd answers. */
   const powerOn = async () => {
     const qemu = start('qemu-system-x86_64', [
-      ...['-accel', 'tcg', '-m', '1024', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
+      ...[...emulated, '-m', '1024', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
       ...['-kernel', kernel.image, '-initrd', initramfs, '-append', kernelOptions],
       ...['-netdev', `user,id=net0,restrict=on,hostfwd=tcp:127.0.0.1:${port}-10.0.2.15:7050`],
       ...['-device', 'virtio-net-pci,netdev=net0,romfile='],

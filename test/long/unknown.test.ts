@@ -4,7 +4,7 @@ import { Controller } from '../support/controller.js'
 import { freePort } from '../support/free-port.js'
 import { requirePrograms } from '../support/programs.js'
 import { until } from '../support/until.js'
-import { plain } from '../support/virtual-machine.js'
+import { emulated, plain } from '../support/virtual-machine.js'
 
 // rules 4.37, 4.38: the real iPXE of qemu's cards (Debian's is of 2019) tells what it is.
 
@@ -16,7 +16,7 @@ function machine(port: number, mac: string, second: string, dmi: string) {
   return start(
     'qemu-system-x86_64',
     [
-      ...['-accel', 'tcg', '-m', '256', '-nodefaults', '-no-reboot', '-display', 'none'],
+      ...[...emulated, '-m', '256', '-nodefaults', '-no-reboot', '-display', 'none'],
       ...['-machine', 'graphics=off', '-serial', 'stdio', '-smbios', dmi, '-smbios', 'type=3,asset=A 0017'],
       ...['-netdev', `user,id=n0,bootfile=http://10.0.2.2:${port}/boot`],
       ...['-device', `virtio-net-pci,netdev=n0,mac=${mac},bootindex=1`],

@@ -5,6 +5,9 @@ import { join } from 'node:path'
 import { start, startChild } from './child.js'
 import { output, requirePrograms } from './programs.js'
 
+/** With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code. */
+export const emulated = ['-accel', 'tcg,tb-size=64'] as const
+
 /** A network card that no firmware boots from. */
 export interface Card {
   readonly mac: string
@@ -208,7 +211,7 @@ async function runWith(firmware: readonly string[], machine: Machine): Promise<R
   const [program = '', ...args] = [
     ...(machine.enter ?? []),
     'qemu-system-x86_64',
-    ...['-accel', 'tcg', '-m', String(memoryMiB), '-nodefaults', '-no-reboot', '-display', 'none'],
+    ...[...emulated, '-m', String(memoryMiB), '-nodefaults', '-no-reboot', '-display', 'none'],
     ...firmware,
     // Firmware that finds nothing to boot ends the machine at once.
     ...['-boot', 'reboot-timeout=1'],

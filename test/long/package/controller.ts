@@ -2,7 +2,7 @@ import { copyFile, mkdir, readdir, rm, symlink, truncate, writeFile } from 'node
 import { join } from 'node:path'
 import { start } from '../../support/child.js'
 import { checkout, output } from '../../support/programs.js'
-import { plain, tail, wireEnd } from '../../support/virtual-machine.js'
+import { emulated, plain, tail, wireEnd } from '../../support/virtual-machine.js'
 import { debianTree, type Release } from '../debian-tree.js'
 
 /** A release that a controller is made of, and its kernel for virtual machines. */
@@ -93,7 +93,7 @@ export async function bootController(controller: Controller, onReady: () => void
   const machine = start(
     'qemu-system-x86_64',
     [
-      ...['-accel', 'tcg', '-m', '1536', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
+      ...[...emulated, '-m', '1536', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
       ...['-drive', `id=disk,if=none,format=raw,file=${disk}`, '-device', 'virtio-blk-pci,drive=disk'],
       ...wireEnd('52:54:00:14:0b:01', wire),
       ...['-kernel', kernel, '-initrd', initrd],
