@@ -194,7 +194,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
         `${title === 'tar' ? '' : `${format} `}${title}: ${reported(console, 'memory')}; ${figures.seconds.toFixed(1)} s from script to running; ` +
           `${figures.moved.toFixed(1)} MB moved; root ${reported(console, 'root')}; ${reported(console, 'state')}`
       )
-    figures.used = Number.parseInt(reported(console, 'memory'), 10)
+    figures.used = Number.parseInt(reported(console, 'memory') ?? '', 10)
     return { console, name, figures, about: { console: tail(run.console) } }
   }
   const done = /REPORT done .*\n/
