@@ -16,8 +16,11 @@ import { Console, decided } from '../rehearsal/watch.js'
 import { askDaemon } from './transfer.js'
 
 const POLL_MS = 1000
-/** A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated. */
-const QUIET_MS = { kvm: 120_000, tcg: 300_000 }
+/**
+ * A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated; a system
+ * that waits for a unit tells so after 300 s.
+ */
+const QUIET_MS = { kvm: 330_000, tcg: 420_000 }
 /** After the end of the boot something may still be on its way to the console. */
 const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */
@@ -159,8 +162,7 @@ async function watch(
       if (machine.ended) end(`the machine ended: ${machine.why}`)
       else if (boots.length > (plan.machine.disks.length === 0 ? 1 : MOST_BOOTS))
         end(`it was started ${boots.length} times`)
-      else if (performance.now() - screen.lastMs > quietMs)
-        end(`nothing was seen for ${quietMs / 60_000} minutes`)
+      else if (performance.now() - screen.lastMs > quietMs) end(`nothing was seen for ${quietMs / 1000} s`)
       else if (passed > plan.timeLimitMs) end('[rehearsal] time_limit is over')
       else if (await isFull(directory, plan.machine.disks.length)) end('it wrote too much')
     }

@@ -16,6 +16,7 @@ const seen: readonly { readonly fault: string; readonly in: RegExp; readonly end
     in: /No init found\. Try passing|run-init: .*: (?:No such file|Permission denied|Exec format)/,
     ends: true
   },
+  { fault: 'the loader could not start the kernel', in: /^svcd: node \S+ could not be booted/, ends: true },
   { fault: 'the machine restarts after a panic', in: /Rebooting automatically due to panic=/, ends: true },
   { fault: 'a file system became read-only', in: /Remounting filesystem read-only/, ends: false },
   { fault: 'a program was killed for lack of memory', in: /Out of memory: Killed process/, ends: false },
@@ -100,7 +101,7 @@ const good: ReadonlySet<string> = new Set(['all-well', 'image-changed', 'trust-r
 /** Rules that only say that time has passed: the machine may be slow. */
 const waiting: ReadonlySet<string> = new Set([
   ...['in-progress', 'slow', 'stalled', 'nothing-asked', 'never-asked', 'address-only', 'fetched-nothing'],
-  ...['no-interface', 'no-report', 'no-mac', 'wrong-mac', 'from-disk', 'cut']
+  ...['no-interface', 'no-report', 'no-mac', 'wrong-mac', 'from-disk', 'cut', 'no-system']
 ])
 
 /**

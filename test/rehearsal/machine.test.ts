@@ -185,6 +185,8 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
     'user,id=net1,restrict=on'
   ])
   t.match(words.join(' '), /-sandbox on,\S*spawn=deny/)
+  t.strictSame(words.slice(0, 2), ['-accel', 'tcg,tb-size=64'])
+  t.strictSame(qemuArguments(machine, 'kvm').slice(0, 4), ['-accel', 'kvm', '-cpu', 'max'])
   t.ok(
     words.includes('format=raw,if=pflash,unit=1,file=settings.fd'),
     'the settings of the firmware are a copy'
@@ -221,9 +223,18 @@ t.test('the console is bounded, and its faults are seen', async t => {
   console.add('[  12.3] Kernel panic - not syncing: Attempted to kill init!')
   t.ok(console.hasEnded)
   t.equal(console.faults.size, 2)
+  const loader = new Console(() => 0)
+  loader.add('svcd: booting node n1')
+  t.notOk(loader.hasEnded)
+  loader.add('svcd: node n1 could not be booted, back to the menu')
+  t.strictSame([loader.hasEnded, ...loader.faults], [true, 'the loader could not start the kernel'])
   t.equal(decided('all-well', true), true)
   t.equal(decided('all-well', false), undefined, 'installed, and not yet up')
-  t.equal(decided('no-system', false), false, 'it was installed five minutes ago')
+  t.equal(
+    decided('no-system', false),
+    undefined,
+    'a system that waits for a unit tells so after five minutes'
+  )
   for (const rule of ['degraded', 'failed-step', 'no-boot-file', 'a rule of later'])
     t.equal(decided(rule, true), false)
 })
