@@ -68,6 +68,19 @@ export const post = (path, body, etag) => ask('POST', path, body, etag ? { 'If-M
 export const begin = async (path, body) =>
   (await ask('POST', path, body, { Prefer: 'respond-async' })).request_id
 
+/** Waits for the end of a job; returns its record. A controller that is away is asked again. Throws Refused. */
+export async function endOf(id) {
+  for (;;) {
+    await new Promise(resolve => setTimeout(resolve, 3000))
+    try {
+      const job = (await read(`/monitor/request/${id}`)).monitor.request[id]
+      if (['done', 'failed'].includes(job.state)) return job
+    } catch (error) {
+      if (![0, 503].includes(error.status)) throw error
+    }
+  }
+}
+
 async function ask(method, path, body, headers) {
   const sent = typeof body === 'string' ? body : JSON.stringify(body)
   const response = await send(path, { method, body: sent, headers })

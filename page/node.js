@@ -1,4 +1,4 @@
-import { begin, post, read } from './api.js'
+import { begin, endOf, post, read } from './api.js'
 import { cluster, whenChanged } from './cluster.js'
 import { consoleView } from './console.js'
 import { confirm, notice } from './dialog.js'
@@ -219,13 +219,10 @@ export function nodeView(place, name, { isAdmin, mayAct, events }) {
       notice(`${name}: a rehearsal in a virtual machine has begun.`, {
         link: { href: '#/jobs', text: 'Jobs' }
       })
-      const end = events.on('job', ({ request_id, state, message }) => {
-        if (request_id !== id || !['done', 'failed'].includes(state)) return
-        end()
-        notice(`${name}: ${state === 'done' ? 'rehearsed: well' : message}`, { isBad: state === 'failed' })
-      })
+      const { state, message } = await endOf(id)
+      notice(`${name}: ${state === 'done' ? 'rehearsed: well' : message}`, { isBad: state === 'failed' })
     } catch (error) {
-      notice(error.message, { isBad: true })
+      if (error.status !== 401) notice(error.message, { isBad: true })
     }
   }
 

@@ -18,9 +18,9 @@ import { askDaemon } from './transfer.js'
 const POLL_MS = 1000
 /**
  * A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated; a
- * system that waits for a unit tells so after 300 s.
+ * system that waits for a unit tells so after 300 tries, a second apart.
  */
-const QUIET_MS = { kvm: 330_000, tcg: 420_000 }
+const QUIET_MS = { kvm: 360_000, tcg: 540_000 }
 /** After the end of the boot something may still be on its way to the console. */
 const LAST_MS = 1000
 /** An installation onto a disk restarts the machine; one in memory does not. */

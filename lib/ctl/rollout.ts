@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isObject, type JsonObject } from '../base/json.js'
+import { isBmc } from '../model/cluster-index.js'
 import { isNodeSet } from '../node-set/evaluate.js'
 import { fold } from '../node-set/fold.js'
 import { askBmcs } from './bmc-action.js'
@@ -139,8 +140,8 @@ async function check(session: Session, nodes: readonly Seen[], { fields, restart
   if (without.length > 0)
     throw refused(
       clean(
-        `${fold(without)}: no BMC is configured (interface BMC, bmcsetupname), and nothing else restarts ` +
-          'nodes: leave them out, or restart them yourself with --restart none; nothing was changed'
+        `${fold(without)}: no BMC can restart them (interface BMC with an address, bmcsetupname with username ` +
+          'and password): leave them out, or restart them yourself with --restart none; nothing was changed'
       )
     )
   await controller.json('POST', '/config/node/_set', { dryrun: 'yes' }, { nodes: foldOf(nodes), fields })
@@ -151,7 +152,14 @@ async function check(session: Session, nodes: readonly Seen[], { fields, restart
     throw refused(clean(`OS image ${name} is not packed: svcctl osimage pack ${name}; nothing was changed`))
 }
 
+/** Returns the nodes that no BMC can restart, as svcd has no address or no login for it. */
 async function withoutBmc(session: Session, nodes: readonly Seen[]): Promise<string[]> {
+  const { controller } = session
+  const setups = within(
+    await controller.json('GET', '/config/bmcsetup').catch(() => ({})),
+    'config',
+    'bmcsetup'
+  )
   const names: string[] = []
   for (const part of splitUnion(foldOf(nodes)))
     for (const { name, bmcsetupname, interfaces } of await nodesWith(
@@ -160,8 +168,9 @@ async function withoutBmc(session: Session, nodes: readonly Seen[]): Promise<str
       'bmcsetupname,interfaces'
     )) {
       const all = Array.isArray(interfaces) ? interfaces.filter(isObject) : []
-      const hasAddress = all.some(one => one.interface === 'BMC' && one.ipaddress)
-      if (!bmcsetupname || !hasAddress) names.push(String(name))
+      const hasAddress = all.some(one => isBmc({ interface: String(one.interface) }) && one.ipaddress)
+      const { username, password } = within(setups, String(bmcsetupname))
+      if (!hasAddress || !username || !password) names.push(String(name))
     }
   return names
 }

@@ -44,7 +44,6 @@ const MAKERS: Readonly<
       '--quiet',
       '--tar=f',
       '-zlz4hc',
-      '-C65536',
       '-T0',
       '--mkfs-time',
       '-U00000000-0000-0000-0000-000000000001',
@@ -78,15 +77,15 @@ export async function checkRoots(
   const lacking: string[] = []
   for (const format of formats) {
     const { program, asked, knows, from, least } = MAKERS[format]
-    const { stdout, stderr } = await run(program, [asked], { timeLimitMs: 30_000, ok: [0, 1] }).catch(() => ({
-      ...{ stdout: '', stderr: '' }
-    }))
     if ((await locate(program)) === undefined)
       lacking.push(`this controller has no ${program}: apt-get install ${from} (${least} or later)`)
-    else if (!knows.test(stdout) && !knows.test(stderr))
-      lacking.push(
-        `${from} of this controller is older than ${least}: install a newer one, or take another root_format`
-      )
+    else {
+      const { stdout, stderr } = await run(program, [asked], { timeLimitMs: 30_000, ok: [0, 1] })
+      if (!knows.test(stdout) && !knows.test(stderr))
+        lacking.push(
+          `${from} of this controller is older than ${least}: install a newer one, or take another root_format`
+        )
+    }
     if (version !== undefined && !(await hasDriver(tree, version, format)))
       lacking.push(`kernel ${version} of the image has no driver for ${format}: take another root_format`)
     if (version !== undefined && !(await hasDriver(tree, version, 'dm-verity')))

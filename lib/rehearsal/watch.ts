@@ -16,7 +16,11 @@ const seen: readonly { readonly fault: string; readonly in: RegExp; readonly end
     in: /No init found\. Try passing|run-init: .*: (?:No such file|Permission denied|Exec format)/,
     ends: true
   },
-  { fault: 'the loader could not start the kernel', in: /^svcd: node \S+ could not be booted/, ends: true },
+  {
+    fault: 'the loader could not load or start the kernel',
+    in: /^svcd: node \S+ could not be booted/,
+    ends: true
+  },
   { fault: 'the machine restarts after a panic', in: /Rebooting automatically due to panic=/, ends: true },
   { fault: 'a file system became read-only', in: /Remounting filesystem read-only/, ends: false },
   { fault: 'a program was killed for lack of memory', in: /Out of memory: Killed process/, ends: false },

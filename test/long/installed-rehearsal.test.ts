@@ -1,4 +1,4 @@
-import { copyFile, mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { start } from '../support/child.js'
@@ -76,18 +76,27 @@ t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async 
 
   const script = join(checkout, 'test/long/package/container.sh')
   const system = start('sh', [script, root], { input: '' })
-  t.teardown(() => system.kill())
+  t.teardown(async () => {
+    await system.kill()
+    // Its control groups are empty now, and stay.
+    const [cgroups = ''] = (await output('findmnt', ['-nro', 'TARGET', '-t', 'cgroup2'])).split('\n')
+    const own = join(cgroups, `svcd-test-${system.pid}`)
+    await until(async () => /populated 0/.test(await readFile(join(own, 'cgroup.events'), 'utf8')))
+    await output('find', [own, '-depth', '-type', 'd', '-exec', 'rmdir', '{}', '+'])
+  })
   // Before systemd it has other children, which end.
-  const first = () => output('pgrep', ['-P', String(system.pid)]).catch(() => '0')
+  const first = async () => {
+    const pid = (await output('pgrep', ['-P', String(system.pid)]).catch(() => '')).trim()
+    const name = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')
+    return name === 'systemd\n' ? pid : undefined
+  }
+  await until(async () => (await first()) !== undefined, 'systemd')
+  const pid = (await first()) ?? ''
   const plain = ['env', '-i', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin', 'HOME=/root', 'LC_ALL=C.UTF-8']
   const inside = async (...words: string[]) => {
-    const { code, stdout, stderr } = await start(
-      'nsenter',
-      ['-t', (await first()).trim(), '-a', ...plain, ...words],
-      {
-        input: ''
-      }
-    ).ended
+    const { code, stdout, stderr } = await start('nsenter', ['-t', pid, '-a', ...plain, ...words], {
+      input: ''
+    }).ended
     return { code, text: `${stdout}${stderr}` }
   }
   await until(
@@ -107,12 +116,17 @@ t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async 
   t.equal(made.code, 0, made.text)
 
   const rehearsal = inside('svcctl', 'node', 'rehearse', 'n1')
-  await until(async () => (await inside('pgrep', 'qemu-system-x86')).code === 0, 'the machine')
-  t.equal((await inside('sh', '-c', 'ps -o user= -p $(pgrep -d, qemu-system-x86)')).text, 'svcd\n')
+  await until(async () => (await inside('pgrep', '-f', 'tb-size=')).code === 0, 'the machine')
+  t.equal((await inside('sh', '-c', 'ps -o user= -p $(pgrep -f tb-size= | head -n 1)')).text, 'svcd\n')
   const units = await inside('systemctl', 'list-units', '--plain', '--no-legend', 'svcd-rehearsal-*')
   t.match(units.text, /^svcd-rehearsal-[0-9a-f]{16}\.service +loaded active running A rehearsal by svcd\n$/)
-  for (const { code, text } of [await rehearsal, await inside('svcctl', 'node', 'rehearse', 'n2')]) {
+  const machines = [/^n1: .*, uefi, ipxe, .*, no disk$/m, /^n2: .*, bios, ipxe, .*, 1 disk\(s\), a TPM$/m]
+  for (const [i, { code, text }] of [
+    await rehearsal,
+    await inside('svcctl', 'node', 'rehearse', 'n2')
+  ].entries()) {
     t.equal(code, 0, text)
+    t.match(text, machines[i])
     t.comment(text)
   }
   const kept = await inside('svcctl', 'osimage', 'show', 'debian')

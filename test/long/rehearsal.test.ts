@@ -37,6 +37,8 @@ interface Case {
   readonly file?: { readonly field: string; change(path: string): Promise<unknown> }
   /** The system comes up all the same: all of these are in one image, and its verdict names each. */
   readonly soft?: true
+  /** What the first line tells of the machine. */
+  readonly machine?: RegExp
   /** Undefined: the image is good. */
   readonly says?: RegExp
 }
@@ -169,7 +171,7 @@ const faults: Readonly<Record<string, Case>> = {
   // The machine keeps the address of its boot: it can tell.
   'no-networkd': {
     tree: at => rm(at('usr/lib/systemd/systemd-networkd')),
-    says: /systemd-networkd\.service|not reported/
+    says: /systemd-networkd\.service|nothing was seen/
   },
   'sshd-config': {
     soft: true,
@@ -210,7 +212,7 @@ const faults: Readonly<Record<string, Case>> = {
   },
   'kernel-damaged': {
     file: { field: 'kernelfile', change: path => writeFile(path, 'no kernel at all\n'.repeat(9999)) },
-    says: /could not start the kernel/
+    says: /could not load or start the kernel/
   },
   'pack-missing': { file: { field: 'imagefile', change: path => rm(path) }, says: /missing|download/ },
   'kernel-missing': { file: { field: 'kernelfile', change: path => rm(path) }, says: /missing/ }
@@ -256,15 +258,16 @@ const good: Readonly<Record<string, Case>> = {
       await put(at('etc/tmpfiles.d/bootc.conf'), made.join(''))
     }
   },
-  'by-bios': { inventory: { firmware: { mode: 'bios' } } },
+  'by-bios': { inventory: { firmware: { mode: 'bios' } }, machine: /, bios, ipxe,/ },
   'on-a-disk': {
+    machine: /, 1 disk\(s\)/,
     node: { partscript: base64('mke2fs -q /dev/vda\nmkdir -p /sysroot\nmount -t ext2 /dev/vda /sysroot\n') }
   },
-  'with-tpm': { node: { trust: 'report' } }
+  'with-tpm': { node: { trust: 'report' }, machine: /, a TPM$/ }
 }
 
 t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, async t => {
-  requirePrograms('qemu-system-x86_64', 'debootstrap', 'zstd')
+  requirePrograms('qemu-system-x86_64', 'debootstrap', 'zstd', 'swtpm')
   const directory = scratch(t)
   const files = join(directory, 'files')
   const base = join(directory, 'base')
@@ -323,7 +326,7 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
     await controller.request('POST', `/config/node/${node}/_delete`)
     await forget()
     run++
-    return { status, message }
+    return { status, message, machine: lines[0] ?? '' }
   }
   const known: Readonly<Record<string, Case>> = { ...faults, ...good }
   const names = some?.split(',') ?? Object.keys(known)
@@ -339,7 +342,8 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
   const all = [...(soft.length > 0 ? [['many', many] as const] : []), ...hard]
   for (const [i, [name, each]] of all.entries())
     await t.test(name, async t => {
-      const { status, message } = await rehearse(t, name, each, i)
+      const { status, message, machine } = await rehearse(t, name, each, i)
+      if (each.machine) t.match(machine, each.machine)
       if (name in good) return t.equal(status, 200, message)
       const planted = name === 'many' ? soft : [[name, each] as const]
       if (status !== 200) for (const [one, { says }] of planted) if (says?.test(message)) found.add(one)

@@ -227,7 +227,7 @@ t.test('the console is bounded, and its faults are seen', async t => {
   loader.add('svcd: booting node n1')
   t.notOk(loader.hasEnded)
   loader.add('svcd: node n1 could not be booted, back to the menu')
-  t.strictSame([loader.hasEnded, ...loader.faults], [true, 'the loader could not start the kernel'])
+  t.strictSame([loader.hasEnded, ...loader.faults], [true, 'the loader could not load or start the kernel'])
   t.equal(decided('all-well', true), true)
   t.equal(decided('all-well', false), undefined, 'installed, and not yet up')
   t.equal(

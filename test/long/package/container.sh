@@ -3,7 +3,8 @@
 # of its own. Ends with its first process.
 set -e
 if [ -z "$CONTAINED" ]; then
-  group=$(findmnt -nro TARGET -t cgroup2 | head -n 1)/svcd-test-$$
+  cgroups=$(findmnt -nro TARGET -t cgroup2 | head -n 1)
+  group=${cgroups:?no cgroup2 is mounted}/svcd-test-$$
   mkdir "$group"
   echo $$ >"$group/cgroup.procs"
   export CONTAINED=1
