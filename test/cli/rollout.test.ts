@@ -217,9 +217,13 @@ t.test('what is refused changes nothing', async t => {
   })
   await c.post('/config/node/n1', { netboot: true })
   await c.post('/config/node/n2/interfaces/BMC/_delete', {})
-  const stranded = /svcctl: n2: no BMC is configured \(.*--restart none; nothing was changed/
+  const stranded = (name: string) =>
+    new RegExp(`svcctl: ${name}: no BMC can restart them \\(.*--restart none; nothing was changed`)
   for (const words of [['--dryrun'], ['--yes']])
-    t.match(await rollout('compute', '--tag', 'november', ...words), { code: 1, stderr: stranded })
+    t.match(await rollout('compute', '--tag', 'november', ...words), { code: 1, stderr: stranded('n2') })
+  await c.post('/config/bmcsetup/incomplete', { username: 'admin' })
+  await c.post('/config/node/n1', { bmcsetupname: 'incomplete' })
+  t.match(await rollout('n1', '--tag', 'november', '--yes'), { code: 1, stderr: stranded('n1') })
   t.strictSame(await tags(), ['default', 'default'])
   t.strictSame(booted, [])
 })
