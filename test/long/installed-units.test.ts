@@ -8,35 +8,16 @@ import { until } from '../support/until.js'
 import { imageTree } from './debian-image.js'
 import { debianTree } from './debian-tree.js'
 
-// rules 16.1 to 16.3: rehearsals under the installed units. A Debian with its own systemd, in namespaces of its
-// own, installs the package of the last commit; an image is packed there, and rehearsed by UEFI in memory, and
-// by BIOS and with a TPM onto a disk.
+// What depends on the installed units and their sandbox. A Debian with its own systemd, in
+// namespaces of its own, installs the package of the last commit. There an image is packed, and rehearsed
+// (rules 16.1 to 16.3) by UEFI in memory, and by BIOS and with a TPM onto a disk; and an archive of a container
+// image is imported (9.16), packed with a squashfs (4.46), and rehearsed.
 
 const minutes = 60_000
-const packages = [
-  ...[
-    'systemd-sysv',
-    'dbus',
-    'udev',
-    'kmod',
-    'iproute2',
-    'curl',
-    'openssh-client',
-    'procps',
-    'rsync',
-    'zstd'
-  ],
-  ...['util-linux', 'qemu-system-x86', 'ovmf', 'swtpm']
-]
-const disks = [
-  'fdisk',
-  'e2fsprogs',
-  'dosfstools',
-  'grub-efi-amd64-bin',
-  'grub-pc-bin',
-  'grub2-common',
-  'mdadm'
-]
+const packages = 'systemd-sysv dbus udev kmod iproute2 curl openssh-client procps rsync zstd util-linux'
+  .concat(' qemu-system-x86 ovmf swtpm skopeo umoci squashfs-tools cryptsetup-bin')
+  .split(' ')
+const ofImage = 'fdisk e2fsprogs dosfstools grub-efi-amd64-bin grub-pc-bin grub2-common mdadm cryptsetup-bin'
 
 const setup = `set -e
 sed -i 's/^listen = .*/listen = 0.0.0.0:7050/; s/^address =$/address = 10.141.0.1/' /etc/svcd/svcd.ini
@@ -48,18 +29,32 @@ svcctl network add cluster network=10.141.0.0/24 gateway=10.141.0.1
 svcctl disklayout add whole-disk --shipped
 svcctl osimage add debian distribution=debian path=/var/lib/svcd/images/debian kerneloptions='console=ttyS0 panic=-1 no_timer_check'
 svcctl osimage pack debian
-for i in 1 2; do
+svcctl osimage import oci-archive:/srv/image.tar imported
+svcctl osimage set imported root_format=squashfs kerneloptions='console=ttyS0 panic=-1 no_timer_check'
+svcctl osimage pack imported
+for i in 1 2 3; do
   svcctl node add n$i osimage=debian BOOTIF.network=cluster BOOTIF.ipaddress=10.141.0.7$i BOOTIF.macaddress=52:54:00:14:20:0$i
 done
+svcctl node set n3 osimage=imported
 svcctl node set n2 localinstall=yes netboot_once=yes disklayout=whole-disk trust=report
 token=$(curl -sS -d "{\\"username\\":\\"admin\\",\\"password\\":\\"$(cat /var/lib/svcd/admin-password)\\"}" http://127.0.0.1:7050/token |
   sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
 curl -sSf -H "x-access-tokens: $token" -d '{"firmware":{"mode":"bios"}}' http://127.0.0.1:7050/monitor/inventory/n2
 `
 
-t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async t => {
+/** Makes a container image of a tree, as an archive. */
+const archive = `
+cd "$1"
+umoci init --layout oci
+umoci new --image oci:debian
+umoci insert --image oci:debian "$2" /
+skopeo copy --quiet oci:oci:debian "oci-archive:$3"
+rm -r oci
+`
+
+t.test('images and rehearsals under the installed units', { timeout: 90 * minutes }, async t => {
   requireRoot()
-  requirePrograms('debootstrap', 'dpkg-deb', 'git', 'unshare', 'nsenter', 'setpriv')
+  requirePrograms('debootstrap', 'dpkg-deb', 'git', 'unshare', 'nsenter', 'setpriv', 'skopeo', 'umoci')
   const directory = scratch(t)
   const [clone, root] = [join(directory, 'clone'), join(directory, 'root')]
   const long = { timeout: 60 * minutes }
@@ -71,8 +66,13 @@ t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async 
   await writeFile(join(root, 'root/setup.sh'), setup)
   await mkdir(join(root, 'var/lib/svcd/images'), { recursive: true })
   const image = join(root, 'var/lib/svcd/images/debian')
-  await output('cp', ['-a', '-x', await imageTree({ tool: 'initramfs-tools', packages: disks }), image], long)
+  await output(
+    'cp',
+    ['-a', '-x', await imageTree({ tool: 'initramfs-tools', packages: ofImage.split(' ') }), image],
+    long
+  )
   for (const tree of [root, image]) await rm(join(tree, 'usr/sbin/policy-rc.d'))
+  await output('sh', ['-euc', archive, 'sh', directory, image, join(root, 'srv/image.tar')], long)
 
   const script = join(checkout, 'test/long/package/container.sh')
   const system = start('sh', [script, root], { input: '' })
@@ -120,11 +120,14 @@ t.test('rehearsals under the installed units', { timeout: 90 * minutes }, async 
   t.equal((await inside('sh', '-c', 'ps -o user= -p $(pgrep -f tb-size= | head -n 1)')).text, 'svcd\n')
   const units = await inside('systemctl', 'list-units', '--plain', '--no-legend', 'svcd-rehearsal-*')
   t.match(units.text, /^svcd-rehearsal-[0-9a-f]{16}\.service +loaded active running A rehearsal by svcd\n$/)
-  const machines = [/^n1: .*, uefi, ipxe, .*, no disk$/m, /^n2: .*, bios, ipxe, .*, 1 disk\(s\), a TPM$/m]
-  for (const [i, { code, text }] of [
-    await rehearsal,
-    await inside('svcctl', 'node', 'rehearse', 'n2')
-  ].entries()) {
+  const machines = [
+    /^n1: .*, uefi, ipxe, .*, no disk$/m,
+    /^n2: .*, bios, ipxe, .*, 1 disk\(s\), a TPM$/m,
+    /^n3: \d+ s: image imported-\S+\.squashfs/m
+  ]
+  const ends = [await rehearsal]
+  for (const name of ['n2', 'n3']) ends.push(await inside('svcctl', 'node', 'rehearse', name))
+  for (const [i, { code, text }] of ends.entries()) {
     t.equal(code, 0, text)
     t.match(text, machines[i])
     t.comment(text)
