@@ -93,7 +93,7 @@ function flip(file: string): void {
 t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   requirePrograms('debootstrap', 'zstd', 'tar', 'mksquashfs', 'veritysetup', 'tc')
   const directory = scratch(t)
-  const titles = ['tar', 'whole', 'streamed', 'flipped memory', 'flipped whole', 'flipped stream']
+  const titles = ['tar', 'whole', 'streamed', 'dying', 'flipped memory', 'flipped whole', 'flipped stream']
   const network = await startNetwork(
     titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.1${i + 1}` }))
   )
