@@ -43,7 +43,8 @@ install() {
       inst_simple "$file"
     fi
   done
-  read -r -a libraries <<< "$svc_libraries"
+  # The list has several lines, and its patterns are for dracut.
+  read -r -d '' -a libraries <<< "$svc_libraries"
   inst_libdir_file "${libraries[@]}"
   for part in $svc_parts; do
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"

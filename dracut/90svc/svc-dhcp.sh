@@ -32,7 +32,7 @@ bound() {
 
 case ${1:-}${reason:-} in
   deconfig | PREINIT)
-    ip address flush dev "$interface"
+    ip -4 address flush dev "$interface"
     ip link set dev "$interface" up
     ;;
   bound) bound "$ip/$mask" "${router:-}" "${dns:-}" ;;
