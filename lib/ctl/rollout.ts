@@ -140,8 +140,9 @@ async function check(session: Session, nodes: readonly Seen[], { fields, restart
   if (without.length > 0)
     throw refused(
       clean(
-        `${fold(without)}: no BMC can restart them (interface BMC with an address, bmcsetupname with username ` +
-          'and password): leave them out, or restart them yourself with --restart none; nothing was changed'
+        `${fold(without)}: no BMC can restart them (interface BMC with an address, bmcsetupname with ` +
+          'username and password): leave them out, or restart them yourself with --restart none; ' +
+          'nothing was changed'
       )
     )
   await controller.json('POST', '/config/node/_set', { dryrun: 'yes' }, { nodes: foldOf(nodes), fields })

@@ -83,7 +83,8 @@ export async function checkRoots(
       const { stdout, stderr } = await run(program, [asked], { timeLimitMs: 30_000, ok: [0, 1] })
       if (!knows.test(stdout) && !knows.test(stderr))
         lacking.push(
-          `${from} of this controller is older than ${least}: install a newer one, or take another root_format`
+          `${from} of this controller is older than ${least}: install a newer one, or take another ` +
+            'root_format'
         )
     }
     if (version !== undefined && !(await hasDriver(tree, version, format)))
