@@ -46,6 +46,13 @@ install() {
   # The list has several lines, and its patterns are for dracut.
   read -r -d '' -a libraries <<< "$svc_libraries"
   inst_libdir_file "${libraries[@]}"
+  # dracut looks for the libraries of executable files alone, and Debian's plugins are none.
+  for file in /usr/lib/*/nbdkit/plugins/nbdkit-curl-plugin.so; do
+    if [[ -f $file ]]; then
+      # shellcheck disable=SC2046 # a list of words
+      inst_multiple $(ldd "$file" | sed -n 's|^[^/]*\(/[^ ]*\) (0x.*|\1|p')
+    fi
+  done
   for part in $svc_parts; do
     inst_script "$moddir/svc-$part.sh" "/usr/lib/svc/svc-$part.sh"
   done
