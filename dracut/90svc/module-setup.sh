@@ -38,7 +38,8 @@ install() {
   inst_multiple $svc_programs
   # shellcheck disable=SC2086
   inst_multiple -o $svc_fetchers $svc_optional
-  for file in $svc_files /usr/share/xfsprogs/mkfs/*; do
+  # udev cannot rename an interface that stays up for the root: it gets its last name here.
+  for file in $svc_files /usr/share/xfsprogs/mkfs/* {/usr/lib,/etc}/systemd/network/*.link; do
     if [[ -f $file ]]; then
       inst_simple "$file"
     fi
