@@ -27,16 +27,20 @@ t.test('the interface of the boot keeps its link-local address of IPv6', async t
   t.strictSame(shown.trim().split('\n'), ['inet6'], 'the addresses of IPv4 are gone, that of IPv6 is there')
 })
 
-t.test('dracut takes all libraries that programs load by name', async t => {
-  const stubs = ['inst_multiple', 'inst_simple', 'inst_script', 'inst_hook', 'svc_seal_lacks']
+t.test('dracut takes all libraries that programs load by name, and the names of interfaces', async t => {
+  requireRoot()
+  const stubs = ['inst_multiple', 'inst_script', 'inst_hook', 'svc_seal_lacks']
     .map(name => `${name}() { :; }`)
     .join('\n')
-  const words = `moddir=${at}; . ${at}/module-setup.sh
+  const words = `mount -t tmpfs tmpfs /etc && mkdir -p /etc/systemd/network && : >/etc/systemd/network/10-site.link
+    moddir=${at}; . ${at}/module-setup.sh
     ${stubs}
+    inst_simple() { case $1 in /etc/systemd/*) echo "$1" ;; esac; }
     inst_libdir_file() { printf '%s\\n' "$@"; }
     initdir=$(mktemp -d); install; rm -r "$initdir"`
-  const taken = execFileSync('bash', ['-uc', words], { encoding: 'utf8' }).trim().split('\n')
+  const taken = execFileSync('unshare', ['-m', 'bash', '-uc', words], { encoding: 'utf8' }).trim().split('\n')
   t.strictSame(taken, [
+    '/etc/systemd/network/10-site.link',
     ...['libnss_dns.so.*', 'libnss_files.so.*', 'libtss2-tcti-device.so.*'],
     ...['nbdkit/plugins/nbdkit-curl-plugin.so', 'nbdkit/filters/nbdkit-retry-filter.so']
   ])
