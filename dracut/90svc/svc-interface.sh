@@ -60,7 +60,8 @@ network_up() {
     return 1
   fi
   await_link
-  # The link-local address of IPv6 stays: systemd-networkd waits for it, and gives none to an interface that is up.
+  # The link-local address of IPv6 stays: systemd-networkd waits for it, and gives none to an interface that
+  # is up.
   ip -4 address flush dev "$SVC_BOOTIF"
   case $SVC_BOOTPROTO in
     static)

@@ -47,7 +47,7 @@ export const rollout: Verb<''> = {
     const isGroup = () => controller.json('GET', pathOf('group', given), { fields: 'name' })
     // The next request tells what else is wrong.
     const set = isNodeSet(given) || !(await isGroup().catch(() => false)) ? given : `@${given}`
-    const all = await look(session, set)
+    const all = await look(session, set, ',bmcsetupname,interfaces')
     if (all.length === 0) throw namesNone(given)
     const left = all.filter(one => !isThere(one, plan))
     if (left.length === 0) return session.lines([`all ${all.length} nodes run it already`])
@@ -113,9 +113,9 @@ const isThere = ({ node, isNew, state }: Seen, { fields }: Plan) =>
 
 const sources = '_osimage_source,_osimagetag_source'
 
-/** Reads nodes, what they run, and their states. */
-async function look(session: Session, set: string): Promise<Seen[]> {
-  const asked = `osimage,osimagetag,_running,_stale,${sources},${installFields}`
+/** Reads nodes, what they run, and their states; `more`: further fields of theirs. */
+async function look(session: Session, set: string, more = ''): Promise<Seen[]> {
+  const asked = `osimage,osimagetag,_running,_stale,${sources},${installFields}${more}`
   const all = new Map<string, Seen>()
   for (const nodes of splitUnion(set)) {
     const told = await session.controller.json('GET', '/monitor/node', { nodes })
@@ -140,7 +140,7 @@ async function check(session: Session, nodes: readonly Seen[], { fields, restart
   if (without.length > 0)
     throw refused(
       clean(
-        `${fold(without)}: no BMC can restart them (interface BMC with an address, bmcsetupname with ` +
+        `${foldOf(without)}: no BMC can restart them (interface BMC with an address, bmcsetupname with ` +
           'username and password): leave them out, or restart them yourself with --restart none; ' +
           'nothing was changed'
       )
@@ -154,26 +154,16 @@ async function check(session: Session, nodes: readonly Seen[], { fields, restart
 }
 
 /** Returns the nodes that no BMC can restart, as svcd has no address or no login for it. */
-async function withoutBmc(session: Session, nodes: readonly Seen[]): Promise<string[]> {
-  const { controller } = session
-  const setups = within(
-    await controller.json('GET', '/config/bmcsetup').catch(() => ({})),
-    'config',
-    'bmcsetup'
-  )
-  const names: string[] = []
-  for (const part of splitUnion(foldOf(nodes)))
-    for (const { name, bmcsetupname, interfaces } of await nodesWith(
-      session,
-      part,
-      'bmcsetupname,interfaces'
-    )) {
-      const all = Array.isArray(interfaces) ? interfaces.filter(isObject) : []
-      const hasAddress = all.some(one => isBmc({ interface: String(one.interface) }) && one.ipaddress)
-      const { username, password } = within(setups, String(bmcsetupname))
-      if (!hasAddress || !username || !password) names.push(String(name))
-    }
-  return names
+async function withoutBmc({ controller }: Session, nodes: readonly Seen[]): Promise<Seen[]> {
+  const isNamed = nodes.some(({ node }) => node.bmcsetupname)
+  const answer = isNamed ? await controller.json('GET', '/config/bmcsetup') : {}
+  const setups = within(answer, 'config', 'bmcsetup')
+  return nodes.filter(({ node: { bmcsetupname, interfaces } }) => {
+    const all = Array.isArray(interfaces) ? interfaces.filter(isObject) : []
+    const hasAddress = all.some(one => isBmc({ interface: String(one.interface) }) && one.ipaddress)
+    const { username, password } = within(setups, String(bmcsetupname))
+    return !hasAddress || !username || !password
+  })
 }
 
 /** Throws Failure unless a node boots well in a virtual machine with what is rolled out. */

@@ -185,9 +185,9 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
   const slowly = `throttling.bps-write=${Math.floor(MOST_PER_SECOND / Math.max(disks.length, 1))}`
   const devices = { nvme: 'nvme', ssd: 'scsi-hd,rotation_rate=1', hdd: 'virtio-blk-pci' }
   // With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code.
-  const accelerator = accel === 'tcg' ? 'tcg,tb-size=64' : accel
+  const [accelerator, cpu] = accel === 'kvm' ? [accel, 'max'] : ['tcg,tb-size=64', 'Nehalem-v1']
   return [
-    ...['-accel', accelerator, '-cpu', accel === 'kvm' ? 'max' : 'Nehalem-v1', '-smp', `${machine.cpus}`],
+    ...['-accel', accelerator, '-cpu', cpu, '-smp', `${machine.cpus}`],
     ...['-m', `${machine.memoryMib}`, '-nodefaults', '-no-user-config', '-display', 'none'],
     ...['-sandbox', SANDBOX, '-machine', 'pc,graphics=off', '-serial', 'stdio'],
     // Firmware that finds nothing tries again; the watcher ends that.

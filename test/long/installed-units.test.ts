@@ -8,8 +8,8 @@ import { until } from '../support/until.js'
 import { imageTree } from './debian-image.js'
 import { debianTree } from './debian-tree.js'
 
-// What depends on the installed units and their sandbox. A Debian with its own systemd, in
-// namespaces of its own, installs the package of the last commit. There an image is packed, and rehearsed
+// The installed units and their sandbox allow all this. A Debian with its own systemd, in namespaces of its own,
+// installs the package of the last commit. There an image is packed, and rehearsed
 // (rules 16.1 to 16.3) by UEFI in memory, and by BIOS and with a TPM onto a disk; and an archive of a container
 // image is imported (9.16), packed with a squashfs (4.46), and rehearsed.
 

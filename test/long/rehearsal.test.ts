@@ -31,13 +31,13 @@ interface Case {
   /** Fields of its image, and of its node. */
   readonly image?: object
   readonly node?: object
-  /** What the node has reported of its hardware. */
+  /** The report of the node's hardware. */
   readonly inventory?: object
   /** Changes a file of the files directory: a kernel, an initramfs, a pack. */
   readonly file?: { readonly field: string; change(path: string): Promise<unknown> }
   /** The system comes up all the same: all of these are in one image, and its verdict names each. */
   readonly soft?: true
-  /** What the first line tells of the machine. */
+  /** The first line, which describes the machine. */
   readonly machine?: RegExp
   /** Undefined: the image is good. */
   readonly says?: RegExp

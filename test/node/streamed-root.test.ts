@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { checkout, requirePrograms, requireRoot } from '../support/programs.js'
 
-// What a streamed root needs of the initramfs (rules 4.46).
+// The initramfs has all that a streamed root needs (rules 4.46).
 
 const at = join(checkout, 'dracut/90svc')
 
@@ -29,12 +29,12 @@ t.test('the interface of the boot keeps its link-local address of IPv6', async t
 
 t.test('dracut takes all libraries that programs load by name, and the names of interfaces', async t => {
   requireRoot()
-  const stubs = ['inst_multiple', 'inst_script', 'inst_hook', 'svc_seal_lacks']
+  const silent = ['inst_multiple', 'inst_script', 'inst_hook', 'svc_seal_lacks']
     .map(name => `${name}() { :; }`)
     .join('\n')
   const words = `mount -t tmpfs tmpfs /etc && mkdir -p /etc/systemd/network && : >/etc/systemd/network/10-site.link
     moddir=${at}; . ${at}/module-setup.sh
-    ${stubs}
+    ${silent}
     inst_simple() { case $1 in /etc/systemd/*) echo "$1" ;; esac; }
     inst_libdir_file() { printf '%s\\n' "$@"; }
     initdir=$(mktemp -d); install; rm -r "$initdir"`

@@ -13,7 +13,8 @@ import { Controller } from '../support/controller.js'
 import { checkout } from '../support/programs.js'
 import { until } from '../support/until.js'
 
-// The parts of a rehearsal without a machine (rules 16.1, 16.2 and 16.3); test/long/rehearsal.test.ts boots some.
+// The parts of a rehearsal without a machine (rules 16.1, 16.2 and 16.3); test/long/rehearsal.test.ts boots
+// some.
 
 const mac = '52:54:00:00:00:0a'
 const bounds = { memoryBytes: 2 ** 31, cpus: 2, hasUefi: true, hasTpm: true }
