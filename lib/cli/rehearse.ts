@@ -18,7 +18,7 @@ import { askDaemon } from './transfer.js'
 const POLL_MS = 1000
 /**
  * A machine that shows nothing for so long is stuck. Unpacking is silent, and slow where it is emulated; a
- * system that waits for a unit tells so after 300 tries, a second apart.
+ * system that waits for a unit tells so after 300 s.
  */
 const QUIET_MS = { kvm: 360_000, tcg: 540_000 }
 /** After the end of the boot something may still be on its way to the console. */

@@ -342,15 +342,19 @@ inventory() {
   printf '{"source":"%s"%s%s}' "$1" "$report" "${object:+,$object}"
 }
 
+# Prints the seconds since the kernel started, whatever sets the clock.
+uptime_s() {
+  sed 's/[. ].*//' /proc/uptime
+}
+
 # Sends the report, once systemd is done with the boot: disks may come late. A refusal would come again.
 send() {
   if ! settings; then
     log "$conf is missing or does not name url, node and token: the installation writes it"
     return 0
   fi
-  waited=0
-  while [ "$waited" -lt 300 ] && systemctl is-system-running 2>/dev/null | grep -q -e initializing -e starting; do
-    waited=$((waited + 1))
+  end=$(($(uptime_s) + 300))
+  while [ "$(uptime_s)" -lt "$end" ] && systemctl is-system-running 2>/dev/null | grep -q -e initializing -e starting; do
     sleep 1
   done
   _TMP=$(mktemp -d /var/tmp/svc-inventory.XXXXXX || mktemp -d /tmp/svc-inventory.XXXXXX) || return 1

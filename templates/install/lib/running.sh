@@ -21,6 +21,9 @@ running_script() {
 #!/bin/sh
 # Tells svcd that this system is up, and which of its units have failed. Written by svcd at the installation.
 query=''
+uptime_s() {
+  sed 's/[. ].*//' /proc/uptime
+}
 # $1: the fault, $2: a program without which nothing is known, then what a healthy system does.
 check() {
   fault=$1
@@ -49,15 +52,15 @@ checks() {
   [ ! -e /sys/fs/selinux/enforce ] || check unlabeled ls labeled
 }
 if command -v systemctl > /dev/null; then
-  tries=${SVC_WAITED:-0}
+  # Seconds since the kernel started: the clock of the machine may be set meanwhile.
+  end=$(($(uptime_s) + 300 - ${SVC_WAITED:-0}))
   while
     state=$(systemctl is-system-running 2> /dev/null)
     case $state in
-      initializing | starting) [ "$tries" -lt 300 ] ;;
+      initializing | starting) [ "$(uptime_s)" -lt "$end" ] ;;
       *) false ;;
     esac
   do
-    tries=$((tries + 1))
     sleep 1
   done
   case $state in
