@@ -184,8 +184,9 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
   // The watcher looks once a second at what is written.
   const slowly = `throttling.bps-write=${Math.floor(MOST_PER_SECOND / Math.max(disks.length, 1))}`
   const devices = { nvme: 'nvme', ssd: 'scsi-hd,rotation_rate=1', hdd: 'virtio-blk-pci' }
-  // With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code.
-  const [accelerator, cpu] = accel === 'kvm' ? [accel, 'max'] : ['tcg,tb-size=64', 'Nehalem-v1']
+  // With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code. A
+  // kernel waits for random numbers if its processor gives none.
+  const [accelerator, cpu] = accel === 'kvm' ? [accel, 'max'] : ['tcg,tb-size=64', 'Nehalem-v1,+rdrand']
   return [
     ...['-accel', accelerator, '-cpu', cpu, '-smp', `${machine.cpus}`],
     ...['-m', `${machine.memoryMib}`, '-nodefaults', '-no-user-config', '-display', 'none'],

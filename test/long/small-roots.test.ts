@@ -8,12 +8,16 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
+  readFileSync,
   readSync,
+  statSync,
   writeFileSync,
   writeSync
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { aria2, forSeeders, openTracker } from '../image/servers.js'
+import { makeCertificate } from '../support/certificate.js'
 import { Daemon } from '../support/daemon.js'
 import { checkout, output, requirePrograms } from '../support/programs.js'
 import { startNetwork } from '../support/provision-network.js'
@@ -22,16 +26,18 @@ import { plain, runMachine, tail } from '../support/virtual-machine.js'
 import { imageTree, reported, reporting, systemOptions, type Tool } from './debian-image.js'
 
 // A Debian of some 1 GB whose root is unpacked, fetched whole in a squashfs, and streamed, over 200 Mbit/s: the
-// memory, the time and the bytes of each; flipped bytes; controllers that die. Some twenty minutes. Some of it
-// runs alone with SVCD_ROOTS, a word of a title; SVCD_ROOTS_TOOL=dracut builds the initramfs by dracut,
-// SVCD_ROOTS_FORMAT=erofs takes the other format, SVCD_ROOTS_ROUNDS=5 measures so often.
+// memory, the time and the bytes of each; by torrent, and by https; flipped bytes; controllers that die. Half an
+// hour. Some of it runs alone with SVCD_ROOTS, a word of a title; SVCD_ROOTS_TOOL=dracut builds the initramfs by dracut,
+// SVCD_ROOTS_FORMAT=erofs takes the other format, SVCD_ROOTS_ROUNDS=5 measures so often, SVCD_ROOTS_KEYS=given
+// gives the nodes ssh host keys: RSA's take an emulated CPU a quarter of a minute.
 
 const tool = (process.env.SVCD_ROOTS_TOOL ?? 'initramfs-tools') as Tool
 const format = process.env.SVCD_ROOTS_FORMAT ?? 'squashfs'
 const rounds = Number(process.env.SVCD_ROOTS_ROUNDS ?? 1)
+const hasKeys = process.env.SVCD_ROOTS_KEYS === 'given'
 const chosen = new RegExp(process.env.SVCD_ROOTS ?? '')
 const megabytes = Number(process.env.SVCD_ROOTS_MB ?? 700)
-const mac = (n: number) => `52:54:00:14:02:0${n}`
+const mac = (n: number) => `52:54:00:14:02:${10 + n}`
 const base64 = (text: string) => Buffer.from(text).toString('base64')
 
 /** The system runs this when it is up: it reports, and then reads slowly or at once, as /etc/what says. */
@@ -56,7 +62,7 @@ esac
 `
 
 /** Packages of an image whose root is streamed. */
-const packages = ['cryptsetup-bin', 'nbdkit', 'nbd-client']
+const packages = ['cryptsetup-bin', 'nbdkit', 'nbd-client', 'aria2', 'ca-certificates']
 
 /** Fills a tree: what compresses, what does not, large and small files. */
 function fill(tree: string): string {
@@ -80,6 +86,20 @@ function told(line: string): void {
   appendFileSync(join(checkout, '.cache/small-roots.txt'), `${new Date().toISOString()} ${line}\n`)
 }
 
+/** Copies the objects and the packs of a controller for another machine. */
+function copyOf(from: string, to: string): void {
+  mkdirSync(to)
+  for (const part of ['state', 'files']) cpSync(join(from, part), join(to, part), { recursive: true })
+}
+
+/** Arguments of qemu for the kernel that a boot script names, with its initramfs and arguments. */
+function kernelOf(script: string, files: string): string[] {
+  const word = (name: string) => new RegExp(`/boot/(${name}\\S*)`).exec(script)?.[1] ?? ''
+  const options = /^imgargs kernel (.*) \|\| goto failed$/m.exec(script)?.[1] ?? ''
+  const [kernel, initrd] = [word('compute-[^ ]*vmlinuz'), word('compute-[^ ]*initr')]
+  return ['-kernel', join(files, kernel), '-initrd', join(files, initrd), '-append', options]
+}
+
 /** Flips a byte in the middle of a file. */
 function flip(file: string): void {
   const fd = openSync(file, 'r+')
@@ -93,15 +113,37 @@ function flip(file: string): void {
 t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   requirePrograms('debootstrap', 'zstd', 'tar', 'mksquashfs', 'veritysetup', 'tc')
   const directory = scratch(t)
-  const titles = ['tar', 'whole', 'streamed', 'dying', 'flipped memory', 'flipped whole', 'flipped stream']
+  const titles = [
+    'tar',
+    'whole',
+    'streamed',
+    'dying',
+    'flipped memory',
+    'flipped whole',
+    'flipped stream'
+  ].concat([...['torrent', 'https whole', 'https streamed', 'other key']])
   const network = await startNetwork(
-    titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.1${i + 1}` }))
+    titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.${11 + i}` }))
   )
   t.teardown(() => network.close())
   await output('ip', ['-n', network.namespace, 'address', 'add', '10.141.0.2/24', 'dev', 'br0'])
   const common = { enter: network.enter, set: ['http.url=http://10.141.0.1:7050,http://10.141.0.2:7050'] }
-  const controller = await Daemon.start({ ...common, directory, listen: '10.141.0.1:7050' })
+  const place = { enter: network.enter, address: '10.141.0.1' }
+  const tracker = await openTracker(t, place)
+  await tracker.start()
+  const seeder = await aria2(t, place)
+  await seeder.start()
+  const torrent = [
+    `torrent.tracker=http://10.141.0.1:${tracker.port}/announce`,
+    `torrent.whitelist=${tracker.whitelist}`,
+    `torrent.tracker_reload=${tracker.reload.join(' ')}`,
+    ...['torrent.seeder=aria2', `torrent.seeder_url=${seeder.url}`, 'torrent.seeder_secret=swordfish']
+  ]
+  const controller = await Daemon.start({
+    ...{ ...common, directory, listen: '10.141.0.1:7050', set: [...common.set, ...torrent] }
+  })
   t.teardown(() => controller.stop())
+  await forSeeders(join(directory, 'files'))
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
   await controller.create('osimage', 'compute', {
     ...{ distribution: 'debian', kerneloptions: systemOptions, root_format: format }
@@ -109,7 +151,12 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   const tree = join(directory, 'images/compute')
   await output('cp', ['-a', '-x', await imageTree({ tool, packages }), tree], { timeout: 600_000 })
   await reporting(tree)
+  const secret = await makeCertificate(directory, 'secret', 90, '/CN=secret', ['10.141.0.3'])
+  const stranger = await makeCertificate(directory, 'stranger', 90, '/CN=stranger', ['10.141.0.3'])
+  cpSync(secret.certificate, join(tree, 'usr/local/share/ca-certificates/site.crt'))
+  await output('chroot', [tree, 'update-ca-certificates'])
   const sum = fill(tree)
+  await output('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', join(directory, 'ssh_host_ed25519_key')])
   const [unpacked = ''] = (await output('du', ['-sm', tree])).split('\t')
   const start = Date.now()
   const { status, body } = await controller.request('GET', '/config/osimage/compute/_pack', undefined, 1800)
@@ -127,39 +174,46 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   const second = join(directory, 'second')
   await controller.settled()
   await controller.stop()
-  mkdirSync(second)
-  for (const part of ['state', 'files'])
-    cpSync(join(directory, part), join(second, part), { recursive: true })
+  copyOf(directory, second)
   await controller.start()
   const other = await Daemon.start({ ...common, directory: second, listen: '10.141.0.2:7050' })
   t.teardown(() => other.stop())
 
-  const sent = (tap: string) =>
-    Number(
-      execFileSync(
-        network.enter[0] ?? '',
-        [...network.enter.slice(1), 'cat', `/sys/class/net/${tap}/statistics/tx_bytes`],
-        {
-          encoding: 'utf8'
-        }
-      )
-    )
+  const inside = (...command: string[]) => {
+    const [program = '', ...args] = [...network.enter, ...command]
+    return execFileSync(program, args, { encoding: 'utf8' })
+  }
+  const sent = (tap: string) => Number(inside('cat', `/sys/class/net/${tap}/statistics/tx_bytes`))
 
-  /** Runs a node; the figures are those between its install script and the system that is up. */
+  /**
+   * Runs a node; the figures are those between its install script and the system that is up. `by`: a controller
+   * with https, which the card's iPXE does not have: qemu loads kernel and initramfs.
+   */
   const boot = async (
     title: string,
     fields: object,
     end: RegExp,
-    onLine: (line: string) => void = () => {}
+    onLine: (line: string) => void = () => {},
+    by?: Daemon
   ) => {
     const i = titles.indexOf(title) + 1
-    const name = `node00${i}`
-    await controller.create('node', name, {
+    const name = `node0${10 + i}`
+    const asked = by ?? controller
+    await asked.create('node', name, {
       ...{ osimage: 'compute', macaddr: mac(i), provision_method: 'http' },
-      interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.1${i}` }],
+      interfaces: [{ interface: 'BOOTIF', network: 'cluster', ipaddress: `10.141.0.${10 + i}` }],
       ...fields
     })
-    await controller.settled()
+    for (const leaf of hasKeys ? ['ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub'] : []) {
+      const secret = {
+        name: leaf,
+        path: `/etc/ssh/${leaf}`,
+        content: base64(readFileSync(join(directory, leaf), 'utf8'))
+      }
+      const { status } = await asked.request('POST', `/config/secrets/node/${name}`, [secret])
+      if (status !== 201) throw new Error(`the secret ${leaf}: ${status}`)
+    }
+    await asked.settled()
     const tap = network.tap(mac(i))
     await output(
       'ip',
@@ -178,6 +232,12 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
         memoryMiB: 4096,
         timeLimitMs: 1_200_000
       },
+      devices: by
+        ? kernelOf(
+            inside('curl', '-sf', `http://10.141.0.3:7050/boot/search/mac/${mac(i)}`),
+            by.path('files')
+          )
+        : [],
       until: end,
       onLine: line => {
         if (/svc: running the install script/.test(line)) from = { at: Date.now(), bytes: sent(tap) }
@@ -221,11 +281,77 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
         const sorted = all.map(one => one[key]).sort((a, b) => a - b)
         return sorted[Math.floor(sorted.length / 2)]?.toFixed(1)
       }
-      const kind = title === 'tar' ? title : `${format} ${title}`
+      const kind = `${title === 'tar' ? title : `${format} ${title}`}${hasKeys ? ' (keys given)' : ''}`
       told(
         `= ${kind}, median of ${rounds}: ${median('used')} MB used, ${median('moved')} MB moved, ${median('seconds')} s`
       )
     })
+
+  await some('torrent', async t => {
+    const fields = { provision_method: 'torrent', provision_fallback: 'torrent' }
+    const { console, figures, about } = await boot('torrent', fields, done)
+    t.match(reported(console, 'root'), /^overlay/, 'its root', about)
+    t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
+    t.ok(figures.moved > statSync(root).size / 1e6, 'the controller seeded it')
+  })
+
+  // A third machine with a certificate that the image knows, whose URL for nodes has https.
+  if (['https whole', 'https streamed', 'other key'].some(title => chosen.test(title))) {
+    const third = join(directory, 'third')
+    await output('ip', ['-n', network.namespace, 'address', 'add', '10.141.0.3/24', 'dev', 'br0'])
+    copyOf(second, third)
+    const pair = { certificate: join(third, 'tls.crt'), key: join(third, 'tls.key') }
+    const take = (from: typeof pair) => {
+      cpSync(from.key, pair.key)
+      cpSync(from.certificate, pair.certificate)
+    }
+    take(secret)
+    const tls = [`http.tls_certificate=${pair.certificate}`, `http.tls_key=${pair.key}`]
+    const secure = await Daemon.start({
+      ...{ enter: network.enter, directory: third, listen: '10.141.0.3:7050' },
+      set: ['http.url=https://10.141.0.3:7443', ...tls]
+    })
+    t.teardown(() => secure.stop())
+    for (const [title, fields] of [
+      ['https whole', {}],
+      ['https streamed', { provision_method: 'stream' }]
+    ] as const)
+      await some(title, async t => {
+        const { console, about } = await boot(title, fields, done, undefined, secure)
+        t.match(reported(console, 'root'), /^overlay/, 'its root', about)
+        t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
+        t.match(reported(console, 'device'), title === 'https whole' ? /loop0/ : /nbd0/, 'its device', about)
+      })
+    // From the report on, another machine answers at that address: the root waits, and reads nothing of it.
+    await some('other key', async t => {
+      const seen: string[] = []
+      const steps: Promise<unknown>[] = []
+      const word = { postscript: base64('echo slow > "$_SYSTEMROOT/etc/what"'), provision_method: 'stream' }
+      const change = async (from: typeof pair) => {
+        await secure.stop()
+        take(from)
+        await secure.start()
+      }
+      const onLine = (line: string) => {
+        const [, read] = /REPORT read (\d)/.exec(line) ?? []
+        if (read === undefined) return
+        seen.push(read)
+        if (read === '3')
+          steps.push(
+            change(stranger).then(async () => {
+              await new Promise(resolve => setTimeout(resolve, 45_000))
+              t.notOk(seen.includes('6'), 'it reads nothing from a stranger')
+              await change(secret)
+            })
+          )
+      }
+      const { console, about } = await boot('other key', word, done, onLine, secure)
+      await Promise.all(steps)
+      t.strictSame(seen, ['1', '2', '3', '4', '5', '6', '7', '8'], 'it goes on', about)
+      t.match(reported(console, 'sum'), new RegExp(`^${sum} `), 'what it read is right', about)
+    })
+    await secure.stop()
+  }
 
   await some('dying', async t => {
     const seen: string[] = []

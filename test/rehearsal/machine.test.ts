@@ -186,7 +186,7 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
     'user,id=net1,restrict=on'
   ])
   t.match(words.join(' '), /-sandbox on,\S*spawn=deny/)
-  t.strictSame(words.slice(0, 2), ['-accel', 'tcg,tb-size=64'])
+  t.strictSame(words.slice(0, 4), ['-accel', 'tcg,tb-size=64', '-cpu', 'Nehalem-v1,+rdrand'])
   t.strictSame(qemuArguments(machine, 'kvm').slice(0, 4), ['-accel', 'kvm', '-cpu', 'max'])
   t.ok(
     words.includes('format=raw,if=pflash,unit=1,file=settings.fd'),

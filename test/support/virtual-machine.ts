@@ -5,8 +5,11 @@ import { join } from 'node:path'
 import { start, startChild } from './child.js'
 import { output, requirePrograms } from './programs.js'
 
-/** With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code. */
-export const emulated = ['-accel', 'tcg,tb-size=64'] as const
+/**
+ * With a large buffer of translated code, qemu 7.2 may take minutes to clear a page that held code. As all
+ * servers have, it has a source of random numbers: without one a kernel waits for them.
+ */
+export const emulated = ['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64,+rdrand'] as const
 
 /** A network card that no firmware boots from. */
 export interface Card {
