@@ -93,6 +93,32 @@ for (const shell of shells) {
   })
 }
 
+t.test('a root is streamed by https, but not with svc.pin', async t => {
+  const pinned = /nbdkit cannot compare the key of a certificate \(svc\.pin\)/
+  for (const [url, pins, isPinned] of [
+    ['https://10.141.0.1:7443', '', false],
+    ['http://10.141.0.1:7050', 'sha256//eA==', false],
+    ['https://10.141.0.1:7443', 'sha256//eA==', true]
+  ] as const) {
+    const changed = `root_stream() {
+      was=$SVC_URL SVC_URL=${url} _PINS=${pins}
+      stream_by_url; status=$?
+      SVC_URL=$was _PINS=''
+      return $status
+    }
+    stream_by_url() {`
+    const edit = (script: string) =>
+      script.replace('root_stream() {', changed).replace('persist 8 root_connect', 'false')
+    const there = { ...programs, nbdkit: 'exit 1', 'nbd-client': 'exit 1', chroot: 'exit 1' }
+    const streamed = plan({ provision_method: 'stream' }, { edit, programs: there })
+    const done = await install(t, { shell: 'ash', ...streamed })
+    completed(t, done)
+    const { output } = done.run
+    t.equal(pinned.test(output), isPinned, `${url} ${pins}: ${output}`)
+    t.match(output, /method 'stream' failed, trying the fallback 'http'/)
+  }
+})
+
 t.test('a second run takes down what the first one left', async t => {
   const script = (edit: (text: string) => string): Partial<Plan> => ({ edit })
   const { run, machine } = await install(t, {

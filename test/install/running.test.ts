@@ -25,7 +25,10 @@ async function asked(t: Test, systemctl: string, fetcher: 'curl' | 'wget' = 'cur
   if (systemctl !== '') program('systemctl', systemctl)
   if (uname !== '') program('uname', uname)
   for (const name of ['cat', 'head', 'tr', 'wc']) program(name, `exec /usr/bin/${name} "$@"`)
-  program('sed', `case $* in */proc/uptime) ${uptime} | /usr/bin/sed "$1" ;; *) exec /usr/bin/sed "$@" ;; esac`)
+  program(
+    'sed',
+    `case $* in */proc/uptime) ${uptime} | /usr/bin/sed "$1" ;; *) exec /usr/bin/sed "$@" ;; esac`
+  )
   let status = 0
   try {
     execFileSync('/bin/sh', [machine.image('etc/svc/running')], { env: { PATH: join(directory, 'bin') } })

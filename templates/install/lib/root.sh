@@ -65,8 +65,8 @@ root_stream() {
   for root_program in nbdkit nbd-client chroot; do
     root_needs "$root_program" || return 1
   done
-  case $SVC_URL:${_PINS:-} in
-    https:*:?*)
+  case ${_PINS:+pinned}:$SVC_URL in
+    pinned:https:*)
       complain 'nbdkit cannot compare the key of a certificate (svc.pin): a root cannot be streamed'
       return 1
       ;;
