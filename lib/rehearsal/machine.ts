@@ -19,6 +19,8 @@ export interface Machine {
   readonly loader: Loader
   /** MACs of its cards, the one that it boots from first. */
   readonly macs: readonly string[]
+  /** The MACs of further cards in the network of the first: members of one bond with it. */
+  readonly bonded: readonly string[]
   readonly card: string
   readonly disks: readonly Disk[]
   readonly memoryMib: number
@@ -81,12 +83,19 @@ export function machineOf(
   const found = seen.flatMap(
     ({ mac }) => /^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.exec(mac?.toLowerCase() ?? '') ?? []
   )
+  const members = interfaces.flatMap(({ interface: name, options }) => {
+    const bond = /(?:^|\s)bond=(\S+)/.exec(options ?? '')?.[1]?.split(',') ?? []
+    return bond.includes('BOOTIF') || name === provision?.interface ? bond : []
+  })
   const driver = seen.find(({ mac }) => mac?.toLowerCase() === first)?.driver ?? ''
   const total = inventory?.memory?.total ?? memoryBytes
   return {
     firmware: isUefi ? 'uefi' : 'bios',
     loader: where.loader,
     macs: [...new Set([first, ...others, ...found])].slice(0, MOST_CARDS),
+    bonded: interfaces.flatMap(entry =>
+      members.includes(entry.interface) && entry.macaddress !== first ? (entry.macaddress ?? []) : []
+    ),
     card: (Object.hasOwn(cards, driver) && cards[driver]) || 'virtio-net-pci',
     disks: disksOf(view, target, inventory),
     memoryMib: Math.floor(Math.min(total, memoryBytes) / MIB),
@@ -174,7 +183,7 @@ const SANDBOX = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecont
 
 /** Returns qemu's arguments. It runs in the scratch directory; the console is its standard output. */
 export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovmf): string[] {
-  const { net, macs, card, disks, firmware, loader, tpm } = machine
+  const { net, macs, bonded, card, disks, firmware, loader, tpm } = machine
   const drive = (rest: string) => ['-drive', `format=raw,${rest}`]
   const isGrub = loader === 'grub'
   const loads = isGrub
@@ -200,11 +209,17 @@ export function qemuArguments(machine: Machine, accel: 'kvm' | 'tcg', ovmf?: Ovm
           ...['-fw_cfg', 'name=opt/org.tianocore/IPv6PXESupport,string=no']
         ]
       : []),
-    ...macs.flatMap((mac, i) => [
-      ...['-netdev', `user,id=net${i},${i === 0 ? `${user},${loads}` : 'restrict=on'}`],
-      '-device',
-      `${card},netdev=net${i},mac=${mac}${i === 0 ? `,bootindex=1${isGrub ? ',romfile=' : ''}` : ',romfile='}`
-    ]),
+    ...['-netdev', `user,id=net0,${user},${loads}`],
+    ...(bonded.length > 0 ? ['-netdev', 'hubport,id=hub,hubid=0,netdev=net0'] : []),
+    ...macs.flatMap((mac, i) => {
+      const isShared = bonded.length > 0 && (i === 0 || bonded.includes(mac))
+      const [id, backend] = isShared ? [`port${i}`, 'hubport,hubid=0'] : [`net${i}`, 'user,restrict=on']
+      return [
+        ...(i > 0 || isShared ? ['-netdev', `${backend},id=${id}`] : []),
+        '-device',
+        `${card},netdev=${id},mac=${mac}${i === 0 ? ',bootindex=1' : ''}${i > 0 || isGrub ? ',romfile=' : ''}`
+      ]
+    }),
     ...(disks.some(({ kind }) => kind === 'ssd') ? ['-device', 'virtio-scsi-pci'] : []),
     ...disks.flatMap(({ kind, serial }, i) => [
       ...drive(`id=disk${i},if=none,discard=unmap,cache=unsafe,${slowly},file=${diskFile(i)}`),

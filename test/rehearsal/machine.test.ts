@@ -160,13 +160,36 @@ t.test('the machine has the cards, the firmware and the memory of the node, with
       machineOf(model.view, target, inventory, { ...bounds, hasUefi: false }, { ...where, loader: 'grub' }),
     /OVMF is not installed/
   )
+  const bond = (name: string, options: string) => {
+    const entry = { interface: name, network: null, ipaddress: null, macaddress: null, options }
+    const card = (name: string, macaddress: string) => ({
+      ...entry,
+      interface: name,
+      macaddress,
+      options: null
+    })
+    const cards = [card('eth8', '52:54:00:00:00:0c'), card('eth9', '52:54:00:00:00:0d')]
+    const interfaces = [...target.interfaces, ...cards, entry] as unknown as typeof target.interfaces
+    return machineOf(model.view, { ...target, interfaces }, undefined, bounds, where).bonded
+  }
+  t.strictSame(bond('bond0', 'mtu=9000 bond=BOOTIF,eth8 mode=802.3ad'), ['52:54:00:00:00:0c'])
+  t.strictSame(bond('bond1', 'bond=eth8,eth9'), [], 'a bond for something else')
+  t.strictSame(bond('BOOTIF', 'bond=eth8,eth9'), ['52:54:00:00:00:0c', '52:54:00:00:00:0d'])
+  t.strictSame(bond('br0', 'bridge=BOOTIF,eth8'), [], 'two cards of a bridge on one network would be a loop')
   const outside = machineOf(model.view, target, undefined, bounds, { ...where, controller: '192.0.2.1' })
   t.match(outside.net, { gateway: '10.141.0.2', controller: '192.0.2.1' })
   t.not(outside.net.dns, outside.net.gateway)
 })
 
 const machine: Machine = {
-  ...{ firmware: 'uefi', loader: 'ipxe', macs: [mac, '52:54:00:00:00:0c'], card: 'virtio-net-pci', cpus: 2 },
+  ...{
+    firmware: 'uefi',
+    loader: 'ipxe',
+    macs: [mac, '52:54:00:00:00:0c'],
+    bonded: [],
+    card: 'virtio-net-pci',
+    cpus: 2
+  },
   ...{ disks: [{ mib: 10, kind: 'ssd', serial: 'disk0' }], memoryMib: 512, tpm: true },
   net: {
     prefix: '10.141.0.0/16',
@@ -183,7 +206,7 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
   const netdevs = words.filter((_, i) => words[i - 1] === '-netdev')
   t.strictSame(netdevs, [
     'user,id=net0,net=10.141.0.0/16,host=10.141.0.254,dhcpstart=10.141.0.1,dns=10.141.0.253,bootfile=http://10.141.0.254:7050/boot',
-    'user,id=net1,restrict=on'
+    'user,restrict=on,id=net1'
   ])
   t.match(words.join(' '), /-sandbox on,\S*spawn=deny/)
   t.strictSame(words.slice(0, 4), ['-accel', 'tcg,tb-size=64', '-cpu', 'Nehalem-v1,+rdrand'])
@@ -211,6 +234,24 @@ t.test('the arguments of qemu: one way out, to svcd, and no other', async t => {
     settings: '/vars.fd'
   })
   t.match(grub.join(' '), /tftp=tftp,bootfile=shimx64\.efi .*bootindex=1,romfile=/)
+})
+
+t.test('cards of one bond are on one network, as the bond may use any of them', async t => {
+  const bonded = { ...machine, macs: [...machine.macs, '52:54:00:00:00:0d'], bonded: ['52:54:00:00:00:0d'] }
+  const words = qemuArguments(bonded, 'tcg')
+  const after = (option: string) => words.filter((_, i) => words[i - 1] === option)
+  t.strictSame(after('-netdev').slice(1), [
+    ...['hubport,id=hub,hubid=0,netdev=net0', 'hubport,hubid=0,id=port0'],
+    ...['user,restrict=on,id=net1', 'hubport,hubid=0,id=port2']
+  ])
+  t.strictSame(
+    after('-device').filter(word => word.includes('mac=')),
+    [
+      `virtio-net-pci,netdev=port0,mac=${mac},bootindex=1`,
+      'virtio-net-pci,netdev=net1,mac=52:54:00:00:00:0c,romfile=',
+      'virtio-net-pci,netdev=port2,mac=52:54:00:00:00:0d,romfile='
+    ]
+  )
 })
 
 t.test('the console is bounded, and its faults are seen', async t => {
