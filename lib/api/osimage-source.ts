@@ -11,7 +11,8 @@ const sourceOf = (required: boolean) =>
       source: {
         type: freeText,
         ...(required ? { required: true as const } : {}),
-        meaning: 'docker://REGISTRY/NAME:TAG, oci-archive:/PATH or docker-archive:/PATH'
+        meaning:
+          'docker://REGISTRY/NAME:TAG, oci-archive:/PATH, docker-archive:/PATH or containers-storage:NAME:TAG'
       }
     },
     ({ source }) => ({ source: source || null })

@@ -162,6 +162,9 @@ export const keys = {
     registry_auth: key(values.optionalPath).about(
       'File with the logins at registries (skopeo login --authfile), for svcd alone to read; empty: none.'
     ),
+    containers_storage: key(values.optionalPath).about(
+      'Storage of podman and buildah, for imports: /var/lib/containers/storage; empty: none. All of its images.'
+    ),
     max_unpacked: key(values.size('1m', '100000g'), '64g').about(
       'Most bytes of a container image that is imported, packed and unpacked.'
     ),

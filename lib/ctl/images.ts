@@ -110,7 +110,7 @@ export const imageVerbs: Readonly<Record<string, Verb>> = {
   },
   import: {
     operands: 'SOURCE NAME',
-    summary: 'make an image of a container image: docker://…, oci-archive:PATH, docker-archive:PATH',
+    summary: 'make an image of a container image: docker://…, oci-archive:PATH, containers-storage:NAME',
     options: ['output'],
     onlyTypes: ['osimage'],
     run: (session, _type, [source = '', name = '']) => fetched(session, name, '_import', { source })

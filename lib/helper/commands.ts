@@ -12,6 +12,7 @@ import {
   withRemedy
 } from '../disk/open-directory.js'
 import { run } from '../program/program.js'
+import { readStored } from './containers-storage.js'
 import {
   checkComponent,
   checkHidden,
@@ -223,6 +224,15 @@ export const commands = {
     }
   ),
 
+  /** Returns the manifest of an image in podman's storage, or copies it into a hidden directory like that. */
+  stored: command(
+    { layout: text, image: text, copy: flag },
+    async (places, { layout, ...args }, course): Promise<string> =>
+      inDirectory(places.files, checkHidden(layout), async into =>
+        readStored(places.storage, { ...course, ...args, ...(await isolatePaths(places, into)) })
+      )
+  ),
+
   /** Copies a node's file systems into a hidden directory. */
   grab: command(
     { ...transfer, tree: optional(text), parent: text, work: text },
@@ -353,7 +363,7 @@ const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
 /** Open directories as a program sees them. */
-interface IsolatedPaths {
+export interface IsolatedPaths {
   /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
   /** The paths for the program, in the order of the arguments. */

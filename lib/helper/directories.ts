@@ -9,6 +9,8 @@ export interface HelperSettings {
   readonly images: string
   /** `[paths] files`. */
   readonly files: string
+  /** `[image] containers_storage`; absent or '': none. */
+  readonly storage?: string
   /** `[paths] state`, which holds the ssh key and the known hosts. */
   readonly state: string
   readonly sshKey: string
@@ -31,6 +33,7 @@ export const helperSettingsOf = (
 ): HelperSettings => ({
   images: image.directory,
   files: paths.files,
+  storage: image.containers_storage,
   state: paths.state,
   sshKey: ssh.key,
   sshPort: ssh.port,
@@ -58,15 +61,18 @@ export function checkComponent(name: string): string {
 }
 
 /** Resolves `[image] directory`. Throws Error if others than root could replace it. */
-export async function imagesOf({ images, byRoot }: HelperSettings): Promise<string> {
-  const top = await realpath(images)
-  if (byRoot) return top
+export const imagesOf = ({ images, byRoot }: HelperSettings): Promise<string> =>
+  byRoot ? realpath(images) : resolveRoots('[image] directory', images)
+
+/** Resolves the directory of a key of the ini. Throws Error if others than root could replace it. */
+export async function resolveRoots(key: string, directory: string): Promise<string> {
+  const top = await realpath(directory)
   for (let path = top; ; path = dirname(path)) {
     const { uid, mode } = await stat(path)
     const isOthers = (mode & 0o022) !== 0 && (path === top || (mode & 0o1000) === 0)
     if (uid !== 0 || isOthers)
       throw new Error(
-        `[image] directory ${images} is not safe: others than root may rename what is in ${path}; type ` +
+        `${key} ${directory} is not safe: others than root may rename what is in ${path}; type ` +
           (path === top
             ? `chown root ${path} && chmod go-w ${path}`
             : `chown root ${path} && chmod +t ${path}`)

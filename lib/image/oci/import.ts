@@ -2,6 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { badRequest, ServiceError, unavailable } from '../../base/errors.js'
 import { exists } from '../../disk/file.js'
+import { STORED } from '../../helper/containers-storage.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import type { Actor } from '../../model/model.js'
 import { isObjectName, objectNameRule } from '../../model/names.js'
@@ -69,7 +70,7 @@ export async function fetchImage(
   const before = model.view.get('osimage', name)
   if (wanted.isNew && before) throw badRequest(`OS image ${name} exists already`, 'already-exists')
   if (!wanted.isNew) model.get('osimage', name)
-  const skopeo = new Skopeo(config.image, reference)
+  const skopeo = new Skopeo(config.image, reference, context.work)
   await skopeo.check().catch(said)
   await inScratch(context, async scratch => {
     const found = await skopeo.describe(scratch, job.signal).catch(said)
@@ -87,8 +88,9 @@ export async function fetchImage(
     const kept = await readLayout(scratch).catch(said)
     const made = { reference: reference.text, digest: found.digest, time: context.now(), ...kept }
     await placeImage(context, { wanted, before, place, scratch, made }, actor, job).catch(said)
-    await keepLayers(context, scratch, made.layers).catch(({ message }) =>
-      job.line(`its layers are not kept for the next update: ${message}`)
+    // The storage of podman keeps its own.
+    await keepLayers(context, scratch, reference.text.startsWith(STORED) ? [] : made.layers).catch(
+      ({ message }) => job.line(`its layers are not kept for the next update: ${message}`)
     )
   })
 }

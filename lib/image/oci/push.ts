@@ -42,8 +42,8 @@ export async function checkPush(
   const about = `OS image ${name}`
   const image = model.get('osimage', name)
   const target = readReference(to, about, 'target')
-  const { repository, text } = target
-  if (repository === undefined || !/^:[^@]+$/.test(text.slice(repository.length)))
+  const { registry, repository, text } = target
+  if (registry === undefined || repository === undefined || !/^:[^@]+$/.test(text.slice(repository.length)))
     throw badRequest(`${about}: field "target": it must be docker://REGISTRY/NAME:TAG`, 'invalid-field')
   const isOwn = tag === null || tag === defaultTag
   const held = isOwn ? image : findTag(model.view, name, tag)
@@ -77,7 +77,7 @@ export async function checkPush(
 export async function pushPack(context: ImageContext, push: Push, job: JobContext): Promise<void> {
   const { config } = context
   const { pack, target } = push
-  const skopeo = new Skopeo(config.image, target)
+  const skopeo = new Skopeo(config.image, target, context.work)
   const said = saying(push.image.name, target, job)
   await skopeo.check().catch(said)
   await inScratch(context, async scratch => {

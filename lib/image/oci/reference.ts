@@ -1,12 +1,13 @@
 import { badRequest } from '../../base/errors.js'
+import { STORED } from '../../helper/containers-storage.js'
 
 /** A container image as skopeo names it. */
 export interface Reference {
   /** As it was given. */
   readonly text: string
-  /** `registry.example.com:5000`; undefined for an archive. */
+  /** `registry.example.com:5000`; undefined for an archive, and for an image of this controller's storage. */
   readonly registry?: string
-  /** Without tag and digest: `docker://registry.example.com:5000/site/compute`. */
+  /** Without tag and digest: `docker://registry.example.com:5000/site/compute`; undefined for an archive. */
   readonly repository?: string
   /** The file of an archive. */
   readonly file?: string
@@ -16,8 +17,9 @@ const LONGEST = 500
 
 const part = '[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*'
 /** The first part has a dot or a port, or is localhost: without one, skopeo means docker.io. */
-const docker = new RegExp(
-  '^(docker://((?:[A-Za-z0-9-]+(?:\\.[A-Za-z0-9-]+)+|localhost|[A-Za-z0-9-]+(?=:)|\\[[0-9a-fA-F:]+\\])' +
+const named = new RegExp(
+  `^((?:docker://|${STORED}(?!\\[))` +
+    '((?:[A-Za-z0-9-]+(?:\\.[A-Za-z0-9-]+)+|localhost|[A-Za-z0-9-]+(?=:)|\\[[0-9a-fA-F:]+\\])' +
     `(?::\\d{1,5})?)(?:/${part})+)(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?$`
 )
 const archive = /^(?:oci|docker)-archive:(\/[^:\u0000-\u001f\u007f]+)(?::[A-Za-z0-9][\w./:@-]*)?$/
@@ -28,18 +30,19 @@ const archive = /^(?:oci|docker)-archive:(\/[^:\u0000-\u001f\u007f]+)(?::[A-Za-z
  */
 export function readReference(text: string, about: string, field = 'source'): Reference {
   const invalid = (what: string) => badRequest(`${about}: field "${field}": ${what}`, 'invalid-field')
-  const registry = text.length <= LONGEST ? docker.exec(text) : null
-  if (registry) {
-    const tagged = text.slice(registry[1]?.length)
+  const [, repository, registry = ''] = (text.length <= LONGEST && named.exec(text)) || []
+  if (repository !== undefined) {
     // skopeo takes a tag or a digest.
-    if (/^:.*@/.test(tagged)) throw invalid('it has a tag and a digest: leave one of them out')
-    return { text, registry: registry[2] as string, repository: registry[1] as string }
+    if (/^:.*@/.test(text.slice(repository.length)))
+      throw invalid('it has a tag and a digest: leave one of them out')
+    return { text, repository, ...(text.startsWith(STORED) ? {} : { registry }) }
   }
   const file = text.length <= LONGEST ? archive.exec(text)?.[1] : undefined
   if (file !== undefined && !file.split('/').includes('..')) return { text, file }
   if (/^docker:\/\/[^/]*@/.test(text))
     throw invalid('it holds a login: put that into the file of [image] registry_auth')
   throw invalid(
-    'it must be docker://REGISTRY/NAME[:TAG|@sha256:DIGEST], oci-archive:/PATH or docker-archive:/PATH'
+    'it must be docker://REGISTRY/NAME[:TAG|@sha256:DIGEST], oci-archive:/PATH, docker-archive:/PATH, or ' +
+      `${STORED}NAME[:TAG|@sha256:DIGEST] with a NAME like localhost/compute (podman images)`
   )
 }

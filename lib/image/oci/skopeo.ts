@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, readFile, stat, statfs } from 'node:fs/promises'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { isObject, type JsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { isFile, refuseLooseMode, unlessMissing, withOpen } from '../../disk/file.js'
+import type { RootHelper } from '../../helper/commands.js'
+import { MOST_MANIFEST, STORED, skopeoWords } from '../../helper/containers-storage.js'
 import { bounded, LEFT_FREE } from '../../helper/growth.js'
 import { LAYOUT, LAYOUT_TAG } from '../../helper/unpack.js'
 import type { JobContext } from '../../jobs/jobs.js'
@@ -28,8 +30,6 @@ export interface Described {
   readonly layers: readonly string[]
 }
 
-/** skopeo itself reads no larger manifest. */
-const MOST_MANIFEST = 4 * 2 ** 20
 /** Characters of a manifest or a configuration: more of them could hold the event loop. */
 const MOST_PARSED = 256 * 1024
 const DESCRIBE_MS = 2 * 60_000
@@ -43,10 +43,11 @@ export const platform = () => platforms[process.arch] ?? process.arch
 
 /** skopeo and its settings. */
 export class Skopeo {
-  /** @param stallMs how long a registry may send nothing */
+  /** @param stallMs how long a registry may send nothing. `work` reads the storage of podman, which is root's. */
   constructor(
     private readonly image: Pick<Config['image'], 'registry_auth' | 'max_unpacked' | 'time_limit'>,
     readonly reference: Reference,
+    private readonly work: RootHelper,
     private readonly stallMs = STALL_MS
   ) {}
 
@@ -96,8 +97,8 @@ export class Skopeo {
     const { repository, text } = this.reference
     const { bavail, bsize } = await statfs(scratch)
     const room = Math.max(0, bavail * bsize - LEFT_FREE)
-    const tooMuch = (size: number) => {
-      if (size > limit) return `the image has more than ${limit} bytes: [image] max_unpacked`
+    const tooMuch = (size: number, most = limit) => {
+      if (size > most) return `the image has more than ${limit} bytes: [image] max_unpacked`
       return size - lent > room
         ? `[paths] files has no room for more than ${room} bytes of an image`
         : undefined
@@ -105,7 +106,8 @@ export class Skopeo {
     const why = bytes === undefined ? undefined : tooMuch(bytes)
     if (why !== undefined) throw new Error(why)
     const growth = {
-      tooMuch,
+      // Each layer of a storage is in a temporary file first.
+      tooMuch: (size: number) => tooMuch(size, text.startsWith(STORED) ? 2 * limit : limit),
       stallMs: this.stallMs,
       measure: () => sizeOf(scratch),
       seen: (size: number) => bytes && job.progress(Math.min(1, size / bytes) * 0.5)
@@ -152,6 +154,11 @@ export class Skopeo {
     scratch: string,
     limits: { signal: AbortSignal; timeLimitMs: number; maxOutput?: number }
   ): Promise<string> {
+    const stored = words.find(word => word.startsWith(STORED))
+    if (stored !== undefined) {
+      const image = stored.slice(STORED.length)
+      return this.work.call('stored', { layout: basename(scratch), image, copy: words[0] === 'copy' }, limits)
+    }
     const temporary = join(scratch, 'tmp')
     await mkdir(temporary, { recursive: true })
     const proxies = ['HTTP_PROXY', 'HTTPS_PROXY', 'NO_PROXY', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
@@ -275,11 +282,8 @@ const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
 
 /** Returns one sentence of a failure, with what to do. It holds no password: skopeo gets none in words. */
 function inWords(error: Error, { registry = '' }: Reference): string {
-  if (!(error instanceof ProgramError) || error.kind !== 'failed') return error.message
-  const last = error.stderr.split('\n').findLast(line => /level=(?:fatal|error)/.test(line)) ?? ''
-  const [, quoted] = /msg="((?:[^"\\]|\\.)*)"/.exec(last) ?? []
-  const unquoted = (quoted ?? error.message).replaceAll('\\n', ' ').replace(/\\(.)/g, '$1')
-  const words = oneLine(unquoted.replace(/^Error parsing image name "[^"]*": /, '').trim(), 500)
+  const words = skopeoWords(error)
+  if (!(error instanceof ProgramError) || error.kind !== 'failed') return words
   const remedy = remedies.find(([about]) => about.test(words))?.[1](registry)
   return remedy === undefined ? words : `${words}; ${remedy}`
 }

@@ -2,6 +2,7 @@ import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from '
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { localHelper } from '../../../lib/helper/local.js'
 import { readReference } from '../../../lib/image/oci/reference.js'
 import { Skopeo } from '../../../lib/image/oci/skopeo.js'
 import { requireRoot } from '../../support/programs.js'
@@ -79,8 +80,9 @@ t.test('a registry that keeps the connection and sends nothing', async t => {
   }
   const directory = scratch(t)
   const { host } = await startHostile(t, directory, plain, hangs)
+  const places = { images: '', files: '', state: '', sshKey: '', sshPort: 22, byRoot: true, units: [] }
   const limits = { registry_auth: '', max_unpacked: 2 ** 30, time_limit: 60_000 }
-  const skopeo = new Skopeo(limits, readReference(`docker://${host}/a/b:1`, 'it'), 2000)
+  const skopeo = new Skopeo(limits, readReference(`docker://${host}/a/b:1`, 'it'), localHelper(places), 2000)
   const job = { id: '', signal: new AbortController().signal, line() {}, progress() {}, result() {} }
   const found = await skopeo.describe(directory, job.signal)
   await t.rejects(skopeo.copy(directory, found, job), { message: /^nothing came for 2 s/ })

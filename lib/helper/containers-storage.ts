@@ -1,0 +1,70 @@
+import { join } from 'node:path'
+import { oneLine } from '../base/log.js'
+import { exists } from '../disk/file.js'
+import { ProgramError, run } from '../program/program.js'
+import type { IsolatedPaths } from './commands.js'
+import { resolveRoots } from './directories.js'
+import { LAYOUT, LAYOUT_TAG } from './unpack.js'
+
+/** How skopeo names an image in the storage of podman and buildah. */
+export const STORED = 'containers-storage:'
+/** skopeo itself reads no larger manifest. */
+export const MOST_MANIFEST = 4 * 2 ** 20
+
+/** An image, named as podman shows it, and the directory of an import as skopeo sees it. */
+interface Reading extends IsolatedPaths {
+  readonly image: string
+  readonly copy: boolean
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+}
+
+/**
+ * Returns the manifest of an image in `[image] containers_storage`, or copies it into the layout of an import.
+ * Nothing is written into that storage: skopeo has an empty one of its own, in the memory of its mount
+ * namespace, and reads the images of this one beside it. Throws Error in a sentence.
+ */
+export async function readStored(storage: string | undefined, reading: Reading): Promise<string> {
+  const { image, copy, through, paths, nothing, signal, timeLimitMs } = reading
+  const [scratch = ''] = paths
+  if (!/^[A-Za-z0-9][\w.:@/-]{0,499}$/.test(image)) throw new Error('that is no name of a container image')
+  const { path, driver } = await storageIn(storage)
+  if (through.length === 0) throw new Error('to read it without a mount namespace is not permitted')
+  const own = `${driver}@${nothing}/root+${nothing}/run`
+  const source = `${STORED}[${own}:${driver}.imagestore=${path}]${image}`
+  // The storage has layers unpacked: to pack them for the way to umoci would more than double the time.
+  const words = copy
+    ? ['copy', '--dest-oci-accept-uncompressed-layers', source, `oci:${scratch}/${LAYOUT}:${LAYOUT_TAG}`]
+    : ['inspect', '--raw', source]
+  // svcd reads what root writes there.
+  const wrapper = [...through, 'sh', '-c', 'umask 022 && exec "$@"', 'sh']
+  try {
+    const options = { signal, timeLimitMs, wrapper, maxOutput: MOST_MANIFEST }
+    return (await run('skopeo', ['--tmpdir', scratch, ...words], options)).stdout
+  } catch (error) {
+    const said = skopeoWords(error as Error)
+    const isMissing = /does not resolve to an image ID/.test(said)
+    throw new Error(isMissing ? `there is no image ${image} in ${storage}: podman images lists them` : said)
+  }
+}
+
+/** Finds the storage of the ini and its driver. Throws Error if others than root could replace it. */
+async function storageIn(storage = ''): Promise<{ readonly path: string; readonly driver: string }> {
+  const key = '[image] containers_storage'
+  const remedy = 'put containers_storage = /var/lib/containers/storage there, and type systemctl restart svcd'
+  if (storage === '') throw new Error(`${key} is empty in svcd.ini: ${remedy}`)
+  const path = await resolveRoots(key, storage)
+  for (const driver of ['overlay', 'vfs'])
+    if (/^[\w./-]+$/.test(path) && (await exists(join(path, `${driver}-images`)))) return { path, driver }
+  throw new Error(`${key} ${storage} is no storage of podman or buildah with the driver overlay or vfs`)
+}
+
+/** Returns the words of a failure of skopeo, without the options of a storage. */
+export function skopeoWords(error: Error): string {
+  if (!(error instanceof ProgramError) || error.kind !== 'failed') return error.message
+  const last = error.stderr.split('\n').findLast(line => /level=(?:fatal|error)/.test(line)) ?? ''
+  const [, quoted] = /msg="((?:[^"\\]|\\.)*)"/.exec(last) ?? []
+  const unquoted = (quoted ?? error.message).replaceAll('\\n', ' ').replace(/\\(.)/g, '$1')
+  const words = unquoted.replace(/^Error parsing image name "[^"]*": /, '').replace(/\[\w+@[^\]]*\]/g, '')
+  return oneLine(words.trim(), 500)
+}
