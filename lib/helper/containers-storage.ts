@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { oneLine } from '../base/log.js'
-import { exists } from '../disk/file.js'
+import { exists, unlessMissing } from '../disk/file.js'
 import { ProgramError, run } from '../program/program.js'
 import type { IsolatedPaths } from './commands.js'
 import { resolveRoots } from './directories.js'
@@ -53,10 +53,10 @@ async function storageIn(storage = ''): Promise<{ readonly path: string; readonl
   const key = '[image] containers_storage'
   const remedy = 'put containers_storage = /var/lib/containers/storage there, and type systemctl restart svcd'
   if (storage === '') throw new Error(`${key} is empty in svcd.ini: ${remedy}`)
-  const path = await resolveRoots(key, storage)
+  const path = await unlessMissing(resolveRoots(key, storage), '')
   for (const driver of ['overlay', 'vfs'])
     if (/^[\w./-]+$/.test(path) && (await exists(join(path, `${driver}-images`)))) return { path, driver }
-  throw new Error(`${key} ${storage} is no storage of podman or buildah with the driver overlay or vfs`)
+  throw new Error(`${key} ${storage} is no storage by overlay or vfs: podman info shows it as graphRoot`)
 }
 
 /** Returns the words of a failure of skopeo, without the options of a storage. */

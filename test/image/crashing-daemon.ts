@@ -22,8 +22,9 @@ export class CrashingDaemon extends Daemon {
   admin!: Client
   #isReplaced = false
 
-  constructor(test: Test) {
-    super({ directory: test.testdir() })
+  /** @param set further ini keys */
+  constructor(test: Test, ...set: readonly string[]) {
+    super({ directory: test.testdir(), set })
     test.teardown(() => this.kill())
   }
 

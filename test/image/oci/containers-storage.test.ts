@@ -50,3 +50,137 @@ t.test('import and update', async t => {
   t.strictSame(readdirSync(join(directory, '.svcd-layers')), [], 'its layers are kept in the storage alone')
   clean('after an update')
 })
+
+// rules 9.16
+t.test('a storage with the driver overlay, whose layers lie over one another', async t => {
+  requireRoot()
+  const storage = startStorage(scratch(t), 'overlay')
+  const { c, images } = await beginning(t, undefined, settings(storage))
+  await storage.build('localhost/base:1', { ...debian, 'etc/issue': 'base\n' })
+  await storage.build('localhost/site/compute', { 'etc/hostname': 'second\n' }, 'localhost/base:1')
+  const before = await listing(storage.path)
+  const source = 'containers-storage:localhost/site/compute'
+  const imported = await c.post('/config/osimage/new/_import', { source })
+  t.equal(imported.status, 201, imported.text)
+  t.equal(readFileSync(join(images, 'new/etc/hostname'), 'utf8'), 'second\n')
+  t.equal(readFileSync(join(images, 'new/etc/issue'), 'utf8'), 'base\n')
+  t.equal(await listing(storage.path), before, 'nothing is written into the storage')
+})
+
+// rules 9.16
+t.test('what is refused leaves nothing', async t => {
+  requireRoot()
+  const directory = scratch(t)
+  const storage = startStorage(directory)
+  await storage.build('localhost/compute:1', { bulk: 'x'.repeat(1_500_000) })
+  // The manifest of an image that was fetched has the bytes of its packed layers.
+  const zeros = await buildLayout(directory, 'zeros', { zeros: '\0'.repeat(4_000_000) })
+  const into = `containers-storage:[vfs@${storage.path}+${join(directory, 'run')}]localhost/zeros:1`
+  await output('skopeo', ['copy', '--quiet', `oci:${zeros}`, into])
+  const refused = async (
+    { c, images, clean }: Awaited<ReturnType<typeof beginning>>,
+    name: string,
+    says: RegExp
+  ) => {
+    const answer = await c.post('/config/osimage/new/_import', { source: `containers-storage:${name}` })
+    t.match(answer, { status: 503, body: { message: says } })
+    t.match(answer.body.message, `OS image new: containers-storage:${name}: `)
+    t.equal((await c.get('/config/osimage/new')).status, 404)
+    t.strictSame(readdirSync(images), ['compute'])
+    clean(`after ${says}`)
+  }
+  const without = /: \[image\] containers_storage is empty in svcd.ini: put containers_storage = \/var\/lib\//
+  await refused(await beginning(t), 'localhost/compute:1', without)
+  const small = await beginning(t, undefined, settings(storage), 'image.max_unpacked=1m')
+  await refused(
+    small,
+    'localhost/none:1',
+    /there is no image localhost\/none:1 in \/.*: podman images lists them/
+  )
+  for (const name of ['localhost/compute:1', 'localhost/zeros:1'])
+    await refused(small, name, /: the image has more than 1048576 bytes: \[image\] max_unpacked/)
+})
+
+// rules 9.16
+t.test('names that are none, and a push', async t => {
+  const { c, pack } = await beginning(t, undefined, settings({ path: '/none' }))
+  for (const name of [
+    ...['', 'compute', '-compute', '[vfs@/etc+/etc]localhost/x', '[::1]:5000/x', 'localhost/../x', '/etc/x'],
+    ...[
+      'localhost/x:-1',
+      'localhost/x y',
+      'localhost/x:1,readonly',
+      'localhost/x\n',
+      `localhost/${'x'.repeat(500)}`
+    ],
+    `localhost/x:1@sha256:${'0'.repeat(64)}`
+  ]) {
+    const { status, body } = await c.post('/config/osimage/new/_import', {
+      source: `containers-storage:${name}`
+    })
+    t.equal(status, 400, name)
+    t.match(body.message, /field "source"/, name)
+  }
+  await pack()
+  t.match(await c.post('/config/osimage/compute/_push', { target: 'containers-storage:localhost/x:1' }), {
+    status: 400,
+    body: { message: /field "target": it must be docker:\/\/REGISTRY\/NAME:TAG/ }
+  })
+})
+
+const layout = '.svcd-0123456789abcdef.oci'
+
+// rules 9.14, 9.16
+t.test('the helper of an svcd without root', async t => {
+  requireRoot()
+  const directory = scratch(t)
+  const storage = startStorage(directory)
+  await storage.build('localhost/compute:1', debian)
+  const files = join(directory, 'files')
+  const blobs = join(files, layout, 'layout/blobs/sha256')
+  mkdirSync(blobs, { recursive: true })
+  await output('chown', ['-R', '65534:65534', files])
+  const places = { images: files, files, state: files, sshKey: '', sshPort: 22, byRoot: false, units: [] }
+  const stored = (more: object = {}, path: string | undefined = storage.path) =>
+    runCommand(
+      { ...places, storage: path },
+      'stored',
+      { layout, image: 'localhost/compute:1', copy: true, ...more },
+      {}
+    )
+  for (const image of ['[vfs@/etc+/etc]x', '-x', 'a,b', '', 'x'.repeat(501)])
+    await t.rejects(stored({ image }), { message: 'that is no name of a container image' }, image)
+  await t.rejects(stored({}, ''), { message: /containers_storage is empty/ })
+  const none = join(directory, 'none')
+  mkdirSync(none)
+  for (const path of [none, join(directory, 'missing')])
+    await t.rejects(stored({}, path), { message: /is no storage by overlay or vfs: podman info/ })
+  t.strictSame(readdirSync(none), [], 'none is made there')
+  chmodSync(storage.path, 0o777)
+  await t.rejects(stored(), { message: /containers_storage .* is not safe: .* chmod go-w/ })
+  chmodSync(storage.path, 0o700)
+  for (const name of ['../state', 'layout', `${layout}/layout`])
+    await t.rejects(stored({ layout: name }), { message: /is no name of something that is being made/ }, name)
+
+  // What svcd could put in the way of root.
+  const outside = join(directory, 'outside')
+  mkdirSync(outside)
+  await output('rmdir', [blobs])
+  symlinkSync(outside, blobs)
+  await t.rejects(stored(), { message: /symbolic link/ })
+  t.strictSame(readdirSync(outside), [], 'no link is followed')
+  unlinkSync(blobs)
+  mkdirSync(blobs)
+  await output('chown', ['65534:65534', blobs])
+  const other = '.svcd-fedcba9876543210.oci'
+  symlinkSync(join(files, layout), join(files, other))
+  await t.rejects(stored({ layout: other }), { message: /ENOTDIR|ELOOP/ })
+
+  await stored()
+  const bySvcd = (...words: string[]) =>
+    output('setpriv', ['--reuid=65534', '--regid=65534', '--clear-groups', ...words])
+  const read = await bySvcd('find', join(files, layout), '-type', 'f', '-exec', 'cat', '{}', '+')
+  t.match(read, 'PRETTY_NAME="Debian"')
+  await bySvcd('rm', '-r', join(files, layout))
+  t.notOk(existsSync(join(files, layout)), 'svcd removes what root made')
+})

@@ -2,11 +2,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { notesIn } from '../../support/notes.js'
-import { output, requireRoot } from '../../support/programs.js'
+import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { type Crash, CrashingDaemon } from '../crashing-daemon.js'
 import { makeTree } from '../small-tree.js'
 import { buildLayout, debian } from './registry.js'
+import { startStorage } from './storage.js'
 
 const places: readonly Crash[] = [
   { module: 'image/oci/import', before: 'await skopeo.copy(' },
@@ -64,6 +65,32 @@ t.test('kill -9 at any place of an import and of an update', async t => {
   t.equal(hostname(), 'two')
   await clean('at the end', ['new'])
   t.ok(existsSync(daemon.path('images', 'new/usr/bulk')))
+})
+
+// rules 9.12, 9.16
+t.test('kill -9 while an image comes from the storage of podman', async t => {
+  requireRoot()
+  requirePrograms('buildah')
+  const storage = startStorage(scratch(t))
+  await storage.build('localhost/compute:1', { ...debian, 'usr/bulk': 'one'.repeat(10_000_000) })
+  const daemon = new CrashingDaemon(t, `image.containers_storage=${storage.path}`)
+  const source = 'containers-storage:localhost/compute:1'
+  for (const after of [100, 200]) {
+    await daemon.start({ module: 'image/oci/import', before: 'await skopeo.copy(', after })
+    const signal = await daemon.dies(admin => admin.post('/config/osimage/new/_import', { source }))
+    t.equal(signal, 'SIGKILL')
+    t.equal(readdirSync(daemon.path('files')).filter(name => /^\.(?!svcd-layers$)/.test(name)).length, 1)
+    await daemon.start()
+    await daemon.settled()
+    t.strictSame(
+      readdirSync(daemon.path('files')).filter(name => name.startsWith('.')),
+      [],
+      `${after}`
+    )
+    t.strictSame(readdirSync(daemon.path('images')), [])
+    t.strictSame(notesIn(daemon.path('state')), [])
+    await daemon.kill()
+  }
 })
 
 // rules 9.17
