@@ -11,7 +11,7 @@ import { debianTree } from './debian-tree.js'
 // The installed units and their sandbox allow all this. A Debian with its own systemd, in namespaces of its own,
 // installs the package of the last commit. There an image is packed, and rehearsed
 // (rules 16.1 to 16.3) by UEFI in memory, and by BIOS and with a TPM onto a disk; and an archive of a container
-// image is imported (9.16), packed with a squashfs (4.46), and rehearsed.
+// image is imported (9.16), packed with a squashfs (4.46), and rehearsed. The image comes from podman's storage too.
 
 const minutes = 60_000
 const packages = 'systemd-sysv dbus udev kmod iproute2 curl openssh-client procps rsync zstd util-linux'
@@ -21,6 +21,7 @@ const ofImage = 'fdisk e2fsprogs dosfstools grub-efi-amd64-bin grub-pc-bin grub2
 
 const setup = `set -e
 sed -i 's/^listen = .*/listen = 0.0.0.0:7050/; s/^address =$/address = 10.141.0.1/' /etc/svcd/svcd.ini
+sed -i 's,^containers_storage =$,containers_storage = /var/lib/containers/storage,' /etc/svcd/svcd.ini
 ip address add 10.141.0.1/24 dev lo
 systemctl restart svcd
 until curl -sf http://127.0.0.1:7050/version; do sleep 0.2; done
@@ -30,6 +31,10 @@ svcctl disklayout add whole-disk --shipped
 svcctl osimage add debian distribution=debian path=/var/lib/svcd/images/debian kerneloptions='console=ttyS0 panic=-1 no_timer_check'
 svcctl osimage pack debian
 svcctl osimage import oci-archive:/srv/image.tar imported
+own='containers-storage:[overlay@/var/lib/containers/storage+/run/containers/storage]'
+skopeo copy --quiet oci-archive:/srv/image.tar "$own"localhost/compute:1
+svcctl osimage import containers-storage:localhost/compute:1 stored
+cmp /var/lib/svcd/images/imported/etc/os-release /var/lib/svcd/images/stored/etc/os-release
 svcctl osimage set imported root_format=squashfs kerneloptions='console=ttyS0 panic=-1 no_timer_check'
 svcctl osimage pack imported
 for i in 1 2 3; do

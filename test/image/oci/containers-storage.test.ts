@@ -140,6 +140,9 @@ t.test('the helper of an svcd without root', async t => {
   const blobs = join(files, layout, 'layout/blobs/sha256')
   mkdirSync(blobs, { recursive: true })
   await output('chown', ['-R', '65534:65534', files])
+  // As the unit of the helper has it.
+  const mask = process.umask(0o077)
+  t.teardown(() => process.umask(mask))
   const places = { images: files, files, state: files, sshKey: '', sshPort: 22, byRoot: false, units: [] }
   const stored = (more: object = {}, path: string | undefined = storage.path) =>
     runCommand(

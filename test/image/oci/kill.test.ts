@@ -75,7 +75,7 @@ t.test('kill -9 while an image comes from the storage of podman', async t => {
   await storage.build('localhost/compute:1', { ...debian, 'usr/bulk': 'one'.repeat(10_000_000) })
   const daemon = new CrashingDaemon(t, `image.containers_storage=${storage.path}`)
   const source = 'containers-storage:localhost/compute:1'
-  for (const after of [100, 200]) {
+  for (const after of [100]) {
     await daemon.start({ module: 'image/oci/import', before: 'await skopeo.copy(', after })
     const signal = await daemon.dies(admin => admin.post('/config/osimage/new/_import', { source }))
     t.equal(signal, 'SIGKILL')
