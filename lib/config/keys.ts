@@ -163,7 +163,7 @@ export const keys = {
       'File with the logins at registries (skopeo login --authfile), for svcd alone to read; empty: none.'
     ),
     containers_storage: key(values.optionalPath).about(
-      'Storage of podman and buildah, for imports: /var/lib/containers/storage; empty: none. All of its images.'
+      'Storage of podman, of which any image can be imported: /var/lib/containers/storage; empty: none.'
     ),
     max_unpacked: key(values.size('1m', '100000g'), '64g').about(
       'Most bytes of a container image that is imported, packed and unpacked.'

@@ -363,7 +363,7 @@ const libexec = fileURLToPath(new URL('../../libexec', import.meta.url))
 const PROBE_MS = 30_000
 
 /** Open directories as a program sees them. */
-export interface IsolatedPaths {
+interface IsolatedPaths {
   /** The command prefix that gives the program its own mount namespace. */
   readonly through: readonly string[]
   /** The paths for the program, in the order of the arguments. */

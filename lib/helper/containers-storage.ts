@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import { oneLine } from '../base/log.js'
 import { exists, unlessMissing } from '../disk/file.js'
 import { ProgramError, run } from '../program/program.js'
-import type { IsolatedPaths } from './commands.js'
 import { resolveRoots } from './directories.js'
 import { LAYOUT, LAYOUT_TAG } from './unpack.js'
 
@@ -11,27 +10,30 @@ export const STORED = 'containers-storage:'
 /** skopeo itself reads no larger manifest. */
 export const MOST_MANIFEST = 4 * 2 ** 20
 
-/** An image, named as podman shows it, and the directory of an import as skopeo sees it. */
-interface Reading extends IsolatedPaths {
+/** An image, named as podman shows it. */
+interface Reading {
   readonly image: string
   readonly copy: boolean
+  /** The command prefix, and the directory of an import and a missing path as skopeo sees them. */
+  readonly through: readonly string[]
+  readonly paths: readonly string[]
+  readonly nothing: string
   readonly signal: AbortSignal
   readonly timeLimitMs: number
 }
 
 /**
- * Returns the manifest of an image in `[image] containers_storage`, or copies it into the layout of an import.
+ * Returns the manifest of an image in the storage of the ini, or copies it into the layout of an import.
  * Nothing is written into that storage: skopeo has an empty one of its own, in the memory of its mount
  * namespace, and reads the images of this one beside it. Throws Error in a sentence.
  */
 export async function readStored(storage: string | undefined, reading: Reading): Promise<string> {
-  const { image, copy, through, paths, nothing, signal, timeLimitMs } = reading
-  const [scratch = ''] = paths
+  const { image, copy, through, nothing, signal, timeLimitMs } = reading
+  const [scratch = ''] = reading.paths
   if (!/^[A-Za-z0-9][\w.:@/-]{0,499}$/.test(image)) throw new Error('that is no name of a container image')
   const { path, driver } = await storageIn(storage)
   if (through.length === 0) throw new Error('to read it without a mount namespace is not permitted')
-  const own = `${driver}@${nothing}/root+${nothing}/run`
-  const source = `${STORED}[${own}:${driver}.imagestore=${path}]${image}`
+  const source = `${STORED}[${driver}@${nothing}/root+${nothing}/run:${driver}.imagestore=${path}]${image}`
   // The storage has layers unpacked: to pack them for the way to umoci would more than double the time.
   const words = copy
     ? ['copy', '--dest-oci-accept-uncompressed-layers', source, `oci:${scratch}/${LAYOUT}:${LAYOUT_TAG}`]
