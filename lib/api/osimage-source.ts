@@ -11,8 +11,7 @@ const sourceOf = (required: boolean) =>
       source: {
         type: freeText,
         ...(required ? { required: true as const } : {}),
-        meaning:
-          'docker://REGISTRY/NAME:TAG, oci-archive:/PATH, docker-archive:/PATH or containers-storage:NAME:TAG'
+        meaning: 'docker://REGISTRY/NAME, oci-archive:/PATH, docker-archive:/PATH or containers-storage:NAME'
       }
     },
     ({ source }) => ({ source: source || null })

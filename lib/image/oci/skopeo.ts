@@ -43,7 +43,7 @@ export const platform = () => platforms[process.arch] ?? process.arch
 
 /** skopeo and its settings. */
 export class Skopeo {
-  /** @param stallMs how long a registry may send nothing. `work` reads the storage of podman, which is root's. */
+  /** @param stallMs how long a registry may send nothing. `work` reads podman's storage, which is root's. */
   constructor(
     private readonly image: Pick<Config['image'], 'registry_auth' | 'max_unpacked' | 'time_limit'>,
     readonly reference: Reference,
