@@ -34,7 +34,7 @@ export async function readStored(storage: string | undefined, reading: Reading):
   const { path, driver } = await storageIn(storage)
   if (through.length === 0) throw new Error('to read it without a mount namespace is not permitted')
   const source = `${STORED}[${driver}@${nothing}/root+${nothing}/run:${driver}.imagestore=${path}]${image}`
-  // Unpacked layers would be faster, but skopeo 1.9 names those of a fetched image as if gzip had packed them.
+  // Unpacked layers would be faster, but skopeo 1.9 gives those of a fetched image the type of packed ones.
   const words = copy
     ? ['copy', '--dest-compress-format', 'gzip', source, `oci:${scratch}/${LAYOUT}:${LAYOUT_TAG}`]
     : ['inspect', '--raw', source]
