@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { oneLine } from '../base/log.js'
 import { exists, unlessMissing } from '../disk/file.js'
@@ -55,6 +56,12 @@ async function storageIn(storage = ''): Promise<{ readonly path: string; readonl
   const key = '[image] containers_storage'
   const remedy = 'put containers_storage = /var/lib/containers/storage there, and type systemctl restart svcd'
   if (storage === '') throw new Error(`${key} is empty in svcd.ini: ${remedy}`)
+  const uid = (await unlessMissing(stat(storage), undefined))?.uid ?? 0
+  // To give it to root, as the message below says, would take it away from its user's podman.
+  if (uid !== 0)
+    throw new Error(
+      `${key} ${storage} belongs to user ${uid}: podman save --format oci-archive, and import that file`
+    )
   const path = await unlessMissing(resolveRoots(key, storage), '')
   for (const driver of ['overlay', 'vfs'])
     if (/^[\w./-]+$/.test(path) && (await exists(join(path, `${driver}-images`)))) return { path, driver }
