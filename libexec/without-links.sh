@@ -1,9 +1,18 @@
 #!/bin/sh
-# without-links.sh [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories
+# without-links.sh [--only SHOWN] [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories
 # at 1, 2, …, beside this script, without mounts in them and with all symbolic links disabled (nosymfollow,
 # Linux 5.10). Start it in a mount namespace of its own (lib/helper/commands.ts). IDENTITY is the device and
-# inode number of an open directory: another directory at the same path is refused.
+# inode number of an open directory: another directory at the same path is refused. With --only the program has
+# a root of its own, where it finds the directories at /1, /2, …, SHOWN at /only, podman's policy and /usr, the
+# last three only to be read: no name and no link leads it to another file of this machine. Its /proc has the
+# program alone, which has to be the first of a namespace of processes.
 set -eu
+
+only=''
+if [ "$1" = --only ]; then
+  only=$2
+  shift 2
+fi
 
 here=${0%/*}
 flagged() {
@@ -35,4 +44,25 @@ if [ "$(flagged)" -lt "$((wanted + count))" ]; then
     'and a mount(8) that knows nosymfollow' >&2
   exit 1
 fi
-exec "$@"
+if [ -z "$only" ]; then exec "$@"; fi
+
+# show DIRECTORY NAME: shows a directory of this machine in the new root.
+show() {
+  mkdir -p "$here/$2"
+  mount --no-canonicalize --bind "$1" "$here/$2"
+  mount --no-canonicalize -o remount,bind,ro,nosuid,nodev "$here/$2"
+}
+show "$only" only
+show /usr usr
+for name in bin sbin lib lib64; do
+  if [ -L "/$name" ]; then
+    ln -s "usr/$name" "$here/$name"
+  elif [ -d "/$name" ]; then
+    show "/$name" "$name"
+  fi
+done
+mkdir -p "$here/proc" "$here/etc/containers"
+mount --no-canonicalize -t proc -o nosuid,nodev,noexec,subset=pid svc-proc "$here/proc"
+policy=/etc/containers/policy.json
+if [ -e "$policy" ]; then cp "$policy" "$here$policy"; fi
+exec chroot "$here" "$@"

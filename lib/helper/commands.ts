@@ -12,7 +12,7 @@ import {
   withRemedy
 } from '../disk/open-directory.js'
 import { run } from '../program/program.js'
-import { readStored } from './containers-storage.js'
+import { readStored, storageIn } from './containers-storage.js'
 import {
   checkComponent,
   checkHidden,
@@ -170,7 +170,7 @@ export const commands = {
     async (places, { packer, compressor, excludes, ...args }, course): Promise<PackResult> => {
       const chosen = packer === 'system' ? systemPacker(compressor) : builtinPacker
       return inTree(places, args.tree, async tree => {
-        const { through, paths } = await isolatePaths(places, tree)
+        const { through, paths } = await isolatePaths(places, [tree])
         const [path] = through.length === 0 ? [] : paths
         return createInFiles(places, args.output, (output, owner) =>
           chosen.pack({ ...course, tree: tree.at(), path, through, excludes, output, owner })
@@ -200,7 +200,7 @@ export const commands = {
       await checkUnmounted(tree)
       await checkOwners(args.tree, course)
       await withNewDirectory(places, args, async into => {
-        const { through, paths } = await isolatePaths(places, tree, into)
+        const { through, paths } = await isolatePaths(places, [tree, into])
         const [from, to = ''] = paths
         const words = ['-a', '-x', '--reflink=auto', '-T', '--', `${from}/.`, to]
         await run('cp', words, { ...course, wrapper: through })
@@ -215,7 +215,7 @@ export const commands = {
       checkOwnersOf('a container image')
       await inDirectory(places.files, `${checkHidden(layout)}/${LAYOUT}`, from =>
         withNewDirectory(places, { parent, work }, async into => {
-          const { through, paths } = await isolatePaths(places, from, into)
+          const { through, paths } = await isolatePaths(places, [from, into])
           const [seen = '', target = ''] = paths
           const request = { ...course, bytes, layers, through, opened: into }
           await unpackLayout({ ...request, layout: seen, into: target })
@@ -227,10 +227,12 @@ export const commands = {
   /** Returns the manifest of an image in podman's storage, or copies it into a hidden directory like that. */
   stored: command(
     { layout: text, image: text, copy: flag },
-    async (places, { layout, ...args }, course): Promise<string> =>
-      inDirectory(places.files, checkHidden(layout), async into =>
-        readStored(places.storage, { ...course, ...args, ...(await isolatePaths(places, into)) })
+    async (places, { layout, ...args }, course): Promise<string> => {
+      const storage = await storageIn(places.storage)
+      return inDirectory(places.files, checkHidden(layout), async into =>
+        readStored(storage, { ...course, ...args, ...(await isolatePaths(places, [into], storage.path)) })
       )
+    }
   ),
 
   /** Copies a node's file systems into a hidden directory. */
@@ -240,7 +242,7 @@ export const commands = {
       checkOwnersOf(`node ${args.node}`)
       const grab = async (tree?: OpenDirectory, into?: OpenDirectory) => {
         const given = [...(tree ? [tree] : []), ...(into ? [into] : [])]
-        const { through, paths, nothing } = await isolatePaths(places, ...given)
+        const { through, paths, nothing } = await isolatePaths(places, given)
         const seen = { tree: tree && paths[0], work: (into && paths.at(-1)) ?? nothing }
         const work = into?.path ?? nothing
         const request = { ...course, ...args, work, at: into?.at(), seen, through }
@@ -262,7 +264,7 @@ export const commands = {
   push: command({ ...transfer, tree: text }, async (places, args, course) =>
     inTree(places, args.tree, async held => {
       await checkUnmounted(held)
-      const { through, paths } = await isolatePaths(places, held)
+      const { through, paths } = await isolatePaths(places, [held])
       const request = { ...course, ...args, at: held.at(), seen: paths[0], through }
       return withRemote(places, args.node, remote => copyToNode({ ...request, remote }))
     })
@@ -380,11 +382,14 @@ interface IsolatedPaths {
  */
 async function isolatePaths(
   places: HelperSettings,
-  ...directories: readonly OpenDirectory[]
+  directories: readonly OpenDirectory[],
+  only?: string
 ): Promise<IsolatedPaths> {
   const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }
   if (process.getuid?.() !== 0) return plain
-  const words = ['--mount', '--propagation', 'private', 'sh', `${libexec}/without-links.sh`]
+  const alone = only === undefined ? [] : ['--pid', '--fork', '--kill-child']
+  const words = [...alone, '--mount', '--propagation', 'private', 'sh', `${libexec}/without-links.sh`]
+  if (only !== undefined) words.push('--only', only)
   for (const { path, at } of directories) {
     const { dev, ino } = await stat(at(), { bigint: true })
     words.push(path, `${dev}:${ino}`)
@@ -396,8 +401,9 @@ async function isolatePaths(
     if (places.byRoot && !/was replaced/.test((error as Error).message)) return plain
     throw error
   }
-  const paths = directories.map((_, i) => `${libexec}/${i + 1}`)
-  return { ...plain, through: ['unshare', ...words], paths }
+  const here = only === undefined ? libexec : ''
+  const paths = directories.map((_, i) => `${here}/${i + 1}`)
+  return { through: ['unshare', ...words], paths, nothing: `${here}/nothing` }
 }
 
 /** Runs commands that need root. It knows no objects. */

@@ -11,6 +11,17 @@ export const STORED = 'containers-storage:'
 /** skopeo itself reads no larger manifest. */
 export const MOST_MANIFEST = 4 * 2 ** 20
 
+/** A copy reads under a lock of the storage, which builds wait for. */
+const LONGEST_MS = 4 * 3_600_000
+/** Where without-links.sh shows a storage. */
+const ONLY_SHOWN = '/only'
+
+/** A storage of podman and buildah: its directory, and the driver that made it. */
+export interface Storage {
+  readonly path: string
+  readonly driver: string
+}
+
 /** An image, named as podman shows it. */
 interface Reading {
   readonly image: string
@@ -24,17 +35,19 @@ interface Reading {
 }
 
 /**
- * Returns the manifest of an image in the storage of the ini, or copies it into the layout of an import.
- * Nothing is written into that storage: skopeo has an empty one of its own, in the memory of its mount
- * namespace, and reads the images of this one beside it. Throws Error in a sentence.
+ * Returns the manifest of an image in a storage, or copies it into the layout of an import. Nothing is written
+ * into that storage: skopeo has an empty one of its own, in the memory of its mount namespace, and reads the
+ * images of this one beside it. It opens files by the names that an image recorded, which may lead through
+ * links and upwards: so it has a root of its own (without-links.sh). Throws Error in a sentence.
  */
-export async function readStored(storage: string | undefined, reading: Reading): Promise<string> {
-  const { image, copy, through, nothing, signal, timeLimitMs } = reading
+export async function readStored({ path, driver }: Storage, reading: Reading): Promise<string> {
+  const { image, copy, through, nothing, signal } = reading
+  const timeLimitMs = Math.min(reading.timeLimitMs, LONGEST_MS)
   const [scratch = ''] = reading.paths
   if (!/^[A-Za-z0-9][\w.:@/-]{0,499}$/.test(image)) throw new Error('that is no name of a container image')
-  const { path, driver } = await storageIn(storage)
   if (through.length === 0) throw new Error('to read it without a mount namespace is not permitted')
-  const source = `${STORED}[${driver}@${nothing}/root+${nothing}/run:${driver}.imagestore=${path}]${image}`
+  const own = `${driver}@${nothing}/root+${nothing}/run`
+  const source = `${STORED}[${own}:${driver}.imagestore=${ONLY_SHOWN}]${image}`
   // Unpacked layers would be faster, but skopeo 1.9 gives those of a fetched image the type of packed ones.
   const words = copy
     ? ['copy', '--dest-compress-format', 'gzip', source, `oci:${scratch}/${LAYOUT}:${LAYOUT_TAG}`]
@@ -47,12 +60,12 @@ export async function readStored(storage: string | undefined, reading: Reading):
   } catch (error) {
     const said = skopeoWords(error as Error)
     const isMissing = /does not resolve to an image ID/.test(said)
-    throw new Error(isMissing ? `there is no image ${image} in ${storage}: podman images lists them` : said)
+    throw new Error(isMissing ? `there is no image ${image} in ${path}: podman images lists them` : said)
   }
 }
 
 /** Finds the storage of the ini and its driver. Throws Error if others than root could replace it. */
-async function storageIn(storage = ''): Promise<{ readonly path: string; readonly driver: string }> {
+export async function storageIn(storage = ''): Promise<Storage> {
   const key = '[image] containers_storage'
   const remedy = 'put containers_storage = /var/lib/containers/storage there, and type systemctl restart svcd'
   if (storage === '') throw new Error(`${key} is empty in svcd.ini: ${remedy}`)
