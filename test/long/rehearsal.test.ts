@@ -15,15 +15,20 @@ import t, { type Test } from 'tap'
 import { Daemon } from '../support/daemon.js'
 import { signedLoaders } from '../support/kernel.js'
 import { output, requirePrograms } from '../support/programs.js'
+import { startNetwork } from '../support/provision-network.js'
+import { type RealBoot, realBoot } from '../support/real-boot.js'
 import { scratch } from '../support/scratch.js'
 import { debianImage, systemOptions } from './debian-image.js'
 
 // rules 16.1 to 16.3: a rehearsal finds what is wrong with an image before a node gets it, and finds nothing in
-// a good one. Each case is one virtual machine, a minute or two; REHEARSALS=name,name runs some of them.
+// a good one. Each case is one virtual machine, a minute or two; REHEARSALS=name,name runs some of them. With
+// REHEARSALS_BESIDE=1 one case of each kind is also booted as the node itself, on a provisioning network, and
+// the verdicts of both must be the same.
 
 const minutes = 60_000
 const address = '10.141.0.71'
 const mac = '52:54:00:14:20:01'
+const memoryMiB = 2048
 
 /** A case: what is changed in a copy of the tree, and beside it. Its rehearsal must say `says`. */
 interface Case {
@@ -42,6 +47,13 @@ interface Case {
   /** Undefined: the image is good. */
   readonly says?: RegExp
 }
+
+/** One case of each kind; all that are `soft` come with them, in one image. */
+const kinds: readonly string[] = [
+  ...['as-it-is', 'wrong-fstab', 'no-init', 'postscript', 'pack-cut', 'kernel-damaged', 'by-bios'],
+  ...['rescue-target', 'disk-too-small', 'no-libc', 'root-full', 'no-networkd', 'on-a-disk'],
+  ...['unit-that-hangs', 'emergency-by-fstab', 'no-driver', 'no-curl']
+]
 
 const put = async (path: string, text: string) => {
   await mkdir(dirname(path), { recursive: true })
@@ -256,32 +268,48 @@ const good: Readonly<Record<string, Case>> = {
   'with-tpm': { node: { trust: 'report' }, machine: /, a TPM$/ }
 }
 
-t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, async t => {
+t.test('rehearsals of good and of faulty images', { timeout: 300 * minutes }, async t => {
   requirePrograms('qemu-system-x86_64', 'debootstrap', 'zstd', 'swtpm')
   const directory = scratch(t)
   const files = join(directory, 'files')
   const base = join(directory, 'base')
-  const { SVCD_REHEARSED: kept, REHEARSALS: some } = process.env
+  const { SVCD_REHEARSED: kept, REHEARSALS: some, REHEARSALS_BESIDE: beside } = process.env
   const made = await debianImage({ tool: 'initramfs-tools', name: 'base', files, tree: base, prepare: slim })
   // New host keys take half a minute in software: here a node has those of the image.
   const identity = 'image.identity=/etc/machine-id'
   const loaders = await signedLoaders()
   const tftp = [`tftp.shim_x64=${loaders['shimx64.efi']}`, `tftp.grub_x64=${loaders['grubx64.efi']}`]
+  const network = await startNetwork([{ mac, ipaddress: address }])
+  t.teardown(() => network.close())
   const controller = await Daemon.start({
     directory,
-    set: [
-      'http.url=http://10.141.0.1:7050',
-      'rehearsal.memory=2g',
-      'rehearsal.time_limit=10m',
-      identity,
-      ...tftp
-    ]
+    listen: '10.141.0.1:7050',
+    enter: network.enter,
+    set: [`rehearsal.memory=${memoryMiB}m`, 'rehearsal.time_limit=10m', identity, ...tftp]
   })
   t.teardown(() => controller.stop())
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
   await controller.create('network', 'other', { network: '10.9.0.0/24' })
   const found = new Set<string>()
   let run = 0
+  /** Boots the node itself on the machine that the rehearsal describes: both must come to the same verdict. */
+  const bootBeside = async (t: Test, name: string, described: string, rehearsed: Outcome['results']) => {
+    const disk = join(directory, 'disk')
+    await writeFile(disk, '')
+    await truncate(disk, 20 * 2 ** 30)
+    const real = await realBoot(controller, {
+      ...{ name, mac, memoryMiB, network: { tap: network.tap(mac) }, enter: network.enter },
+      firmware: described.includes(', bios,') ? 'bios' : 'uefi',
+      ...(described.includes(', no disk') ? {} : { disk })
+    })
+    const { state, seconds } = real
+    const well = state === 'running' && real.rule === 'all-well'
+    const line = `${well ? 'well' : 'NOT WELL'} for real after ${seconds} s: ${state}; ${told(real)}`
+    t.comment(line)
+    if (kept) await appendFile(kept, `  = ${line}\n  = rehearsed: ${told(rehearsed)}\n`)
+    t.equal(well, rehearsed.well, 'the real node is as well as the rehearsed one')
+    t.equal(told(real), told(rehearsed), 'and for the same reason')
+  }
   const rehearse = async (t: Test, name: string, each: Case, i: number) => {
     const { fields, forget } = await imageOf({ ...made }, each, name, { base, directory, files })
     const node = `node${100 + i}`
@@ -306,20 +334,22 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
     const { body: all } = await controller.request('GET', '/monitor/request')
     const [id = ''] = Object.keys((all as { monitor: { request: object } }).monitor.request)
     const { body: one } = await controller.request('GET', `/monitor/request/${id}`)
-    const { lines } = (one as { monitor: { request: Record<string, { lines: string[] }> } }).monitor.request[
+    const { lines, results } = (one as { monitor: { request: Record<string, Outcome> } }).monitor.request[
       id
-    ] as { lines: string[] }
+    ] as Outcome
     const { message } = said as { message: string }
     const line = `${name}: ${status === 200 ? 'well' : 'NOT WELL'} after ${Math.round((Date.now() - start) / 1000)} s: ${message}`
     t.comment(line)
     if (kept) await appendFile(kept, `${[line, ...lines].join('\n    ')}\n`)
+    if (beside) await bootBeside(t, node, lines[0] ?? '', results)
     await controller.request('POST', `/config/node/${node}/_delete`)
     await forget()
     run++
     return { status, message, machine: lines[0] ?? '' }
   }
   const known: Readonly<Record<string, Case>> = { ...faults, ...good }
-  const names = some?.split(',') ?? Object.keys(known)
+  const isChosen = (name: string) => !beside || kinds.includes(name) || known[name]?.soft
+  const names = some?.split(',') ?? Object.keys(known).filter(isChosen)
   const cases = names.map(name => [name, known[name] as Case] as const)
   const soft = cases.filter(([, each]) => each.soft)
   const hard = cases.filter(([, each]) => !each.soft)
@@ -345,6 +375,21 @@ t.test('rehearsals of good and of faulty images', { timeout: 180 * minutes }, as
   const sought = names.filter(name => name in faults).length
   t.ok(found.size >= sought * 0.9, `found ${found.size} of ${sought}`)
 })
+
+/** The record of a rehearsal's request. */
+interface Outcome {
+  readonly lines: readonly string[]
+  readonly results: Verdict & { readonly well: boolean }
+}
+
+type Verdict = Pick<RealBoot, 'rule' | 'verdict' | 'faults'>
+
+/** A verdict without what two boots never share: their times, and how long each was waited for. */
+const told = ({ rule, verdict, faults }: Verdict) => {
+  const shown = faults.filter(fault => !/^(?:nothing was seen|it was started|the machine ended)/.test(fault))
+  const text = verdict.replace(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/g, 'TIME')
+  return [...shown.sort(), `${rule}: ${text}`].join('; ')
+}
 
 /** Removes what a case would only unpack. */
 async function slim(tree: string): Promise<void> {
