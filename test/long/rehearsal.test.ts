@@ -302,8 +302,8 @@ t.test('rehearsals of good and of faulty images', { timeout: 300 * minutes }, as
       firmware: described.includes(', bios,') ? 'bios' : 'uefi',
       ...(described.includes(', no disk') ? {} : { disk })
     })
-    const { state, seconds } = real
-    const well = state === 'running' && real.rule === 'all-well'
+    const { isUp, state, seconds } = real
+    const well = isUp && real.rule === 'all-well'
     const line = `${well ? 'well' : 'NOT WELL'} for real after ${seconds} s: ${state}; ${told(real)}`
     t.comment(line)
     if (kept) await appendFile(kept, `  = ${line}\n  = rehearsed: ${told(rehearsed)}\n`)

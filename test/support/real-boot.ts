@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Console } from '../../lib/rehearsal/watch.js'
-import type { Daemon, NodeStatus } from './daemon.js'
+import type { Daemon } from './daemon.js'
 import { type Machine, runMachine } from './virtual-machine.js'
 
 /** What the daemon says of a node that was booted for real, and what its console showed. */
 export interface RealBoot {
-  /** Its last report; null: it never reported. */
+  /** Whether its system reported that it is up. */
+  readonly isUp: boolean
+  /** Its last state; null: it never reported. */
   readonly state: string | null
   readonly rule: string
   readonly verdict: string
@@ -36,24 +38,42 @@ export async function realBoot(controller: Daemon, machine: Machine): Promise<Re
     () => 'off',
     (error: Error) => error.message
   )
-  let state: NodeStatus['state'] = null
+  let steps = await stepsOf(controller, name)
+  const isUp = () => steps.some(({ step }) => step === 'running')
   const isOver = () =>
-    /^running|failed/.test(state ?? '') || screen.hasEnded || Date.now() - screen.lastMs > silenceMs
+    isUp() ||
+    steps.some(({ step, about }) => step === 'report' && about.includes('failed')) ||
+    screen.hasEnded ||
+    Date.now() - screen.lastMs > silenceMs
   let end: string | undefined
   while (end === undefined && !isOver()) {
     end = await Promise.race([running, sleep(pollMs).then(() => undefined)])
-    const { state: now } = await controller.monitor(name)
-    if (now !== state) screen.lastMs = Date.now()
-    state = now
+    const now = await stepsOf(controller, name)
+    if (now.length > steps.length) screen.lastMs = Date.now()
+    steps = now
   }
   await sleep(lastMs)
   stop.abort()
   end = await running
   if (end.includes('could not run')) throw new Error(end)
-  const { body } = await controller.request('GET', `/monitor/node/${name}/_why`)
-  const { _why } = (body as { monitor: { _why: Record<string, { rule: string; verdict: string }> } }).monitor
-  const { rule = '', verdict = '' } = _why[name] ?? {}
-  const { state: last } = await controller.monitor(name)
+  const { rule, verdict } = (await ask(controller, name, '_why')) as Pick<RealBoot, 'rule' | 'verdict'>
+  const { state } = await controller.monitor(name)
   const seconds = Math.round((Date.now() - began) / 1000)
-  return { state: last, rule, verdict, faults: [...screen.faults], seconds }
+  return { isUp: isUp(), state, rule, verdict, faults: [...screen.faults], seconds }
+}
+
+interface Step {
+  readonly step: string
+  readonly about: string
+}
+
+/** What was seen of a node. */
+async function stepsOf(controller: Daemon, name: string): Promise<readonly Step[]> {
+  const { boots } = (await ask(controller, name, '_boots')) as { boots: readonly { steps?: Step[] }[] }
+  return boots.flatMap(({ steps = [] }) => steps)
+}
+
+async function ask(controller: Daemon, name: string, word: '_why' | '_boots'): Promise<unknown> {
+  const { body } = await controller.request('GET', `/monitor/node/${name}/${word}`)
+  return (body as { monitor: Record<string, Record<string, unknown>> }).monitor[word.slice(1)]?.[name]
 }
