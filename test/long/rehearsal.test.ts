@@ -285,7 +285,7 @@ t.test('rehearsals of good and of faulty images', { timeout: 300 * minutes }, as
     directory,
     listen: '10.141.0.1:7050',
     enter: network.enter,
-    set: [`rehearsal.memory=${memoryMiB}m`, 'rehearsal.time_limit=10m', identity, ...tftp]
+    set: [`rehearsal.memory=${memoryMiB}m`, 'rehearsal.time_limit=14m', identity, ...tftp]
   })
   t.teardown(() => controller.stop())
   await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })

@@ -19,7 +19,7 @@ export interface RealBoot {
 const pollMs = 2000
 /** A system that waits for a unit tells so 300 s after its start. */
 const silenceMs = 360_000
-const timeLimitMs = 600_000
+const timeLimitMs = 14 * 60_000
 /** The last report may be on its way when the machine ends. */
 const lastMs = 3000
 
