@@ -67,7 +67,8 @@ if command -v systemctl > /dev/null; then
     # Rescue or emergency mode: it is not up.
     maintenance) exit 1 ;;
     degraded) units=$(systemctl --failed --no-legend --plain --full) ;;
-    starting) units=$(systemctl list-jobs --no-legend --full | sed 's/^ *[0-9]* //') ;;
+    # systemd lists jobs in no order: what runs comes first, before what waits for it.
+    starting) units=$(systemctl list-jobs --no-legend --full | sort -k 4,4b -k 2,2b | sed 's/^ *[0-9]* //') ;;
     *) units='' ;;
   esac
   # A unit that ends at once and is started again is not yet one that has failed.
