@@ -17,6 +17,11 @@ const seen: readonly { readonly fault: string; readonly in: RegExp; readonly end
     ends: true
   },
   {
+    fault: 'the initramfs found no card with the MAC of the node: it may lack the driver',
+    in: /^svc: FAILED in step interface:/,
+    ends: true
+  },
+  {
     fault: 'the loader could not load or start the kernel',
     in: /^svcd: node \S+ could not be booted/,
     ends: true

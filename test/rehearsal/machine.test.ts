@@ -270,6 +270,11 @@ t.test('the console is bounded, and its faults are seen', async t => {
   t.notOk(loader.hasEnded)
   loader.add('svcd: node n1 could not be booted, back to the menu')
   t.strictSame([loader.hasEnded, ...loader.faults], [true, 'the loader could not load or start the kernel'])
+  const card = new Console(() => 0)
+  card.add('svc: FAILED in step install: the installation failed')
+  t.notOk(card.hasEnded, 'what the node reports is decided by its report')
+  card.add('svc: FAILED in step interface: no network interface has the address 52:54:00:00:00:0a')
+  t.ok(card.hasEnded, 'it has no network to report this by')
   t.equal(decided('all-well', true), true)
   t.equal(decided('all-well', false), undefined, 'installed, and not yet up')
   t.equal(
