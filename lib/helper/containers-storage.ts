@@ -35,10 +35,10 @@ interface Reading {
 }
 
 /**
- * Returns the manifest of an image in a storage, or copies it into the layout of an import. Nothing is written
- * into that storage: skopeo has an empty one of its own, in the memory of its mount namespace, and reads the
- * images of this one beside it. It opens files by the names that an image recorded, which may lead through
- * links and upwards: so it has a root of its own (without-links.sh). Throws Error in a sentence.
+ * Returns the manifest of an image in a storage, or copies it into the layout of an import. Nothing is
+ * written into that storage: skopeo has an empty one of its own, in the memory of its mount namespace, and
+ * reads the images of this one beside it. It opens files by the names that an image recorded, which may lead
+ * through links and upwards: so it has a root of its own (without-links.sh). Throws Error in a sentence.
  */
 export async function readStored({ path, driver }: Storage, reading: Reading): Promise<string> {
   const { image, copy, through, nothing, signal } = reading

@@ -19,6 +19,7 @@ import { Skopeo } from '../../../lib/image/oci/skopeo.js'
 import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { beginning } from '../imaging.js'
+import { imageOf, sha, tarEntry, tarOf } from './hostile.js'
 import { bootable, buildLayout, debian, digestIn } from './registry.js'
 import { startStorage } from './storage.js'
 
@@ -178,6 +179,71 @@ t.test('names that are none, and a push', async t => {
 })
 
 const layout = '.svcd-0123456789abcdef.oci'
+
+// rules 9.16
+t.test('an image that leads skopeo elsewhere gets nothing of this machine', async t => {
+  requireRoot()
+  const directory = scratch(t)
+  const storage = startStorage(directory)
+  const files = join(directory, 'files')
+  const places = { images: files, files, state: files, sshKey: '', sshPort: 22, byRoot: false, units: [] }
+  const secret = 'for root alone, '.repeat(32)
+  const outside = join(directory, 'outside')
+  mkdirSync(outside, { mode: 0o700 })
+  writeFileSync(join(outside, 'secret'), secret, { mode: 0o600 })
+  await output('mkfifo', [join(outside, 'pipe')])
+  const guess = 'g'.repeat(secret.length)
+  const parts = outside.slice(1).split('/')
+  // A link needs its target when podman unpacks the layer.
+  const directories = parts.map((_, i) => tarEntry(parts.slice(0, i + 1).join('/'), '5', '', '', 0, 0o755))
+  const last = tarEntry('z', '0', 'z')
+  const linked = (name: string) => [
+    ...[...directories, tarEntry('a', '2', '', outside)],
+    ...[tarEntry(`a/${name}`, '0', guess), last]
+  ]
+  const images = {
+    link: linked('secret'),
+    pipe: linked('pipe'),
+    upwards: [tarEntry(`${'../'.repeat(12)}${parts.join('/')}/secret`, '0', guess), last],
+    process: [tarEntry(`${'../'.repeat(12)}proc/1/root${outside}/secret`, '0', guess), last]
+  }
+  for (const [name, entries] of Object.entries(images)) {
+    const image = imageOf(tarOf(...entries))
+    const from = join(directory, `layout-${name}`)
+    mkdirSync(join(from, 'blobs/sha256'), { recursive: true })
+    for (const [digest, bytes] of image.blobs)
+      writeFileSync(join(from, 'blobs/sha256', digest.slice(7)), bytes)
+    const manifest = JSON.stringify(image.manifest)
+    writeFileSync(join(from, 'blobs/sha256', sha(manifest).slice(7)), manifest)
+    writeFileSync(join(from, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
+    const { mediaType } = image.manifest
+    const manifests = [{ mediaType, digest: sha(manifest), size: manifest.length }]
+    writeFileSync(join(from, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests }))
+    const into = `containers-storage:[vfs@${storage.path}+${join(directory, 'run')}]localhost/${name}:1`
+    await output('skopeo', ['copy', '--quiet', `oci:${from}`, into])
+    const own = `.svcd-${sha(name).slice(7, 23)}.oci`
+    mkdirSync(join(files, own), { recursive: true })
+    const args = { layout: own, image: `localhost/${name}:1`, copy: true }
+    const copied = runCommand({ ...places, storage: storage.path }, 'stored', args, {
+      signal: AbortSignal.timeout(20_000)
+    })
+    // What podman unpacked somewhere else in the layer is its content; nothing else is.
+    await copied.catch(({ message }) => t.notMatch(message, /abort/i, `${name}: it hangs`))
+    const found = await output('sh', ['-c', 'grep -rlaF "for root alone" "$1" || :', 'sh', join(files, own)])
+    t.equal(found, '', name)
+    for (const file of readdirSync(join(files, own), { recursive: true, encoding: 'utf8' }))
+      if (/blobs\/sha256\/[0-9a-f]{64}$/.test(file)) {
+        const text = await output('sh', [
+          '-c',
+          'gzip -dc <"$1" 2>/dev/null || cat "$1"',
+          'sh',
+          join(files, own, file)
+        ])
+        t.notMatch(text, /for root alone/, `${name}: ${file}`)
+      }
+  }
+  t.equal(readFileSync(join(outside, 'secret'), 'utf8'), secret)
+})
 
 // rules 9.14, 9.16
 t.test('the helper of an svcd without root', async t => {
