@@ -28,6 +28,7 @@ import { debianImage, systemOptions } from './debian-image.js'
 const minutes = 60_000
 const address = '10.141.0.71'
 const mac = '52:54:00:14:20:01'
+const secondMac = '52:54:00:14:20:02'
 const memoryMiB = 2048
 
 /** A case: what is changed in a copy of the tree, and beside it. Its rehearsal must say `says`. */
@@ -36,6 +37,8 @@ interface Case {
   /** Fields of its image, and of its node. */
   readonly image?: object
   readonly node?: object
+  /** Of its first interface. */
+  readonly own?: object
   /** The report of the node's hardware. */
   readonly inventory?: object
   /** Changes a file of the files directory: a kernel, an initramfs, a pack. */
@@ -220,14 +223,24 @@ const faults: Readonly<Record<string, Case>> = {
   'kernel-missing': { file: { field: 'kernelfile', change: path => rm(path) }, says: /missing/ }
 }
 
+/** A node whose provision interface is a bond or a bridge over the card that it boots from. */
+const over = (name: string, options: string, ...more: object[]): Case => ({
+  own: { network: null, ipaddress: null, macaddress: null },
+  node: {
+    provision_interface: name,
+    interfaces: [
+      ...more,
+      { interface: name, network: 'cluster', ipaddress: address, macaddress: mac, options }
+    ]
+  }
+})
+
 const good: Readonly<Record<string, Case>> = {
   'as-it-is': {},
   'no-console-option': { image: { kerneloptions: 'no_timer_check' } },
   'two-cards': {
     node: {
-      interfaces: [
-        { interface: 'eth1', network: 'other', ipaddress: '10.9.0.5', macaddress: '52:54:00:14:20:02' }
-      ]
+      interfaces: [{ interface: 'eth1', network: 'other', ipaddress: '10.9.0.5', macaddress: secondMac }]
     }
   },
   'more-units': { tree: at => unit(at, 'fine', 'Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true') },
@@ -260,6 +273,20 @@ const good: Readonly<Record<string, Case>> = {
       await put(at('etc/tmpfiles.d/bootc.conf'), made.join(''))
     }
   },
+  'by-dhcp': { own: { ipaddress: null } },
+  vlan: {
+    node: {
+      interfaces: [{ interface: 'BOOTIF.20', network: 'other', ipaddress: '10.9.0.6', options: 'vlan=20' }]
+    }
+  },
+  'second-by-dhcp': {
+    node: {
+      interfaces: [{ interface: 'eth1', network: 'other', macaddress: secondMac, options: 'dhcp=yes' }]
+    }
+  },
+  bonded: over('bond0', 'bond=BOOTIF,eth1', { interface: 'eth1', macaddress: secondMac }),
+  lacp: over('bond0', 'bond=BOOTIF,eth1 mode=802.3ad', { interface: 'eth1', macaddress: secondMac }),
+  bridged: over('br0', 'bridge=BOOTIF'),
   'by-bios': { inventory: { firmware: { mode: 'bios' } }, machine: /, bios, ipxe,/ },
   'on-a-disk': {
     machine: /, 1 disk\(s\)/,
@@ -288,7 +315,10 @@ t.test('rehearsals of good and of faulty images', { timeout: 300 * minutes }, as
     set: [`rehearsal.memory=${memoryMiB}m`, 'rehearsal.time_limit=14m', identity, ...tftp]
   })
   t.teardown(() => controller.stop())
-  await controller.create('network', 'cluster', { network: '10.141.0.0/24', gateway: '10.141.0.1' })
+  await controller.create('network', 'cluster', {
+    ...{ network: '10.141.0.0/24', gateway: '10.141.0.1', dhcp: true },
+    ...{ dhcp_range_begin: '10.141.0.200', dhcp_range_end: '10.141.0.220' }
+  })
   await controller.create('network', 'other', { network: '10.9.0.0/24' })
   const found = new Set<string>()
   let run = 0
@@ -319,7 +349,7 @@ t.test('rehearsals of good and of faulty images', { timeout: 300 * minutes }, as
   const rehearse = async (t: Test, name: string, each: Case, i: number) => {
     const { fields, forget } = await imageOf({ ...made }, each, name, { base, directory, files })
     const node = `node${100 + i}`
-    const own = { interface: 'BOOTIF', network: 'cluster', ipaddress: address, macaddress: mac }
+    const own = { interface: 'BOOTIF', network: 'cluster', ipaddress: address, macaddress: mac, ...each.own }
     const { interfaces = [], ...more } = (each.node ?? {}) as { interfaces?: object[] }
     await controller.create('osimage', name, {
       ...fields,
