@@ -277,7 +277,10 @@ const remedies: readonly (readonly [RegExp, (registry: string) => string])[] = [
   [/HTTP response to HTTPS client/, () => 'the registry has to speak https'],
   [/manifest unknown|name unknown|not found/i, () => 'look at its name and its tag'],
   [/digest|does not match|verif/i, () => 'it sent other bytes than it promised: nothing of them is kept'],
-  [/\bEOF\b|connection reset|broken pipe/i, () => 'it stopped in the middle: try again']
+  [
+    /\bEOF\b|connection reset|broken pipe|closed network connection|stream error/i,
+    () => 'it stopped in the middle: try again'
+  ]
 ]
 
 /** Returns one sentence of a failure, with what to do. It holds no password: skopeo gets none in words. */
