@@ -1,7 +1,7 @@
 #!/bin/sh
-# without-links.sh [--only SHOWN] [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds the directories
-# at 1, 2, …, beside this script, without mounts in them and with all symbolic links disabled (nosymfollow,
-# Linux 5.10). Start it in a mount namespace of its own (lib/helper/commands.ts). IDENTITY is the device and
+# without-links.sh [--only SHOWN] [DIRECTORY IDENTITY]... -- PROGRAM ARGUMENT...: runs a program that finds
+# the directories at 1, 2, …, beside this script, without mounts in them and with all symbolic links disabled
+# (nosymfollow, Linux 5.10). Start it in a mount namespace of its own (lib/helper/commands.ts). IDENTITY is the device and
 # inode number of an open directory: another directory at the same path is refused. With --only the program has
 # a root of its own, where it finds the directories at /1, /2, …, SHOWN at /only, podman's policy and /usr, the
 # last three only to be read: no name and no link leads it to another file of this machine. Its /proc has the

@@ -11,7 +11,8 @@ import { debianTree } from './debian-tree.js'
 // The installed units and their sandbox allow all this. A Debian with its own systemd, in namespaces of its own,
 // installs the package of the last commit. There an image is packed, and rehearsed
 // (rules 16.1 to 16.3) by UEFI in memory, and by BIOS and with a TPM onto a disk; and an archive of a container
-// image is imported (9.16), packed with a squashfs (4.46), and rehearsed. The image comes from podman's storage too.
+// image is imported (9.16), packed with a squashfs (4.46), and rehearsed. The image comes from podman's
+// storage too.
 
 const minutes = 60_000
 const packages = 'systemd-sysv dbus udev kmod iproute2 curl openssh-client procps rsync zstd util-linux'

@@ -26,10 +26,10 @@ import { plain, runMachine, tail } from '../support/virtual-machine.js'
 import { imageTree, reported, reporting, systemOptions, type Tool } from './debian-image.js'
 
 // A Debian of some 1 GB whose root is unpacked, fetched whole in a squashfs, and streamed, over 200 Mbit/s: the
-// memory, the time and the bytes of each; by torrent, and by https; flipped bytes; controllers that die. Half an
-// hour. Some of it runs alone with SVCD_ROOTS, a word of a title; SVCD_ROOTS_TOOL=dracut builds the initramfs by dracut,
-// SVCD_ROOTS_FORMAT=erofs takes the other format, SVCD_ROOTS_ROUNDS=5 measures so often, SVCD_ROOTS_KEYS=given
-// gives the nodes ssh host keys: RSA's take an emulated CPU a quarter of a minute.
+// memory, the time and the bytes of each; by torrent, and by https; flipped bytes; controllers that die. Half
+// an hour. Some of it runs alone with SVCD_ROOTS, a word of a title; SVCD_ROOTS_TOOL=dracut builds the
+// initramfs by dracut, SVCD_ROOTS_FORMAT=erofs takes the other format, SVCD_ROOTS_ROUNDS=5 measures so often,
+// SVCD_ROOTS_KEYS=given gives the nodes ssh host keys: RSA's take an emulated CPU a quarter of a minute.
 
 const tool = (process.env.SVCD_ROOTS_TOOL ?? 'initramfs-tools') as Tool
 const format = process.env.SVCD_ROOTS_FORMAT ?? 'squashfs'
@@ -114,14 +114,9 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   requirePrograms('debootstrap', 'zstd', 'tar', 'mksquashfs', 'veritysetup', 'tc')
   const directory = scratch(t)
   const titles = [
-    'tar',
-    'whole',
-    'streamed',
-    'dying',
-    'flipped memory',
-    'flipped whole',
-    'flipped stream'
-  ].concat([...['torrent', 'https whole', 'https streamed', 'other key']])
+    ...['tar', 'whole', 'streamed', 'dying', 'flipped memory', 'flipped whole', 'flipped stream'],
+    ...['torrent', 'https whole', 'https streamed', 'other key']
+  ]
   const network = await startNetwork(
     titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.${11 + i}` }))
   )

@@ -3,7 +3,7 @@ import { Console } from '../../lib/rehearsal/watch.js'
 import type { Daemon } from './daemon.js'
 import { type Machine, runMachine } from './virtual-machine.js'
 
-/** What the daemon says of a node that was booted for real, and what its console showed. */
+/** The daemon's verdict on a node that was booted for real, and the faults that its console showed. */
 export interface RealBoot {
   /** Whether its system reported that it is up. */
   readonly isUp: boolean
@@ -67,7 +67,7 @@ interface Step {
   readonly about: string
 }
 
-/** What was seen of a node. */
+/** Returns the steps of all boots of a node. */
 async function stepsOf(controller: Daemon, name: string): Promise<readonly Step[]> {
   const { boots } = (await ask(controller, name, '_boots')) as { boots: readonly { steps?: Step[] }[] }
   return boots.flatMap(({ steps = [] }) => steps)

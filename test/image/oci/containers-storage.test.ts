@@ -19,7 +19,7 @@ import { Skopeo } from '../../../lib/image/oci/skopeo.js'
 import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { beginning } from '../imaging.js'
-import { imageOf, sha, tarEntry, tarOf } from './hostile.js'
+import { imageOf, sha, tarEntry, tarOf, writeLayout } from './hostile.js'
 import { bootable, buildLayout, debian, digestIn } from './registry.js'
 import { startStorage } from './storage.js'
 
@@ -208,17 +208,8 @@ t.test('an image that leads skopeo elsewhere gets nothing of this machine', asyn
     process: [tarEntry(`${'../'.repeat(12)}proc/1/root${outside}/secret`, '0', guess), last]
   }
   for (const [name, entries] of Object.entries(images)) {
-    const image = imageOf(tarOf(...entries))
     const from = join(directory, `layout-${name}`)
-    mkdirSync(join(from, 'blobs/sha256'), { recursive: true })
-    for (const [digest, bytes] of image.blobs)
-      writeFileSync(join(from, 'blobs/sha256', digest.slice(7)), bytes)
-    const manifest = JSON.stringify(image.manifest)
-    writeFileSync(join(from, 'blobs/sha256', sha(manifest).slice(7)), manifest)
-    writeFileSync(join(from, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
-    const { mediaType } = image.manifest
-    const manifests = [{ mediaType, digest: sha(manifest), size: manifest.length }]
-    writeFileSync(join(from, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests }))
+    writeLayout(from, imageOf(tarOf(...entries)))
     const into = `containers-storage:[vfs@${storage.path}+${join(directory, 'run')}]localhost/${name}:1`
     await output('skopeo', ['copy', '--quiet', `oci:${from}`, into])
     const own = `.svcd-${sha(name).slice(7, 23)}.oci`
@@ -227,7 +218,7 @@ t.test('an image that leads skopeo elsewhere gets nothing of this machine', asyn
     const copied = runCommand({ ...places, storage: storage.path }, 'stored', args, {
       signal: AbortSignal.timeout(20_000)
     })
-    // What podman unpacked somewhere else in the layer is its content; nothing else is.
+    // An import may fail, or hold the content of the layer itself.
     await copied.catch(({ message }) => t.notMatch(message, /abort/i, `${name}: it hangs`))
     const found = await output('sh', ['-c', 'grep -rlaF "for root alone" "$1" || :', 'sh', join(files, own)])
     t.equal(found, '', name)
@@ -283,7 +274,7 @@ t.test('the helper of an svcd without root', async t => {
   for (const name of ['../state', 'layout', `${layout}/layout`])
     await t.rejects(stored({ layout: name }), { message: /is no name of something that is being made/ }, name)
 
-  // What svcd could put in the way of root.
+  // A compromised svcd puts links in the way of root.
   const outside = join(directory, 'outside')
   mkdirSync(outside)
   await output('rmdir', [blobs])

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import { join } from 'node:path'
@@ -69,6 +69,19 @@ export function imageOf(...layers: readonly Buffer[]) {
   const blobs = new Map<string, Buffer>([[sha(config), Buffer.from(config)]])
   for (const bytes of packed) blobs.set(sha(bytes), bytes)
   return { manifest, blobs }
+}
+
+/** Writes an image as an OCI layout with the tag `image`. */
+export function writeLayout(directory: string, { manifest, blobs }: ReturnType<typeof imageOf>): void {
+  const text = JSON.stringify(manifest)
+  const digest = sha(text)
+  mkdirSync(join(directory, 'blobs/sha256'), { recursive: true })
+  for (const [name, bytes] of [...blobs, [digest, Buffer.from(text)] as const])
+    writeFileSync(join(directory, 'blobs/sha256', name.slice(7)), bytes)
+  const annotations = { 'org.opencontainers.image.ref.name': 'image' }
+  const manifests = [{ mediaType: manifest.mediaType, digest, size: text.length, annotations }]
+  writeFileSync(join(directory, 'index.json'), JSON.stringify({ schemaVersion: 2, manifests }))
+  writeFileSync(join(directory, 'oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
 }
 
 export type Answer = (request: IncomingMessage, response: ServerResponse) => void

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { runCommand } from '../../../lib/helper/local.js'
 import { output, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
-import { imageOf, sha, tarEntry, tarOf } from './hostile.js'
+import { imageOf, tarEntry, tarOf, writeLayout } from './hostile.js'
 
 const layout = '.svcd-0123456789abcdef.oci'
 const work = '.svcd-0123456789abcdef'
@@ -15,17 +15,8 @@ function beginning(test: Test, ...layers: readonly Buffer[]) {
   const directory = scratch(test)
   const [images, files] = [join(directory, 'images'), join(directory, 'files')]
   const blobs = join(files, layout, 'layout/blobs/sha256')
-  for (const path of [images, blobs]) mkdirSync(path, { recursive: true })
-  const image = imageOf(...layers)
-  const manifest = JSON.stringify(image.manifest)
-  for (const [digest, bytes] of [...image.blobs, [sha(manifest), Buffer.from(manifest)] as const])
-    writeFileSync(join(blobs, digest.slice(7)), bytes)
-  const { mediaType } = image.manifest
-  const descriptor = { mediaType, digest: sha(manifest), size: manifest.length }
-  const annotations = { 'org.opencontainers.image.ref.name': 'image' }
-  const index = { schemaVersion: 2, manifests: [{ ...descriptor, annotations }] }
-  writeFileSync(join(files, layout, 'layout/index.json'), JSON.stringify(index))
-  writeFileSync(join(files, layout, 'layout/oci-layout'), '{"imageLayoutVersion":"1.0.0"}')
+  mkdirSync(images)
+  writeLayout(join(files, layout, 'layout'), imageOf(...layers))
   const places = { images, files, state: directory, sshKey: '', sshPort: 22, byRoot: false, units: [] }
   const unpack = (more: object = {}, course: object = {}) =>
     runCommand(places, 'unpack', { layout, parent: '', work, bytes: 2 ** 30, layers: 1, ...more }, course)
