@@ -13,12 +13,12 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { archive } from '../../../lib/helper/packer/archive.js'
 import { builtinPacker } from '../../../lib/helper/packer/builtin-packer.js'
-import { hashFile } from '../../../lib/helper/packer/in-worker.js'
 import { Omissions } from '../../../lib/helper/packer/packer.js'
 import { systemPacker } from '../../../lib/helper/packer/system-packer.js'
 import { bulkyTree, onlyPrograms, request } from '../../image/packing.js'
 import { requireRootAndPrograms, run, workDirectory } from '../../image/rich-tree.js'
 import { smallDisk } from '../../support/small-disk.js'
+import { workersFrom } from '../../support/workers.js'
 
 requireRootAndPrograms()
 
@@ -92,10 +92,7 @@ t.test('a pack that is stopped leaves no file, and nothing runs on', async t => 
   ] as const)
     await t.test(`builtin, ${what}`, async t => {
       const { tree, output } = place(t)
-      // Starts what node starts once.
-      await hashFile(join(tree, 'file-000'))
-      const threads = () => readdirSync('/proc/self/task').length
-      const before = threads()
+      const workers = workersFrom(t)
       const controller = new AbortController()
       const progress = () => controller.abort()
       const packing = builtinPacker.pack(
@@ -103,7 +100,8 @@ t.test('a pack that is stopped leaves no file, and nothing runs on', async t => 
       )
       await t.rejects(packing, { message })
       t.notOk(existsSync(output))
-      t.equal(threads(), before)
+      t.equal(workers.started(), 1)
+      t.equal(workers.running(), 0)
     })
   await t.test('before it begins', async t => {
     const { tree, output } = place(t)
