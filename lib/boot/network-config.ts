@@ -1,18 +1,5 @@
+import { type InterfaceOptions, interfaceOptions, membersOf } from '../model/interface-options.js'
 import type { InstallInterface } from './install-data.js'
-
-/** The options of an interface (docs/interfaces.md); others are left out, as the install script does. */
-const optionRules: Readonly<Record<string, RegExp>> = {
-  mtu: /^\d{1,6}$/,
-  vlan: /^(?:[1-9]\d{0,2}|[1-3]\d{3}|40[0-8]\d|409[0-4])$/,
-  link: /^[\w.:-]+$/,
-  on: /^[\w.:-]+$/,
-  bond: /^[\w.:,-]+$/,
-  bridge: /^[\w.:,-]+$/,
-  mode: /^(?:balance-(?:rr|xor|tlb|alb)|active-backup|broadcast|802\.3ad)$/,
-  metric: /^\d{1,9}$/,
-  defaultroute: /^(?:yes|no)$/,
-  dhcp: /^(?:yes|no)$/
-}
 
 type Kind = 'ethernets' | 'bonds' | 'bridges' | 'vlans'
 
@@ -21,7 +8,7 @@ interface Entry {
   readonly name: string
   /** undefined: no interface, but a further address of the one that it names. */
   readonly kind: Kind | undefined
-  readonly options: Readonly<Record<string, string | undefined>>
+  readonly options: InterfaceOptions
   readonly members: readonly string[]
   readonly link: string
 }
@@ -44,16 +31,12 @@ export function networkConfig(interfaces: readonly InstallInterface[]): object {
 }
 
 function entryOf(given: InstallInterface): Entry {
-  const options: Record<string, string | undefined> = {}
-  for (const word of given.options.split(/\s+/)) {
-    const [, name = '', value = ''] = /^(\w+)=(.+)$/.exec(word) ?? []
-    if (Object.hasOwn(optionRules, name) && optionRules[name]?.test(value)) options[name] = value
-  }
+  const options = interfaceOptions(given.options)
   const { interface: name } = given
   const link = options.link ?? name.replace(/\.[^.]*$/, '')
   const kind = kindOf(options, link !== name)
-  const members = kind === 'bonds' ? options.bond : kind === 'bridges' ? options.bridge : undefined
-  return { given, name, kind, options, members: members?.split(',').filter(Boolean) ?? [], link }
+  const lower = kind === 'bonds' ? options.bond : kind === 'bridges' ? options.bridge : undefined
+  return { given, name, kind, options, members: membersOf(lower), link }
 }
 
 function kindOf(options: Entry['options'], hasLink: boolean): Kind | undefined {

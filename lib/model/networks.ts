@@ -12,6 +12,7 @@ import {
 } from './address.js'
 import type { Docs } from './docs.js'
 import { groupOf } from './effective.js'
+import { renamedOptions } from './interface-options.js'
 import type { CallerRights, ChangeContext, InterfacePatch } from './object-type.js'
 import type { ClusterSettings, Tx, View } from './stored.js'
 import type { InterfaceDoc } from './types/interface.js'
@@ -382,12 +383,6 @@ export function renaming(given: readonly InterfacePatch[]): [readonly InterfaceP
   return [given.map(entry => ({ ...entry, interface: entry.newinterfacename || entry.interface })), renames]
 }
 
-const optionsAfter = (options: string | undefined, renames: Renames) =>
-  options?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, (_, key: string, names: string) => {
-    const now = names.split(',').map(name => renames.get(name) ?? name)
-    return key + now.join(',')
-  })
-
 /**
  * Renames interfaces of a node or group, also in options and in the provision interface `over`. Throws 404
  * for an interface that does not exist, 400 for a new name that is taken.
@@ -408,7 +403,7 @@ export function withRenamed<D extends NodeDoc | GroupDoc>(
   }
   const now = (name: string) => renames.get(name) ?? name
   const interfaces = (doc.interfaces ?? []).map(one =>
-    entry({ ...one, interface: now(one.interface), options: optionsAfter(one.options, renames) })
+    entry({ ...one, interface: now(one.interface), options: renamedOptions(one.options, renames) })
   )
   return { ...doc, interfaces, ...(over && renames.has(over) ? { provision_interface: now(over) } : {}) }
 }
@@ -423,7 +418,7 @@ export function withNodeRenamed(tx: Tx, node: NodeDoc, renames: Renames, over: s
   const was = new Set(renames.values())
   const inherited = (node.interfaces ?? []).map(one => {
     const options = one.options ?? groups.get(one.interface)?.options
-    const follows = renames.has(one.interface) || options !== optionsAfter(options, renames)
+    const follows = renames.has(one.interface) || options !== renamedOptions(options, renames)
     return follows ? entry({ ...one, options }) : one
   })
   const renamed = withRenamed({ ...node, interfaces: inherited }, `node ${node.name}`, renames, over)

@@ -3,6 +3,7 @@ import type { Inventory } from '../inventory/shape.js'
 import { contains, formatAddress, hosts, parseAddress } from '../model/address.js'
 import { isBmc } from '../model/cluster-index.js'
 import { type EffectiveNode, type Loader, layoutOf } from '../model/effective.js'
+import { interfaceOptions, membersOf } from '../model/interface-options.js'
 import type { View } from '../model/stored.js'
 import { mebibytes } from '../model/types/disklayout.js'
 
@@ -84,7 +85,7 @@ export function machineOf(
     ({ mac }) => /^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.exec(mac?.toLowerCase() ?? '') ?? []
   )
   const members = interfaces.flatMap(({ interface: name, options }) => {
-    const bond = /(?:^|\s)bond=(\S+)/.exec(options ?? '')?.[1]?.split(',') ?? []
+    const bond = membersOf(interfaceOptions(options).bond)
     return bond.includes('BOOTIF') || name === provision?.interface ? bond : []
   })
   const driver = seen.find(({ mac }) => mac?.toLowerCase() === first)?.driver ?? ''
