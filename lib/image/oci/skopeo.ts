@@ -72,6 +72,10 @@ export class Skopeo {
     const first = await this.#manifest(this.reference.text, scratch, signal)
     const { manifests } = first.json
     if (!Array.isArray(manifests)) return described(first)
+    if (this.reference.text.startsWith(STORED))
+      throw new Error(
+        'it is a list of images for several platforms: name one of them, podman images --digests lists all'
+      )
     if (repository === undefined) return { digest: first.digest, layers: [] }
     const wanted = platform()
     const fits = manifests.find(

@@ -124,6 +124,8 @@ t.test('what is refused leaves nothing', async t => {
     'localhost/none:1',
     /there is no image localhost\/none:1 in \/.*: podman images lists them/
   )
+  await storage.buildah('manifest', 'create', 'localhost/list:1', 'localhost/compute:1')
+  await refused(small, 'localhost/list:1', /it is a list of images for several platforms: name one of them/)
   for (const name of ['localhost/compute:1', 'localhost/zeros:1'])
     await refused(small, name, /: the image (has|takes) more than 1048576 bytes.*\[image\] max_unpacked/)
 })
