@@ -139,3 +139,54 @@ t.test('a second run takes down what the first one left', async t => {
   t.match(machine.text('calls'), /\nclose svcroot\n1\nopen /)
   t.equal(run.mounts.match(/^\S+ \/sysroot /gm)?.length, 1, 'one root')
 })
+
+t.test('a root is streamed: nbdkit gets what it needs, and a loop device keeps what came', async t => {
+  const libraries = ['/a/libc.so.6', '/a/libcurl.so.4', '/b/ld.so.2']
+  const plugins = ['plugins/nbdkit-curl-plugin.so', 'filters/nbdkit-retry-filter.so']
+  const needs = [...libraries, ...plugins.map(file => `/x/lib/y/nbdkit/${file}`)]
+  const there = {
+    ...programs,
+    nbdkit: `printf '\\tname => %s (0x1)\\n' ${needs.join(' ')} /a/gone.so`,
+    'nbd-client': 'echo "nbd-client $*" >> /calls',
+    losetup: `echo "losetup $*" >> /calls
+case $1 in -f) echo /dev/loop7 ;; -a) echo '/dev/loop3: []: (/x)'; echo '/dev/loop4: []: (/dev/nbd0)' ;; esac`,
+    cp: 'echo "$*" >> /copies; exec /tools/busybox cp "$@"',
+    chroot: 'cd "$1" && /tools/busybox find . -type f > /copied'
+  }
+  const prepare: Plan['prepare'] = machine => {
+    for (const file of [...needs, '/etc/resolv.conf', '/sys/block/nbd0/pid'])
+      machine.write(file.slice(1), `this is ${file}`)
+  }
+  // The loader would tell the libraries of the shell that stands for nbdkit.
+  const edit = (script: string) =>
+    script
+      .replace(/LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD=\S+/, '')
+      .replaceAll('/usr/lib/*/nbdkit', '/x/lib/*/nbdkit')
+  const streamed = (more: Partial<Plan>) =>
+    install(t, { shell: 'dash', ...plan({ provision_method: 'stream' }, { edit, prepare, ...more }) })
+  // A busybox shell would take its own cp.
+  const done = await streamed({ programs: there })
+  completed(t, done)
+  const copied = done.machine.text('copied')
+  for (const file of [...needs, '/etc/resolv.conf', '/usr/sbin/@nbdkit'])
+    t.match(copied, new RegExp(`^\\.${file}$`, 'm'), file)
+  const copies = done.machine.text('copies').split('\n')
+  t.strictSame(
+    copies.filter(line => line.includes(' /a/')),
+    ['-L /a/libc.so.6 /a/libcurl.so.4 /run/svcroot/stream/a']
+  )
+  const calls = done.machine.text('calls')
+  t.match(
+    calls,
+    /^losetup -a\nlosetup -d \/dev\/loop4\nnbd-client -d \/dev\/nbd0\n/,
+    'what an earlier run left'
+  )
+  t.match(
+    calls,
+    /\nlosetup -f\nlosetup -r \/dev\/loop7 \/dev\/nbd0\nopen .* \/dev\/loop7 svcroot \/dev\/loop7 /
+  )
+
+  const without = await streamed({ programs: { ...there, losetup: 'exit 1' } })
+  completed(t, without)
+  t.match(without.machine.text('calls'), /open .* \/dev\/nbd0 svcroot \/dev\/nbd0 /)
+})

@@ -31,8 +31,8 @@ root_mount() {
     return 1
   fi
   root_file=$_TMP/image
-  [ -e "$root_file" ] || root_file=/dev/nbd0
   modprobe -q -a loop dm_verity overlay "$SVC_ROOT_FORMAT" 2>/dev/null
+  [ -e "$root_file" ] || root_file=$(root_cached)
   # Without udev: no initramfs has to have its rules.
   if ! root_said=$(DM_DISABLE_UDEV=1 veritysetup open --no-superblock --salt=- --hash=sha256 --data-block-size=4096 \
     --hash-block-size=4096 --data-blocks="$((SVC_ROOT_OFFSET / 4096))" --hash-offset="$SVC_ROOT_OFFSET" \
@@ -58,6 +58,13 @@ root_mount() {
   fi
   # The overlay holds both.
   umount "$_ROOT/lower" "$_ROOT/upper"
+}
+
+# Prints the device of a streamed root. squashfs reads its tables again and again: a loop device keeps what came in
+# memory that programs get back.
+root_cached() {
+  root_loop=$(losetup -f 2>/dev/null) && losetup -r "$root_loop" /dev/nbd0 2>/dev/null || root_loop=/dev/nbd0
+  printf '%s' "$root_loop"
 }
 
 # Connects /dev/nbd0 to nbdkit, which asks for ever. It lives below $_ROOT with the files that it may open later.
@@ -96,6 +103,7 @@ root_connect() {
 }
 
 # Copies what nbdkit needs: the loader of its libraries tells which. Networks by name need the resolver's files.
+# One cp copies a directory's: a process for each of some 60 files took seconds of a node's start.
 root_files() {
   for root_plugin in /usr/lib/*/nbdkit/plugins/nbdkit-curl-plugin.so /usr/lib*/nbdkit/plugins/nbdkit-curl-plugin.so; do
     [ ! -f "$root_plugin" ] || break
@@ -104,11 +112,25 @@ root_files() {
   root_nbdkit=$(program nbdkit)
   mkdir -p "$root_home/usr/sbin" "$root_home/dev" "$root_home/etc" "$root_home/tmp" &&
     cp -L "$root_nbdkit" "$root_home/usr/sbin/@nbdkit" && cp -a /dev/null "$root_home/dev/null" || return 1
+  root_all=''
+  root_directories=' '
   for root_file in $(LD_TRACE_LOADED_OBJECTS=1 LD_PRELOAD="$root_plugin:$root_filter" "$root_nbdkit" 2>/dev/null |
     sed -n 's|^[^/]*\(/[^ ]*\) (0x.*|\1|p') /lib/*/libnss_[df]*.so.* /lib64/libnss_[df]*.so.* /etc/resolv.conf \
     /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/pki/tls/cert.pem; do
-    if [ -f "$root_file" ] && ! { mkdir -p "$root_home${root_file%/*}" && cp -L "$root_file" "$root_home$root_file"; }; then
-      complain "nbdkit's $root_file cannot be copied"
+    [ -f "$root_file" ] || continue
+    root_all="$root_all $root_file"
+    case $root_directories in
+      *" ${root_file%/*} "*) ;;
+      *) root_directories="$root_directories${root_file%/*} " ;;
+    esac
+  done
+  for root_directory in $root_directories; do
+    set --
+    for root_file in $root_all; do
+      [ "${root_file%/*}" != "$root_directory" ] || set -- "$@" "$root_file"
+    done
+    if ! mkdir -p "$root_home$root_directory" || ! cp -L "$@" "$root_home$root_directory"; then
+      complain "what nbdkit needs of $root_directory cannot be copied"
       return 1
     fi
   done
