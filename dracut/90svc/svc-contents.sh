@@ -12,7 +12,8 @@ svc_programs='ip tar gzip sed tr od cat chmod cp cut du head tail ls ln mkdir mk
 svc_fetchers='curl wget'
 
 # Included if the image has them: for unpacking, torrents, the TPM, disks, the BMC, the hardware, DHCP, and a
-# person at the shell. A root that stays packed needs veritysetup, and one that is streamed the other two.
+# person at the shell. A root that stays packed needs veritysetup, and one that is streamed nbdkit, nbd-client and
+# losetup.
 svc_optional='zstd xz bzip2 aria2c transmission-cli openssl tpm2 veritysetup nbdkit nbd-client
   blkid lsblk wipefs sfdisk fdisk parted partprobe sgdisk partx blockdev findfs losetup dd mkswap swapon
   swapoff mkfs mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4 tune2fs e2fsck resize2fs mkfs.xfs xfs_repair mkfs.vfat

@@ -12,10 +12,12 @@ const optionRules: Readonly<Record<string, RegExp>> = {
   dhcp: /^(?:yes|no)$/
 }
 
+export const optionNames = Object.keys(optionRules)
+
 /** Options by their names. */
 export type InterfaceOptions = Readonly<Record<string, string | undefined>>
 
-/** Returns the options in a field `options`: words `name=value`. Others are left out, as the install script does. */
+/** Returns the options in a field `options`, words `name=value`. Unknown names and values are left out. */
 export function interfaceOptions(text: string | undefined): InterfaceOptions {
   const options: Record<string, string> = {}
   for (const word of text?.split(/\s+/) ?? []) {

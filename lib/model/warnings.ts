@@ -10,6 +10,7 @@ import {
   type Settings,
   settingsOf
 } from './effective.js'
+import { optionNames } from './interface-options.js'
 import { linuxProblemsOf } from './linux-limits.js'
 import { machineKeys } from './machine-id.js'
 import { rootFormatOf } from './root-format.js'
@@ -48,9 +49,6 @@ function* warningsIn(view: View, type: WarnedType, doc: object, cluster: Cluster
   }
 }
 
-/** Options of interfaces that the network files know (docs/interfaces.md). */
-const options = ['mtu', 'vlan', 'link', 'bond', 'mode', 'bridge', 'defaultroute', 'dhcp', 'metric', 'on']
-
 /** Yields options that a node silently ignores. */
 function* optionWarnings({ interfaces = [] }: Docs['node'] | Docs['group']): Generator<string> {
   for (const { interface: name, options: given = '' } of interfaces) {
@@ -67,8 +65,8 @@ function* optionWarnings({ interfaces = [] }: Docs['node'] | Docs['group']): Gen
       if (isNowhere && word !== key)
         yield `interface ${name}: its option ${JSON.stringify(word)} ` +
           `names no interface${didYouMean(word.slice(3), interfacesOf({ interfaces } as Docs['group']))}`
-      if (options.includes(key) && word !== key) continue
-      const what = options.includes(key) ? 'has no value' : `is not known${didYouMean(key, options)}`
+      if (optionNames.includes(key) && word !== key) continue
+      const what = optionNames.includes(key) ? 'has no value' : `is not known${didYouMean(key, optionNames)}`
       yield `interface ${name}: its option ${JSON.stringify(word)} ${what}`
     }
   }

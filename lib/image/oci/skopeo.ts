@@ -72,10 +72,6 @@ export class Skopeo {
     const first = await this.#manifest(this.reference.text, scratch, signal)
     const { manifests } = first.json
     if (!Array.isArray(manifests)) return described(first)
-    if (this.reference.text.startsWith(STORED))
-      throw new Error(
-        'it is a list of images for several platforms: name one of them, podman images --digests lists all'
-      )
     if (repository === undefined) return { digest: first.digest, layers: [] }
     const wanted = platform()
     const fits = manifests.find(
@@ -87,7 +83,14 @@ export class Skopeo {
     )
     const digest = isObject(fits) ? fits.digest : undefined
     if (!isDigest(digest)) throw new Error(`it holds no image for linux and ${wanted}`)
-    const second = await this.#manifest(`${repository}@${digest}`, scratch, signal)
+    const second = await this.#manifest(`${repository}@${digest}`, scratch, signal).catch(error => {
+      if (!this.reference.text.startsWith(STORED)) throw error
+      throw new Error(
+        `it is a list for several platforms, and this storage does not have its image ${digest} under that ` +
+          'name: import that image by a name of its own',
+        { cause: error }
+      )
+    })
     if (second.digest !== digest) throw new Error(`the registry sent another manifest than ${digest}`)
     return described(second)
   }

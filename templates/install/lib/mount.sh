@@ -50,11 +50,7 @@ root_down() {
     complain 'the root of an earlier run cannot be closed'
     return 1
   fi
-  if [ -e /sys/block/nbd0/pid ]; then
-    root_loop=$(losetup -a 2>/dev/null | sed -n 's|^\([^:]*\):.*/dev/nbd0.*$|\1|p')
-    [ -z "$root_loop" ] || losetup -d "$root_loop"
-    nbd-client -d /dev/nbd0
-  fi
+  [ ! -e /sys/block/nbd0/pid ] || nbd-client -d /dev/nbd0
   root_pid=$(grep -l '^@nbdkit' /proc/[0-9]*/cmdline 2>/dev/null | tr -dc '0-9\n')
   # shellcheck disable=SC2086 # words
   [ -z "$root_pid" ] || kill $root_pid 2>/dev/null || :

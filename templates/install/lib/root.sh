@@ -32,11 +32,17 @@ root_mount() {
   fi
   root_file=$_TMP/image
   modprobe -q -a loop dm_verity overlay "$SVC_ROOT_FORMAT" 2>/dev/null
-  [ -e "$root_file" ] || root_file=$(root_cached)
+  [ -e "$root_file" ] || root_cached
   # Without udev: no initramfs has to have its rules.
-  if ! root_said=$(DM_DISABLE_UDEV=1 veritysetup open --no-superblock --salt=- --hash=sha256 --data-block-size=4096 \
+  root_said=$(DM_DISABLE_UDEV=1 veritysetup open --no-superblock --salt=- --hash=sha256 --data-block-size=4096 \
     --hash-block-size=4096 --data-blocks="$((SVC_ROOT_OFFSET / 4096))" --hash-offset="$SVC_ROOT_OFFSET" \
-    "$root_file" svcroot "$root_file" "$SVC_ROOT_HASH" 2>&1); then
+    "$root_file" svcroot "$root_file" "$SVC_ROOT_HASH" 2>&1)
+  root_status=$?
+  # A loop device in use goes with its last user.
+  case $root_file in
+    /dev/loop*) losetup -d "$root_file" 2>/dev/null ;;
+  esac
+  if [ "$root_status" -ne 0 ]; then
     complain "dm-verity refuses $SVC_ROOT_FILE: $(last_words "$root_said")"
     return 1
   fi
@@ -60,11 +66,15 @@ root_mount() {
   umount "$_ROOT/lower" "$_ROOT/upper"
 }
 
-# Prints the device of a streamed root. squashfs reads its tables again and again: a loop device keeps what came in
-# memory that programs get back.
+# Sets $root_file for a streamed root. squashfs reads its tables again and again: below a loop device, the kernel's page
+# cache keeps what was read, and gives that memory back when programs need it.
 root_cached() {
-  root_loop=$(losetup -f 2>/dev/null) && losetup -r "$root_loop" /dev/nbd0 2>/dev/null || root_loop=/dev/nbd0
-  printf '%s' "$root_loop"
+  root_file=/dev/nbd0
+  if root_loop=$(losetup -f 2>/dev/null) && losetup -r "$root_loop" /dev/nbd0 2>/dev/null; then
+    root_file=$root_loop
+  else
+    log 'without a loop device the root asks the controllers more often'
+  fi
 }
 
 # Connects /dev/nbd0 to nbdkit, which asks for ever. It lives below $_ROOT with the files that it may open later.
@@ -103,7 +113,7 @@ root_connect() {
 }
 
 # Copies what nbdkit needs: the loader of its libraries tells which. Networks by name need the resolver's files.
-# One cp copies a directory's: a process for each of some 60 files took seconds of a node's start.
+# One cp copies all files of a directory: a process for each of some 60 took seconds of a node's start.
 root_files() {
   for root_plugin in /usr/lib/*/nbdkit/plugins/nbdkit-curl-plugin.so /usr/lib*/nbdkit/plugins/nbdkit-curl-plugin.so; do
     [ ! -f "$root_plugin" ] || break
@@ -129,8 +139,8 @@ root_files() {
     for root_file in $root_all; do
       [ "${root_file%/*}" != "$root_directory" ] || set -- "$@" "$root_file"
     done
-    if ! mkdir -p "$root_home$root_directory" || ! cp -L "$@" "$root_home$root_directory"; then
-      complain "what nbdkit needs of $root_directory cannot be copied"
+    if ! root_said=$(mkdir -p "$root_home$root_directory" 2>&1 && cp -L "$@" "$root_home$root_directory" 2>&1); then
+      complain "nbdkit's files in $root_directory cannot be copied: $(last_words "$root_said")"
       return 1
     fi
   done

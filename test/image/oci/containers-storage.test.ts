@@ -15,7 +15,7 @@ import t from 'tap'
 import type { RootHelper } from '../../../lib/helper/commands.js'
 import { runCommand } from '../../../lib/helper/local.js'
 import { readReference } from '../../../lib/image/oci/reference.js'
-import { Skopeo } from '../../../lib/image/oci/skopeo.js'
+import { platform, Skopeo } from '../../../lib/image/oci/skopeo.js'
 import { output, requirePrograms, requireRoot } from '../../support/programs.js'
 import { scratch } from '../../support/scratch.js'
 import { beginning } from '../imaging.js'
@@ -29,6 +29,23 @@ const settings = ({ path }: { path: string }) => `image.containers_storage=${pat
 
 /** All that is in a directory, with owners, modes, sizes and times of change. */
 const listing = (directory: string) => output('find', [directory, '-printf', '%p %U %m %s %T@ %C@\n'])
+
+/** Adds a list for several platforms, tagged `list`, to a layout with one image. Returns its digest. */
+function listOf(layout: string): string {
+  const blobs = join(layout, 'blobs/sha256')
+  const index = JSON.parse(readFileSync(join(layout, 'index.json'), 'utf8'))
+  const [{ annotations: _, ...found }] = index.manifests
+  const mediaType = 'application/vnd.oci.image.index.v1+json'
+  const other = { ...found, digest: sha('other'), platform: { os: 'linux', architecture: 'riscv64' } }
+  const own = { ...found, platform: { os: 'linux', architecture: platform() } }
+  const text = JSON.stringify({ schemaVersion: 2, mediaType, manifests: [other, own] })
+  const digest = sha(text)
+  writeFileSync(join(blobs, digest.slice('sha256:'.length)), text)
+  const annotations = { 'org.opencontainers.image.ref.name': 'list' }
+  index.manifests.push({ mediaType, digest, size: text.length, annotations })
+  writeFileSync(join(layout, 'index.json'), JSON.stringify(index))
+  return digest
+}
 
 // rules 9.16
 t.test('import and update', async t => {
@@ -75,6 +92,16 @@ t.test('import and update', async t => {
   t.match((await image('new'))._source, { digest: digestIn(join(own, 'fetched')), layers: { length: 2 } })
   t.equal(readFileSync(join(images, 'new/etc/hostname'), 'utf8'), 'third\n')
   t.strictSame(readdirSync(join(directory, '.svcd-layers')), [], 'its layers are kept in the storage alone')
+
+  // A list of which the image for this platform was fetched: both digests name it there.
+  const list = listOf(join(own, 'fetched'))
+  const tagged = into.replace('fetched', 'listed')
+  await output('skopeo', ['copy', '--quiet', `oci:${join(own, 'fetched')}:list`, tagged])
+  const fourth = await c.post('/config/osimage/new/_update', {
+    source: `containers-storage:localhost/listed@${list}`
+  })
+  t.equal(fourth.status, 204, fourth.text)
+  t.match((await image('new'))._source, { reference: `containers-storage:localhost/listed@${list}` })
   clean('after an update')
 })
 
@@ -125,7 +152,11 @@ t.test('what is refused leaves nothing', async t => {
     /there is no image localhost\/none:1 in \/.*: podman images lists them/
   )
   await storage.buildah('manifest', 'create', 'localhost/list:1', 'localhost/compute:1')
-  await refused(small, 'localhost/list:1', /it is a list of images for several platforms: name one of them/)
+  await refused(
+    small,
+    'localhost/list:1',
+    /it is a list for several platforms, and this storage does not have its image sha256:/
+  )
   for (const name of ['localhost/compute:1', 'localhost/zeros:1'])
     await refused(small, name, /: the image (has|takes) more than 1048576 bytes.*\[image\] max_unpacked/)
 })
