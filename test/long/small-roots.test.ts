@@ -61,6 +61,9 @@ case $(cat /etc/what 2>/dev/null) in
 esac
 `
 
+/** What lsblk shows of a streamed root: a loop device, and the device that it reads. */
+const loopOverNbd = /loop0 loop.* nbd0 disk/
+
 /** Packages of an image whose root is streamed. */
 const packages = ['cryptsetup-bin', 'nbdkit', 'nbd-client', 'aria2', 'ca-certificates']
 
@@ -115,7 +118,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
   const directory = scratch(t)
   const titles = [
     ...['tar', 'whole', 'streamed', 'dying', 'flipped memory', 'flipped whole', 'flipped stream'],
-    ...['torrent', 'https whole', 'https streamed', 'other key']
+    ...['torrent', 'https whole', 'https streamed', 'other key', 'second run']
   ]
   const network = await startNetwork(
     titles.map((_, i) => ({ mac: mac(i + 1), ipaddress: `10.141.0.${11 + i}` }))
@@ -317,7 +320,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
         t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
         t.match(
           reported(console, 'device'),
-          title === 'https whole' ? /loop0/ : /loop0.*nbd0|nbd0.*loop0/,
+          title === 'https whole' ? /loop0/ : loopOverNbd,
           'its device',
           about
         )
@@ -380,6 +383,18 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
     t.notMatch(console, /REPORT error/, 'without an error', about)
     t.match(reported(console, 'sum'), new RegExp(`^${sum} `), 'what it read is right', about)
     await controller.start()
+  })
+
+  // What the first run has mounted and connected is taken down, and streamed anew.
+  await some('second run', async t => {
+    const script = 'test -e /run/svc-second || { touch /run/svc-second; exit 1; }'
+    const word = { postscript: base64(script), provision_method: 'stream' }
+    const { console, about } = await boot('second run', word, done)
+    t.match(console, /FAILED in step postscript[\s\S]*trying again in 2 s/, 'the first run failed', about)
+    t.notMatch(console, /method 'stream' failed|without a loop device/, 'the second one streams', about)
+    t.match(reported(console, 'root'), /^overlay/, 'its root', about)
+    t.match(reported(console, 'device'), loopOverNbd, 'its device', about)
+    t.equal(reported(console, 'state'), 'running', 'no unit failed', about)
   })
 
   await some('flipped memory', async t => {
