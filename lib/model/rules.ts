@@ -15,6 +15,7 @@ import { checkLinuxLimits } from './linux-limits.js'
 import { macProblem } from './names.js'
 import { checkDeviceAddress, controllerAddresses } from './networks.js'
 import type { ObjectType } from './object-type.js'
+import { shippedLayouts } from './shipped-layouts.js'
 import type { AttachedType, Change, ClusterSettings, Tx, View } from './stored.js'
 import { checkUnused } from './tags.js'
 import { treeProblems } from './types/osimage.js'
@@ -163,11 +164,12 @@ function* checksOf<K extends TypeName>(
 }
 
 function checkReference(view: View, { type, name, soft }: ObjectReference, title: string): void {
-  if (!soft && !view.get(type, name))
-    throw badRequest(
-      `${title}: ${objectTypes[type].title} ${name} does not exist${didYouMean(name, view.names(type))}`,
-      'unknown-reference'
-    )
+  if (soft || view.get(type, name)) return
+  const isShipped = type === 'disklayout' && Object.hasOwn(shippedLayouts, name)
+  const way = isShipped
+    ? `: svcctl disklayout add ${name} --shipped makes it`
+    : didYouMean(name, view.names(type))
+  throw badRequest(`${title}: ${objectTypes[type].title} ${name} does not exist${way}`, 'unknown-reference')
 }
 
 function checkConnection(

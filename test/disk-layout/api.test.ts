@@ -162,6 +162,12 @@ t.test('what is wrong with a layout is named', async t => {
 
 t.test('a group and a node have a layout', async t => {
   const c = await Controller.start(t)
+  const without = [
+    ['raid1', /disk layout raid1 does not exist: svcctl disklayout add raid1 --shipped makes it$/],
+    ['raid9', /disk layout raid9 does not exist$/]
+  ] as const
+  for (const [disklayout, says] of without)
+    t.match(await c.post('/config/group/early', { disklayout }), { status: 400, body: { message: says } })
   await c.cluster()
   for (const name of ['whole-disk', 'raid1']) {
     const { name: _, ...fields } = shippedLayout(name)
