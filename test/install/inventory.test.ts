@@ -61,9 +61,10 @@ t.test('the system reports at each boot, and renews its token', async t => {
   const { address, port } = c.daemon
   const settings = (given: string) =>
     writeFileSync(conf, `url http://${address}:${port}\nnode node001\ntoken ${given}\ninsecure \n`)
-  const run = () =>
+  const run = (path = '') =>
     new Promise<{ status: number; said: string }>(resolve => {
-      execFile('dash', [program, '--root', root], (error, stdout, stderr) =>
+      const env = { PATH: `${path}${process.env.PATH}` }
+      execFile('dash', [program, '--root', root], { env }, (error, stdout, stderr) =>
         resolve({ status: error ? Number(error.code) : 0, said: stdout + stderr })
       )
     })
@@ -77,6 +78,27 @@ t.test('the system reports at each boot, and renews its token', async t => {
   const [, renewed = ''] = /^token (\S+)$/m.exec(readFileSync(conf, 'utf8')) ?? []
   t.not(renewed, token)
   t.equal(statSync(conf).mode & 0o777, 0o600)
+  // Of a system that still starts it waits for the end, and five minutes at most; here each sleep takes half a minute.
+  const bin = join(root, 'bin')
+  const slept = join(root, 'slept')
+  const place = (name: string, text: string) =>
+    writeFileSync(join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 })
+  mkdirSync(bin)
+  place('sleep', `echo >> ${slept}`)
+  const uptime = `echo $((100 + 30 * $(wc -l < ${slept}))).42 9.1`
+  place('sed', `case $* in */proc/uptime) ${uptime} | /usr/bin/sed "$1" ;; *) exec /usr/bin/sed "$@" ;; esac`)
+  for (const [ready, waits] of [
+    [0, 0],
+    [3, 3],
+    [99, 10]
+  ] as const) {
+    const isUp = `[ "$(wc -l < ${slept})" -ge ${ready} ]`
+    place('systemctl', `if ${isUp}; then echo running; else echo starting; exit 1; fi`)
+    writeFileSync(slept, '')
+    c.clockMs += 60_000
+    t.strictSame(await run(`${bin}:`), { status: 0, said: '' })
+    t.equal(readFileSync(slept, 'utf8').length, waits, `ready after ${ready}`)
+  }
   settings('rubbish')
   t.match(await run(), { status: 0, said: /the controller answered 401/ })
   settings(renewed)
