@@ -12,6 +12,7 @@ const optionRules: Readonly<Record<string, RegExp>> = {
   dhcp: /^(?:yes|no)$/
 }
 
+/** The names of all options. */
 export const optionNames = Object.keys(optionRules)
 
 /** Options by their names. */
@@ -35,8 +36,6 @@ export function renamedOptions(
   text: string | undefined,
   renames: ReadonlyMap<string, string>
 ): string | undefined {
-  return text?.replace(/((?:^|\s)(?:link|bond|bridge|on)=)(\S+)/g, (_, key: string, names: string) => {
-    const now = names.split(',').map(name => renames.get(name) ?? name)
-    return key + now.join(',')
-  })
+  const now = (names: string) => names.split(',').map(name => renames.get(name) ?? name)
+  return text?.replace(/(?<=(?:^|\s)(?:link|bond|bridge|on)=)\S+/g, names => now(names).join(','))
 }

@@ -60,7 +60,7 @@ case $(cat /etc/what 2>/dev/null) in
 esac
 `
 
-/** What lsblk shows of a streamed root: a loop device, and the device that it reads. */
+/** lsblk shows a streamed root as a loop device, and the device that this one reads. */
 const loopOverNbd = /loop0 loop.* nbd0 disk/
 
 /** Packages of an image whose root is streamed. */
@@ -405,7 +405,7 @@ t.test('roots that are small', { timeout: 3 * 3_600_000 }, async t => {
     await controller.start()
   })
 
-  // What the first run has mounted and connected is taken down, and streamed anew.
+  // The second run takes down all that the first one has mounted and connected, and streams anew.
   await some('second run', async t => {
     const script = 'test -e /run/svc-second || { touch /run/svc-second; exit 1; }'
     const word = { postscript: base64(script), provision_method: 'stream' }

@@ -85,11 +85,8 @@ export class Skopeo {
     if (!isDigest(digest)) throw new Error(`it holds no image for linux and ${wanted}`)
     const second = await this.#manifest(`${repository}@${digest}`, scratch, signal).catch(error => {
       if (!this.reference.text.startsWith(STORED)) throw error
-      throw new Error(
-        `it is a list for several platforms, and this storage does not have its image ${digest} under that ` +
-          'name: import that image by a name of its own',
-        { cause: error }
-      )
+      const advice = 'it is a list for several platforms, import the image for this one'
+      throw new Error(`${advice}: ${error.message}`, { cause: error })
     })
     if (second.digest !== digest) throw new Error(`the registry sent another manifest than ${digest}`)
     return described(second)

@@ -155,7 +155,7 @@ t.test('what is refused leaves nothing', async t => {
   await refused(
     small,
     'localhost/list:1',
-    /it is a list for several platforms, and this storage does not have its image sha256:/
+    /: it is a list for several platforms, import the image for this one: there is no image localhost/
   )
   for (const name of ['localhost/compute:1', 'localhost/zeros:1'])
     await refused(small, name, /: the image (has|takes) more than 1048576 bytes.*\[image\] max_unpacked/)
