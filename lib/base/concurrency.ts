@@ -27,16 +27,8 @@ export async function inParallel<V>(
 /** Maximum time that a slice holds the event loop, unless a single step takes longer. */
 const SLICE_MS = 8
 
-/** Runs a generator to its end synchronously. */
-export function runSync<R>(work: Generator<unknown, R>): R {
-  for (;;) {
-    const step = work.next()
-    if (step.done) return step.value
-  }
-}
-
-/** Like `runSync`; throws TooManySteps after this many steps. */
-export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R {
+/** Runs a generator to its end synchronously. Throws TooManySteps after `steps`. */
+export function runSync<R>(work: Generator<unknown, R>, steps = Number.POSITIVE_INFINITY): R {
   for (let i = 0; i <= steps; i++) {
     const step = work.next()
     if (step.done) return step.value
@@ -44,7 +36,7 @@ export function runSyncWithin<R>(work: Generator<unknown, R>, steps: number): R 
   throw new TooManySteps('too many steps for one turn of the event loop')
 }
 
-/** Thrown by `runSyncWithin`. */
+/** Thrown by `runSync`. */
 export class TooManySteps extends Error {
   override readonly name = 'TooManySteps'
 }
@@ -103,10 +95,7 @@ export function* asPauses<R>(work: Generator<unknown, R>): Generator<'', R> {
 let sliceEndsMs = 0
 let isOpening = false
 
-/**
- * Yields to the event loop. Use between many short steps that never block: the steps of all callers together
- * take one slice per turn.
- */
+/** Yields to the event loop, between short steps: those of all callers together take one slice per turn. */
 export async function yieldTurn(): Promise<void> {
   // The caller's code runs before the next waiter checks the clock.
   await nextTurn()
@@ -327,10 +316,7 @@ async function runFairTurns<R>(
   }
 }
 
-/**
- * Shares work among all callers: at most one run at a time, and each caller gets the result of a run that
- * began after the call.
- */
+/** Shares work: one run at a time; each caller gets the result of a run that began after the call. */
 export function singleFlight<T>(work: () => Promise<T>): () => Promise<T> {
   let current: Promise<unknown> = Promise.resolve()
   let next: Promise<T> | undefined
@@ -400,10 +386,5 @@ export function cachedFor<T>(
 }
 
 /** A signal that aborts with another one, or after a time limit. */
-export const timeLimited = ({
-  signal,
-  timeLimitMs
-}: {
-  signal: AbortSignal
-  timeLimitMs: number
-}): AbortSignal => AbortSignal.any([signal, AbortSignal.timeout(Math.min(timeLimitMs, LONGEST_MS))])
+export const timeLimited = (limits: { signal: AbortSignal; timeLimitMs: number }): AbortSignal =>
+  AbortSignal.any([limits.signal, AbortSignal.timeout(Math.min(limits.timeLimitMs, LONGEST_MS))])

@@ -32,10 +32,7 @@ export function didYouMean(given: string, known: Iterable<string>): string {
   return meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`
 }
 
-/**
- * Returns the optimal string alignment distance of two words; undefined above `most`. Tries each edit at the
- * first difference, which is cheap while `most` is 2.
- */
+/** Returns the optimal string alignment distance of two words; undefined above `most`, which is small. */
 export function distanceWithin(a: string, b: string, most: number): number | undefined {
   const distance = distanceFrom(a, 0, b, 0, most)
   return distance > most ? undefined : distance

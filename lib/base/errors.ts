@@ -1,9 +1,6 @@
 import { type CodeOf, defaultCode, type ErrorCode } from './error-codes.js'
 
-/**
- * The errors that become http answers: thrown where the fact is known, mapped once by the server. `message`
- * is one sentence that names object and field (rules 1.5).
- */
+/** An http answer, thrown where the fact is known. `message` names object and field (rules 1.5). */
 export class ServiceError extends Error {
   override readonly name: string = 'ServiceError'
   readonly code: ErrorCode

@@ -4,13 +4,6 @@ import { constants, fstatSync, openSync, writeSync } from 'node:fs'
 const MOST_WAITING = 1024 * 1024
 const RETRY_MS = 1000
 
-/** Writes lines of the log. */
-interface LogOutput {
-  write(line: string): void
-  /** Writes what can be written now. */
-  flush(): void
-}
-
 /** Options of an output; tests pass their own. */
 interface LogOutputOptions {
   /** Writes some of the bytes and returns their number; throws if nothing can be written now. */
@@ -26,8 +19,9 @@ const LONGEST_LINE = 64 << 10
 /**
  * Writes the lines of one turn of the event loop together, as each write is expensive. A full disk or a stuck
  * reader blocks nobody: up to 1 MiB of lines waits and is retried each second; more are dropped and counted.
+ * `flush` writes what can be written now.
  */
-export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOptions): LogOutput {
+export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOptions) {
   let lines: string[] = []
   let waiting = 0
   /** The unwritten bytes of earlier lines. */
@@ -55,7 +49,7 @@ export function logOutput({ write, recovered, retryMs = RETRY_MS }: LogOutputOpt
     recovered(why, missing)
   }
   return {
-    write(whole) {
+    write(whole: string) {
       const line = whole.length > LONGEST_LINE ? `${whole.slice(0, LONGEST_LINE)}…\n` : whole
       if (waiting + line.length > MOST_WAITING) {
         lost++

@@ -55,10 +55,7 @@ export function oneLine(text: string, longest = 2000): string {
   return clip(line, longest)
 }
 
-/**
- * Returns a file name on one printable line: control characters are escaped, and all non-ASCII bytes if it
- * is not UTF-8.
- */
+/** Returns a file name on one line, control characters escaped; if not UTF-8, all non-ASCII bytes too. */
 export function shown(name: Buffer): string {
   const text = isUtf8(name)
     ? name.toString('utf8')

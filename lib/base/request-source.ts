@@ -41,10 +41,7 @@ export function clientNetworkOf(address: string): string {
   return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()
 }
 
-/**
- * Returns the group of addresses that share a turn: the /24 of IPv4, the /64 of IPv6. A slash follows the /16
- * or /48, whose groups share turns in the same way.
- */
+/** Returns the group of addresses that share a turn (/24, IPv6 /64), with a slash after the /16 or /48. */
 export const addressBlockOf = (address: string) =>
   clientNetworkOf(address)
     .replace(/^(\d+\.\d+)\.(\d+)\.\d+$/, '$1/$2')

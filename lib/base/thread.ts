@@ -92,10 +92,7 @@ interface RunOptions {
   readonly progress?: Progress
 }
 
-/**
- * Asks one question of a thread of its own. Throws an Error when the work fails, is aborted or reaches the
- * time limit. The thread has ended then and holds no file.
- */
+/** Asks a thread of its own. Throws Error for a failure, an abort, or the time limit; it has ended then. */
 export async function runInThread<Answer>(
   file: URL,
   question: unknown,

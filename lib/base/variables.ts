@@ -28,20 +28,18 @@ export type DataOf<V extends Variables> = {
 /** A string; `T` restricts its values. */
 export const text = <T extends string = string>(meaning: string): Typed<T> => ({ type: 'string', meaning })
 
+const typed =
+  <T>(type: string) =>
+  (meaning: string): Typed<T> => ({ type, meaning })
+
 /** An integer. */
-export const integer = (meaning: string): Typed<number> => ({ type: 'integer', meaning })
-
+export const integer = typed<number>('integer')
 /** A boolean. */
-export const flag = (meaning: string): Typed<boolean> => ({ type: 'boolean', meaning })
-
+export const flag = typed<boolean>('boolean')
 /** A list of strings. */
-export const texts = (meaning: string): Typed<readonly string[]> => ({ type: 'list of strings', meaning })
-
+export const texts = typed<readonly string[]>('list of strings')
 /** A map of strings whose keys an admin chooses. */
-export const textMap = (meaning: string): Typed<Readonly<Record<string, string>>> => ({
-  type: 'map of strings',
-  meaning
-})
+export const textMap = typed<Readonly<Record<string, string>>>('map of strings')
 
 /** A map. */
 export const map = <V extends Variables>(shape: Shape<V>, meaning: string): Typed<DataOf<V>> => ({

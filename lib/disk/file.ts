@@ -297,8 +297,7 @@ export function withFileName(file: string, temporary: string, error: Error): Err
 /** Creates a file that must not exist; synced, but its name is not durable yet. */
 export const writeNew = (file: string, content: Content, mode: number): Promise<void> =>
   withOpen(open(file, 'wx', mode), async handle => {
-    if (typeof content === 'string' || Buffer.isBuffer(content)) await handle.writeFile(content)
-    else for (const piece of content) await handle.writeFile(piece)
+    await writeFile(handle, content)
     await handle.chmod(mode)
     await handle.sync()
   })
@@ -331,10 +330,7 @@ export async function makeDirectory(directory: string, sync = syncDirectory): Pr
     await sync(dirname(made))
 }
 
-/**
- * Creates a file (0600, directory 0700) atomically and durably, unless it exists. Returns whether it was
- * created. Never touches an existing file, also in a race of two processes.
- */
+/** Creates a file (0600, directory 0700) durably unless it exists, also in a race; returns whether it did. */
 export async function createOnce(file: string, bytes: string | Uint8Array): Promise<boolean> {
   // Existing files need no writable state at a start.
   if (await exists(file)) return false

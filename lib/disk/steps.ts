@@ -36,10 +36,7 @@ export type DiskStep =
   | { readonly remove: string; readonly unedited?: Unedited | undefined }
   /** Makes the names in a directory durable. */
   | { readonly syncDirectory: string }
-  /**
-   * Writes at a position of an open file, by its descriptor, and so many zeros behind it if there is room;
-   * `sync`: durably, all written before too.
-   */
+  /** Writes at a position of a file, then zeros if there is room; `sync`: durably, all before too. */
   | {
       readonly write: number
       readonly position: number
@@ -87,10 +84,7 @@ export class StepError extends Error {
 /** Device and inode of a directory: equal for every path to it, through links and bind mounts too. */
 export const identityIn = ({ dev, ino }: { dev: bigint; ino: bigint }) => `${dev}:${ino}`
 
-/**
- * Runs steps in order, synchronously; returns the names under which edited files were kept. Throws StepError,
- * whose `step` tells what was done.
- */
+/** Runs steps in order; returns the names of edited files that were kept. Throws StepError. */
 export function runSteps(steps: readonly DiskStep[]): string[] {
   const kept: string[] = []
   try {
@@ -133,10 +127,7 @@ function keepEdited(step: DiskStep, number: number): string[] {
   }
 }
 
-/**
- * Whether a file was changed since a time, and has neither one of the known contents nor one of `texts`.
- * Throws the system's error.
- */
+/** Whether a file was changed since then to other than `known` or `texts`. Throws the system's error. */
 export function isEdited(
   file: string,
   { known, sinceMs = 0 }: Unedited,
@@ -258,10 +249,7 @@ function discard(file: Replacement): void {
   }
 }
 
-/**
- * Runs steps in a thread of its own: several system calls cost the event loop one message, instead of a wait
- * for each.
- */
+/** Runs steps in its own thread: many system calls cost the event loop one message, not a wait for each. */
 export class DiskThread {
   readonly #thread = new Thread<readonly DiskStep[], Failure | readonly string[]>(
     new URL('./steps-worker.js', import.meta.url)

@@ -10,7 +10,6 @@ import {
   encode,
   isFinished,
   type JobRecord,
-  type JobState,
   type JobSummary
 } from './record.js'
 
@@ -23,19 +22,15 @@ export const RESULTS_KEPT = 1024 * 1024
 const AROUND_RESULT = 4
 
 /** The answer of `GET /config/status/{id}` for one user (rules 2.9). */
-export interface Poll {
+export interface Poll extends Pick<JobSummary, 'state' | 'progress'> {
   /** The undelivered lines for this user, joined by `;;`. */
   readonly message: string
   readonly status: 200 | 500
-  readonly state: JobState
-  readonly progress: number
 }
 
 /** The answer of `GET /control/status/{id}` for one user: the undelivered results. */
-export interface ResultsPoll {
+export interface ResultsPoll extends Pick<JobSummary, 'state' | 'progress'> {
   readonly results: readonly (readonly [key: string, value: JsonValue])[]
-  readonly state: JobState
-  readonly progress: number
 }
 
 interface EntryOptions {
@@ -162,11 +157,10 @@ export class Entry {
     const { kept, size, leftOut } = fit(value, RESULTS_KEPT - this.#resultSize - around)
     if (kept === undefined) results.delete(key)
     else results.set(key, kept)
-    const taken = kept === undefined ? 0 : size + around
     // A result that is not kept leaves no key: a job may send any number.
     if (kept === undefined) this.#resultSizes.delete(key)
-    else this.#resultSizes.set(key, taken)
-    this.#resultSize += taken
+    else this.#resultSizes.set(key, size + around)
+    this.#resultSize += this.#resultSizes.get(key) ?? 0
     if (leftOut > 0) this.line(`result ${key}: too large, ${leftOut} left out`)
     this.#soon()
   }

@@ -39,26 +39,24 @@ export class Jobs {
   readonly #running = new Set<Work>()
   /** Pending writes of beginnings and ends. */
   readonly #writing = new Set<Promise<void>>()
+  readonly #kept: JobRecords
+  /** Only for shared records. */
+  readonly #pace: ReadingPace | undefined
   #closed: Promise<void> | undefined
   #onIdle = () => {}
 
-  private constructor(
-    private readonly options: JobsOptions,
-    private readonly kept: JobRecords,
-    /** Only for shared records. */
-    private readonly pace?: ReadingPace
-  ) {}
+  private constructor(private readonly options: JobsOptions) {
+    this.#pace = options.controller === undefined ? undefined : new ReadingPace()
+    const wrote = ({ by, reads }: JobSummary, bytes: number) => {
+      if (reads) this.#pace?.took(by, bytes)
+    }
+    this.#kept = new JobRecords({ ...options, wrote, lost: () => this.#stopAll() })
+  }
 
   /** Reads the records; throws as `open` of the options does. Unfinished jobs are left to `becameLeader`. */
   static async open(options: JobsOptions): Promise<Jobs> {
-    let lost = () => {}
-    const pace = options.controller === undefined ? undefined : new ReadingPace()
-    const wrote = ({ by, reads }: JobSummary, bytes: number) => {
-      if (reads) pace?.took(by, bytes)
-    }
-    const records = await JobRecords.open({ ...options, wrote, lost: () => lost() })
-    const jobs = new Jobs(options, records, pace)
-    lost = () => jobs.#stopAll()
+    const jobs = new Jobs(options)
+    await jobs.#kept.open()
     return jobs
   }
 
@@ -74,11 +72,11 @@ export class Jobs {
     const { kind, object, by, reads } = spec
     if (reads && this.#readingOf(by) >= MOST_READING)
       throw tryLater(`${MOST_READING} requests of ${by} that only read have not ended; try again in 10 s`, 10)
-    if (reads) this.pace?.check(by)
+    if (reads) this.#pace?.check(by)
     // 128 random bits: nobody guesses an id.
     const id = randomBytes(16).toString('hex')
     const queued = this.options.now()
-    const entry = this.kept.create({
+    const entry = this.#kept.create({
       ...{ id, kind, object, by, ...(reads ? { reads } : {}) },
       ...{ state: 'queued', progress: 0, queued, message: 'queued' }
     })
@@ -94,10 +92,10 @@ export class Jobs {
       this.#write(entry.remove()).catch(() => {})
       throw unavailable(`${kind} of ${object} cannot be recorded: ${reasonOf(error)}`)
     }
-    this.kept.add(entry)
+    this.#kept.add(entry)
     work.ready = true
     this.#dispatch()
-    this.kept.sweep()
+    this.#kept.sweep()
     return { id, name: `${kind} of ${object}`, done: work.done }
   }
 
@@ -106,27 +104,27 @@ export class Jobs {
    * Throws 503 when the record of a finished job cannot be read.
    */
   async poll(id: string, user: string): Promise<Poll | undefined> {
-    return this.kept.get(id)?.poll(user)
+    return this.#kept.get(id)?.poll(user)
   }
 
   /** Returns the undelivered results for a user. Undefined and 503 as `poll`. */
   async pollResults(id: string, user: string): Promise<ResultsPoll | undefined> {
-    return this.kept.get(id)?.pollResults(user)
+    return this.#kept.get(id)?.pollResults(user)
   }
 
   /** Returns the summary of a record, undefined when there is none. */
   summary(id: string): JobSummary | undefined {
-    return this.kept.get(id)?.summary
+    return this.#kept.get(id)?.summary
   }
 
   /** Returns a whole record, undefined when there is none. Throws as `poll`. */
   async record(id: string): Promise<JobRecord | undefined> {
-    return this.kept.get(id)?.record()
+    return this.#kept.get(id)?.record()
   }
 
   /** Returns the summaries of all records, newest first. */
   records(): JobSummary[] {
-    return this.kept.summaries()
+    return this.#kept.summaries()
   }
 
   /**
@@ -161,7 +159,7 @@ export class Jobs {
       this.#ended(work, { error: new JobStoppedError(INTERRUPTED) })
     }
     await Promise.allSettled(this.#writing)
-    await this.kept.close()
+    await this.#kept.close()
   }
 
   /** Resolves when nothing runs, after `ms` at the latest. */
@@ -178,12 +176,12 @@ export class Jobs {
 
   /** Takes over: requests that a crash or another controller left unfinished fail as interrupted. */
   becameLeader(): void {
-    this.kept.becameLeader()
+    this.#kept.becameLeader()
   }
 
   /** Stops all jobs, which the new leader reports as failed. */
   steppedDown(): void {
-    this.kept.steppedDown()
+    this.#kept.steppedDown()
   }
 
   /** Stops all jobs; another controller owns their records. */

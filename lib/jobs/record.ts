@@ -118,12 +118,6 @@ export const ALL = 'all'
 /** Number of delivered lines by user, and of delivered results by `<user> results`. */
 export type Delivered = Map<string, number | typeof ALL>
 
-/** The body of a new job; `linesBytes` as in Transcript. */
-export const emptyBody = (linesBytes?: number): Body => ({
-  transcript: new Transcript(undefined, linesBytes),
-  results: new Map()
-})
-
 /** Whether the job has ended. */
 export const isFinished = ({ state }: { readonly state: JobState }) => state === 'done' || state === 'failed'
 

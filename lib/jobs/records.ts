@@ -2,7 +2,7 @@ import { Background } from '../base/background.js'
 import type { Log } from '../base/log.js'
 import type { KeptRecords, OpenRecords, RecordedState } from '../store/records.js'
 import { Entry, reasonOf } from './entry.js'
-import { type Decoded, decode, emptyBody, type JobSummary } from './record.js'
+import { type Decoded, decode, type JobSummary, Transcript } from './record.js'
 
 /** A record is kept so long after its end (rules 2.9). */
 export const KEPT_MS = 7 * 24 * 3_600_000
@@ -12,10 +12,7 @@ export const READING_KEPT_MS = 3_600_000
 const MOST_BYTES = 128 * 1024 * 1024
 const SMALLEST = 8192
 const SWEEP_MS = 3_600_000
-/**
- * Bytes of the first, and of the last lines of a shared record: a request of etcd has 1.5 MiB at most, of
- * which results may have 1 MiB.
- */
+/** Bytes of the first, and of the last lines of a shared record: etcd takes 1.5 MiB, results have 1 MiB. */
 const SHARED_LINES = 64 * 1024
 /** Bytes per second of a shared record: etcd keeps each state of it for a while. */
 const SHARED_FLOW = 64 * 1024
@@ -58,7 +55,7 @@ export class JobRecords {
   readonly #linesBytes: number | undefined
   readonly #entryOptions: ConstructorParameters<typeof Entry>[1]
 
-  private constructor(private readonly options: RecordsOptions) {
+  constructor(private readonly options: RecordsOptions) {
     const { told, wrote, log, controller } = options
     this.#linesBytes = controller === undefined ? undefined : SHARED_LINES
     this.#entryOptions = {
@@ -71,17 +68,15 @@ export class JobRecords {
   }
 
   /** Reads the records; throws as `open` of the options does. Unfinished ones are left to `becameLeader`. */
-  static async open(options: RecordsOptions): Promise<JobRecords> {
-    const records = new JobRecords(options)
-    records.#stored = await options.open(records.#memory)
-    return records
+  async open(): Promise<void> {
+    this.#stored = await this.options.open(this.#memory)
   }
 
   /** Makes a record; `add` puts it among the others. */
   create(summary: JobSummary): Entry {
     const { controller } = this.options
     const whole = controller === undefined ? summary : { controller, ...summary }
-    const body = emptyBody(this.#linesBytes)
+    const body = { transcript: new Transcript(undefined, this.#linesBytes), results: new Map() }
     return new Entry({ summary: whole, body, delivered: new Map() }, this.#entryOptions)
   }
 

@@ -17,9 +17,7 @@ export interface JobContext {
   line(text: string): void
   /** 0 to 1. */
   progress(fraction: number): void
-  /**
-   * Copies a value into the record. A list that is too large loses its last items (1 MiB for all results).
-   */
+  /** Copies a value into the record. A list that is too large loses its last items (1 MiB for all). */
   result(key: string, value: JsonValue): void
 }
 
@@ -80,7 +78,7 @@ export class Work implements Laned {
   async run(): Promise<void> {
     const { entry } = this
     await this.spec.run({
-      id: entry.summary.id,
+      id: entry.id,
       signal: this.abort.signal,
       line: text => entry.line(text),
       progress: fraction => entry.progress(fraction),

@@ -1,4 +1,4 @@
-import { runSync, runSyncWithin, TooManySteps } from '../base/concurrency.js'
+import { runSync, TooManySteps } from '../base/concurrency.js'
 import { badRequest, notFound } from '../base/errors.js'
 import type { Change } from '../store/types.js'
 import { digestChanges } from './change-digest.js'
@@ -9,7 +9,7 @@ import { migrations } from './migrations.js'
 import { applyGroupInterfaces, assignAddresses, withMac } from './networks.js'
 import type { CallerRights, ChangeContext, InterfacePatch, ObjectPatch } from './object-type.js'
 import { applyPatch, omitFields } from './request.js'
-import { checkChanges, checkChangesSliced, checkState, checkStateSliced } from './rules.js'
+import { checkChanges, checkChangesSliced, checkStateSliced } from './rules.js'
 import type { SecretBox } from './secret-box.js'
 import { type ClusterDoc, effectiveSettings } from './settings.js'
 import type { ClusterSettings, ClusterStore, NamedController, Tx, View } from './stored.js'
@@ -73,10 +73,9 @@ export interface ModelOptions {
 export function storeOptions(directory: string, ini: ClusterSettings, box: SecretBox, release: string) {
   // The ini may give a controller the address of a device. Objects still load: `svcd check` warns of it.
   const settings = { ...ini, controller: { name: ini.controller.name, address: '' }, otherControllers: [] }
-  const verify = (view: View) => checkState(view, settings)
-  const verifyInSteps = (view: View) => checkStateSliced(view, settings)
+  const verify = (view: View) => checkStateSliced(view, settings)
   const layout = { steps: migrations(ini.imageDirectory), release, backups: `${directory}/backups` }
-  return { directory, kinds: sealedKinds(box), createIndex, verify, verifyInSteps, layout }
+  return { directory, kinds: sealedKinds(box), createIndex, verify, layout }
 }
 
 /** The cluster's objects and all changes of them, each one transaction with its references and addresses. */
@@ -221,7 +220,7 @@ export class Model {
       return await this.#audited(actor, 'change', end =>
         this.options.store.change(tx => {
           const work = inTurn(this.#changing(tx, actor))
-          const returned = runSyncWithin(work, STEPS_AT_ONCE)
+          const returned = runSync(work, STEPS_AT_ONCE)
           end(tx)
           return returned
         })

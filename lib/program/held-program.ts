@@ -1,5 +1,6 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { timeLimited } from '../base/concurrency.js'
 import { Lines } from './lines.js'
 import { environment, locate, ProgramError, stdioWithoutInherited, withParentDeathSignal } from './program.js'
 
@@ -32,12 +33,9 @@ interface HeldOptions {
   readonly cwd?: string
 }
 
-/**
- * A program that runs until it is ended and holds something for others, such as namespaces. The kernel kills
- * it with this process, however that ends, if setpriv is installed.
- */
+/** Holds something, like a namespace, until it is ended; the kernel kills it with this process (setpriv). */
 export class HeldProgram {
-  private readonly child: ChildProcess
+  readonly #child: ChildProcess
   readonly #lines: string[] = []
   readonly #closed: Promise<unknown>
   #isClosed = false
@@ -49,7 +47,7 @@ export class HeldProgram {
     { child, ended }: ReturnType<typeof startAttached>,
     private readonly options: HeldOptions
   ) {
-    this.child = child
+    this.#child = child
     const lines = new Lines(line => {
       if (this.#lines.length < LINES_KEPT) this.#lines.push(line)
       this.#woken()
@@ -81,48 +79,36 @@ export class HeldProgram {
 
   /** Undefined if it could not be started; `line` then throws the reason. */
   get pid(): number | undefined {
-    return this.child.pid
+    return this.#child.pid
   }
 
   /** Returns the next line of standard output. Throws ProgramError at its end, late, or aborted. */
   async line(): Promise<string> {
     const { signal, timeLimitMs } = this.options
     const failed = (why: 'failed' | 'aborted' | 'time limit', what: string) =>
-      new ProgramError(this.program, why, what, this.child.exitCode ?? undefined, this.#stderr)
-    let timer: NodeJS.Timeout | undefined
-    let isLate = false
-    try {
-      for (;;) {
-        const line = this.#lines.shift()
-        if (line !== undefined) return line
-        if (signal.aborted) throw failed('aborted', 'was stopped')
-        if (this.#isClosed) throw failed('failed', `failed with status ${this.child.exitCode}`)
-        if (isLate) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
-        await new Promise<void>(resolve => {
-          this.#woken = resolve
-          signal.addEventListener('abort', this.#wake)
-          timer ??= setTimeout(() => {
-            isLate = true
-            this.#woken()
-          }, timeLimitMs)
-        })
-      }
-    } finally {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', this.#wake)
+      new ProgramError(this.program, why, what, this.#child.exitCode ?? undefined, this.#stderr)
+    const limited = timeLimited(this.options)
+    for (;;) {
+      const line = this.#lines.shift()
+      if (line !== undefined) return line
+      if (signal.aborted) throw failed('aborted', 'was stopped')
+      if (this.#isClosed) throw failed('failed', `failed with status ${this.#child.exitCode}`)
+      if (limited.aborted) throw failed('time limit', `took longer than ${timeLimitMs} ms to begin`)
+      await new Promise<void>(resolve => {
+        this.#woken = resolve
+        limited.addEventListener('abort', () => resolve(), { once: true })
+      })
     }
   }
 
   /** Writes an empty line to its standard input. */
   sendLine(): void {
-    this.child.stdin?.write('\n')
+    this.#child.stdin?.write('\n')
   }
-
-  readonly #wake = () => this.#woken()
 
   /** Closes its standard input, kills it if that does not end it, and waits for its end. */
   async end(): Promise<void> {
-    this.child.stdin?.end()
+    this.#child.stdin?.end()
     const timer = setTimeout(() => this.#kill(), END_MS)
     await this.#closed
     clearTimeout(timer)
@@ -130,7 +116,7 @@ export class HeldProgram {
 
   #kill(): void {
     try {
-      if (this.child.pid !== undefined) process.kill(-this.child.pid, 'SIGKILL')
+      if (this.#child.pid !== undefined) process.kill(-this.#child.pid, 'SIGKILL')
     } catch {
       // It has ended already.
     }

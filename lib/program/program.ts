@@ -97,8 +97,6 @@ type Ending = { readonly why: FailureKind; readonly what: string } | { readonly 
 
 class Run {
   readonly result: Promise<ProgramResult>
-  readonly #program: string
-  readonly #options: ProgramOptions
   readonly #child: ChildProcess
   readonly #timers: NodeJS.Timeout[] = []
   readonly #stdout: Buffer[] = []
@@ -107,9 +105,11 @@ class Run {
   #ending: Ending | undefined
   #exited = false
 
-  constructor(program: string, options: ProgramOptions, start: () => ChildProcess) {
-    this.#program = program
-    this.#options = options
+  constructor(
+    private readonly program: string,
+    private readonly options: ProgramOptions,
+    start: () => ChildProcess
+  ) {
     this.#child = this.#start(start)
     const closed = new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
       // Also emitted for failures of a running child, whose `close` follows.
@@ -131,7 +131,7 @@ class Run {
   }
 
   #watch(): void {
-    const { timeLimitMs, signal, onBytes, onLine, onErrorLine } = this.#options
+    const { timeLimitMs, signal, onBytes, onLine, onErrorLine } = this.options
     const { stdout, stderr } = this.#child
     this.#child.once('exit', () => this.#finish())
     if (onLine) this.#splitLines(stdout, onLine)
@@ -149,7 +149,7 @@ class Run {
   }
 
   #collect(bytes: Buffer): void {
-    const { maxOutput = MAX_OUTPUT } = this.#options
+    const { maxOutput = MAX_OUTPUT } = this.options
     this.#stdoutBytes += bytes.length
     if (this.#stdoutBytes <= maxOutput) this.#stdout.push(bytes)
     else this.#end({ why: 'failed', what: `wrote more than ${maxOutput} bytes and was ended` })
@@ -204,7 +204,7 @@ class Run {
   /** Cancels everything that could end the program. */
   #cancel(): void {
     for (const timer of this.#timers.splice(0)) clearTimeout(timer)
-    this.#options.signal?.removeEventListener('abort', this.#abort)
+    this.options.signal?.removeEventListener('abort', this.#abort)
   }
 
   #kill(signal: NodeJS.Signals): void {
@@ -218,19 +218,19 @@ class Run {
   #outcome(status: number | null, by: NodeJS.Signals | null): ProgramResult {
     const stderr = this.#stderr.toString('utf8')
     const failed = (why: FailureKind, what: string) =>
-      new ProgramError(this.#program, why, what, status ?? undefined, stderr)
+      new ProgramError(this.program, why, what, status ?? undefined, stderr)
     const ending = this.#ending
     if (ending && 'thrown' in ending) throw ending.thrown
     if (ending) throw failed(ending.why, ending.what)
     if (status === null) throw failed('failed', `was killed by ${by}`)
-    if (!(this.#options.ok ?? [0]).includes(status)) throw failed('failed', `failed with status ${status}`)
+    if (!(this.options.ok ?? [0]).includes(status)) throw failed('failed', `failed with status ${status}`)
     return { status, stdout: Buffer.concat(this.#stdout).toString('utf8'), stderr }
   }
 
   #notStarted(error: NodeJS.ErrnoException): ProgramError {
-    const where = this.#options.cwd === undefined ? '' : ` in ${JSON.stringify(this.#options.cwd)}`
+    const where = this.options.cwd === undefined ? '' : ` in ${JSON.stringify(this.options.cwd)}`
     return new ProgramError(
-      this.#program,
+      this.program,
       'failed',
       `cannot be started${where}: ${error.code ?? error.message}`
     )
@@ -325,12 +325,8 @@ const LONGEST_WORDS = 300
 
 /** The last line that is not blank, made printable. */
 function lastLine(stderr: string): string {
-  const line =
-    stderr
-      .split(/[\r\n]+/)
-      .findLast(text => text.trim() !== '')
-      ?.trim() ?? ''
-  return oneLine(line, LONGEST_WORDS)
+  const lines = stderr.trimEnd().split(/[\r\n]/)
+  return oneLine(lines.at(-1)?.trim() ?? '', LONGEST_WORDS)
 }
 
 const O_CLOEXEC = 0o2000000
@@ -383,10 +379,7 @@ export function searchPath(): string {
   return [own, '/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter)
 }
 
-/**
- * Returns the absolute path of a program on the search path; a name with a slash is a path itself. Undefined
- * if it is missing or not executable.
- */
+/** Returns the path of an executable on the search path, or at a path with a slash; undefined without one. */
 export async function locate(program: string, path: string = searchPath()): Promise<string | undefined> {
   if (program === '' || program.includes('\0')) return undefined
   if (program.includes('/')) return (await isProgram(program)) ? resolve(program) : undefined

@@ -2,10 +2,7 @@ import { getSystemErrorMap } from 'node:util'
 import type { ErrorCode } from '../base/error-codes.js'
 import { ServiceError } from '../base/errors.js'
 
-/**
- * A change cannot be made durable now (disk full or failing, leadership lost, shutting down); nothing was
- * changed, in memory or on disk (rules 2.7).
- */
+/** A change cannot be made durable now; nothing was changed, in memory or on disk (rules 2.7). */
 export class StoreError extends ServiceError {
   override readonly name: string = 'StoreError'
 
@@ -46,27 +43,25 @@ export class LoadError extends Error {
 /** Another daemon holds the state directory; `pid` is its process. */
 export class LockedError extends Error {
   override readonly name = 'LockedError'
-  readonly pid: number
 
-  constructor(directory: string, pid: number) {
+  constructor(
+    directory: string,
+    readonly pid: number
+  ) {
     super(`the state directory ${directory} is in use by process ${pid}`)
-    this.pid = pid
   }
 }
 
-/**
- * Thrown by `Kind.decode` instead of a plain Error: `path` leads to the value and gives its line; `others`
- * are further errors of the object.
- */
+/** Thrown by `Kind.decode`: `path` leads to the value and gives its line; `others` are more errors. */
 export class FieldError extends Error {
   override readonly name = 'FieldError'
-  readonly path: readonly (string | number)[]
-  readonly others: readonly FieldError[]
 
-  constructor(path: readonly (string | number)[], message: string, others: readonly FieldError[] = []) {
+  constructor(
+    readonly path: readonly (string | number)[],
+    message: string,
+    readonly others: readonly FieldError[] = []
+  ) {
     super(message)
-    this.path = path
-    this.others = others
   }
 }
 

@@ -3,11 +3,11 @@ import jsonc, { type Node } from 'jsonc-parser'
 
 /** A text that is not JSON; `line` counts from 1. */
 export class JsonError extends Error {
-  readonly line: number
-
-  constructor(message: string, line: number) {
+  constructor(
+    message: string,
+    readonly line: number
+  ) {
     super(message)
-    this.line = line
   }
 }
 

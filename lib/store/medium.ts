@@ -66,10 +66,7 @@ export interface Controller {
   readonly digests?: Readonly<Record<string, string>>
   /** Directories of deleted images that are out of their places there (`outOfPlace` of tree-reconciler.ts). */
   readonly trees?: readonly string[]
-  /**
-   * How far its clock is ahead of this one's, in milliseconds; absent for itself, until that is known, and as
-   * above.
-   */
+  /** How far its clock is ahead of ours, in milliseconds; absent for itself, until known, and as above. */
   readonly aheadMs?: number
 }
 
@@ -93,10 +90,7 @@ export interface StoredState {
   problems(types?: ReadonlySet<string>): readonly Problem[]
   /** Adds commands that mend an object to its problem; absent if objects are files. */
   withRemedy?(problem: Problem): Problem
-  /**
-   * Shared records, by path, as lines: journals of node reports, and files of tokens. Absent if they are
-   * files beside it.
-   */
+  /** Shared records as lines, by path: journals of nodes, files of tokens. Absent if files beside it. */
   readonly journals?: ReadonlyMap<string, Iterable<string>>
   /** Foreign entries beside the objects of listed types: reported, not touched. */
   readonly foreign: readonly Problem[]

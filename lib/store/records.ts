@@ -12,10 +12,7 @@ export interface RecordStore {
   readonly isReadOnly: boolean
   /** Whether lines can be added to the stored text of a name; otherwise it is replaced as a whole. */
   takesAddition(kind: string, name: string): boolean
-  /**
-   * Resolves when all survive a power cut; rejects with Error when none of them may be counted on.
-   * Calls of one kind never overlap.
-   */
+  /** Resolves when all survive a power cut; rejects if none may count. Calls of one kind never overlap. */
   write(kind: string, changes: readonly RecordChange[]): Promise<void>
 }
 

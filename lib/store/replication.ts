@@ -22,15 +22,12 @@ export function* applyWrites<T extends Types, I extends Index>(
     if (text !== undefined) yield tx.put(type, name, decode(type, name, text, kinds, place) as T[string])
 }
 
-/**
- * Turns the transaction's state into the stored one, one step per object. Throws LoadError with every
- * problem, broken rules of `verify` included.
- */
+/** Turns the transaction's state into the stored one, in steps. Throws LoadError with every problem. */
 export function* applyReload<T extends Types, I extends Index>(
   tx: Tx<T, I>,
   stored: StoredState,
   kinds: Kinds,
-  verify: StoreOptions<T, I>['verifyInSteps']
+  verify: StoreOptions<T, I>['verify']
 ): Generator<void> {
   const problems: Problem[] = [...stored.problems(new Set(kinds.keys()))]
   const told = (type: string, name: string, message: string) => {

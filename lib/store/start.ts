@@ -1,3 +1,4 @@
+import { runSync } from '../base/concurrency.js'
 import { isObject, type JsonObject } from '../base/json.js'
 import { LoadError, type Problem, reasonOf } from './errors.js'
 import { parseJson } from './json.js'
@@ -11,10 +12,8 @@ export interface StoreOptions<T extends Types, I extends Index> {
   kinds: { [K in keyof T & string]: Kind<T[K]> }
   /** Called twice: one index for readers, one for transactions. Its `update` must not throw. */
   createIndex: () => I
-  /** Checks the rules that need the whole state, for files edited by hand. Any problem stops the start. */
-  verify?: (view: View<T, I>) => readonly { type: string; name: string; message: string }[]
-  /** `verify` in steps, for a reload while serving. */
-  verifyInSteps?: (view: View<T, I>) => Generator<void, ReturnType<NonNullable<StoreOptions<T, I>['verify']>>>
+  /** Checks the rules that need the whole state, in steps, after edits by hand. A problem stops the start. */
+  verify?: (view: View<T, I>) => Generator<void, readonly { type: string; name: string; message: string }[]>
   /** Called by `open` with the state as read, before anything is written. A throw stops the start. */
   beforeFirstWrite?: (view: View<T, I>) => Promise<void>
   /** The layouts of the state; without it, versions are neither checked nor written. */
@@ -57,7 +56,7 @@ export function startOf<T extends Types, I extends Index>(
   stored: StoredState
 ): Start<T, I> {
   const kinds = kindsOf(options)
-  const { layout, onDamage } = options
+  const { layout, onDamage, verify } = options
   const migration = layout && migrationOf(stored, layout, Object.keys(options.kinds), onDamage !== undefined)
   const { objects, problems, ...loaded } = load(migration?.state ?? stored, kinds)
   const isGone = onDamage && layout && !migration && [...stored.names(LAYOUT)].length === 0
@@ -70,7 +69,9 @@ export function startOf<T extends Types, I extends Index>(
       for (const name of current.names(type)) state.set(type, name, current.get(type, name))
     return state
   }
-  const all = [...gone, ...problems, ...verified(options, current, stored)]
+  const broken = (verify && runSync(verify(current))) ?? []
+  const violations = broken.map(({ type, name, message }) => ({ file: stored.place(type, name), message }))
+  const all = [...gone, ...problems, ...violations]
   const found = all.map(problem => stored.withRemedy?.(problem) ?? problem)
   return { ...loaded, problems: found, current, stateOf, migration, place: stored.place() }
 }
@@ -82,7 +83,7 @@ export function removeBroken<T extends Types, I extends Index>(
 ): void {
   for (let isSound = false; !isSound; ) {
     isSound = true
-    for (const { type, name } of verify?.(current) ?? []) {
+    for (const { type, name } of (verify && runSync(verify(current))) ?? []) {
       if (current.get(type, name) === undefined) continue
       current.set(type, name, undefined)
       isSound = false
@@ -107,15 +108,6 @@ export async function backUpBeforeMigration<T extends Types, I extends Index>(
     'info',
     `the state is brought from layout version ${from} to ${to}${kept ? `; as it was, it is in ${kept}` : ''}`
   )
-}
-
-function verified<T extends Types, I extends Index>(
-  options: Pick<StoreOptions<T, I>, 'verify'>,
-  view: View<T, I>,
-  stored: StoredState
-): Problem[] {
-  const found = options.verify?.(view) ?? []
-  return found.map(({ type, name, message }) => ({ file: stored.place(type, name), message }))
 }
 
 /** Type and name of the object with the version of the layout: `layout/version.json`. */

@@ -96,13 +96,13 @@ export class Transaction<T extends Types, I extends Index> implements Tx<T, I> {
 /** The objects of a store as read. */
 export interface Loaded {
   /** In natural order of names within each type. */
-  readonly objects: readonly { type: string; name: string; doc: Doc }[]
+  readonly objects: { type: string; name: string; doc: Doc }[]
   /** Problems that stop a start. */
-  readonly problems: readonly Problem[]
+  readonly problems: Problem[]
   /** Foreign files or keys: reported, not touched. */
   readonly foreign: readonly Problem[]
   /** Objects to be rewritten, and why. */
-  readonly outdated: readonly Outdated[]
+  readonly outdated: Outdated[]
 }
 
 /** An object whose stored text has to be rewritten. */
@@ -112,11 +112,7 @@ export interface Outdated extends Problem {
   readonly text: string
 }
 
-interface Loading {
-  objects: { type: string; name: string; doc: Doc }[]
-  problems: Problem[]
-  outdated: Outdated[]
-}
+type Loading = Omit<Loaded, 'foreign'>
 
 /** Reads every object, synchronously: nothing is served before it ends. */
 export function load(stored: StoredState, kinds: ReadonlyMap<string, Kind<Doc>>): Loaded {
@@ -167,10 +163,7 @@ function lineIn(text: string | undefined, error: unknown): { line?: number } {
   return {}
 }
 
-/**
- * All objects, their names in order, and the index of them. The store has two over the same frozen objects:
- * `current` for readers, `next` for transactions.
- */
+/** All objects, their names in order, and their index. The store has two over the same frozen objects. */
 export class State<T extends Types, I extends Index> implements View<T, I> {
   readonly index: I
   readonly #objects = new Map<string, Map<string, Doc>>()

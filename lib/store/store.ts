@@ -40,10 +40,7 @@ const NOTIFIED_PER_TURN = 500
 
 const PROBE_MS = { first: 1000, longest: 2000 }
 
-/**
- * Objects in memory, each also a JSON text in a medium. All changes go through one transaction function.
- * Reads are answered from memory; a restart reads the medium.
- */
+/** Objects in memory, each also a JSON text in a medium. All changes go through one transaction function. */
 export class Store<T extends Types, I extends Index> {
   readonly #kinds: ReadonlyMap<string, Kind<Doc>>
   #current: State<T, I>
@@ -282,8 +279,7 @@ export class Store<T extends Types, I extends Index> {
   /** The leader's commits become changes in steps, reported like own ones. */
   readonly #replicationListener: ReplicationListener = {
     applyRemote: writes => this.#applyRemote(tx => applyWrites(tx, writes, this.#kinds, this.#place)),
-    reload: stored =>
-      this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verifyInSteps))
+    reload: stored => this.#applyRemote(tx => applyReload(tx, stored, this.#kinds, this.options.verify))
   }
 
   readonly #place = (type: string, name: string) =>
@@ -337,14 +333,9 @@ export class Store<T extends Types, I extends Index> {
 
   /** Rewrites outdated texts in one commit. A failure is only logged: the next start retries. */
   async #rewriteOutdated(outdated: readonly Outdated[]): Promise<void> {
-    // The stored text differs from what the object before would be encoded as.
     const writes = outdated.map(({ type, name, text: textBefore }) => {
-      const after = this.#current.get(type, name)
-      const write = new ObjectWrite(
-        { type, name, before: undefined, after },
-        this.#kinds.get(type) as Kind<Doc>
-      )
-      return { type, name, textBefore, text: write.text }
+      const doc = this.#current.get(type, name)
+      return { type, name, textBefore, text: doc && this.#kinds.get(type)?.encode(doc) }
     })
     const [first] = outdated
     if (first === undefined) return

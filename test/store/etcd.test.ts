@@ -14,7 +14,7 @@ import {
   UnclearError
 } from '../../lib/store/etcd/client.js'
 import { etcdctlFor } from '../../lib/store/etcd/etcdctl.js'
-import { Keys } from '../../lib/store/etcd/keys.js'
+import { keysBelow } from '../../lib/store/etcd/keys.js'
 import { get, list, transact } from '../../lib/store/etcd/kv.js'
 import { StoredKeys } from '../../lib/store/etcd/stored.js'
 import { CompactedError, type WatchedTransaction, watchTransactions } from '../../lib/store/etcd/watch.js'
@@ -436,7 +436,7 @@ t.test('what is damaged is a problem that names its key', async t => {
   const read = async (...kvs: object[]) =>
     StoredKeys.read(
       client(t, () => ({ header, kvs })),
-      new Keys('/svcd/')
+      keysBelow('/svcd/')
     )
   for (const head of [
     '',

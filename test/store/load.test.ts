@@ -106,11 +106,13 @@ t.test('the rules over the whole state', async t => {
   const directory = t.testdir({
     node: { 'a.json': text(node('a', 'aa')), 'b.json': text(node('b', 'aa')), 'c.json': '{' }
   })
-  const verify: NonNullable<Parameters<typeof optionsFor>[1]>['verify'] = view =>
-    view
+  const verify: NonNullable<Parameters<typeof optionsFor>[1]>['verify'] = function* (view) {
+    yield
+    return view
       .names('node')
       .filter(name => view.index.owner.get(view.get('node', name)?.mac ?? '') !== name)
       .map(name => ({ type: 'node', name, message: 'another node has its MAC' }))
+  }
   const problems = [/node\/c\.json:1: not JSON/, /node\/a\.json: another node has its MAC/]
   t.match((await Store.inspect(optionsFor(directory, { verify }))).map(problemText), problems)
   await t.rejects(openStore(directory, { verify }), LoadError)
@@ -155,7 +157,8 @@ t.test(
     let seen: unknown
     await Store.inspect(
       optionsFor(directory, {
-        verify: view => {
+        *verify(view) {
+          yield
           seen = [view.names('node').slice(), view.get('node', 'a')?.mac]
           return []
         }

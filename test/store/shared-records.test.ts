@@ -5,7 +5,7 @@ import { runSync } from '../../lib/base/concurrency.js'
 import type { JsonObject } from '../../lib/base/json.js'
 import { StoreError } from '../../lib/store/errors.js'
 import { TooLargeError } from '../../lib/store/etcd/client.js'
-import { Keys } from '../../lib/store/etcd/keys.js'
+import { keysBelow } from '../../lib/store/etcd/keys.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
 import { EtcdRecords, type RecordsMedium } from '../../lib/store/etcd/records.js'
 import type { FirstRecords, Records } from '../../lib/store/records.js'
@@ -77,7 +77,7 @@ class Place {
       }
     }
     const log = (level: string, message: string) => this.warnings.push(`${level} ${message}`)
-    const store = new EtcdRecords({ keys: new Keys('/r/'), keeper, log })
+    const store = new EtcdRecords({ keys: keysBelow('/r/'), keeper, log })
     runSync(store.loading(this.stored()))
     return store
   }

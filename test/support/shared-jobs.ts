@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import type { JsonObject } from '../../lib/base/json.js'
 import { createLog } from '../../lib/base/log.js'
 import { Jobs } from '../../lib/jobs/jobs.js'
-import { Keys } from '../../lib/store/etcd/keys.js'
+import { keysBelow } from '../../lib/store/etcd/keys.js'
 import type { Outcome } from '../../lib/store/etcd/kv.js'
 import { EtcdRecords, type RecordsMedium } from '../../lib/store/etcd/records.js'
 
@@ -38,7 +38,7 @@ export class SharedKeys {
     const log: string[] = []
     if (name !== this.writer) this.#following.add(name)
     const records = new EtcdRecords({
-      keys: new Keys('/r/'),
+      keys: keysBelow('/r/'),
       keeper: this.#keeper(name),
       log: (level, message) => log.push(`${level} ${message}`)
     })

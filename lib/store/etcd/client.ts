@@ -215,8 +215,13 @@ export class Client {
     const from = `etcd at ${endpoint.origin}`
     try {
       const limit = { ms: OPEN_MS, end: performance.now() + OPEN_MS }
+      const url = new URL(`/v3/${path}`, endpoint)
+      const take = async (answer: Response) => {
+        if (answer.status !== 200) await read(answer, from, this.etcdctl)
+        return answer.body
+      }
       const answer = await this.#asUser(endpoint, limit, token =>
-        this.#opened(new URL(`/v3/${path}`, endpoint), question, signal, token)
+        this.#send(url, question, token, { headMs: OPEN_MS, signal }, OPEN_MS, take)
       )
       for await (const line of linesOf(answer, from)) {
         const json = jsonObject(line)
@@ -236,23 +241,19 @@ export class Client {
    */
   async silentEndpoints(limitMs: number): Promise<readonly SilentEndpoint[]> {
     const limit = { ms: limitMs, end: performance.now() + limitMs }
-    const found = await Promise.all(
-      this.#endpoints.map(async endpoint => {
-        try {
-          const { errors } = await this.#post(new URL('/v3/maintenance/status', endpoint), {}, limit)
-          if (String(errors).includes('NOSPACE'))
-            return [
-              { endpoint: endpoint.origin, reason: ADVICE[NO_ROOM]?.(this.etcdctl) ?? '', isFull: true }
-            ]
-        } catch (error) {
-          // A refusal is an answer.
-          if (error instanceof UnclearError && error.silence !== undefined)
-            return [{ endpoint: endpoint.origin, reason: error.silence, isFull: false }]
-        }
-        return []
-      })
-    )
-    return found.flat()
+    const found = this.#endpoints.map(async (url): Promise<SilentEndpoint[]> => {
+      const { origin: endpoint } = url
+      try {
+        const { errors } = await this.#post(new URL('/v3/maintenance/status', url), {}, limit)
+        const isFull = String(errors).includes('NOSPACE')
+        return isFull ? [{ endpoint, reason: ADVICE[NO_ROOM]?.(this.etcdctl) ?? '', isFull }] : []
+      } catch (error) {
+        // A refusal is an answer.
+        const silence = error instanceof UnclearError ? error.silence : undefined
+        return silence === undefined ? [] : [{ endpoint, reason: silence, isFull: false }]
+      }
+    })
+    return (await Promise.all(found)).flat()
   }
 
   /** Returns the current endpoint, and `leave`, which moves on once, however many requests failed. */
@@ -317,14 +318,6 @@ export class Client {
         )
       throw error
     }
-  }
-
-  /** Opens a streamed answer. */
-  #opened(url: URL, question: JsonObject, signal: AbortSignal, token?: string): Promise<Readable> {
-    return this.#send(url, question, token, { headMs: OPEN_MS, signal }, OPEN_MS, async answer => {
-      if (answer.status !== 200) await read(answer, `etcd at ${url.origin}`, this.etcdctl)
-      return answer.body
-    })
   }
 
   /** Returns the error for a request that failed: UnclearError, or RefusedError if etcd did nothing. */

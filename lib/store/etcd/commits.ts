@@ -3,28 +3,23 @@ import { Background } from '../../base/background.js'
 import type { JsonObject } from '../../base/json.js'
 import { reasonOf } from '../errors.js'
 import type { Revertible, Write } from '../medium.js'
-import { type Client, UnclearError } from './client.js'
-import type { Keys } from './keys.js'
-import { get, hasValue, type Outcome, put, remove, removeAll, transact } from './kv.js'
+import { UnclearError } from './client.js'
+import type { Etcd } from './keys.js'
+import { get, hasValue, type Outcome, put, read, remove, removeAll, transact } from './kv.js'
 import type { Leadership } from './leadership.js'
 import { commitsIn, type Intent, intentText, type Unfinished } from './stored.js'
 
-interface CommitsOptions {
-  readonly client: Client
-  readonly keys: Keys
+interface CommitsOptions extends Etcd {
   readonly leadership: Leadership
   /** A commit is retried for this long while etcd does not answer. */
   readonly patienceMs: number
   /** Called when another controller has written, or is about to; returns the error of the commit. */
   readonly stepDown: () => Promise<Error>
-  readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 /** Some room below etcd's defaults: 128 operations in a transaction, 1.5 MiB in a request. */
 const MOST_WRITES = 100
 const MOST_BYTES = 1024 * 1024
-/** Time limit of a try, all hedged requests included. */
-const LIMIT_MS = 2000
 const PAUSE_MS = 50
 const RETRY_MS = { first: 100, longest: 2000 }
 /** Time limit of a large change during a stop; the daemon has 10 s in all. */
@@ -255,7 +250,7 @@ export class Commits {
     otherwise: readonly JsonObject[] = []
   ): Promise<Outcome> {
     const compare = [...this.o.leadership.conditionsFor(revision), ...conditions]
-    return transact(this.o.client, compare, operations, otherwise, LIMIT_MS)
+    return transact(this.o.client, compare, operations, otherwise)
   }
 
   /** Advances the head together with the operations. If the outcome is unclear, notes how to undo them. */
@@ -309,16 +304,12 @@ export class Commits {
   /** Takes back a commit reported as failed; if it was not carried out, makes sure that it never will be. */
   async #resolveUnclear(revision: string): Promise<void> {
     const { to, settled, undo } = this.#unclear as Unclear
-    const head = await this.#headNow()
+    const [pair] = await read(this.o.client, this.o.keys.head)
+    const head = pair?.value.toString()
     if (head === to) await this.#move(revision, to, settled, undo())
     else if (head === this.#head) await this.#move(revision, head, settled, [])
     else if (head !== settled) throw await this.o.stepDown()
     this.#head = settled
     this.#unclear = undefined
-  }
-
-  async #headNow(): Promise<string | undefined> {
-    const { found } = await transact(this.o.client, [], [get(this.o.keys.head)], [], LIMIT_MS)
-    return found[0]?.value.toString()
   }
 }

@@ -3,13 +3,11 @@ import { isObject, jsonObjectOrEmpty } from '../../base/json.js'
 import type { Controller } from '../medium.js'
 import { compareNames } from '../order.js'
 import type { Client } from './client.js'
-import type { Keys } from './keys.js'
+import type { Etcd, Keys } from './keys.js'
 import { list, type Pair, put, transact } from './kv.js'
 import { grantLease, renewLease, revokeLease } from './leadership.js'
 
-interface ControllersOptions {
-  readonly client: Client
-  readonly keys: Keys
+interface ControllersOptions extends Etcd {
   /** Time to live of a controller's entry. */
   readonly ttlSeconds: number
   readonly self: Controller
@@ -17,7 +15,6 @@ interface ControllersOptions {
   readonly now: () => number
   /** As in Controller. */
   readonly trees: () => readonly string[]
-  readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 /** A site has few controllers. */
@@ -155,12 +152,10 @@ function controllerIn({ value }: Pair, nowMs: number): Controller[] {
 /** Nothing if malformed. */
 function digestsIn(said: unknown): Pick<Controller, 'digests'> {
   const told = isObject(said) ? Object.entries(said) : []
-  const digests = told.filter(
-    (entry): entry is [string, string] =>
-      isText(entry[0]) && typeof entry[1] === 'string' && DIGEST.test(entry[1])
-  )
-  const isWhole = digests.length === told.length && told.length <= MOST_DIGESTS
-  return isWhole && told.length > 0 ? { digests: Object.fromEntries(digests) } : {}
+  const isDigest = (value: unknown) => typeof value === 'string' && DIGEST.test(value)
+  const isWhole = told.every(([name, digest]) => isText(name) && isDigest(digest))
+  const isAny = told.length > 0 && told.length <= MOST_DIGESTS
+  return isAny && isWhole ? { digests: said as Record<string, string> } : {}
 }
 
 const treesIn = (said: unknown): Pick<Controller, 'trees'> =>

@@ -7,19 +7,16 @@ import { LoadError, reasonOf, summaryOf } from '../errors.js'
 import { decodeUtf8 } from '../json.js'
 import type { ReplicationListener, Write } from '../medium.js'
 import type { LeaderEndpoint } from '../role.js'
-import { type Client, NoRevisionError, NoRoomError, UnclearError } from './client.js'
+import { NoRevisionError, NoRoomError, UnclearError } from './client.js'
 import { HeartbeatMonitor } from './heartbeats.js'
-import { type Keys, objectIn } from './keys.js'
+import { type Etcd, type Keys, objectIn } from './keys.js'
 import { get, isCreatedAt, isModifiedAt, type Pair, remove, transact } from './kv.js'
 import { grantLease, type Leader, leaderIn, revokeLease } from './leadership.js'
 import type { EtcdRecords } from './records.js'
 import { commitsIn, parseIntent, StoredKeys, textOf, versionOf } from './stored.js'
 import { type WatchedTransaction, watchTransactions } from './watch.js'
 
-/**
- * Turns changes of keys into commits: a small change is one transaction on the keys of objects; a large one
- * counts from its intent on, with the writes staged before.
- */
+/** Turns changes of keys into commits; a large change counts from its intent on, with its staged writes. */
 class CommitAssembler {
   /** Staged writes without an intent so far, by the id of their change. */
   readonly #staged = new Map<string, Map<string, Write>>()
@@ -62,17 +59,11 @@ class CommitAssembler {
   }
 }
 
-/** The listener of a follower. */
-export type FollowerListener = Pick<ReplicationListener, 'applyRemote' | 'reload'>
-
-interface FollowerOptions {
-  readonly client: Client
-  readonly keys: Keys
-  readonly listener: FollowerListener
+interface FollowerOptions extends Etcd {
+  readonly listener: ReplicationListener
   readonly records: Pick<EtcdRecords, 'loading' | 'applyRemote'>
   /** Called repeatedly while there is no leader and this controller is up to date. */
   readonly onLeaderless?: () => unknown
-  readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 const PAUSE_MS = { first: 100, longest: 10_000 }
@@ -130,10 +121,6 @@ export class Follower {
   /** The number of the last commit known here. */
   get lastCommit(): number {
     return commitsIn(this.#head)
-  }
-
-  get revision(): string {
-    return this.#revision
   }
 
   /** The leader, with a signal that is aborted when its leadership ends; undefined if unknown. */
@@ -195,10 +182,7 @@ export class Follower {
     this.#advance(stored.revision)
   }
 
-  /**
-   * Returns the current head and leadership. Throws OtherHistoryError if etcd, at the revision known here,
-   * did not hold what is known here.
-   */
+  /** Returns head and leadership. Throws OtherHistoryError if etcd's past is not what is known here. */
   async #readHeadAndLeader(): Promise<readonly (Pair | undefined)[]> {
     const { client, keys } = this.o
     const revision = this.#revision
@@ -210,7 +194,7 @@ export class Follower {
         `etcd at ${client.endpointsText}: ${what} at revision ${revision}, of which this svcd knows: it ` +
           'was restored or compacted, or answers for another one; everything is read anew'
       )
-    const { found } = await transact(client, [], [...now, ...then], [], REQUEST_LIMIT_MS).catch(error => {
+    const { found } = await transact(client, [], [...now, ...then]).catch(error => {
       throw error instanceof NoRevisionError ? strange('it does not know what was') : error
     })
     const other = known.find(([, was], i) => versionOf(found[now.length + i]) !== was)
@@ -330,7 +314,7 @@ export class Follower {
         isModifiedAt(leader.key, leader.modified),
         head ? isModifiedAt(head.key, head.modified) : isCreatedAt(keys.head, '0')
       ]
-      const { succeeded } = await transact(client, isStill, [remove(leader.key)], [], REQUEST_LIMIT_MS)
+      const { succeeded } = await transact(client, isStill, [remove(leader.key)])
       if (!succeeded) return
     } finally {
       void revokeLease(client, lease, REQUEST_LIMIT_MS)

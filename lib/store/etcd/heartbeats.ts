@@ -3,10 +3,7 @@ const LONGEST_GAP_MS = 1200
 /** etcd's default election timeout makes no lease shorter than this. */
 const SHORTEST_LEASE_MS = 2000
 
-/**
- * Detects a leader without heartbeats, which come every third of its lease. The lease alone may last longer,
- * as a new leader among etcd's members renews all leases.
- */
+/** Detects a leader without heartbeats. Its lease may last longer: a new leader of etcd renews all leases. */
 export class HeartbeatMonitor {
   /** The last heartbeat, and when it was first seen. */
   #heartbeat: string | undefined

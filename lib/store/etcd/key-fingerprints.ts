@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { isObject, type JsonObject } from '../../base/json.js'
+import { jsonObjectOrEmpty } from '../../base/json.js'
+import { unlessMissing } from '../../disk/file.js'
 
 /** Key files that all controllers must share: tokens, secrets and passwords depend on them. */
 const NAMES = ['secret.key', 'token.key'] as const
@@ -10,10 +11,7 @@ const NAMES = ['secret.key', 'token.key'] as const
 export async function fingerprintsIn(state: string): Promise<Record<string, string>> {
   const marks: Record<string, string> = {}
   for (const name of NAMES) {
-    const key = await readFile(join(state, name)).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'ENOENT') throw error
-      return undefined
-    })
+    const key = await unlessMissing(readFile(join(state, name)), undefined)
     if (key) marks[name] = fingerprintOf(name, key)
   }
   return marks
@@ -27,7 +25,7 @@ export function compareKeys(
   files: ReadonlyMap<string, Buffer>,
   kept: string | undefined
 ): { readonly alike: readonly string[]; readonly others: readonly string[] } {
-  const marks = kept === undefined ? {} : parseFingerprints(kept)
+  const marks = jsonObjectOrEmpty(kept ?? '')
   const known = [...files].filter(([name]) => typeof marks[name] === 'string')
   const names = (isAlike: boolean) =>
     known
@@ -49,7 +47,7 @@ export async function refuseOtherKeys(
   if (kept === undefined && !isWritten) return
   const ours = await fingerprintsIn(state)
   const missing = NAMES.filter(name => !(name in ours))
-  const theirs = kept === undefined ? {} : parseFingerprints(kept)
+  const theirs = jsonObjectOrEmpty(kept ?? '')
   const other = NAMES.filter(name => name in ours && name in theirs && ours[name] !== theirs[name])
   if (missing.length === 0 && other.length === 0) return
   const wrong = [
@@ -62,13 +60,4 @@ export async function refuseOtherKeys(
       '(svcd join HOST does that)' +
       (isWritten ? '' : `; to begin with other keys, stop svcd on all controllers and type ${removal}`)
   )
-}
-
-function parseFingerprints(text: string): JsonObject {
-  try {
-    const json: unknown = JSON.parse(text)
-    return isObject(json) ? json : {}
-  } catch {
-    return {}
-  }
 }

@@ -1,77 +1,48 @@
 import { assertStorable } from '../medium.js'
+import type { Client } from './client.js'
+
+/** The options that all parts of the medium share. */
+export interface Etcd {
+  readonly client: Client
+  readonly keys: Keys
+  readonly log: (level: 'warn' | 'info', message: string) => void
+}
 
 /** The keys of a store, all below one prefix. */
-export class Keys {
-  /** Ends in a slash. */
-  readonly prefix: string
+export type Keys = ReturnType<typeof keysBelow>
 
-  /** Throws TypeError for a prefix that is not like /svcd/. */
-  constructor(prefix: string) {
-    if (!/^\/([\w.-]+\/)+$/.test(prefix))
-      throw new TypeError(`${JSON.stringify(prefix)} is no prefix of keys; one is like /svcd/`)
-    this.prefix = prefix
-  }
-
-  /** The leadership key, bound to the leader's lease; every commit compares it. */
-  get leader(): string {
-    return `${this.prefix}writer`
-  }
-
-  /** Number and fencing token of the last commit; every commit advances it. */
-  get head(): string {
-    return `${this.prefix}head`
-  }
-
-  /** The committed change that is not carried out yet: id and number of its staged writes. */
-  get intent(): string {
-    return `${this.prefix}intent`
-  }
-
-  /** Fingerprints of the keys that all controllers share in their state directories. */
-  get keyFingerprints(): string {
-    return `${this.prefix}keys`
-  }
-
-  /** Each controller registers itself below it. */
-  get controllers(): string {
-    return `${this.prefix}controllers/`
-  }
-
-  /** Records, which are no objects: a key per kind, and below it one per name. */
-  get records(): string {
-    return `${this.prefix}records/`
-  }
-
-  get objects(): string {
-    return `${this.prefix}objects/`
-  }
-
-  /** Prefix of the staged writes of changes too large for one transaction. */
-  get staged(): string {
-    return `${this.prefix}staged/`
-  }
-
-  /** The head of the records of a kind; their keys are below it. */
-  recordsOf(kind: string): string {
-    return `${this.records}${kind}`
-  }
-
-  object(type: string, name: string): string {
-    return `${this.objects}${type}/${name}`
-  }
-
-  /** Prefix of the staged writes of one change. */
-  stagedPrefix(id: string): string {
-    return `${this.staged}${id}/`
-  }
-
-  /** The id of the change of a staged key. */
-  changeIdOf(key: string): string {
-    return key.slice(this.staged.length).split('/', 1)[0] as string
-  }
-
-  stagedObject(id: string, type: string, name: string): string {
-    return `${this.stagedPrefix(id)}${type}/${name}`
+/** Returns the keys below a prefix. Throws TypeError for one that is not like /svcd/. */
+export function keysBelow(prefix: string) {
+  if (!/^\/([\w.-]+\/)+$/.test(prefix))
+    throw new TypeError(`${JSON.stringify(prefix)} is no prefix of keys; one is like /svcd/`)
+  const [objects, staged, records] = [`${prefix}objects/`, `${prefix}staged/`, `${prefix}records/`]
+  const stagedPrefix = (id: string) => `${staged}${id}/`
+  return {
+    /** Ends in a slash. */
+    prefix,
+    /** The leadership key, bound to the leader's lease; every commit compares it. */
+    leader: `${prefix}writer`,
+    /** Number and fencing token of the last commit; every commit advances it. */
+    head: `${prefix}head`,
+    /** The committed change that is not carried out yet: id and number of its staged writes. */
+    intent: `${prefix}intent`,
+    /** Fingerprints of the keys that all controllers share in their state directories. */
+    keyFingerprints: `${prefix}keys`,
+    /** Each controller registers itself below it. */
+    controllers: `${prefix}controllers/`,
+    /** Records, which are no objects: a key per kind, and below it one per name. */
+    records,
+    objects,
+    /** Prefix of the staged writes of changes too large for one transaction. */
+    staged,
+    /** The key of a record; without a name, the head of the records of a kind. */
+    record: (kind: string, name?: string) => records + (name === undefined ? kind : `${kind}/${name}`),
+    object: (type: string, name: string) => `${objects}${type}/${name}`,
+    /** Prefix of the staged writes of one change. */
+    stagedPrefix,
+    /** The id of the change of a staged key. */
+    changeIdOf: (key: string) => key.slice(staged.length).split('/', 1)[0] as string,
+    stagedObject: (id: string, type: string, name: string) => `${stagedPrefix(id)}${type}/${name}`
   }
 }
 

@@ -14,6 +14,8 @@ export interface Pair {
   readonly lease: string
 }
 
+/** Time limit of a transaction, all hedged requests included. */
+const LIMIT_MS = 2000
 const LIST_LIMIT_MS = 10_000
 /** Keys per request; fewer if their values are long. */
 const MOST_KEYS = 1000
@@ -80,8 +82,8 @@ export async function transact(
   client: Client,
   compare: readonly JsonObject[],
   success: readonly JsonObject[],
-  failure: readonly JsonObject[],
-  limitMs: number
+  failure: readonly JsonObject[] = [],
+  limitMs = LIMIT_MS
 ): Promise<Outcome> {
   const answer = await client.hedged(
     'kv/txn',
@@ -106,6 +108,12 @@ export async function transact(
     return [pairs[0]]
   })
   return { succeeded, found, revision }
+}
+
+/** Reads keys, at one revision. Throws as `transact`. */
+export async function read(client: Client, ...keys: string[]): Promise<Outcome['found']> {
+  const gets = keys.map(key => get(key))
+  return (await transact(client, [], gets)).found
 }
 
 /**

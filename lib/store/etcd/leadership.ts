@@ -72,9 +72,9 @@ export class Leadership {
 
   /** The fencing token, our key's create revision. Throws Error if leadership was lost. */
   get fencingToken(): string {
-    if (this.#endReason !== '') throw new Error(this.#endReason)
-    if (this.#fencingToken === '') throw new Error(this.problem || 'the leadership is lost')
-    return this.#fencingToken
+    const { token } = this
+    if (token === undefined) throw new Error(this.problem || 'the leadership is lost')
+    return token
   }
 
   /** The fencing token; undefined if leadership was lost. */

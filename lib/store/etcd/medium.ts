@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../base/background.js'
 import { runSync } from '../../base/concurrency.js'
 import { createOnce, exists } from '../../disk/file.js'
@@ -7,13 +8,13 @@ import { reasonOf } from '../errors.js'
 import type { Controller, ReplicationListener, Revertible, SharedMedium } from '../medium.js'
 import type { LeaderEndpoint, ReplicaStatus, Role, RoleListener } from '../role.js'
 import { LAYOUT, VERSION } from '../start.js'
-import { Candidate } from './candidate.js'
 import { Client, type ClientOptions } from './client.js'
 import { Commits } from './commits.js'
 import { Controllers, listControllers } from './controllers.js'
+import { Follower } from './follower.js'
 import { compareKeys, fingerprintsIn, refuseOtherKeys } from './key-fingerprints.js'
-import { Keys } from './keys.js'
-import { get, hasValue, put, transact } from './kv.js'
+import { type Etcd, type Keys, keysBelow } from './keys.js'
+import { get, hasValue, put, read } from './kv.js'
 import { Leadership, leaderIn } from './leadership.js'
 import { EtcdRecords, type RecordsMedium } from './records.js'
 import { commitsIn, StoredKeys } from './stored.js'
@@ -30,8 +31,6 @@ export interface EtcdOptions extends ClientOptions {
   readonly log?: (level: 'warn' | 'info', message: string) => void
 }
 
-/** Time limit of a request, all hedged tries included. */
-const LIMIT_MS = 2000
 /** A member without an answer within this time is reported as silent. */
 const SILENT_MS = 3000
 /** Backoff of takeovers: each attempt reads everything that is stored. */
@@ -54,6 +53,7 @@ export class EtcdMedium implements SharedMedium, Role {
   readonly role: Role = this
   readonly #client: Client
   readonly #keys: Keys
+  readonly #etcd: Etcd
   readonly #leadership: Leadership
   readonly #ttlMs: number
   readonly #url: string
@@ -66,8 +66,8 @@ export class EtcdMedium implements SharedMedium, Role {
   /** Receives the commits of others after a loss of leadership. */
   #listener: ReplicationListener | undefined
   /** Set while another controller leads. */
-  #candidate: Candidate | undefined
-  /** Outlives the candidates, because a failed takeover creates a new one. */
+  #follower: Follower | undefined
+  /** Outlives the followers, because a failed takeover creates a new one. */
   readonly #takingOver: Background
   #controllers: Controllers | undefined
   readonly #roleListeners: RoleListener[] = []
@@ -85,11 +85,12 @@ export class EtcdMedium implements SharedMedium, Role {
   }: EtcdOptions) {
     this.#client = new Client(reached)
     this.ca = reached.tls?.ca
-    this.#keys = new Keys(prefix)
+    this.#keys = keysBelow(prefix)
     this.#ttlMs = ttlSeconds * 1000
     this.#url = url
     this.#log = log
-    this.records = new EtcdRecords({ keys: this.#keys, keeper: this.#recordsMedium(), log })
+    this.#etcd = { client: this.#client, keys: this.#keys, log }
+    this.records = new EtcdRecords({ ...this.#etcd, keeper: this.#recordsMedium() })
     this.#leadership = new Leadership({
       client: this.#client,
       key: this.#keys.leader,
@@ -103,15 +104,12 @@ export class EtcdMedium implements SharedMedium, Role {
       }
     })
     this.#commits = new Commits({
-      client: this.#client,
-      keys: this.#keys,
-      leadership: this.#leadership,
-      patienceMs,
-      stepDown: () => this.#superseded(),
-      log
+      ...this.#etcd,
+      ...{ leadership: this.#leadership, patienceMs },
+      stepDown: () => this.#superseded()
     })
     this.#takingOver = new Background({
-      work: () => this.#candidate?.takeOver() ?? Promise.resolve(),
+      work: () => this.#takeOver(),
       retryMs: TAKEOVER_BACKOFF_MS,
       onFailure: reason => log('warn', `nobody writes, and this svcd cannot either so far: ${reason}`)
     })
@@ -123,14 +121,14 @@ export class EtcdMedium implements SharedMedium, Role {
 
   /** Returns a description of the leader; '' if there is none. */
   async describeLeader(): Promise<string> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.leader)], [], LIMIT_MS)
-    return found[0] ? leaderIn(found[0].value.toString()).who : ''
+    const [leader] = await read(this.#client, this.#keys.leader)
+    return leader ? leaderIn(leader.value.toString()).who : ''
   }
 
   /** Returns the fingerprints of the keys that all controllers share; undefined before any are stored. */
   async keyFingerprints(): Promise<string | undefined> {
-    const { found } = await transact(this.#client, [], [get(this.#keys.keyFingerprints)], [], LIMIT_MS)
-    return found[0]?.value.toString()
+    const [marks] = await read(this.#client, this.#keys.keyFingerprints)
+    return marks?.value.toString()
   }
 
   /** Throws Error if the keys in the state directory differ from those of the controllers of this store. */
@@ -159,10 +157,9 @@ export class EtcdMedium implements SharedMedium, Role {
    * compared to `now`, and how its key files compare with theirs.
    */
   async site(now = Date.now()) {
-    const layout = get(this.#keys.object(LAYOUT, VERSION))
-    const asked = [layout, get(this.#keys.intent), get(this.#keys.keyFingerprints)]
-    const { found } = await transact(this.#client, [], asked, [], LIMIT_MS)
-    const [version, intent, marks] = found
+    const { intent: ofIntent, keyFingerprints } = this.#keys
+    const layout = this.#keys.object(LAYOUT, VERSION)
+    const [version, intent, marks] = await read(this.#client, layout, ofIntent, keyFingerprints)
     return {
       hasObjects: version !== undefined || intent !== undefined,
       controllers: await listControllers(this.#client, this.#keys, now),
@@ -187,10 +184,7 @@ export class EtcdMedium implements SharedMedium, Role {
     await createOnce(join(state, MARKER_FILE), MARKER_TEXT)
   }
 
-  /**
-   * Throws Error if the store was empty when read, but a state directory shows that there were objects, in
-   * etcd or in its files: they would be lost silently.
-   */
+  /** Throws Error if the store was empty when read, but the state directory shows that there were objects. */
   async refuseEmptyStore(state: string): Promise<void> {
     if (this.stored?.isEmpty === false) return
     const copy = async () => `${await runuserPrefix(state)}svcd store copy files etcd`
@@ -259,19 +253,23 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   get isLeader(): boolean {
-    return this.#candidate === undefined
+    return this.#follower === undefined
   }
 
   get following(): string {
-    return this.#candidate?.leaderText ?? ''
+    if (!this.#follower) return ''
+    const { leader, isLeaderless } = this.#follower
+    const who = isLeaderless ? 'nobody for the moment, try again soon' : (leader?.who ?? 'another svcd')
+    return `etcd at ${this.#client.endpointsText}: what is below ${this.#keys.prefix} is written by ${who}`
   }
 
   get leader(): LeaderEndpoint | undefined {
-    return this.#candidate?.leader
+    const leader = this.#follower?.leader
+    return leader?.url ? leader : undefined
   }
 
   get fencingToken(): string | undefined {
-    return this.#candidate ? undefined : this.#leadership.token
+    return this.#follower ? undefined : this.#leadership.token
   }
 
   subscribe(listener: RoleListener): void {
@@ -280,7 +278,7 @@ export class EtcdMedium implements SharedMedium, Role {
 
   get status(): ReplicaStatus {
     const known = this.#commits.lastNumber
-    if (!this.#candidate) {
+    if (!this.#follower) {
       const { unconfirmedMs } = this.#leadership
       return {
         role: unconfirmedMs === 0 ? 'primary' : 'unknown',
@@ -289,7 +287,7 @@ export class EtcdMedium implements SharedMedium, Role {
       }
     }
     // After losing leadership, our own last commit counts until the rest was read.
-    const { lastCommit, lagMs } = this.#candidate
+    const { lastCommit, lagMs } = this.#follower
     return { role: 'standby', revision: lastCommit || known, lag_ms: Math.round(lagMs) }
   }
 
@@ -317,12 +315,10 @@ export class EtcdMedium implements SharedMedium, Role {
     // removed.
     this.#leadership.lastWrites.set(this.#keys.object(LAYOUT, VERSION), '1')
     this.#controllers = new Controllers({
-      client: this.#client,
-      keys: this.#keys,
+      ...this.#etcd,
       ttlSeconds: this.#ttlMs / 1000,
       self: { ...self, ...(this.#url === '' ? {} : { url: this.#url }) },
-      ...{ now, trees },
-      log: this.#log
+      ...{ now, trees }
     })
   }
 
@@ -337,13 +333,13 @@ export class EtcdMedium implements SharedMedium, Role {
   }
 
   #assertOpen(): void {
-    if (!this.#commits.isOpen) throw new Error(this.#candidate ? OTHER_WRITES : NOT_OPEN)
+    if (!this.#commits.isOpen) throw new Error(this.#follower ? OTHER_WRITES : NOT_OPEN)
   }
 
   get problem(): string {
-    if (!this.#candidate)
+    if (!this.#follower)
       return this.#leadership.problem || this.#leadership.noRoomReason || this.#commits.problem
-    const { problem, isLeaderless } = this.#candidate
+    const { problem, isLeaderless } = this.#follower
     if (problem !== '' || !isLeaderless || this.#takingOver.problem === '') return problem
     return `nobody writes, and this svcd cannot either so far: ${this.#takingOver.problem}`
   }
@@ -353,7 +349,7 @@ export class EtcdMedium implements SharedMedium, Role {
     this.#commits.stop()
     await this.#takingOver.close()
     await this.#commits.close()
-    await this.#candidate?.close()
+    await this.#follower?.close()
     await this.#controllers?.close()
     await this.#leadership.close()
     this.#client.close()
@@ -398,21 +394,35 @@ export class EtcdMedium implements SharedMedium, Role {
 
   /** Follows from `stored`, or reads it first. */
   #startFollowing(stored?: StoredKeys): void {
-    if (this.#candidate || this.#isClosed) return
+    if (this.#follower || this.#isClosed) return
     this.#commits.end()
-    this.#candidate = new Candidate({
-      client: this.#client,
-      keys: this.#keys,
-      leadership: this.#leadership,
+    this.#follower = new Follower({
+      ...this.#etcd,
       listener: this.#listener as ReplicationListener,
       records: this.records,
-      patienceMs: this.#ttlMs / 2,
-      becameLeader: (revision, commits) => this.#becomeLeader(revision, commits),
       // After a failure, `#takingOver` retries with backoff.
-      onLeaderless: () => this.#takingOver.problem === '' && this.#takingOver.wake(),
-      log: this.#log
+      onLeaderless: () => this.#takingOver.problem === '' && this.#takingOver.wake()
     })
-    this.#candidate.start(stored)
+    this.#follower.start(stored)
+  }
+
+  /** Becomes leader if there is none. */
+  async #takeOver(): Promise<void> {
+    const follower = this.#follower
+    if (!follower) return
+    const patienceMs = this.#ttlMs / 2
+    // The leadership key is watched too: once it arrives, everything written before it has arrived.
+    const revision = await this.#leadership.campaign(made =>
+      Promise.race([
+        follower.waitForRevision(made),
+        sleep(patienceMs, undefined, { ref: false }).then(() => {
+          throw new Error(`what was written before was not heard within ${patienceMs / 1000} s`)
+        })
+      ])
+    )
+    if (revision === undefined) return
+    await follower.close()
+    await this.#becomeLeader(revision, follower.lastCommit)
   }
 
   /** Completes the predecessor's unfinished change before it writes anything else. */
@@ -424,12 +434,12 @@ export class EtcdMedium implements SharedMedium, Role {
       await this.#commits.begin(revision, unfinished)
       // The lease may have been lost to another controller while the last answer was on its way.
       if (this.#leadership.fencingToken !== revision) throw new Error('the leadership was lost meanwhile')
-      this.#candidate = undefined
+      this.#follower = undefined
       this.#log('info', 'this svcd writes now')
       this.records.becameLeader()
       for (const listener of this.#roleListeners) listener.becameLeader?.()
     } catch (error) {
-      this.#candidate = undefined
+      this.#follower = undefined
       await this.#leadership.resign(reasonOf(error))
       this.#stepDown()
       throw error

@@ -9,7 +9,7 @@ import {
   Records
 } from '../records.js'
 import { TooLargeError } from './client.js'
-import type { Keys } from './keys.js'
+import type { Etcd, Keys } from './keys.js'
 import { get, hasValue, type Outcome, put, remove } from './kv.js'
 
 /** The functions of the medium that records need. */
@@ -46,10 +46,8 @@ interface Kind {
   records?: Records<never>
 }
 
-interface Options {
-  readonly keys: Keys
+interface Options extends Pick<Etcd, 'keys' | 'log'> {
   readonly keeper: RecordsMedium
-  readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
 /** Below etcd's defaults: 128 operations in a transaction, 1.5 MiB in a request. */
@@ -84,7 +82,7 @@ export class EtcdRecords implements RecordStore {
       isTooLarge: error => error instanceof TooLargeError,
       texts: [...(first ?? []), ...of.texts],
       damaged: (name, reason) => {
-        const key = oneLine(this.#key(kind, name), 300)
+        const key = oneLine(this.o.keys.record(kind, name), 300)
         this.o.log('warn', `${key} in etcd is no record, and is left out: ${reason}`)
       },
       text: name => this.#read(kind, name)
@@ -133,11 +131,11 @@ export class EtcdRecords implements RecordStore {
   }
 
   async write(kind: string, changes: readonly RecordChange[]): Promise<void> {
-    const { keeper } = this.o
+    const { keeper, keys } = this.o
     const of = this.#of(kind)
-    const key = this.#key(kind)
+    const key = keys.record(kind)
     const operations = changes.map(({ name, text }) => {
-      const at = this.#key(kind, name)
+      const at = keys.record(kind, name)
       return text === '' ? remove(at) : put(at, text)
     })
     // Never reused.
@@ -164,17 +162,11 @@ export class EtcdRecords implements RecordStore {
 
   /** Throws Error without an answer, or without leadership. */
   async #read(kind: string, name: string): Promise<string | undefined> {
-    const { keeper } = this.o
+    const { keeper, keys } = this.o
     const { fencingToken } = keeper
-    const { succeeded, found } = await keeper.write(fencingToken, [], [get(this.#key(kind, name))], [])
+    const { succeeded, found } = await keeper.write(fencingToken, [], [get(keys.record(kind, name))], [])
     if (!succeeded) keeper.leadershipLost(fencingToken)
     return found[0]?.value.toString()
-  }
-
-  /** Returns the key of a name; without a name, that of the head. */
-  #key(kind: string, name?: string): string {
-    const key = this.o.keys.recordsOf(kind)
-    return name === undefined ? key : `${key}/${name}`
   }
 
   #of(kind: string): Kind {

@@ -1,4 +1,4 @@
-import { isObject } from '../../base/json.js'
+import { isObject, jsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
 import { LoadError, type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, parseJson } from '../json.js'
@@ -6,7 +6,7 @@ import type { StoredState, Write } from '../medium.js'
 import { baseOf } from '../record-kinds.js'
 import type { Client } from './client.js'
 import { type Keys, objectIn } from './keys.js'
-import { get, list, type Pair, transact } from './kv.js'
+import { list, type Pair, read } from './kv.js'
 import { addRecord, type StoredRecords } from './records.js'
 
 /** A change that is committed as staged writes. */
@@ -18,7 +18,6 @@ export interface Intent {
 /** The part of a store that is not objects. */
 export type Unfinished = Pick<StoredKeys, 'head' | 'intent' | 'abandoned'>
 
-const LIMIT_MS = 2000
 /** Kind of the records of requests, and their directory in the files medium. */
 const REQUESTS = 'jobs'
 
@@ -94,7 +93,7 @@ export class StoredKeys implements StoredState {
   /** Reads all but the objects, for a caller that knows these and leads. Throws LoadError for damage. */
   static async unfinished(client: Client, keys: Keys): Promise<Unfinished> {
     const { pairs, revision } = await list(client, keys.staged)
-    const { found } = await transact(client, [], [get(keys.head), get(keys.intent)], [], LIMIT_MS)
+    const found = await read(client, keys.head, keys.intent)
     const all = [...pairs, ...found.flatMap(pair => pair ?? [])]
     const stored = new StoredKeys(client, keys, all, revision)
     if (stored.problems().length > 0) throw new LoadError(stored.problems())
@@ -213,20 +212,12 @@ export class StoredKeys implements StoredState {
 /** Yields the lines of a journal, without those that are no records and would make it unreadable. */
 function* linesOf(texts: ReadonlyMap<string, string>): Generator<string> {
   for (const text of texts.values())
-    for (const line of text.split('\n')) if (isRecord(line)) yield `${line}\n`
+    for (const line of text.split('\n')) if (jsonObject(line)) yield `${line}\n`
 }
 
 /** Returns the records of a kind with a file for each, without those that could not be read as such. */
 const recordsIn = (texts: ReadonlyMap<string, string> = new Map()) =>
-  [...texts].filter(([id, text]) => /^[0-9a-f]{32}$/.test(id) && isRecord(text))
-
-function isRecord(line: string): boolean {
-  try {
-    return isObject(JSON.parse(line))
-  } catch {
-    return false
-  }
-}
+  [...texts].filter(([id, text]) => /^[0-9a-f]{32}$/.test(id) && jsonObject(text))
 
 /** Returns the modification revision and value of a key; '' if it does not exist. */
 export const versionOf = (pair: Pick<Pair, 'modified' | 'value'> | undefined) =>

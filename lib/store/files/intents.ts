@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { isObject } from '../../base/json.js'
 import { readRegularFileSync } from '../../disk/file.js'
 import { type Problem, reasonOf } from '../errors.js'
 import { decodeUtf8, JsonError, parseJson } from '../json.js'
@@ -13,14 +14,6 @@ const [HEAD, TAIL] = ['{ "writes": [\n', '\n] }\n']
 export interface Intent {
   readonly number: number
   readonly writes: readonly Write[]
-}
-
-/** The directory of intents, in the order of numbers. */
-interface Intents {
-  readonly intents: readonly Intent[]
-  /** Names of files left by interrupted atomic writes. */
-  readonly leftovers: readonly string[]
-  readonly problems: readonly Problem[]
 }
 
 /** Parses an intent file line by line, as it may exceed the length of a string. */
@@ -44,8 +37,11 @@ function jsonIn(bytes: Buffer): unknown {
   return { writes }
 }
 
-/** Reads the intents of a state directory. A damaged one is a problem: its promises are unknown. */
-export function readIntents(directory: string): Intents {
+/**
+ * Reads the intents of a state directory, in the order of numbers. A damaged one is a problem: its promises
+ * are unknown. `leftovers`: files that interrupted atomic writes left.
+ */
+export function readIntents(directory: string) {
   const intents: Intent[] = []
   const leftovers: string[] = []
   const problems: Problem[] = []
@@ -84,10 +80,10 @@ const damaged = (reason: string) => `a damaged intent: ${reason}`
 const unknownType = (position: number) => `write ${position} has an unknown type`
 
 function parseWrites(json: unknown): Intent['writes'] {
-  const writes = isRecord(json) ? json.writes : undefined
+  const writes = isObject(json) ? json.writes : undefined
   if (!Array.isArray(writes)) throw new Error('"writes" is no list')
   return writes.map((write: unknown, position) => {
-    if (!isRecord(write)) throw new Error(`write ${position} is no object`)
+    if (!isObject(write)) throw new Error(`write ${position} is no object`)
     const { type, name, text } = write
     if (typeof type !== 'string') throw new Error(unknownType(position))
     if (typeof name !== 'string') throw new Error(`write ${position} has no name`)
@@ -95,10 +91,6 @@ function parseWrites(json: unknown): Intent['writes'] {
     if (typeof text !== 'string' && text !== null) throw new Error(`write ${position} has no text`)
     return { type, name, text: text ?? undefined }
   })
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null
 }
 
 /** `<directory>/intents/<number>.json`, zero-padded, so that a listing is in order. */

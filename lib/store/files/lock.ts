@@ -38,7 +38,12 @@ export async function acquireLock(directory: string): Promise<Lock> {
   try {
     await takeLock(handle, directory, holderFile)
     await refuseForeignLinks(directory)
-    const self = await thisProcess(directory)
+    const self: LockHolder = {
+      pid: process.pid,
+      startTime: await startTimeOf(process.pid),
+      bootId: await bootId(),
+      directory: await identityOf(directory)
+    }
     // Replaced, not opened: opening a pipe would wait for its reader.
     await replaceFile(holderFile, `${JSON.stringify(self)}\n`)
     return {
@@ -88,22 +93,9 @@ async function isHeldBy(holder: LockHolder, directory: string): Promise<boolean>
   return holder.directory === '' || holder.directory === (await identityOf(directory))
 }
 
-async function thisProcess(directory: string): Promise<LockHolder> {
-  return {
-    pid: process.pid,
-    startTime: await startTimeOf(process.pid),
-    bootId: await bootId(),
-    directory: await identityOf(directory)
-  }
-}
+const identityOf = async (directory: string) => identityIn(await stat(directory, { bigint: true }))
 
-async function identityOf(directory: string): Promise<string> {
-  return identityIn(await stat(directory, { bigint: true }))
-}
-
-async function bootId(): Promise<string> {
-  return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
-}
+const bootId = async () => (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim()
 
 /** Field 22 of /proc/<pid>/stat; '' if there is no such process, or only its zombie. */
 async function startTimeOf(pid: number): Promise<string> {

@@ -61,10 +61,7 @@ export function encodeRecord({ number, first, time, continues, entries }: LogRec
 /** The end of a record, or why there is none at this offset. */
 type Decoded = { readonly record: LogRecord; readonly end: number } | 'end' | 'torn' | 'damaged'
 
-/**
- * Decodes the record at an offset. `end`: all bytes from here on are zero. `torn`: a power cut interrupted
- * its write. `damaged`: something else has changed it.
- */
+/** Decodes a record. `end`: only zeros follow; `torn`: a power cut; `damaged`: something else changed it. */
 export function decodeRecord(bytes: Buffer, offset: number): Decoded {
   const head = bytes.subarray(offset, offset + HEAD_BYTES)
   if (!isWholeHead(head)) {

@@ -16,7 +16,7 @@ import { objectFile } from './listing.js'
 import { acquireLock, type Lock } from './lock.js'
 import type { Entry } from './log-record.js'
 import { StoredFiles, WRITTEN } from './stored.js'
-import { tableFile, tableText } from './tables.js'
+import { type TableMemory, tableFile, tableText } from './tables.js'
 import { cutTorn, LOG, WriteAheadLog } from './wal.js'
 import { type FileWrite, WriteBehind } from './write-behind.js'
 
@@ -44,11 +44,9 @@ const CHECKPOINT_BYTES = 8 * 1024 * 1024
 const CUT_MS = 1000
 const RETRY_MS = { first: 1000, longest: 30_000 }
 
-type Memory = Pick<RecordedState<never>, 'names' | 'recordsOf' | 'json'>
-
 /** A kind whose texts are one file, which is written from memory. */
 interface OpenTable {
-  readonly memory: Memory
+  readonly memory: TableMemory
   /** Names with a record in the log that replaces what the table has of them. */
   readonly logged: Set<string>
   /** The number of the first record that the table may lack. */
@@ -190,10 +188,7 @@ export class FileMedium implements Medium {
     this.#stored = undefined
   }
 
-  /**
-   * Loads the records of a kind into memory, and keeps them. A file that is no record is reported and left
-   * alone. Throws LoadError for a damaged table or log.
-   */
+  /** Loads and keeps the records of a kind; reports files that are none. LoadError: damaged table or log. */
   async openRecords<R>(kind: string, memory: RecordedState<R>): Promise<Records<R>> {
     const { directory, log } = this.options
     if (!this.#writing && isLocal(kind)) await this.#prepare(new StoredFiles(directory), [kind])

@@ -89,10 +89,7 @@ export class StoredFiles implements StoredState {
     return this.log.records.some(({ entries }) => entries.some(({ type }) => baseOf(type) === 'table'))
   }
 
-  /**
-   * Yields the texts of a kind with their names. `unread` is called with each file that cannot be read.
-   * Throws LoadError for a damaged log or table.
-   */
+  /** Yields names and texts of a kind; `unread` gets unreadable files. Throws LoadError for log or table. */
   *records(
     kind: string,
     unread: (file: string, reason: string) => void
@@ -113,10 +110,7 @@ export class StoredFiles implements StoredState {
     }
   }
 
-  /**
-   * Yields the records as the files of a state without a log, with their paths in it. `unread` and the
-   * LoadError are those of `records`.
-   */
+  /** Yields all records as the files of a state without a log, with their paths. As `records` otherwise. */
   *recordFiles(
     unread: (file: string, reason: string) => void
   ): Generator<readonly [path: string, text: string]> {

@@ -88,11 +88,11 @@ export class Table {
   }
 }
 
+/** The memory of a kind with a table. */
+export type TableMemory = Pick<RecordedState<never>, 'names' | 'recordsOf' | 'json'>
+
 /** Yields the content of a table in pieces. `upTo`: the number of the last record that all names have. */
-export function* tableText(
-  memory: Pick<RecordedState<unknown>, 'names' | 'recordsOf' | 'json'>,
-  upTo: number
-): Generator<string> {
+export function* tableText(memory: TableMemory, upTo: number): Generator<string> {
   let text = `${JSON.stringify({ upTo } satisfies Position)}\n`
   for (const name of memory.names()) {
     for (const record of memory.recordsOf(name))

@@ -49,10 +49,7 @@ interface WriteBehindOptions {
   readonly log: (level: 'warn' | 'info', message: string) => void
 }
 
-/**
- * Writes the files that the log promises, after the answers: the latest content of each, then the syncs of
- * the directories. Retries failures with backoff.
- */
+/** Writes the files that the log promises, after the answers: the latest content of each; then syncs. */
 export class WriteBehind {
   /** By path, the latest content. Only a flush removes what it has written. */
   readonly #pendingWrites = new Map<string, Pending>()

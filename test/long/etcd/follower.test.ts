@@ -3,10 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import t, { type Test } from 'tap'
 import { Client } from '../../../lib/store/etcd/client.js'
-import { Follower, type FollowerListener } from '../../../lib/store/etcd/follower.js'
-import { Keys } from '../../../lib/store/etcd/keys.js'
+import { Follower } from '../../../lib/store/etcd/follower.js'
+import { keysBelow } from '../../../lib/store/etcd/keys.js'
 import { EtcdMedium } from '../../../lib/store/etcd/medium.js'
 import { StoredKeys } from '../../../lib/store/etcd/stored.js'
+import type { ReplicationListener } from '../../../lib/store/medium.js'
 import { Store } from '../../../lib/store/store.js'
 import { kinds, MacIndex, type TestTypes } from '../../store/fixtures.js'
 import { type EtcdServer, startEtcd } from '../../support/etcd.js'
@@ -29,7 +30,7 @@ const setAll = (store: TestStore, names: readonly string[], value: number) =>
 const names = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
 
 /** What a follower was told, put together. */
-class Copy implements FollowerListener {
+class Copy implements ReplicationListener {
   readonly objects = new Map<string, string>()
   reloads = 0
   commits = 0
@@ -38,7 +39,7 @@ class Copy implements FollowerListener {
     this.#fill(stored)
   }
 
-  async applyRemote(writes: Parameters<FollowerListener['applyRemote']>[0]): Promise<void> {
+  async applyRemote(writes: Parameters<ReplicationListener['applyRemote']>[0]): Promise<void> {
     this.commits++
     for (const { type, name, text } of writes)
       if (text === undefined) this.objects.delete(`${type}/${name}`)
@@ -85,7 +86,7 @@ const records = { *loading() {}, applyRemote: () => undefined }
 
 async function follow(t: Test, url: string) {
   const client = new Client({ endpoints: [url] })
-  const keys = new Keys('/svcd/')
+  const keys = keysBelow('/svcd/')
   const stored = await StoredKeys.read(client, keys)
   const copy = new Copy(stored)
   const said: string[] = []
@@ -198,7 +199,7 @@ t.test('a stop does not wait for an etcd that does not answer', async t => {
   }
   const follower = new Follower({
     client,
-    keys: new Keys('/svcd/'),
+    keys: keysBelow('/svcd/'),
     records,
     listener: { applyRemote: reload, reload },
     log: () => {}
