@@ -1,4 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import {
   cachedFor,
@@ -7,7 +9,8 @@ import {
   runSliced,
   Semaphore,
   singleFlight,
-  sortInSteps
+  sortInSteps,
+  timeLimited
 } from '../lib/base/concurrency.js'
 import { until } from './support/until.js'
 
@@ -242,4 +245,22 @@ t.test('the work of svcd itself waits for no request', async t => {
   })
   await t.rejects(runFairly(failing, from('a')), /no/)
   t.equal(await runFairly(slices('after', 0, told), from('a')), 'after')
+})
+
+t.test('a time limit ends the work after a collection of garbage too', async t => {
+  setFlagsFromString('--expose-gc')
+  const collect: () => void = runInNewContext('gc')
+  const { signal } = new AbortController()
+  const limited = timeLimited({ signal, timeLimitMs: 200 })
+  let isEnded = false
+  limited.addEventListener('abort', () => {
+    isEnded = true
+  })
+  for (let i = 0; i < 3; i++) {
+    await sleep(20)
+    collect()
+  }
+  await until(() => isEnded, 'the end', 10_000)
+  t.equal(limited.reason.name, 'TimeoutError')
+  t.equal(signal.aborted, false)
 })

@@ -386,5 +386,10 @@ export function cachedFor<T>(
 }
 
 /** A signal that aborts with another one, or after a time limit. */
-export const timeLimited = (limits: { signal: AbortSignal; timeLimitMs: number }): AbortSignal =>
-  AbortSignal.any([limits.signal, AbortSignal.timeout(Math.min(limits.timeLimitMs, LONGEST_MS))])
+export function timeLimited(limits: { signal: AbortSignal; timeLimitMs: number }): AbortSignal {
+  // `AbortSignal.any` holds its signals weakly: one of `AbortSignal.timeout` may be collected.
+  const late = new AbortController()
+  const end = () => late.abort(new DOMException('The operation was aborted due to timeout', 'TimeoutError'))
+  setTimeout(end, Math.min(limits.timeLimitMs, LONGEST_MS)).unref()
+  return AbortSignal.any([limits.signal, late.signal])
+}

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { yieldTurn } from '../../base/concurrency.js'
+import { timeLimited, yieldTurn } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
 import { isBmc } from '../../model/cluster-index.js'
 import type { Model } from '../../model/model.js'
@@ -127,7 +127,7 @@ export class PortDetection {
   }
 
   #begin(doc: SwitchDoc): Reading {
-    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(readLimitMs)])
+    const signal = timeLimited({ signal: this.#closing.signal, timeLimitMs: readLimitMs })
     const share = Math.floor(rows.ofAll / this.o.model.view.names('switch').length)
     const most = Math.max(rows.least, Math.min(share, rows.most))
     const tables = readTables(doc, signal, this.o.port, most)
