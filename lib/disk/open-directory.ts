@@ -131,6 +131,12 @@ export async function resolveInside(tree: string, path: string): Promise<string 
   return found.join('/')
 }
 
+/** Whether a tree has something at one of these paths, as resolveInside finds it. */
+export async function hasAnyInside(tree: string, paths: readonly string[]): Promise<boolean> {
+  for (const path of paths) if (await resolveInside(tree, path)) return true
+  return false
+}
+
 const MISSING = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG', 'EINVAL']
 
 async function orMissing<T>(look: Promise<T>): Promise<T | undefined> {
@@ -171,6 +177,16 @@ export async function openInside(tree: string, path: string, name = tree): Promi
   }
   await handle.close()
   throw new Error(`${path} in ${name} is no regular file`)
+}
+
+/** Returns the first bytes of a file of a tree as a text; undefined where openInside throws. */
+export async function textInside(tree: string, path: string, most: number): Promise<string | undefined> {
+  const file = await openInside(tree, path).catch(() => undefined)
+  if (file === undefined) return undefined
+  const { buffer, bytesRead } = await file
+    .read(Buffer.allocUnsafe(most), 0, most, 0)
+    .finally(() => file.close())
+  return buffer.toString('utf8', 0, bytesRead)
 }
 
 /**

@@ -39,29 +39,22 @@ type Read<T> = (value: unknown) => T
 const LONGEST_TEXT = 4096
 const MOST_TEXTS = 100_000
 
-const text: Read<string> = value => {
-  if (typeof value !== 'string' || value.length > LONGEST_TEXT || value.includes('\0'))
-    throw new Error('must be a text')
-  return value
-}
+const textThat =
+  (rule: string, is: (text: string) => boolean): Read<string> =>
+  value => {
+    if (typeof value !== 'string' || !is(value)) throw new Error(`must be ${rule}`)
+    return value
+  }
+
+const text = textThat('a text', value => value.length <= LONGEST_TEXT && !value.includes('\0'))
 
 /** A text of any length, bounded by the longest message. */
-const longText: Read<string> = value => {
-  if (typeof value !== 'string') throw new Error('must be a text')
-  return value
-}
+const longText = textThat('a text', () => true)
 
 /** A node's name, which becomes a word of ssh's command line. */
-const nodeName: Read<string> = value => {
-  if (typeof value !== 'string' || !/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(value))
-    throw new Error('must be the name of a node')
-  return value
-}
+const nodeName = textThat('the name of a node', name => /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/.test(name))
 
-const address: Read<string> = value => {
-  if (typeof value !== 'string' || isIP(value) === 0) throw new Error('must be an IP address')
-  return value
-}
+const address = textThat('an IP address', value => isIP(value) !== 0)
 
 const texts: Read<readonly string[]> = value => {
   if (!Array.isArray(value) || value.length > MOST_TEXTS) throw new Error('must be a list of texts')
@@ -87,7 +80,6 @@ const oneOf =
     return word
   }
 
-/** An argument that may be absent. */
 const optional =
   <T>(read: Read<T>): Read<T | undefined> =>
   value =>
@@ -111,7 +103,7 @@ export function readArgs<S extends Shape>(shape: S, given: unknown): Values<S> {
   return Object.fromEntries(read) as Values<S>
 }
 
-interface Command<S extends Shape, R> {
+export interface Command<S extends Shape, R> {
   readonly shape: S
   run(places: HelperSettings, args: Values<S>, course: Required<TaskHooks>): Promise<R>
 }
@@ -131,12 +123,10 @@ const transfer = {
 }
 
 /**
- * Everything that svcd does as root. Paths come from the ini (`HelperSettings`); a tree must lie below
- * `[image] directory`, and other names are single components. No command runs its arguments.
- *
- * Names in a tree may change at any time, so a checked path is never used again. This process works through
- * the `at` of an open directory; programs see that directory at a separate path without links
- * (`isolatePaths`: "apart"). See the table in docs/security.md.
+ * Everything that svcd does as root. Paths come from the ini; trees lie below `[image] directory`, other
+ * names are single components, and no command runs its arguments. Names in a tree may change at any time:
+ * this process works through the `at` of an open directory, and programs see it apart, without links
+ * (`isolatePaths`; docs/security.md).
  */
 export const commands = {
   /** Builds the initramfs with the tree's own tool, unless that of the last build (`record`) still fits. */
@@ -208,17 +198,16 @@ export const commands = {
     })
   }),
 
-  /** Unpacks a container image, the OCI layout in a hidden directory of the files directory, into a hidden directory. */
+  /** Unpacks the OCI layout in a hidden directory of the files directory into a hidden directory. */
   unpack: command(
     { layout: text, parent: text, work: text, bytes: natural, layers: natural },
-    async (places, { layout, parent, work, bytes, layers }, course): Promise<void> => {
+    async (places, { layout, parent, work, ...bounds }, course): Promise<void> => {
       checkOwnersOf('a container image')
       await inDirectory(places.files, `${checkHidden(layout)}/${LAYOUT}`, from =>
         withNewDirectory(places, { parent, work }, async into => {
           const { through, paths } = await isolatePaths(places, [from, into])
           const [seen = '', target = ''] = paths
-          const request = { ...course, bytes, layers, through, opened: into }
-          await unpackLayout({ ...request, layout: seen, into: target })
+          await unpackLayout({ ...course, ...bounds, through, opened: into, layout: seen, into: target })
         })
       )
     }
@@ -375,10 +364,9 @@ interface IsolatedPaths {
 }
 
 /**
- * Shows open directories to a program in a mount namespace: without mounts in them, and without following
- * symbolic links. A program walks by paths, and a name may have become a link since it was checked. If this
- * machine cannot do that, a caller with the same rights gets plain paths; for others it throws Error. Without
- * root, paths are plain.
+ * Shows open directories to a program in a mount namespace, without mounts in them and without following
+ * links: a name may have become one since it was checked. Where this machine cannot do that, root's own
+ * orders get plain paths, and others an Error. Without root, paths are plain.
  */
 async function isolatePaths(
   places: HelperSettings,
@@ -386,7 +374,7 @@ async function isolatePaths(
   only?: string
 ): Promise<IsolatedPaths> {
   const plain = { through: [], paths: directories.map(({ path }) => path), nothing: `${libexec}/nothing` }
-  if (process.getuid?.() !== 0) return plain
+  if (!isRoot()) return plain
   const alone = only === undefined ? [] : ['--pid', '--fork', '--kill-child']
   const words = [...alone, '--mount', '--propagation', 'private', 'sh', `${libexec}/without-links.sh`]
   if (only !== undefined) words.push('--only', only)
@@ -410,7 +398,6 @@ async function isolatePaths(
 export interface RootHelper {
   /** Runs one command. Throws ServiceError (503 if there is no helper), or Error with the reason. */
   call<N extends Name>(command: N, args: Args<N>, course?: TaskHooks): Promise<Result<N>>
-  /** Stops all commands. */
   close(): Promise<void>
 }
 

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { oneLine } from '../base/log.js'
 import { exists, unlessMissing } from '../disk/file.js'
-import { ProgramError, run } from '../program/program.js'
+import { type Limits, ProgramError, run } from '../program/program.js'
 import { resolveRoots } from './directories.js'
 import { LAYOUT, LAYOUT_TAG } from './unpack.js'
 
@@ -23,22 +23,19 @@ export interface Storage {
 }
 
 /** An image, named as podman shows it. */
-interface Reading {
+interface Reading extends Limits {
   readonly image: string
   readonly copy: boolean
   /** The command prefix, and the directory of an import and a missing path as skopeo sees them. */
   readonly through: readonly string[]
   readonly paths: readonly string[]
   readonly nothing: string
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
 }
 
 /**
- * Returns the manifest of an image in a storage, or copies it into the layout of an import. Nothing is
- * written into that storage: skopeo has an empty one of its own, in the memory of its mount namespace, and
- * reads the images of this one beside it. It opens files by the names that an image recorded, which may lead
- * through links and upwards: so it has a root of its own (without-links.sh). Throws Error in a sentence.
+ * Returns the manifest of an image in a storage, or copies it into the layout of an import. skopeo has an
+ * empty storage of its own in memory, and a root of its own (without-links.sh), as an image records names
+ * that may lead through links and upwards. Throws Error in a sentence.
  */
 export async function readStored({ path, driver }: Storage, reading: Reading): Promise<string> {
   const { image, copy, through, nothing, signal } = reading

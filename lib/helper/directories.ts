@@ -1,6 +1,7 @@
 import { type FileHandle, open, realpath, stat } from 'node:fs/promises'
 import { dirname, join, normalize, relative, sep } from 'node:path'
 import type { Config } from '../config/types.js'
+import { withOpen } from '../disk/file.js'
 import { DIRECTORY, inDirectory, mountsBelow, type OpenDirectory } from '../disk/open-directory.js'
 
 /** The directories and settings of the helper. They come from the ini, never with a command. */
@@ -53,10 +54,13 @@ export function checkHidden(name: string): string {
   return name
 }
 
+/** Whether a name is one component of a path. */
+export const isComponent = (name: unknown): boolean =>
+  typeof name === 'string' && !['', '.', '..'].includes(name) && !/[/\0]/.test(name)
+
 /** Throws Error unless a name is one component of a path. */
 export function checkComponent(name: string): string {
-  if (name === '' || name === '.' || name === '..' || /[/\0]/.test(name))
-    throw new Error(`${JSON.stringify(name)} is no name of a directory`)
+  if (!isComponent(name)) throw new Error(`${JSON.stringify(name)} is no name of a directory`)
   return name
 }
 
@@ -130,14 +134,8 @@ export interface Owner {
 }
 
 /** Returns the owner of the files directory, svcd. Throws Error if that is root and svcd is not. */
-export async function ownerOf(places: Pick<HelperSettings, 'files' | 'byRoot'>): Promise<Owner> {
-  const directory = await open(places.files, DIRECTORY)
-  try {
-    return await ownerIn(places, directory)
-  } finally {
-    await directory.close()
-  }
-}
+export const ownerOf = (places: Pick<HelperSettings, 'files' | 'byRoot'>): Promise<Owner> =>
+  withOpen(open(places.files, DIRECTORY), directory => ownerIn(places, directory))
 
 /** Files for svcd must not belong to root, since svcd could replace their directory. */
 async function ownerIn(
@@ -157,10 +155,13 @@ export async function createInFiles<T>(
   make: (path: string, owner: Owner) => Promise<T>
 ): Promise<T> {
   checkHidden(name)
-  const directory = await open(places.files, DIRECTORY)
-  try {
-    return await make(`/proc/self/fd/${directory.fd}/${name}`, await ownerIn(places, directory))
-  } finally {
-    await directory.close()
-  }
+  return withOpen(open(places.files, DIRECTORY), async directory =>
+    make(`/proc/self/fd/${directory.fd}/${name}`, await ownerIn(places, directory))
+  )
+}
+
+/** Returns the wrapper that gives up root. Group root, where /dev/kvm has it, would be more than the device. */
+export function wordsAs({ uid, gid }: Owner, kvm?: number): string[] {
+  const groups = kvm ? `--groups=${kvm}` : '--clear-groups'
+  return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, groups, '--inh-caps=-all', '--no-new-privs', '--']
 }

@@ -8,7 +8,6 @@ export interface Growth {
   tooMuch(bytes: number): string | undefined
   /** The work ends when it writes nothing for so long. */
   readonly stallMs?: number
-  /** Called with each figure. */
   seen?(bytes: number): void
 }
 
@@ -16,10 +15,7 @@ const LOOK_MS = 500
 /** Bytes of a file system that stay free for the rest of this machine. */
 export const LEFT_FREE = 256 * 2 ** 20
 
-/**
- * Runs work, and stops it by its signal when it writes too much, or nothing any more. Then it throws an Error
- * with the reason, else what the work throws.
- */
+/** Runs work, and stops it by its signal when it writes too much or nothing more: then throws Error. */
 export async function bounded<T>(
   growth: Growth,
   signal: AbortSignal,

@@ -1,14 +1,14 @@
 import { LONGEST_MS } from '../base/thread.js'
 import {
   type Args,
+  type Command,
   commands,
   type Name,
   type Result,
   type RootHelper,
   readArgs,
   type Shape,
-  type TaskHooks,
-  type Values
+  type TaskHooks
 } from './commands.js'
 import type { HelperSettings } from './directories.js'
 import { HELPER_SOCKET_PATH } from './messages.js'
@@ -29,13 +29,8 @@ export async function runCommand(
     progress: fraction => course.progress?.(fraction),
     change: text => course.change?.(text)
   }
-  const run = command.run as (
-    places: HelperSettings,
-    args: Values<Shape>,
-    course: Required<TaskHooks>
-  ) => Promise<unknown>
-  const args = readArgs(command.shape as Shape, given)
-  return run(places, args, whole).catch(error => {
+  const { shape, run } = command as Command<Shape, unknown>
+  return run(places, readArgs(shape, given), whole).catch(error => {
     throw withoutRoot(error)
   })
 }
@@ -44,9 +39,9 @@ export async function runCommand(
 function withoutRoot(error: Error): Error {
   if (process.getuid?.() === 0 || !/\b(EACCES|EPERM)\b|not permitted|permission denied/i.test(error.message))
     return error
-  const lacking =
-    `this needs root, and svcd is user ${process.getuid?.()} ` + `with no helper at ${HELPER_SOCKET_PATH}`
-  error.message += `; ${lacking}: start svcd as root, or as the installed svcd.service`
+  error.message +=
+    `; this needs root, and svcd is user ${process.getuid?.()} with no helper at ${HELPER_SOCKET_PATH}: ` +
+    'start svcd as root, or as the installed svcd.service'
   return error
 }
 

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { run } from '../program/program.js'
-import { type HelperSettings, type Owner, ownerOf } from './directories.js'
+import { type Course, run } from '../program/program.js'
+import { type HelperSettings, ownerOf, wordsAs } from './directories.js'
 
 /** The directory of a rehearsal, in the state directory. */
 export const REHEARSAL = 'rehearsal'
@@ -26,18 +26,6 @@ exec nice -n 10 "$@"
 
 const main = fileURLToPath(new URL('../main.js', import.meta.url))
 
-/** Returns the wrapper that gives up root. Group root, where /dev/kvm has it, would be more than the device. */
-export function wordsAs({ uid, gid }: Owner, kvm: number | undefined): string[] {
-  const groups = kvm ? `--groups=${kvm}` : '--clear-groups'
-  return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, groups, '--inh-caps=-all', '--no-new-privs', '--']
-}
-
-interface Course {
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
-  line(text: string): unknown
-}
-
 /**
  * Runs the rehearsal that svcd has put into its state directory, in a network namespace that leads nowhere,
  * as the user of svcd: root, where svcd is root. All of it ends with this call. Throws Error on failure.
@@ -58,12 +46,11 @@ export async function runRehearsal(
   const unit = `svcd-rehearsal-${randomBytes(8).toString('hex')}.service`
   const asUnit = ['--quiet', '--collect', '--wait', '--pipe', `--unit=${unit}`, '-p', 'PrivateNetwork=yes']
   const apart = ['--net', '--pid', '--fork', '--kill-child', ...(isRoot ? [] : ['--user', '--map-root-user'])]
+  const hasUnit = sshUnit !== undefined && !byRoot
+  const [program, options] = hasUnit ? ['systemd-run', asUnit] : ['unshare', apart]
   try {
-    await (sshUnit !== undefined && !byRoot
-      ? run('systemd-run', [...asUnit, '--', ...words], { signal, timeLimitMs, onLine: line })
-      : run('unshare', [...apart, '--', ...words], { signal, timeLimitMs, onLine: line }))
+    await run(program, [...options, '--', ...words], { signal, timeLimitMs, onLine: line })
   } finally {
-    if (sshUnit !== undefined && !byRoot)
-      await run('systemctl', ['stop', unit], { timeLimitMs: 30_000 }).catch(() => {})
+    if (hasUnit) await run('systemctl', ['stop', unit], { timeLimitMs: 30_000 }).catch(() => {})
   }
 }

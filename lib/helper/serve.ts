@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer, type Server, Socket } from 'node:net'
+import { createServer, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ServiceError } from '../base/errors.js'
@@ -122,35 +122,22 @@ export async function serveHelper(
     throw new Error('svcd helper is started by systemd (svcd-helper.socket), or by svcd serve')
   const places = helperSettingsOf(config, false, units)
   const server = createServer()
-  await untilIdle(
-    server,
-    IDLE_MS,
-    socket => serveSocket(socket, places),
-    () => server.listen({ fd: SOCKET_FD })
-  )
-}
-
-function untilIdle(
-  server: Server,
-  idleMs: number,
-  serve: (socket: Socket) => Promise<void>,
-  listen: () => void
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let connected = 0
-    let timer: NodeJS.Timeout | undefined
-    const rest = () => {
-      timer = setTimeout(() => server.close(() => resolve()), idleMs)
-    }
-    server.on('error', reject)
-    server.on('connection', async socket => {
-      clearTimeout(timer)
-      connected++
-      await serve(socket)
-      connected--
-      if (connected === 0) rest()
-    })
-    listen()
-    rest()
+  let connected = 0
+  let timer: NodeJS.Timeout | undefined
+  const rest = () => {
+    timer = setTimeout(() => server.close(), IDLE_MS)
+  }
+  server.on('connection', async socket => {
+    clearTimeout(timer)
+    connected++
+    await serveSocket(socket, places)
+    connected--
+    if (connected === 0) rest()
   })
+  // The wait below ends with the first error.
+  server.on('error', () => {})
+  const closed = once(server, 'close')
+  server.listen({ fd: SOCKET_FD })
+  rest()
+  await closed
 }

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { chmod, type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { fillBuffer, fillNew, unlessMissing } from '../disk/file.js'
+import { fillBuffer, fillNew, unlessMissing, withOpen } from '../disk/file.js'
 import { FILE, inDirectory, inTrusted, trustedPath } from '../disk/open-directory.js'
 import { run } from '../program/program.js'
-import { type HelperSettings, type Owner, ownerOf } from './directories.js'
+import { type HelperSettings, type Owner, ownerOf, wordsAs } from './directories.js'
 import { KEY, KNOWN, Remote } from './transfer/remote.js'
 
 /** Bytes of a key or of a node's host keys. */
@@ -13,10 +13,9 @@ const LONGEST = 64 * 1024
 const limits = { timeLimitMs: 30_000 }
 
 /**
- * Runs a grab or push with an ssh that svcd cannot influence: as a separate user (`HelperSettings.sshUser`),
- * with copies of the key and the node's host keys in a temporary directory of root. A new host key is stored
- * in svcd's state. If root gives the orders, ssh runs as root. Throws Error if that user is missing, root or
- * svcd, or a key is unreadable.
+ * Runs a grab or push with an ssh that svcd cannot influence: as another user, with copies of the keys in a
+ * temporary directory of root. A new host key is stored in svcd's state. If root gives the orders, ssh runs
+ * as root. Throws Error if that user is missing, root or svcd, or a key is unreadable.
  */
 export async function withRemote<T>(
   places: HelperSettings,
@@ -34,36 +33,30 @@ export async function withRemote<T>(
     ...['systemd-run', '--quiet', '--collect', '--wait', '--pipe', `--uid=${uid}`, `--gid=${gid}`],
     ...['-p', `WorkingDirectory=${directory}`, `--unit=${unit}-${++last}.service`, '--']
   ]
-  const ids = [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups']
-  const asChild = () => ['setpriv', ...ids, '--inh-caps=-all', '--no-new-privs', '--']
   // Links in the state are not followed: svcd could lead root anywhere.
   const trusted = await trustedPath(state)
   const inState = (path: string, name: string) => inDirectory(trusted, path, ({ at }) => open(at(name), FILE))
   const copy = (bytes: Buffer, name: string) =>
     fillNew(join(directory, name), file => file.writeFile(bytes), { uid, gid })
   try {
-    const remote = new Remote({
-      state,
-      sshKey,
-      sshPort,
-      as: { directory, words: sshUnit ? asService : asChild }
-    })
+    const as = { directory, words: sshUnit ? asService : () => wordsAs({ uid, gid }) }
+    const remote = new Remote({ state, sshKey, sshPort, as })
     const named = async () => {
       const file = await trustedPath(sshKey)
       return inTrusted(dirname(file), ({ at }) => open(at(basename(file)), FILE))
     }
-    const key = await (sshKey === '' ? inState('ssh', KEY) : named()).catch(error => {
+    const key = (sshKey === '' ? inState('ssh', KEY) : named()).catch(error => {
       throw new Error(`the ssh key ${remote.key} cannot be read: ${error.code ?? error.message}`)
     })
     await copy(await small(key, `[ssh] key ${remote.key}`, svcd.uid), KEY)
     const known = join(remote.knownHosts, node)
-    const before = await unlessMissing(inState('ssh/known_hosts', node), undefined)
-    await copy(before ? await small(before, known, svcd.uid) : Buffer.alloc(0), KNOWN)
+    const before = await unlessMissing(small(inState('ssh/known_hosts', node), known, svcd.uid), undefined)
+    await copy(before ?? Buffer.alloc(0), KNOWN)
     // The directory belongs to root, so that ssh cannot replace names in it.
     await chmod(directory, 0o711)
     // A new host key is stored even if the work fails, so that the next try accepts no other key.
     const keep = async () => {
-      const after = await small(await open(join(directory, KNOWN), FILE), known, uid)
+      const after = await small(open(join(directory, KNOWN), FILE), known, uid)
       if (before || after.length === 0) return
       const fill = (file: FileHandle) => file.writeFile(after)
       await inDirectory(trusted, 'ssh/known_hosts', ({ at }) => fillNew(at(node), fill, svcd)).catch(
@@ -99,8 +92,8 @@ async function userOf({ sshUser = 'svcd-ssh', files }: HelperSettings, svcd: Own
 }
 
 /** Reads and closes a file. Throws Error naming `name` if it is large or has another owner. */
-async function small(file: FileHandle, name: string, owner: number): Promise<Buffer> {
-  try {
+const small = (opened: Promise<FileHandle>, name: string, owner: number): Promise<Buffer> =>
+  withOpen(opened, async file => {
     const bytes = Buffer.alloc(LONGEST + 1)
     const stat = await file.stat()
     const size = stat.isFile() && stat.uid === owner ? await fillBuffer(file, bytes) : bytes.length
@@ -110,7 +103,4 @@ async function small(file: FileHandle, name: string, owner: number): Promise<Buf
           `${owner} FILE, or remove it`
       )
     return bytes.subarray(0, size)
-  } finally {
-    await file.close()
-  }
-}
+  })

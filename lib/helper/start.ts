@@ -59,9 +59,6 @@ interface Pending extends TaskHooks {
   reject(error: Error): void
 }
 
-/** Connects to the helper. Throws Error with the reason. */
-type Connect = () => Promise<Duplex>
-
 /** A client of the helper. It disconnects `idleMs` after its last task. */
 export class HelperClient implements RootHelper {
   readonly #pending = new Map<number, Pending>()
@@ -69,8 +66,9 @@ export class HelperClient implements RootHelper {
   #last = 0
   #idle: NodeJS.Timeout | undefined
 
+  /** `connect`: throws Error with the reason. */
   constructor(
-    private readonly connect: Connect,
+    private readonly connect: () => Promise<Duplex>,
     private readonly idleMs: number
   ) {}
 

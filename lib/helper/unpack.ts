@@ -1,10 +1,10 @@
 import { chmod, chown, statfs } from 'node:fs/promises'
 import type { OpenDirectory } from '../disk/open-directory.js'
-import { run } from '../program/program.js'
+import { type Course, run } from '../program/program.js'
 import { bounded, LEFT_FREE } from './growth.js'
 
 /** An image in the OCI layout, and the new directory for its files. */
-interface Unpacking {
+interface Unpacking extends Course {
   /** The command prefix and the paths with which umoci sees both. */
   readonly through: readonly string[]
   readonly layout: string
@@ -12,9 +12,6 @@ interface Unpacking {
   readonly opened: OpenDirectory
   readonly bytes: number
   readonly layers: number
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
-  line(text: string): unknown
   /** 0..1. */
   progress(fraction: number): void
 }
@@ -27,9 +24,8 @@ export const LAYOUT = 'layout'
 export const LAYOUT_TAG = 'image'
 
 /**
- * Unpacks the layers with their owners, devices and attributes. umoci checks their digests and stays in the
- * directory, whatever their paths and links are. Throws Error when the file system lost more than `bytes` or
- * is nearly full: a layer of a few megabytes may hold terabytes of zeros.
+ * Unpacks the layers with owners, devices and attributes; umoci checks digests and stays in the directory.
+ * Throws Error above `bytes` or on a nearly full disk: a small layer may hold terabytes of zeros.
  */
 export async function unpackLayout(unpacking: Unpacking): Promise<void> {
   const { through, layout, into, opened, bytes, layers, line, progress, signal, timeLimitMs } = unpacking

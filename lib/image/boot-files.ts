@@ -1,8 +1,9 @@
 import { mkdir, readdir, rm } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { badRequest, unavailable } from '../base/errors.js'
+import { badRequest } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { isFile, readRegularFile, replaceDurably } from '../disk/file.js'
-import { resolveInside } from '../disk/open-directory.js'
+import { hasAnyInside } from '../disk/open-directory.js'
 import { orderOf } from '../helper/packer/version-order.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { isBootFileOfPacks, type OsimageDoc, type PackDoc } from '../model/types/osimage.js'
@@ -16,6 +17,7 @@ import {
   wantedKernel
 } from './kernel.js'
 import { hasModules, kernelsIn, variantOf, versionOf, versionsIn } from './kernels.js'
+import { unusable } from './refusals.js'
 import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** The boot files of a pack: paths below the tree, or `kept` for the admin's own file. */
@@ -42,12 +44,11 @@ export async function bootFiles(
     // The admin may have put it on another controller; the image's own file must not replace it.
     const elsewhere = await controllers?.whoHas(name, job.signal)
     if (elsewhere === undefined) return false
-    throw unavailable(
-      `OS image ${image.name}: field "${field}": the file ${name} is not on controller ` +
-        `${controllers?.own} so far (${elsewhere}): ` +
+    throw unusable(
+      image.name,
+      `field "${field}": the file ${name} is not on controller ${controllers?.own} so far (${elsewhere}): ` +
         `ask again in a moment, or put it into ${config.paths.files} of controller ${controllers?.own}; ` +
-        'nothing was packed',
-      'image-unusable'
+        'nothing was packed'
     )
   }
   // A field of the admin stays: the file may come later.
@@ -121,10 +122,7 @@ async function buildInitrd(
   return built.initrd.replace(/^\/+/, '')
 }
 
-/**
- * Throws 503 where an admin has set a version since the last pack, and the kernel to pack has another one:
- * the pack would undo that silently (rules 9.3).
- */
+/** Throws 503 where an admin has set a version that the kernel to pack does not have (rules 9.3). */
 async function checkVersion(
   tree: string,
   image: OsimageDoc,
@@ -143,12 +141,11 @@ async function checkVersion(
   // A named kernel file counts more than the version beside it. A packed one may have been upgraded.
   if (packed === undefined ? image.kernelfile !== undefined : packed === wanted) return
   const there = all.filter(({ spare }) => !spare).map(({ name }) => name)
-  throw unavailable(
-    `OS image ${image.name}: field "kernelversion" is ${wanted}, and the image has no ` +
-      `/boot/vmlinuz-${wanted}; there are ${there.slice(0, mostTold).join(', ')}` +
-      `${there.length > mostTold ? ` and ${there.length - mostTold} more` : ''}: ` +
-      'set kernelversion to one of these, or install that kernel in the image; nothing was packed',
-    'image-unusable'
+  throw unusable(
+    image.name,
+    `field "kernelversion" is ${wanted}, and the image has no /boot/vmlinuz-${wanted}; there are ` +
+      `${firstOf(there, mostTold)}: set kernelversion to one of these, or install that kernel in the ` +
+      'image; nothing was packed'
   )
 }
 
@@ -198,17 +195,15 @@ async function versionIn(
 }
 
 /** Whether an image has a program that builds an initramfs. */
-async function hasTool(tree: string): Promise<boolean> {
-  for (const directory of ['usr/bin', 'usr/sbin', 'bin', 'sbin'])
-    for (const name of ['dracut', 'mkinitramfs'])
-      if ((await resolveInside(tree, `${directory}/${name}`)) !== undefined) return true
-  return false
+const hasTool = (tree: string): Promise<boolean> => {
+  const homes = ['usr/bin', 'usr/sbin', 'bin', 'sbin']
+  return hasAnyInside(
+    tree,
+    homes.flatMap(home => [`${home}/dracut`, `${home}/mkinitramfs`])
+  )
 }
 
-/**
- * Throws 400 for a kernel or an initramfs that the tree does not have, and for a version that the kernel's
- * name does not say and that the image has no modules of (rules 2.4, 9.3).
- */
+/** Throws 400 for files and a version that the tree does not have (rules 2.4, 9.3). */
 export async function checkKernelRequest(tree: string, image: string, wish: KernelRequest): Promise<void> {
   const { kernelfile, initrdfile, kernelversion } = wish
   const refused = (field: keyof KernelRequest, why: string) =>
@@ -240,9 +235,7 @@ const directoryOf = ({ config }: ImageContext) => join(config.paths.state, 'init
 const recordOf = (context: ImageContext, image: string): Promise<string | undefined> =>
   readRegularFile(join(directoryOf(context), image)).then(String, () => undefined)
 
-/**
- * Keeps the record of an image for its next pack, or removes it, and removes records of images that are gone.
- */
+/** Keeps or removes the record of an image, and removes records of images that are gone. */
 async function keepRecord(context: ImageContext, image: string, record?: string): Promise<void> {
   const directory = directoryOf(context)
   await mkdir(directory, { recursive: true, mode: 0o700 })

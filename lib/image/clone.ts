@@ -1,11 +1,12 @@
 import { basename, join } from 'node:path'
-import { badRequest, notFound, unavailable } from '../base/errors.js'
+import { badRequest, notFound } from '../base/errors.js'
 import { exists } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
 import type { OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
+import { sameImage } from './refusals.js'
 import { alreadyThere, placeTree } from './tree-changes.js'
 import { checkUnmounted, here, treeIfAny } from './trees.js'
 
@@ -60,17 +61,20 @@ export async function cloneImage(
   const place = join(directory, copy)
   if (await exists(place)) throw alreadyThere(place)
   job.line(`copying ${tree} to ${place}`)
-  const fill = async (path: string) => {
-    const args = { tree, parent: '', work: basename(path) }
-    await context.work.call('clone', args, { signal, timeLimitMs })
-  }
-  const commit = (at: number) =>
-    model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
-      if (tx.get('osimage', name)?.path !== source.path)
-        throw unavailable(`OS image ${name}: field "path" was changed while it was copied`, 'image-changed')
-      tx.put('tree', copy, { name: copy, at, osimage: copy, ...here(context) })
-      const made = tx.get('osimage', copy)
-      if (made) tx.put('osimage', copy, { ...made, ...here(context) })
-    })
-  await placeTree(context, { parent: '', target: copy, replaces: false, timeLimitMs, fill, commit }, job)
+  await placeTree(
+    context,
+    {
+      ...{ parent: '', target: copy, replaces: false, timeLimitMs },
+      fill: path =>
+        context.work.call('clone', { tree, parent: '', work: basename(path) }, { signal, timeLimitMs }),
+      commit: record =>
+        model.clone('osimage', name, { ...given, values: values.set('path', place) }, actor, tx => {
+          sameImage(tx, source, 'it was copied')
+          record(tx, copy)
+          const made = tx.get('osimage', copy)
+          if (made) tx.put('osimage', copy, { ...made, ...here(context) })
+        })
+    },
+    job
+  )
 }

@@ -9,7 +9,6 @@ import type { Notes } from './notes.js'
 
 /** The controllers that share the objects. The directory of an image is on one of them. */
 export interface Controllers {
-  /** The name of this one. */
   readonly own: string
   /** Returns the names of the others that are there. */
   readonly others: () => readonly string[]

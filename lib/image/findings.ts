@@ -8,24 +8,21 @@ import type { Files } from '../model/cluster-index.js'
 import { groupOf, nodesBySentence, settingsOf } from '../model/effective.js'
 import { lackingRoot } from '../model/root-format.js'
 import { unsignedKernels } from '../model/secure-boot.js'
-import type { ClusterSettings, View } from '../model/stored.js'
-import { defaultTag, filesOf, tagKey } from '../model/tags.js'
+import { allOf, type ClusterSettings, type View } from '../model/stored.js'
+import { defaultTag, tagKey } from '../model/tags.js'
 import { imageDirectoryOf } from '../model/types/osimage.js'
+import { fileHolders } from './copies/named.js'
 import { imagesOfTrust, lackingForTrust } from './trust-programs.js'
 
 /** Problems of the files and directories of images. */
 interface ImageFindings {
   /** Problems of directories of the ini; each begins with the key. */
   readonly onMachine: readonly string[]
-  /** Problems of an image or a tag. */
   readonly problems: readonly { readonly type: string; readonly name: string; readonly message: string }[]
   readonly warnings: readonly string[]
 }
 
-/**
- * Returns a warning if other services of this user could open devices of images and run their setuid
- * programs.
- */
+/** Returns a warning if other services of this user can reach devices and setuid programs of images. */
 export function reachWarning(directory: string): string | undefined {
   if (process.getuid?.() === 0 || !hasDirectory(directory)) return undefined
   const { uid, gid, mode } = statSync(directory)
@@ -47,8 +44,9 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
   const onMachine: string[] = []
   const problems: { type: string; name: string; message: string }[] = []
   const warnings: string[] = []
-  const named = [...packed(view)].filter(({ files }) => Object.keys(files).length > 0)
-  const images = view.names('osimage').flatMap(name => view.get('osimage', name) ?? [])
+  const holders = [...fileHolders(view)]
+  const named = holders.filter(({ files }) => Object.keys(files).length > 0)
+  const images = allOf(view, 'osimage')
   const inside = images.filter(image => imageDirectoryOf(directory, image).startsWith(`${directory}/`))
   // The first start makes both directories.
   const wasStarted = hasFile(join(state, 'token.key'))
@@ -62,7 +60,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
     if (users.length > 0) onMachine.push(`${message}${where}`)
     else if (wasStarted) warnings.push(`${message}; the next start makes an empty one`)
   }
-  for (const { type, title, files } of packed(view)) {
+  for (const { type, title, files } of holders) {
     const lacking = lacks(files)
     if (lacking === undefined) continue
     // An image without a pack may still be being made; a tag stays as it is until it is set again.
@@ -111,9 +109,7 @@ export function imageFindings(config: Config, view: View, cluster: ClusterSettin
 /** Returns the names of images and tags whose files nodes get that boot from the network. */
 function sentToNodes(view: View, cluster: ClusterSettings): Set<string> {
   const sent = new Set<string>()
-  for (const name of view.names('node')) {
-    const node = view.get('node', name)
-    if (!node) continue
+  for (const node of allOf(view, 'node')) {
     const { osimage, osimagetag, netboot } = settingsOf(node, groupOf(view, node), cluster)
     if (node.rescue !== undefined) sent.add(node.rescue)
     if (osimage !== null && netboot)
@@ -127,16 +123,4 @@ function lacks({ imagefile, kernelfile, initrdfile }: Files): string | undefined
   if (imagefile === undefined) return 'packed image'
   if (kernelfile === undefined) return 'kernel'
   return initrdfile === undefined ? 'initramfs' : undefined
-}
-
-/** Yields every image and every tag with the files that it names. */
-function* packed(view: View): Generator<{ type: string; name: string; title: string; files: Files }> {
-  for (const name of view.names('osimage')) {
-    const files = filesOf(view.get('osimage', name) ?? {})
-    yield { type: 'osimage', name, title: `OS image ${name}`, files }
-  }
-  for (const name of view.names('osimagetag')) {
-    const { osimage, tag, ...rest } = view.get('osimagetag', name) ?? {}
-    yield { type: 'osimagetag', name, title: `OS image ${osimage}: tag ${tag}`, files: filesOf(rest) }
-  }
 }

@@ -1,14 +1,14 @@
 import { realpath } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
-import { unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
 import type { Target } from '../helper/transfer/remote.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { Actor } from '../model/model.js'
-import { isObjectName } from '../model/names.js'
+import type { Tx } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { newNoteId, temporary } from './notes.js'
+import { sameImage, unusable } from './refusals.js'
 import { Changes, requestOf } from './transfers.js'
 import { placeTree } from './tree-changes.js'
 import { checkUnmounted, here, imageTree, realBelow } from './trees.js'
@@ -24,11 +24,8 @@ export async function placeOf(directory: string, image: OsimageDoc) {
     const above = dirname(path)
     if (above === directory) return { parent: '', target: basename(path), tree: undefined }
     const parent = await realBelow(directory, above).catch(error => {
-      throw unavailable(
-        `OS image ${image.name}: path ${path} cannot be made below [image] directory ${directory}: ` +
-          `${error.message}`,
-        'image-unusable'
-      )
+      const why = `cannot be made below [image] directory ${directory}: ${error.message}`
+      throw unusable(image.name, `path ${path} ${why}`)
     })
     return { parent: relative(await realpath(directory), parent), target: basename(path), tree: undefined }
   }
@@ -61,26 +58,15 @@ export async function grabImage(
   }
   if (dryrun) return take(join(directory, temporary(newNoteId())))
   job.line(`taking node ${from.node} into OS image ${osimage}`)
-  const commit = (at: number) =>
+  const commit = (record: (tx: Tx, osimage: string) => void) =>
     model.change(actor, tx => {
-      const now = tx.get('osimage', osimage)
-      if (!now)
-        throw unavailable(
-          `OS image ${osimage} was deleted or renamed while node ${from.node} was grabbed`,
-          'image-changed'
-        )
-      if (now.path !== image.path)
-        throw unavailable(
-          `OS image ${osimage}: field "path" was changed while node ${from.node} was grabbed`,
-          'image-changed'
-        )
+      const now = sameImage(tx, image, `node ${from.node} was grabbed`)
       // The tree is no longer that of a container image.
       const { source, ...rest } = now
       const stored = { ...rest, path: now.path ?? join(directory, osimage), ...here(context) }
       if (source || now.path === undefined || now.controller !== stored.controller)
         tx.put('osimage', osimage, stored)
-      if (tree === undefined && parent === '' && isObjectName(target))
-        tx.put('tree', target, { name: target, at, osimage, ...here(context) })
+      record(tx, osimage)
     })
   const placement = { parent, target, replaces: tree !== undefined, timeLimitMs: config.ssh.time_limit }
   await placeTree(context, { ...placement, fill: take, commit }, job)

@@ -28,7 +28,7 @@ import { PackReconciler } from './pack-reconciler.js'
 import { checkFields, type Destination, pushImage, treeToPush } from './transfers.js'
 import { recover } from './tree-changes.js'
 import { TreeReconciler } from './tree-reconciler.js'
-import { checkHere, here, isMovedHere, keepTree, treeOf } from './trees.js'
+import { checkHere, here, isMovedHere, isOfAnother, keepTree, treeOf } from './trees.js'
 
 interface ImagesOptions
   extends Pick<ImageContext, 'model' | 'log' | 'now' | 'ticks' | 'work' | 'notes' | 'controllers'> {
@@ -45,16 +45,12 @@ interface ImagesOptions
 /** A change may delete all nodes. */
 const FORGOTTEN_AT_ONCE = 2
 
-/** The nodes that a push goes to. */
 type To = { readonly node: string } | { readonly group: string }
 
 /** A grab or a push that cannot start is 404. */
 const asNotFound = ({ message }: Error) => {
   throw notFound(message)
 }
-
-/** Work on a node never overlaps. */
-const laneOfNode = ({ node }: Destination) => `node ${node}`
 
 /** Returns an image without its source if its directory is another one since. */
 function withoutSource(directory: string, before: OsimageDoc, now: OsimageDoc): OsimageDoc {
@@ -85,10 +81,7 @@ export class Images {
     this.trees = new TreeReconciler(context, jobs)
   }
 
-  /**
-   * Makes `[image] directory`, and repairs what an interrupted daemon left. Directories are removed and the
-   * ssh key is made in the background.
-   */
+  /** Repairs what an interrupted daemon left; large directories are removed in the background. */
   static async open(options: ImagesOptions): Promise<Images> {
     const { config, controllers, model, log, notes, now, remote, ticks, work } = options
     const { directory } = config.image
@@ -150,9 +143,7 @@ export class Images {
     const to = given.newName || name
     const before = this.o.model.view.get('osimage', name)
     const { controllers } = this.context
-    const isElsewhere =
-      controllers !== undefined && ![undefined, controllers.own].includes(before?.controller)
-    const stands = to !== name && (isElsewhere || (await exists(join(directory, name))))
+    const stands = to !== name && (isOfAnother(controllers, before) || (await exists(join(directory, name))))
     const isMoved = before !== undefined && (await isMovedHere(this.context, before, given))
     let from: string | undefined
     const saved = await this.o.model.save('osimage', name, given, actor, tx => {
@@ -202,10 +193,7 @@ export class Images {
     return this.#submit('import', { name }, actor, [], job => fetchImage(this.context, wanted, actor, job))
   }
 
-  /**
-   * Fetches the container image of an image anew if it has changed, or another one. Throws 404, and 400 for
-   * an image that was not imported, without a source.
-   */
+  /** Fetches the container image of an image anew if it has changed. Throws 404 and 400 as `checkUpdate`. */
   async update(name: string, source: string | null, actor: Actor): Promise<SubmittedJob> {
     const image = this.#image(name)
     const wanted = checkUpdate(image, source)
@@ -275,9 +263,9 @@ export class Images {
     await this.#mustBeHere(image)
     await this.#checkPush(image, whom, signal)
     const to = this.#destinations(whom)
-    return this.#submit('push', image, actor, to.map(laneOfNode), job =>
-      pushImage(this.context, to, osimage, dryrun, job)
-    )
+    // Work on a node never overlaps.
+    const lanes = to.map(({ node }) => `node ${node}`)
+    return this.#submit('push', image, actor, lanes, job => pushImage(this.context, to, osimage, dryrun, job))
   }
 
   /** Returns the nodes that a push goes to. Throws 404 for a missing node or group. */

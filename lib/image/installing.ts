@@ -34,7 +34,6 @@ export class Installing {
     return this.#begun.get(node)?.imagefile === imagefile
   }
 
-  /** The packs in use. */
   packs(): Set<string> {
     const found = new Set<string>()
     for (const [node, begun] of this.#begun)

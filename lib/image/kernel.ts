@@ -22,10 +22,7 @@ export async function wantedKernel(tree: string, wish: KernelRequest): Promise<s
   return ofVersion(tree, wish.kernelversion)
 }
 
-/**
- * A kernel or an initramfs as an admin names it: a file below /boot, or a link to one at the root as in
- * Debian.
- */
+/** Finds a file as an admin names it: below /boot, or a link at the root as in Debian. */
 export const namedFile = async (tree: string, name: string): Promise<string | undefined> =>
   (await fileIn(tree, `boot/${name}`)) ?? (await fileIn(tree, name))
 
@@ -51,9 +48,8 @@ function isStorable(name: string): boolean {
 }
 
 /**
- * Returns the kernel that an image boots: the requested one, the one it had (by its name in the tree, in the
- * pack, or from the admin), that of its kernel version, or the newest in /boot. `kept`: the admin's own file
- * in the files directory. Undefined: there is none.
+ * Returns the kernel that an image boots: the requested one, the one it had, that of its version, or the
+ * newest in /boot. `kept`: the admin's own file in the files directory. Undefined: there is none.
  */
 export async function chooseKernel(
   tree: string,
@@ -90,9 +86,8 @@ const ofVersion = async (tree: string, version: string | undefined) =>
       )?.path
 
 /**
- * Returns the initramfs for a kernel of the tree: the requested one, the one the image had, or that of the
- * version in /boot or beside the `kernel`. A name that no tool gives is the admin's choice: it is `chosen`,
- * and not rebuilt.
+ * Returns the initramfs for a kernel: the requested one, the one the image had, or that of the version. A
+ * name that no tool gives is the admin's choice: it is `chosen`, and not rebuilt.
  */
 export async function chooseInitrd(
   tree: string,

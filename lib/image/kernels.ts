@@ -2,11 +2,10 @@ import type { Dirent } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { unavailable } from '../base/errors.js'
-import { resolveInside } from '../disk/open-directory.js'
+import { hasAnyInside, resolveInside } from '../disk/open-directory.js'
 import { orderOf } from '../helper/packer/version-order.js'
 import { isFileName } from '../model/names.js'
 
-/** A kernel of an image. */
 export interface Kernel {
   /** Below the tree, with no link left. */
   readonly path: string
@@ -61,16 +60,14 @@ async function namesIn(tree: string, path: string, filter = (_: Dirent) => true)
 
 const moduleHomes = ['lib/modules', 'usr/lib/modules']
 
-/**
- * Whether an image has the modules of a kernel version. The directory alone may be left of a kernel that was
- * removed.
- */
+/** Whether an image has the modules of a kernel: the directory alone may be left of a removed one. */
 export async function hasModules(tree: string, version: string): Promise<boolean> {
   if (!isFileName(`vmlinuz-${version}`)) return false
-  for (const home of moduleHomes)
-    for (const list of ['modules.dep', 'modules.order'])
-      if ((await resolveInside(tree, `${home}/${version}/${list}`)) !== undefined) return true
-  return false
+  const homes = moduleHomes.map(home => `${home}/${version}`)
+  return hasAnyInside(
+    tree,
+    homes.flatMap(home => [`${home}/modules.dep`, `${home}/modules.order`])
+  )
 }
 
 /** Returns the kernel versions whose modules an image has. */
@@ -112,10 +109,7 @@ export async function kernelsIn(tree: string): Promise<Kernel[]> {
   const versions = await versionsIn(tree)
   const order = await orderOf(tree)
   const newest = (all: string[]) => all.sort(order).at(-1)
-  /**
-   * The version for a name without one: vmlinuz-lts of Alpine, vmlinuz-linux of Arch, or the only one there
-   * is.
-   */
+  /** Returns the version for a name: of vmlinuz-lts (Alpine), of one without a version, or as it says. */
   const meant = async (label: string | undefined) => {
     if (label === undefined) return versions.length === 1 ? versions[0] : undefined
     if (versions.includes(label)) return label

@@ -12,9 +12,7 @@ interface Stamp {
 interface ManifestOptions {
   /** The list on disk. */
   readonly file: string
-  /** The files directory. */
   readonly directory: string
-  /** Monotonic milliseconds. */
   readonly ticks: () => number
   /** Called for a damaged list: its files stay. */
   readonly damaged: (message: string) => void
@@ -23,10 +21,7 @@ interface ManifestOptions {
 /** A new file gets its object within seconds, or never. */
 const KEPT_MS = 600_000
 
-/**
- * The files of the files directory that svcd made or fetched, where controllers share the objects: it removes
- * no others.
- */
+/** The files that svcd made or fetched, where controllers share the objects: it removes no others. */
 export class Manifest {
   /** Files that are kept for an object that may come, with the end of that time. */
   readonly #kept = new Map<string, number>()

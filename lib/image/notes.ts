@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { isComponent } from '../helper/directories.js'
 import { RecordMap } from '../store/record-map.js'
 import type { OpenRecords } from '../store/records.js'
 
@@ -16,7 +17,6 @@ export interface PlacementNote {
   /** Its parent below `[image] directory`, with slashes between; '' for none. */
   readonly parent: string
   readonly target: string
-  /** Whether it replaces a tree. */
   readonly replaces: boolean
   /** `placing`: directories may have been renamed. */
   readonly phase: 'making' | 'placing'
@@ -24,9 +24,7 @@ export interface PlacementNote {
   readonly at: number
 }
 
-/**
- * The directory of a deleted image, right below `[image] directory`, that gets a hidden name and is removed.
- */
+/** A deleted image's directory, right below `[image] directory`, that is hidden and removed. */
 export interface RemovalNote {
   readonly kind: 'removal'
   readonly id: string
@@ -55,10 +53,6 @@ export const packNote = (files: readonly string[] = []): PackNote => ({
   id: newNoteId(),
   files
 })
-
-/** Whether a text is one component of a path. */
-const plain = (name: unknown) =>
-  typeof name === 'string' && name !== '' && name !== '.' && name !== '..' && !/[/\0]/.test(name)
 
 /**
  * Notes of work that a crash would leave unfinished. A note is stored before the first thing is made, and
@@ -104,8 +98,8 @@ function noteIn(json: unknown, name: string): Note {
 }
 
 function isWhole(note: Note): boolean {
-  if (note.kind === 'pack') return Array.isArray(note.files) && note.files.every(plain)
-  if (note.kind === 'removal') return plain(note.target)
-  if (note.kind !== 'tree' || typeof note.parent !== 'string' || !plain(note.target)) return false
-  return note.parent === '' || note.parent.split('/').every(plain)
+  if (note.kind === 'pack') return Array.isArray(note.files) && note.files.every(isComponent)
+  if (note.kind === 'removal') return isComponent(note.target)
+  if (note.kind !== 'tree' || typeof note.parent !== 'string' || !isComponent(note.target)) return false
+  return note.parent === '' || note.parent.split('/').every(isComponent)
 }

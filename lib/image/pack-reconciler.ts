@@ -6,9 +6,10 @@ import { isFile, syncDirectory, syncFile } from '../disk/file.js'
 import { hashFile } from '../helper/packer/in-worker.js'
 import { daemonActor } from '../model/model.js'
 import { isObjectName } from '../model/names.js'
-import type { View } from '../model/stored.js'
+import { allOf, type View } from '../model/stored.js'
 import { type PackDoc, packFilePrefix, previousPack } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
+import { fileHolders } from './copies/named.js'
 import { Grace } from './grace.js'
 import type { Installing } from './installing.js'
 import type { Manifest } from './manifest.js'
@@ -34,10 +35,9 @@ const LONGEST_MS = { alone: 3_600_000, shared: 60_000 }
 const packName = /^(.+)-([0-9a-f]{12})\.tar(?:\.[a-z0-9]+)?$/
 
 /**
- * Makes the files directory what the objects say. It removes the packs that svcd made and that nothing has
- * used for `[image] grace`, with their boot files and torrents (rules 9.6), and among several controllers all
- * unreferenced files of svcd's (rules 11.19). It adds the record of a pack whose files were copied here and
- * whose image was imported, and a torrent for the tracker of the ini.
+ * Makes the files directory what the objects say: removes packs of svcd's after `[image] grace` without a use
+ * (rules 9.6), among several controllers also unreferenced files (rules 11.19), and adds the records of packs
+ * that were copied here, and torrents.
  */
 export class PackReconciler {
   readonly #background: Background
@@ -98,7 +98,7 @@ export class PackReconciler {
     const { model, config } = this.context
     const isThere = (name: string) =>
       statSync(join(config.paths.files, name), { throwIfNoEntry: false })?.isFile() ?? false
-    const packs = config.torrent.tracker === '' ? [] : packsOf(model.view)
+    const packs = config.torrent.tracker === '' ? [] : allOf(model.view, 'pack')
     this.o.torrents(
       packs
         .flatMap(packedFilesOf)
@@ -110,7 +110,9 @@ export class PackReconciler {
   async #removeUnused(signal: AbortSignal): Promise<void> {
     const { config, ownsObjects, model } = this.context
     const { view } = model
-    const candidates = ownsObjects() ? packsOf(view).filter(({ name }) => !this.#isUsed(view, name)) : []
+    const candidates = ownsObjects()
+      ? allOf(view, 'pack').filter(({ name }) => !this.#isUsed(view, name))
+      : []
     const all = candidates.length === 0 ? [] : await readdir(config.paths.files)
     const unused = new Map<string, string[]>()
     for (const pack of candidates) {
@@ -171,7 +173,7 @@ export class PackReconciler {
     const directory = config.paths.files
     await files.run(async () => {
       const { view } = model
-      const packs = packsOf(view)
+      const packs = allOf(view, 'pack')
       const all = await readdir(directory)
       const ofPacks = new Set(packs.flatMap(pack => filesOfPack(pack, all)))
       // Packs made here are svcd's too: a leader elsewhere removes the record of a pack, and not these files.
@@ -201,7 +203,7 @@ export class PackReconciler {
     const unknown = ownsObjects() ? unknownPacks(view) : []
     const steps = [
       ...[...unknown].map(name => () => this.#adopt(name, signal)),
-      ...packsOf(view)
+      ...allOf(view, 'pack')
         .flatMap(packedFilesOf)
         .map(name => () => this.#completeTorrent(name, signal))
     ]
@@ -232,8 +234,8 @@ export class PackReconciler {
     const stem = `${osimage}-${begins}-`
     await model.change(daemonActor, tx => {
       if (tx.get('pack', name) || !tx.index.isImageFile('pack', name)) return
-      const image = tx.names('osimage').flatMap(one => tx.get('osimage', one) ?? [])
-      const { kernelfile = '', initrdfile = '' } = image.find(({ imagefile }) => imagefile === name) ?? {}
+      const image = allOf(tx, 'osimage').find(({ imagefile }) => imagefile === name)
+      const { kernelfile = '', initrdfile = '' } = image ?? {}
       const doc: PackDoc = {
         ...{ name, osimage, sha256, bytes, time: now() },
         packer: 'system',
@@ -270,8 +272,6 @@ export class PackReconciler {
   }
 }
 
-const packsOf = (view: View): PackDoc[] => view.names('pack').flatMap(name => view.get('pack', name) ?? [])
-
 const sizesOf = ({ name, bytes, roots = [] }: PackDoc): [string, number][] => [
   [name, bytes],
   ...roots.map(({ file, bytes }): [string, number] => [file, bytes])
@@ -284,12 +284,10 @@ const filesOfPack = (pack: PackDoc, all: readonly string[]): string[] =>
 /** Returns files that an image or a tag names, and that are named like packs but have no record. */
 function unknownPacks(view: View): Set<string> {
   const found = new Set<string>()
-  for (const type of ['osimage', 'osimagetag'] as const)
-    for (const name of view.names(type)) {
-      const imagefile = view.get(type, name)?.imagefile
-      if (imagefile === undefined || view.get('pack', imagefile)) continue
-      const [, osimage] = packName.exec(imagefile) ?? []
-      if (osimage !== undefined && isObjectName(osimage)) found.add(imagefile)
-    }
+  for (const { files } of fileHolders(view)) {
+    const { imagefile = '' } = files
+    const [, osimage = ''] = packName.exec(imagefile) ?? []
+    if (isObjectName(osimage) && !view.get('pack', imagefile)) found.add(imagefile)
+  }
   return found
 }

@@ -1,7 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { runFairly } from '../base/concurrency.js'
-import { unavailable } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
 import { exists, isFile, sameBytes, syncFile } from '../disk/file.js'
 import { choosePacker } from '../helper/packer/choose-packer.js'
@@ -19,21 +18,20 @@ import { type BootFiles, bootFiles } from './boot-files.js'
 import type { ImageContext } from './context.js'
 import { belowBoot, type KernelRequest } from './kernel.js'
 import { type PackNote, packNote, temporary } from './notes.js'
-import { discard, type Made, nameFiles, type Outcome, publish, servedMode } from './publish.js'
+import { discard, type Made, nameFiles, publish, servedMode } from './publish.js'
+import { unusable } from './refusals.js'
 import { checkRoots, makeRoot } from './roots.js'
 import { signerOf } from './signature.js'
 import { signWithSiteKey } from './site-key.js'
 import { createTorrent } from './torrent/torrent.js'
 import { checkSystem, treeOf } from './trees.js'
 
+type BootField = 'kernel' | 'kernelfile' | 'kernelversion' | 'kernelsigner' | 'initrd' | 'initrdfile'
 /** The fields of a pack that name its boot files. */
-type BootFields = Partial<
-  Record<'kernel' | 'kernelfile' | 'kernelversion' | 'kernelsigner' | 'initrd' | 'initrdfile', string>
->
+type BootFields = Partial<Record<BootField, string>>
 
 const KINDS = ['kernel', 'initrd'] as const
 
-/** A pack to make. */
 interface Order {
   readonly image: OsimageDoc
   readonly tree: string
@@ -41,9 +39,7 @@ interface Order {
   readonly files: BootFiles
   /** The boot files to copy out of the tree. */
   readonly copies: readonly { readonly what: (typeof KINDS)[number]; readonly path: string }[]
-  /** The roots to make of it. */
   readonly formats: ReadonlySet<PackRoot['format']>
-  /** The id of its note. */
   readonly id: string
 }
 
@@ -51,9 +47,8 @@ interface Order {
 const mostOmitted = 100
 
 /**
- * Packs an image: builds its initramfs, makes the archive and the torrent, copies kernel and initramfs, and
- * stores the pack. After a failure the image is as before and nothing stays. Throws unavailable (503) for
- * what is missing, else the error of the step that failed.
+ * Packs an image: initramfs, archive, torrents, boot files, and the stored pack. After a failure the image is
+ * as before and nothing stays. Throws 503 for what is missing, else the error of the step.
  */
 export async function packImage(
   context: ImageContext,
@@ -85,12 +80,6 @@ export async function packImage(
   try {
     const order = { image, tree, packer, files, copies, formats, id: note.id }
     const { pack, made, omitted } = await makeFiles(context, order, job)
-    const outcome: Outcome = {
-      ...(image.path === undefined ? {} : { path: image.path }),
-      kept: KINDS.flatMap(what => (files[what] === 'kept' ? (`${what}file` as const) : [])),
-      ...(files.version === undefined ? {} : { version: files.version }),
-      pack
-    }
     const names = made.map(({ name }) => name)
     const noted = async (files: readonly string[]) => {
       const named: PackNote = { ...note, files }
@@ -108,7 +97,7 @@ export async function packImage(
     const rest = await context.files.run(async () => {
       await noted(names)
       await nameFiles(context, made, job.signal)
-      return publish(context, outcome, actor).catch(kept)
+      return publish(context, { image, files, pack }, actor).catch(kept)
     })
     await rest(job).catch(error => context.files.run(() => kept(error)))
     await report(context, order, pack, omitted, job)
@@ -152,9 +141,7 @@ async function makeFiles(
     made.push({ from: hidden(format), name: root.file })
     job.line(`${root.file}: ${root.bytes} bytes, root hash ${root.roothash}`)
   }
-  for (const { from, name } of [...made].filter(({ name }) =>
-    [imagefile, ...roots.map(one => one.file)].includes(name)
-  ))
+  for (const { from, name } of made.filter(one => !boot.made.includes(one)))
     if (await makeTorrent(context, from, name, `${from}-torrent`, job))
       made.push({ from: `${from}-torrent`, name: `${name}.torrent` })
   for (const { from } of made) await syncFile(from, mode)
@@ -185,7 +172,7 @@ async function copyBootFiles(
     if (what === 'kernel' && config.image.sign_kernels)
       await signWithSiteKey(config.paths.state, from, from, signal).catch(({ message }: Error) => {
         signal.throwIfAborted()
-        throw unavailable(`OS image ${image.name}: [image] sign_kernels: ${message}`, 'image-unusable')
+        throw unusable(image.name, `[image] sign_kernels: ${message}`)
       })
     if (what === 'kernel') {
       const found = await signerOf(from, signal)
@@ -227,7 +214,7 @@ async function report(
       log.warn(`${sentence}; ${firstOf(nodes, 5)}: field "loader" is grub`)
   }
   // Logged, because the answer has no body, and the image may be meant to boot from disks alone.
-  const [lacking] = [files.kernel ? [] : 'a kernel', files.initrd ? [] : 'an initramfs'].flat()
+  const lacking = (!files.kernel && 'a kernel') || (!files.initrd && 'an initramfs')
   if (lacking)
     log.warn(`OS image ${image.name} was packed without ${lacking}: its nodes cannot boot from the network`)
 }
@@ -239,15 +226,13 @@ const isFree = async (there: string, file: string, signal: AbortSignal): Promise
 function fileName(image: string, stem: string, path: string): string {
   const name = `${stem}-${basename(path)}`
   if (isFileName(name)) return name
-  throw unavailable(
-    `OS image ${image}: ${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`,
-    'image-unusable'
+  throw unusable(
+    image,
+    `${JSON.stringify(basename(path))} cannot be served: its name must be ${fileNameRule}`
   )
 }
 
-/**
- * Makes a torrent where there is a tracker; returns whether it did. After a failure the pack goes by http.
- */
+/** Makes a torrent if there is a tracker; returns whether it did. Without one the pack goes by http. */
 async function makeTorrent(
   { config, log }: ImageContext,
   file: string,

@@ -6,11 +6,13 @@ import { isFile, sameBytes, syncDirectory } from '../disk/file.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { ClusterIndex } from '../model/cluster-index.js'
 import type { Actor } from '../model/model.js'
-import type { Tx, View } from '../model/stored.js'
+import { allOf, type Tx, type View } from '../model/stored.js'
 import type { OsimageDoc, PackDoc } from '../model/types/osimage.js'
 import { MOST_ROOTS } from '../model/types/pack-roots.js'
+import type { BootFiles } from './boot-files.js'
 import type { Controllers, ImageContext } from './context.js'
 import { type PackNote, temporary } from './notes.js'
+import { sameImage } from './refusals.js'
 
 /** Returns the name of the pack that this file is, or whose torrent it is. */
 export const packOf = (name: string) => name.replace(/\.torrent$/, '')
@@ -31,8 +33,7 @@ export const packedFilesOf = ({ name, roots = [] }: PackDoc): string[] => [
 
 /** Returns the name of the pack that a root was made of; of another file, its own name. */
 export const packWith = (view: View, file: string): string =>
-  [...view.names('pack')].find(name => view.get('pack', name)?.roots?.some(root => root.file === file)) ??
-  file
+  allOf(view, 'pack').find(({ roots }) => roots?.some(root => root.file === file))?.name ?? file
 
 /** A new file, and the name that it will get. */
 export interface Made {
@@ -40,27 +41,26 @@ export interface Made {
   readonly name: string
 }
 
-/** The changes of objects that follow from a pack. */
-export interface Outcome {
-  /** The field "path" of the image that was packed. */
-  readonly path?: string
-  /** Fields that stay, because they name files of the admin. */
-  readonly kept: readonly ('kernelfile' | 'initrdfile')[]
-  readonly version?: string
+/** A pack, and what it was made of. */
+interface Outcome {
+  readonly image: OsimageDoc
+  readonly files: BootFiles
   readonly pack: PackDoc
 }
 
-/**
- * Gives the files their names. The note of the pack has to hold these; after a failure `discard` undoes the
- * rest.
- */
+/** Gives the files their names, which the note of the pack has to hold for `discard`. */
 export async function nameFiles(
   { config }: ImageContext,
   made: readonly Made[],
   signal: AbortSignal
 ): Promise<void> {
   const directory = config.paths.files
-  for (const { from, name } of made) await giveName(from, join(directory, name), signal)
+  for (const { from, name } of made) {
+    const to = join(directory, name)
+    // A file of that name with the same bytes stays: nodes may be half way through it.
+    if ((await isFile(to)) && (await sameBytes(from, to, signal))) await rm(from)
+    else await rename(from, to)
+  }
   await syncDirectory(directory)
 }
 
@@ -110,10 +110,7 @@ export async function publish(
 /** The wait for a second controller grows with the size of the pack. */
 const SECOND = { ms: 60_000, bytesInMs: 10_000, lookMs: 500 }
 
-/**
- * Waits until two controllers have a pack, or the time is over. Throws 503 where no controller that is there
- * has it.
- */
+/** Waits until two controllers have a pack, or the time is over. Throws 503 where none has it. */
 async function awaitSecond(
   { config, log, ticks }: ImageContext,
   { own, others, having }: Controllers,
@@ -143,15 +140,8 @@ async function awaitSecond(
 }
 
 /** Stores the pack; returns the image. Throws 503 where the image has changed. */
-function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
-  const now = tx.get('osimage', pack.osimage)
-  if (!now)
-    throw unavailable(`OS image ${pack.osimage} was deleted or renamed while it was packed`, 'image-changed')
-  if (now.path !== path)
-    throw unavailable(
-      `OS image ${pack.osimage}: field "path" was changed while it was packed`,
-      'image-changed'
-    )
+function putPack(tx: Tx, { image, pack }: Outcome): OsimageDoc {
+  const now = sameImage(tx, image, 'it was packed')
   const present = tx.get('pack', now.imagefile ?? '')
   // Packs are ordered by time, and the clock of the controller that made the present one may be ahead.
   const isSame = present === undefined || present.name === pack.name
@@ -166,27 +156,21 @@ function putPack(tx: Tx, { path, pack }: Outcome): OsimageDoc {
 }
 
 function putImage(tx: Tx, outcome: Outcome, controller: string | undefined): void {
-  const { kept, version, pack } = outcome
+  const { files, pack } = outcome
   const { kernelfile, initrdfile, kernelversion: _, ...rest } = putPack(tx, outcome)
   tx.put('osimage', rest.name, {
     ...rest,
     ...set('controller', controller),
     imagefile: pack.name,
-    ...set('kernelfile', kept.includes('kernelfile') ? kernelfile : pack.kernelfile),
-    ...set('initrdfile', kept.includes('initrdfile') ? initrdfile : pack.initrdfile),
+    ...set('kernelfile', files.kernel === 'kept' ? kernelfile : pack.kernelfile),
+    ...set('initrdfile', files.initrd === 'kept' ? initrdfile : pack.initrdfile),
     // An unknown version must not stay that of the kernel before.
-    ...set('kernelversion', version)
+    ...set('kernelversion', files.version)
   })
 }
 
 const set = <K extends string>(key: K, value: string | undefined) =>
   (value === undefined ? {} : { [key]: value }) as { [P in K]?: string }
-
-/** A file of that name with the same bytes stays: nodes may be half way through it. */
-async function giveName(from: string, to: string, signal: AbortSignal): Promise<void> {
-  if ((await isFile(to)) && (await sameBytes(from, to, signal))) await rm(from)
-  else await rename(from, to)
-}
 
 /**
  * Removes the leftovers of a pack: its hidden files, its other files that nothing names, and its note. The

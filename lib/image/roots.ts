@@ -1,32 +1,20 @@
 import { open, rm, stat, truncate } from 'node:fs/promises'
-import { unavailable } from '../base/errors.js'
 import { shown } from '../base/log.js'
 import { withOpen } from '../disk/file.js'
-import { openInside, resolveInside } from '../disk/open-directory.js'
+import { hasAnyInside, textInside } from '../disk/open-directory.js'
 import { hashFile, plainTar } from '../helper/packer/in-worker.js'
 import type { JobContext } from '../jobs/jobs.js'
 import type { PackRoot } from '../model/types/pack-roots.js'
-import { locate, run } from '../program/program.js'
+import { type Limits, locate, run } from '../program/program.js'
+import { unusable } from './refusals.js'
 
 type Format = PackRoot['format']
 
 /** The programs that make a root of a plain tar at standard input. */
-const MAKERS: Readonly<
-  Record<
-    Format,
-    {
-      program: string
-      words: (output: string) => string[]
-      asked: string
-      knows: RegExp
-      from: string
-      least: string
-    }
-  >
-> = {
+const MAKERS = {
   squashfs: {
     program: 'mksquashfs',
-    words: output =>
+    words: (output: string) =>
       // The same tree gives the same bytes. Unlike zstd's slowest level, this one is as fast as a disk.
       ['-', output, '-tar', '-noappend', '-no-progress', '-quiet', '-mkfs-time', '0'].concat([
         // mksquashfs 4.5 takes no attributes of the root itself from a tar; the node's overlay has its own.
@@ -40,14 +28,9 @@ const MAKERS: Readonly<
   },
   erofs: {
     program: 'mkfs.erofs',
-    words: output => [
-      '--quiet',
-      '--tar=f',
-      '-zlz4hc',
-      '-T0',
-      '--mkfs-time',
-      '-U00000000-0000-0000-0000-000000000001',
-      output
+    words: (output: string) => [
+      ...['--quiet', '--tar=f', '-zlz4hc', '-T0', '--mkfs-time'],
+      ...['-U00000000-0000-0000-0000-000000000001', output]
     ],
     asked: '--help',
     // 1.7 has --tar, and changes the times of all files.
@@ -55,7 +38,7 @@ const MAKERS: Readonly<
     from: 'erofs-utils',
     least: '1.8'
   }
-}
+} satisfies Record<Format, object>
 const DECOMPRESSORS = { '.tar.zst': ['zstd', '-dcq'], '.tar.gz': ['gzip', '-dc'], '.tar': ['cat'] } as const
 /** The size of blocks of dm-verity and of both formats. */
 const BLOCK = 4096
@@ -64,10 +47,7 @@ const MOST_MODULES = 4 * 1024 * 1024
 /** Sentences of a program that are told. */
 const MOST_SAID = 20
 
-/**
- * Throws 503 with all that stands in the way of the formats: programs here, and in the image the driver of
- * the kernel `version` and veritysetup.
- */
+/** Throws 503 with all that the formats lack: programs here and in the image, drivers of its kernel. */
 export async function checkRoots(
   image: string,
   tree: string,
@@ -95,35 +75,24 @@ export async function checkRoots(
   if (lacking.length === 0 && [...formats].length === 0) return
   if ((await locate('veritysetup')) === undefined)
     lacking.push('this controller has no veritysetup: apt-get install cryptsetup-bin')
-  const places = ['usr/sbin/veritysetup', 'sbin/veritysetup'].map(path => resolveInside(tree, path))
-  if (!(await Promise.all(places)).some(path => path !== undefined))
+  if (!(await hasAnyInside(tree, ['usr/sbin/veritysetup', 'sbin/veritysetup'])))
     lacking.push(
       `the image has no veritysetup, for its initramfs: chroot ${tree} apt-get install cryptsetup-bin ` +
         '(or dnf install veritysetup)'
     )
-  if (lacking.length > 0)
-    throw unavailable(`OS image ${image}: root_format: ${[...new Set(lacking)].join('; ')}`, 'image-unusable')
+  if (lacking.length > 0) throw unusable(image, `root_format: ${[...new Set(lacking)].join('; ')}`)
 }
 
 /** Whether a kernel has a driver, as a module or built in. An image whose lists cannot be read has it. */
 async function hasDriver(tree: string, version: string, driver: string): Promise<boolean> {
-  const lists = ['modules.dep', 'modules.builtin'].map(async list => {
-    const file = await openInside(tree, `lib/modules/${version}/${list}`).catch(() => undefined)
-    if (file === undefined) return undefined
-    const { buffer, bytesRead } = await file
-      .read(Buffer.allocUnsafe(MOST_MODULES), 0, MOST_MODULES, 0)
-      .finally(() => file.close())
-    return buffer.toString('latin1', 0, bytesRead)
-  })
-  const texts = await Promise.all(lists)
-  const names = new RegExp(`/${driver}\\.ko`)
-  return texts.every(text => text === undefined) || texts.some(text => text !== undefined && names.test(text))
+  const lists = ['modules.dep', 'modules.builtin'].map(list =>
+    textInside(tree, `lib/modules/${version}/${list}`, MOST_MODULES)
+  )
+  const texts = (await Promise.all(lists)).filter(text => text !== undefined)
+  return texts.length === 0 || texts.some(text => text.includes(`/${driver}.ko`))
 }
 
-/**
- * Makes a root of a packed tar, with its hash tree behind it; its name begins with `stem`. Returns it as a
- * pack keeps it. Throws ProgramError, and Error.
- */
+/** Makes a root of a packed tar, with its hash tree behind it. Throws ProgramError, and Error. */
 export async function makeRoot(
   tar: string,
   suffix: string,
@@ -196,7 +165,7 @@ const withoutRootTime = (path: string): Promise<void> =>
   })
 
 /** Makes a pipe for programs, without a name. */
-async function pipe(path: string, course: { readonly signal: AbortSignal; readonly timeLimitMs: number }) {
+async function pipe(path: string, course: Limits) {
   await run('mkfifo', ['-m', '600', path], course)
   // Opened for both first: otherwise each end would wait for the other one.
   const both = await open(path, 'r+')

@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises'
 import { oneLine } from '../base/log.js'
+import { withOpen } from '../disk/file.js'
 import { unsigned } from '../model/secure-boot.js'
 import { ProgramError, run } from '../program/program.js'
 
@@ -10,14 +11,11 @@ const MOST_OUTPUT = 64 * 1024
 const MOST_BYTES = 256 * 1024 * 1024
 const LONGEST_NAMES = 200
 
-/** The signer of a kernel, or the reason that it is not known. */
-export type Signer = { readonly signer: string } | { readonly unknown: string }
-
 /**
  * Returns who signed a kernel for Secure Boot: the common names, or `none` (rules 15.13). The names are those
  * that the file says of itself: only the firmware and shim verify them. Never throws for a strange file.
  */
-export async function signerOf(kernel: string, signal: AbortSignal): Promise<Signer> {
+export async function signerOf(kernel: string, signal: AbortSignal) {
   const cannot = (why: string) => ({ unknown: `it is not known who signed the kernel: ${why}` })
   const { size, magic } = await headOf(kernel)
   // Any other file is no program of EFI, and cannot carry a signature.
@@ -34,15 +32,11 @@ export async function signerOf(kernel: string, signal: AbortSignal): Promise<Sig
   }
 }
 
-async function headOf(file: string): Promise<{ size: number; magic: string }> {
-  const handle = await open(file)
-  try {
+const headOf = (file: string): Promise<{ size: number; magic: string }> =>
+  withOpen(open(file), async handle => {
     const { buffer, bytesRead } = await handle.read(Buffer.alloc(2), 0, 2, 0)
     return { size: (await handle.stat()).size, magic: buffer.toString('latin1', 0, bytesRead) }
-  } finally {
-    await handle.close()
-  }
-}
+  })
 
 /** Reads the list of sbverify: per signature, the issuers of its signers, then certificates. */
 function signersIn(list: string): string {

@@ -7,6 +7,8 @@ import { run } from '../program/program.js'
 const LIMIT_MS = 60_000
 const DAYS = 3650
 
+const ask = (program: string, args: readonly string[]) => run(program, args, { timeLimitMs: LIMIT_MS })
+
 const pathsIn = (state: string) => ({
   key: join(state, 'secureboot.key'),
   certificate: join(state, 'secureboot.crt')
@@ -37,9 +39,7 @@ export async function makeSiteKey(state: string, site: string): Promise<void> {
     const kind = ['-newkey', 'rsa:2048', '-sha256', '-nodes', '-days', String(DAYS)]
     const extensions = uses.flatMap(use => ['-addext', use])
     const out = ['-keyout', key, '-out', certificate]
-    await run('openssl', ['req', '-x509', ...kind, ...subject, ...extensions, ...out], {
-      timeLimitMs: LIMIT_MS
-    })
+    await ask('openssl', ['req', '-x509', ...kind, ...subject, ...extensions, ...out])
     const { uid, gid } = await stat(state)
     for (const [from, to] of [
       [key, paths.key],
@@ -80,19 +80,10 @@ export async function exportSiteKey(state: string, directory: string): Promise<s
   await replaceDurably(at('site.crt'), parsed.toString(), 0o644)
   const list = at('site.esl')
   const owner = ['-g', randomUUID()]
-  const ask = (program: string, args: readonly string[]) => run(program, args, { timeLimitMs: LIMIT_MS })
   await ask('cert-to-efi-sig-list', [...owner, certificate, list])
+  const signer = ['-k', key, '-c', certificate]
   for (const variable of variables)
-    await ask('sign-efi-sig-list', [
-      ...owner,
-      '-k',
-      key,
-      '-c',
-      certificate,
-      variable,
-      list,
-      at(`${variable}.auth`)
-    ])
+    await ask('sign-efi-sig-list', [...owner, ...signer, variable, list, at(`${variable}.auth`)])
   return ['site.cer', 'site.crt', 'site.esl', ...variables.map(variable => `${variable}.auth`)]
 }
 

@@ -1,5 +1,6 @@
 import { inParallel } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
+import { firstOf } from '../base/log.js'
 import { exists } from '../disk/file.js'
 import type { TaskHooks } from '../helper/commands.js'
 import { checkSelection } from '../helper/transfer/selection.js'
@@ -8,7 +9,7 @@ import type { Model } from '../model/model.js'
 import { type SecretOwner, secretsOf } from '../model/secrets.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
-import { checkUnmounted, treeOf, whereLooked } from './trees.js'
+import { checkUnmounted, type Shared, treeOf, whereLooked } from './trees.js'
 
 export { ofMachine } from '../helper/transfer/exclusions.js'
 
@@ -38,10 +39,7 @@ export const requestOf = ({ model, config }: ImageContext, image: OsimageDoc, ch
   } satisfies TaskHooks
 })
 
-/**
- * Returns the paths of the secrets of a node and of its group (rules 5.5): an image with them would give them
- * to every node. Throws notFound for a node that is gone.
- */
+/** Returns the paths of a node's secrets (rules 5.5), which no image may get. Throws notFound. */
 function secretPaths(model: Model, name: string): string[] {
   const { group } = model.get('node', name)
   const pathsOf = (type: SecretOwner, owner: string) =>
@@ -105,14 +103,8 @@ export interface Destination {
 
 const namedFailures = 10
 
-/**
- * Returns the tree for a push. Throws 404 for an image without one, 503 for one that cannot be used (rules
- * 3.12, 9.8).
- */
-export async function treeToPush(
-  shared: Pick<ImageContext, 'config' | 'controllers'>,
-  image: OsimageDoc
-): Promise<string> {
+/** Returns the tree for a push. Throws 404 without one, 503 for one that cannot be used. */
+export async function treeToPush(shared: Shared, image: OsimageDoc): Promise<string> {
   checkFields(image)
   const { directory } = shared.config.image
   const path = imageDirectoryOf(directory, image)
@@ -126,10 +118,7 @@ export async function treeToPush(
   return tree
 }
 
-/**
- * Pushes an image to nodes, `[ssh] parallel` at once. A failure does not stop the others. Throws an Error
- * that names the failed nodes.
- */
+/** Pushes an image to nodes, `[ssh] parallel` at once. At the end throws Error naming failed ones. */
 export async function pushImage(
   context: ImageContext,
   to: readonly Destination[],
@@ -172,12 +161,7 @@ export async function pushImage(
     progress(node, 1)
   })
   if (to.length === 1 && failed[0]) throw new Error(failed[0].message)
-  if (failed.length > 0) {
-    const names = failed.slice(0, namedFailures).map(({ node }) => node)
-    const more = failed.length - names.length
-    throw new Error(
-      `${failed.length} of ${to.length} nodes failed: ` +
-        `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
-    )
-  }
+  const names = failed.map(({ node }) => node)
+  if (failed.length > 0)
+    throw new Error(`${failed.length} of ${to.length} nodes failed: ${firstOf(names, namedFailures)}`)
 }

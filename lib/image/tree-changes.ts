@@ -5,7 +5,8 @@ import { exists } from '../disk/file.js'
 import { mountsBelow } from '../disk/open-directory.js'
 import type { JobContext } from '../jobs/jobs.js'
 import { daemonActor } from '../model/model.js'
-import type { View } from '../model/stored.js'
+import { isObjectName } from '../model/names.js'
+import type { Tx, View } from '../model/stored.js'
 import { NotLeaderError, StoreError } from '../store/errors.js'
 import type { ImageContext } from './context.js'
 import {
@@ -18,17 +19,14 @@ import {
   temporary
 } from './notes.js'
 import { discard } from './publish.js'
-import { imageIn } from './trees.js'
+import { here, imageIn } from './trees.js'
 
-/** A tree to make. */
 interface Placement extends Pick<PlacementNote, 'parent' | 'target' | 'replaces'> {
   readonly timeLimitMs: number
   /** Makes the tree at `path`, where nothing is. */
   fill(path: string): Promise<void>
-  /**
-   * Stores the objects of the tree, with this time in its TreeDoc. Called when the tree stands in its place.
-   */
-  commit(at: number): Promise<void>
+  /** Stores the objects when the tree stands in its place; `record` stores that svcd made it for an image. */
+  commit(record: (tx: Tx, osimage: string) => void): Promise<void>
 }
 
 /**
@@ -58,7 +56,11 @@ export async function placeTree(context: ImageContext, placement: Placement, job
     if (replaces) await rename(place, old)
     else if (await exists(place)) throw alreadyThere(place)
     await rename(hidden, place)
-    await placement.commit(note.at)
+    const { at } = note
+    await placement.commit((tx, osimage) => {
+      if (!replaces && parent === '' && isObjectName(target))
+        tx.put('tree', target, { name: target, at, osimage, ...here(context) })
+    })
     // From here on the new tree stays: `settle` has nothing to put back.
     if (replaces) await rename(old, hidden)
   } catch (error) {
@@ -82,9 +84,8 @@ export const alreadyThere = (place: string) =>
   badRequest(`the directory ${place} exists already; remove it, or choose another name`, 'already-exists')
 
 /**
- * Removes the directory `name` of a deleted image and its record, unless an image is in it; returns whether
- * nothing has the name. A follower only hides it: `decide` removes it without its record. Throws an Error
- * when something is mounted in it, and StoreError where this controller is not known to lead.
+ * Removes the directory of a deleted image and its record, unless an image is in it; returns whether nothing
+ * has the name. A follower only hides it. Throws Error for a mount, and StoreError.
  */
 export async function removeTree(
   context: ImageContext,
@@ -151,10 +152,7 @@ export const forgetTree = (
     return true
   })
 
-/**
- * The outcome of a note. `remove`: the hidden directory has to go. `over`: the note is gone. `later`:
- * the leader has to store something first.
- */
+/** `remove`: the hidden directory has to go; `over`: the note is gone; `later`: the leader stores first. */
 type Outcome = 'remove' | 'over' | 'later'
 
 /**
@@ -193,10 +191,7 @@ async function undoPlacement(context: ImageContext, note: PlacementNote): Promis
   return 'remove'
 }
 
-/**
- * Ends a removal by the stored record. The directory has its name again where an image is in it. Throws an
- * Error where something else has that name.
- */
+/** Ends a removal by what is stored. Throws Error where something else has the directory's name. */
 async function endRemoval(context: ImageContext, note: RemovalNote): Promise<Outcome> {
   const { ownsObjects, notes } = context
   const { directory } = context.config.image
@@ -237,10 +232,7 @@ export async function removeHidden(context: ImageContext, note: TreeNote): Promi
   await context.notes.drop(note)
 }
 
-/**
- * Returns the place of a note's tree, its names while it is made and removed, and what renames it durably.
- * Throws unavailable (503) where the place is no longer in `[image] directory`.
- */
+/** Returns the names of a note's tree, and what renames durably. Throws 503 for a place outside. */
 async function namesOf({ config, work }: ImageContext, note: TreeNote) {
   const { directory } = config.image
   const parent = parentOf(note)
@@ -258,9 +250,8 @@ async function namesOf({ config, work }: ImageContext, note: TreeNote) {
 }
 
 /**
- * Repairs what an earlier daemon left unfinished. After that, each place holds its old content, or what is
- * stored. Returns the part that may take long: the removal of large directories. Failures are logged, and the
- * next start tries again. Never throws.
+ * Repairs what an earlier daemon left unfinished; returns the removal of large directories, which may take
+ * long. Failures are logged, and the next start tries again. Never throws.
  */
 export async function recover(context: ImageContext): Promise<() => Promise<void>> {
   const { controllers, notes, log } = context

@@ -1,16 +1,13 @@
-import { unavailable } from '../base/errors.js'
 import { meet } from '../jobs/work.js'
 import { tryLockDirectory } from '../program/system.js'
+import { unusable } from './refusals.js'
 
 interface Holder {
   readonly lanes: readonly string[]
   readonly done: Promise<void>
 }
 
-/**
- * Locks of directories in this process. The lanes of jobs keep jobs apart; these locks also keep them from
- * the removals of a follower, and from `decide`.
- */
+/** Locks of directories in this process: they also keep jobs from removals and from `decide`. */
 export class TreeLocks {
   readonly #holders = new Set<Holder>()
 
@@ -19,9 +16,7 @@ export class TreeLocks {
     return [...this.#holders].some(holder => meet(holder.lanes, lanes))
   }
 
-  /**
-   * Runs `work` once nothing else runs in these lanes. Rejects as `work` does, or with the signal's reason.
-   */
+  /** Runs `work` once nothing else runs in these lanes. Rejects as it, or with the signal's reason. */
   async run<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     const before = [...this.#holders].filter(holder => meet(holder.lanes, lanes)).map(({ done }) => done)
     let end = () => {}
@@ -48,10 +43,7 @@ async function ended(before: readonly Promise<void>[], signal: AbortSignal): Pro
   await Promise.race([Promise.all(before), aborted]).finally(() => signal.removeEventListener('abort', stop))
 }
 
-/**
- * Holds the directories of these lanes while `work` runs: no shell of root begins there meanwhile. Throws 503
- * where one is open (rules 9.13).
- */
+/** Keeps shells of root out of these directories. Throws 503 where one is open (rules 9.13). */
 export async function heldTrees<R>(lanes: readonly string[], work: () => Promise<R>): Promise<R> {
   const named = (kind: string) =>
     lanes.flatMap(lane => (lane.startsWith(`${kind} `) ? lane.slice(kind.length + 1) : []))
@@ -65,10 +57,10 @@ export async function heldTrees<R>(lanes: readonly string[], work: () => Promise
         throw error
       })
       if (release === undefined)
-        throw unavailable(
-          `OS image ${image}: a shell is open in its directory ${tree} (svcd osimage shell ${image}): ` +
-            'end it, and ask again; nothing was done',
-          'image-unusable'
+        throw unusable(
+          `${image}`,
+          `a shell is open in its directory ${tree} (svcd osimage shell ${image}): end it, and ask again; ` +
+            'nothing was done'
         )
       releases.push(release)
     }

@@ -3,7 +3,7 @@ import { Background } from '../base/background.js'
 import { exists } from '../disk/file.js'
 import type { JobContext, Jobs } from '../jobs/jobs.js'
 import { type Actor, daemonActor } from '../model/model.js'
-import type { Change, View } from '../model/stored.js'
+import { allOf, type Change, type View } from '../model/stored.js'
 import type { TreeDoc } from '../model/types/osimage.js'
 import type { ImageContext } from './context.js'
 import { Grace } from './grace.js'
@@ -36,26 +36,22 @@ const AGAIN_MS = { first: 5000, longest: 600_000 }
 const AWAY_MS = 60_000
 
 /**
- * Makes the directories on the disk what the objects say (rules 3.12, 9.15): settles notes whose outcome was
- * not known, removes the directories that svcd made for deleted images, and notes this controller in images
- * whose directories are here.
- *
- * The record of a directory names its controller. The leader removes its own directories. A follower hides
- * its own and announces that; the leader then removes their records, and without a record the follower
- * removes what it has hidden.
+ * Makes the directories on the disk what the objects say (rules 3.12, 9.15): settles notes, removes
+ * directories of deleted images, and notes this controller in images that are here. The leader removes its
+ * own directories. A follower hides its own and announces that; without a record it removes what it has
+ * hidden.
  */
 export class TreeReconciler {
   readonly #locks = new TreeLocks()
   readonly #background: Background
-  /** By directory. */
   readonly #attempts = new Map<string, Attempt>()
   readonly #away: Grace
   /** Directories of which it was logged that their controller is away. */
   #loggedAway: ReadonlySet<string> = new Set()
   /** The failure that was logged last. */
   #logged = ''
-  /** As `outOfPlace`. */
-  #outOfPlace: readonly string[] = []
+  /** The directories of this follower that are hidden or gone: their records may go. */
+  outOfPlace: readonly string[] = []
 
   constructor(
     private readonly context: ImageContext,
@@ -78,11 +74,6 @@ export class TreeReconciler {
     })
   }
 
-  /** The directories of this follower that are hidden or gone: their records may go. */
-  get outOfPlace(): readonly string[] {
-    return this.#outOfPlace
-  }
-
   /** Looks at all directories soon. */
   soon(): void {
     this.#background.wake(SOON_MS)
@@ -103,10 +94,7 @@ export class TreeReconciler {
     return this.#background.close()
   }
 
-  /**
-   * Returns the directories that these changes would remove, and among several controllers that of each.
-   * `view`: the objects after the changes.
-   */
+  /** Returns the directories that changes would remove; `view`: the objects after them. */
   foretold(changes: readonly Change[], view: View): RemovedDirectory[] {
     const { controllers, config } = this.context
     const { directory } = config.image
@@ -120,15 +108,11 @@ export class TreeReconciler {
     })
   }
 
-  /** Returns the lane of a directory. */
   async laneOf(path: string): Promise<string> {
     return `tree ${await realPlace(path)}`
   }
 
-  /**
-   * Runs work in these lanes while no shell is open in their directories; decides soon what it left
-   * undecided.
-   */
+  /** Runs work in these lanes while no shell is open there; soon decides what it left undecided. */
   locked<R>(lanes: readonly string[], signal: AbortSignal, work: () => Promise<R>): Promise<R> {
     return this.#locks
       .run(lanes, signal, () => heldTrees(lanes, work))
@@ -211,7 +195,7 @@ export class TreeReconciler {
       const hide = () => removeTree(this.context, tree.name, { signal, line: () => {} })
       if (await this.#locks.run(lanes, signal, () => heldTrees(lanes, hide))) out.push(treeId(tree))
     }).finally(() => {
-      this.#outOfPlace = out
+      this.outOfPlace = out
     })
   }
 
@@ -269,10 +253,9 @@ const treeId = ({ name, at }: TreeDoc) => `${name} ${at ?? ''}`
 
 /** Returns the records of directories of deleted images; a follower looks after its own alone. */
 const abandonedTrees = ({ controllers, ownsObjects, model: { view } }: ImageContext): TreeDoc[] =>
-  view.names('tree').flatMap(name => {
-    const tree = view.get('tree', name)
-    return tree?.abandoned && (ownsObjects() || tree.controller === controllers?.own) ? tree : []
-  })
+  allOf(view, 'tree').filter(
+    ({ abandoned, controller }) => abandoned && (ownsObjects() || controller === controllers?.own)
+  )
 
 /** A directory of a deleted image that an image is in again belongs to that image from now on. */
 async function giveBack({ config, model }: ImageContext, trees: readonly TreeDoc[]): Promise<void> {

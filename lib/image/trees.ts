@@ -3,22 +3,24 @@ import { realpath, stat } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join } from 'node:path'
 import { ServiceError, unavailable } from '../base/errors.js'
 import { exists } from '../disk/file.js'
-import { mountsBelow, resolveInside } from '../disk/open-directory.js'
+import { hasAnyInside, mountsBelow } from '../disk/open-directory.js'
 import { daemonActor } from '../model/model.js'
 import type { ObjectPatch } from '../model/object-type.js'
-import type { Tx, View } from '../model/stored.js'
+import { allOf, type Tx, type View } from '../model/stored.js'
 import { imageDirectoryOf, type OsimageDoc } from '../model/types/osimage.js'
-import type { ImageContext } from './context.js'
+import type { Controllers, ImageContext } from './context.js'
+import { unusable } from './refusals.js'
 
-type Shared = Pick<ImageContext, 'config' | 'controllers'>
+export type Shared = Pick<ImageContext, 'config' | 'controllers'>
 
-/**
- * Throws unavailable (503) with the way out for an image whose directory is on another controller (rules
- * 9.15). A directory of the same path here may be an old one.
- */
+/** Whether the directory of an image is on another controller. */
+export const isOfAnother = (controllers: Controllers | undefined, image: OsimageDoc | undefined): boolean =>
+  controllers !== undefined && image?.controller !== undefined && image.controller !== controllers.own
+
+/** Throws 503 for an image on another controller (rules 9.15): a path of that name here may be old. */
 export async function checkHere({ config, controllers }: Shared, image: OsimageDoc): Promise<void> {
-  const { name, controller } = image
-  if (!controllers || controller === undefined || controller === controllers.own) return
+  const { name, controller = '' } = image
+  if (!controllers || !isOfAnother(controllers, image)) return
   const { own } = controllers
   const path = imageDirectoryOf(config.image.directory, image)
   const there = `OS image ${name}: its directory ${path} is on controller ${controller}`
@@ -44,10 +46,9 @@ export async function checkHere({ config, controllers }: Shared, image: OsimageD
  * controller is away. An image that was read and is posted back sets other fields too.
  */
 export async function isMovedHere({ config, controllers }: Shared, image: OsimageDoc, given: ObjectPatch) {
-  const { controller } = image
-  if (!controllers || controller === undefined || controller === controllers.own) return false
+  if (!isOfAnother(controllers, image)) return false
   if (given.values.size !== 1 || !given.values.has('path') || given.newName) return false
-  if (controllers.others().includes(controller)) return false
+  if (controllers?.others().includes(image.controller ?? '')) return false
   return exists(imageDirectoryOf(config.image.directory, image))
 }
 
@@ -59,11 +60,9 @@ export async function noteFound({ config, controllers, ownsObjects, model }: Ima
   if (!controllers || !ownsObjects()) return
   const { directory } = config.image
   const found: string[] = []
-  for (const name of model.view.names('osimage')) {
-    const image = model.view.get('osimage', name)
-    if (image && image.controller === undefined && (await exists(imageDirectoryOf(directory, image))))
-      found.push(name)
-  }
+  for (const image of allOf(model.view, 'osimage'))
+    if (image.controller === undefined && (await exists(imageDirectoryOf(directory, image))))
+      found.push(image.name)
   if (found.length === 0) return
   await model.change(daemonActor, tx => {
     for (const name of found) {
@@ -97,25 +96,15 @@ export async function realBelow(directory: string, path: string, name = path): P
   return tree
 }
 
-/**
- * Returns the real directory of an image's `path`. Throws unavailable (503) for what `realBelow` refuses
- * (rules 3.12).
- */
+/** Returns the real directory of a `path`. Throws 503 for what `realBelow` refuses (rules 3.12). */
 export function imageTree(directory: string, osimage: string, path: string): Promise<string> {
   return realBelow(directory, path, 'it').catch(error => {
-    throw unavailable(
-      `OS image ${osimage}: path ${path} is no directory below [image] directory ${directory}: ` +
-        `${error.message}`,
-      'image-unusable',
-      error
-    )
+    const why = `is no directory below [image] directory ${directory}: ${error.message}`
+    throw unusable(osimage, `path ${path} ${why}`, error)
   })
 }
 
-/**
- * Returns the real directory of an image; undefined where it has no `path` and there is none with its name.
- * Throws unavailable (503) for what `imageTree` refuses.
- */
+/** Returns the real directory of an image; undefined without `path` and one of its name. Throws 503. */
 export async function treeIfAny(directory: string, image: OsimageDoc): Promise<string | undefined> {
   const path = imageDirectoryOf(directory, image)
   if (image.path === undefined && !(await exists(path))) return undefined
@@ -129,10 +118,7 @@ export async function realPlace(path: string): Promise<string> {
   )
 }
 
-/**
- * Returns the real directory of an image. Throws unavailable (503) with the field or the ini key if there is
- * none.
- */
+/** Returns the real directory of an image. Throws 503 with the field or the ini key if there is none. */
 export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string> {
   const { directory } = shared.config.image
   try {
@@ -144,18 +130,17 @@ export async function treeOf(shared: Shared, image: OsimageDoc): Promise<string>
       ? unavailable(error.message + looked, 'image-unusable', error)
       : error
   }
-  throw unavailable(
-    `OS image ${image.name}: field "path" is not set, and there is no ` +
-      `${imageDirectoryOf(directory, image)}: ` +
-      `set path, or make that directory${whereLooked(shared, image)}`,
-    'image-unusable'
+  throw unusable(
+    image.name,
+    `field "path" is not set, and there is no ${imageDirectoryOf(directory, image)}: set path, or make ` +
+      `that directory${whereLooked(shared, image)}`
   )
 }
 
-/**
- * Throws unavailable (503) for a directory that no node could run from: its root becomes that of the nodes,
- * and a kernel needs an init (rules 9.2).
- */
+/** The places where a kernel looks for an init. */
+export const usualInits = ['sbin/init', 'etc/init', 'bin/init']
+
+/** Throws 503 for a directory that no node could run from: it needs root's owner and an init (rules 9.2). */
 export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree: string): Promise<void> {
   const { uid, gid, mode } = await stat(tree)
   const bits = mode & 0o7777
@@ -163,31 +148,23 @@ export async function checkSystem({ name, kerneloptions = '' }: OsimageDoc, tree
   const isOurs = (id: number, own: number | undefined) => id === 0 || id === own
   const { geteuid, getegid } = process
   if (!isOurs(uid, geteuid?.()) || !isOurs(gid, getegid?.()) || (bits !== 0o755 && bits !== 0o555))
-    throw unavailable(
-      `OS image ${name}: its directory ${tree} belongs to user ${uid} and group ${gid} with mode ` +
-        `${bits.toString(8)}, which would become those of the root directory of its nodes: type, as root: ` +
-        `chown root:root ${tree} && chmod 00755 ${tree}`,
-      'image-unusable'
+    throw unusable(
+      name,
+      `its directory ${tree} belongs to user ${uid} and group ${gid} with mode ${bits.toString(8)}, which ` +
+        'would become those of the root directory of its nodes: type, as root: ' +
+        `chown root:root ${tree} && chmod 00755 ${tree}`
     )
   const given = /(?:^| )init=(\S+)/.exec(kerneloptions)?.[1]
-  for (const path of given === undefined ? ['sbin/init', 'etc/init', 'bin/init'] : [given])
-    if (await resolveInside(tree, path)) return
-  throw unavailable(
-    `OS image ${name}: its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start ` +
-      'it: install systemd-sysv (Debian, Ubuntu) ' +
-      'or systemd in the image, as docs/node-side.md says',
-    'image-unusable'
+  if (await hasAnyInside(tree, given === undefined ? usualInits : [given])) return
+  throw unusable(
+    name,
+    `its directory ${tree} has no ${given ?? '/sbin/init'}, and no node could start it: install ` +
+      'systemd-sysv (Debian, Ubuntu) or systemd in the image, as docs/node-side.md says'
   )
 }
 
-/**
- * Returns the end of a refusal: the controller that looked for the directory. Empty with one controller
- * alone.
- */
-export function whereLooked(
-  { controllers }: Pick<Shared, 'controllers'>,
-  { controller }: OsimageDoc
-): string {
+/** Returns the end of a refusal: which controller looked. Empty with one controller alone. */
+export function whereLooked({ controllers }: Shared, { controller }: OsimageDoc): string {
   if (!controllers) return ''
   const { own } = controllers
   return controller === undefined
@@ -196,10 +173,7 @@ export function whereLooked(
     : `; controller ${own}, which had the directory, has looked`
 }
 
-/**
- * Throws unavailable (503) where something is mounted in an image's tree, as it may lie outside `[image]
- * directory`, or at a tree that is to be replaced.
- */
+/** Throws 503 for mounts in a tree, which may lie outside, and at one that is to be replaced. */
 export async function checkUnmounted(
   osimage: string,
   tree: string,
@@ -207,26 +181,18 @@ export async function checkUnmounted(
 ): Promise<void> {
   const mounted = (await mountsBelow(tree)).find(point => point !== tree || done === 'replaced')
   if (mounted !== undefined)
-    throw unavailable(
-      `OS image ${osimage}: ${tree} cannot be ${done}: something is mounted at ${mounted}`,
-      'image-unusable'
-    )
+    throw unusable(osimage, `${tree} cannot be ${done}: something is mounted at ${mounted}`)
 }
 
-/**
- * Returns the name of an image whose directory is `name` in `[image] directory`, or lies in it, also by a
- * link.
- */
+/** Returns the name of an image whose directory is `name`, or lies in it, also by a link. */
 export function imageIn(view: View, directory: string, name: string): string | undefined {
   const tree = join(directory, name)
   const real = realIfAny(tree)
   const within = (path: string, tree: string) => path === tree || path.startsWith(`${tree}/`)
-  return [...view.names('osimage')].find(osimage => {
-    const image = view.get('osimage', osimage)
-    if (!image) return false
+  return allOf(view, 'osimage').find(image => {
     const path = imageDirectoryOf(directory, image)
     return within(path, tree) || within(realIfAny(path), real)
-  })
+  })?.name
 }
 
 function realIfAny(path: string): string {
@@ -249,16 +215,9 @@ export function keepTree(tx: Tx, directory: string, from: string, to: string, st
   }
   const tree = tx.get('tree', to)
   if (tree?.osimage !== to || tree.at !== undefined || image?.path === undefined) return
-  if (imageDirectoryOf(directory, image) !== join(directory, to)) return
-  if (otherWith(tx, directory, to) !== undefined) return
+  const isThere = (one: OsimageDoc) => imageDirectoryOf(directory, one) === join(directory, to)
+  if (!isThere(image) || allOf(tx, 'osimage').some(one => one.name !== to && isThere(one))) return
   const { path: _, ...rest } = image
   tx.put('osimage', to, rest)
   tx.remove('tree', to)
 }
-
-/** Returns another image with the directory that an image of this name has without a `path`. */
-const otherWith = (view: View, directory: string, name: string): string | undefined =>
-  [...view.names('osimage')].find(other => {
-    const image = other === name ? undefined : view.get('osimage', other)
-    return image && imageDirectoryOf(directory, image) === join(directory, name)
-  })

@@ -142,6 +142,10 @@ export type View = StoreView<Docs, ClusterIndex>
 export type Tx = StoreTx<Docs, ClusterIndex>
 export type ClusterStore = Store<Docs, ClusterIndex>
 
+/** Returns all objects of a type. */
+export const allOf = <K extends keyof Docs & string>(view: View, type: K): Docs[K][] =>
+  view.names(type).flatMap(name => view.get(type, name) ?? [])
+
 export interface NamedController {
   readonly name: string
   readonly address: string

@@ -8,6 +8,15 @@ import { oneLine } from '../base/log.js'
 import { LONGEST_MS } from '../base/thread.js'
 import { Lines } from './lines.js'
 
+/** The bounds of work by programs, and who hears of it. */
+export interface Course {
+  readonly signal: AbortSignal
+  readonly timeLimitMs: number
+  /** Takes lines for the admin. */
+  line(text: string): unknown
+}
+export type Limits = Omit<Course, 'line'>
+
 export interface ProgramOptions {
   /** At this limit, SIGTERM goes to the whole process group, and SIGKILL 5 s later. */
   readonly timeLimitMs: number

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { ImageContext } from '../../lib/image/context.js'
 import { namedFiles } from '../../lib/image/copies/named.js'
 import { PackReconciler } from '../../lib/image/pack-reconciler.js'
-import { type Outcome, publish } from '../../lib/image/publish.js'
+import { publish } from '../../lib/image/publish.js'
 import { daemonActor } from '../../lib/model/model.js'
 import { type PackDoc, previousPack } from '../../lib/model/types/osimage.js'
 import { until } from '../support/until.js'
@@ -15,7 +15,11 @@ const packOf = (mark: string, time: number, more: Partial<PackDoc> = {}): PackDo
   ...{ packer: 'builtin', kernelfile: `compute-${mark}-vmlinuz`, initrdfile: `compute-${mark}-initrd` },
   ...more
 })
-const outcomeOf = (pack: PackDoc): Outcome => ({ kept: [], pack })
+const outcomeOf = (pack: PackDoc) => ({
+  image: { name: pack.osimage },
+  files: { kernel: undefined, initrd: undefined, version: undefined },
+  pack
+})
 
 /** Controller c1 of several, with an image that has pack a. */
 async function site(t: Test, others: string[], ...overrides: string[]) {

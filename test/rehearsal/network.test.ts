@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import t from 'tap'
-import { INSIDE, runRehearsal, wordsAs } from '../../lib/helper/rehearse.js'
+import { wordsAs } from '../../lib/helper/directories.js'
+import { INSIDE, runRehearsal } from '../../lib/helper/rehearse.js'
 import { requirePrograms } from '../support/programs.js'
 
 // rules 16.2: nothing leads out of the network of a rehearsal, and svcd sees its machine at the node's address.

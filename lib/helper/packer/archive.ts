@@ -11,10 +11,8 @@ const NOT_UTF8 = 'files with a name or a link target that is not UTF-8 are left 
 const HOLES = 'files that take less disk than their size (sparse ones) are packed in full'
 
 /**
- * Yields a tree as a tar archive, in pieces of any size: names, types, modes, owners as numbers, hard and
- * symbolic links, device nodes, modification times. The same tree gives the same bytes. `omitted` gets the
- * rest. Throws an Error naming a file that cannot be read or changes while it is read. It blocks, so it runs
- * in a worker thread.
+ * Yields a tree as a tar archive; `omitted` gets what it cannot carry. The same tree gives the same bytes.
+ * Throws an Error naming a file that cannot be read or changes. It blocks, so it runs in a worker thread.
  */
 export function* archive(options: Walk, omitted: Omissions): Generator<Buffer> {
   const leaveOut = (path: string) => {
@@ -79,9 +77,7 @@ function device(rdev: bigint): { devmaj: number; devmin: number } {
   return { devmaj: Number(devmaj), devmin: Number(BigInt.asUintN(32, devmin)) }
 }
 
-/**
- * Yields a header block, after an extended header where a field has no room: a long name, a part of a second.
- */
+/** Yields a header block, after an extended one for a long name or a part of a second. */
 function* head(path: string, stat: BigIntStats, kind: Kind): Generator<Buffer> {
   const ms = Number(stat.mtimeMs)
   const fields = {

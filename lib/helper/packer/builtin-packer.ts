@@ -9,10 +9,7 @@ const NEVER_CARRIED = [
   'modification times are kept to the millisecond'
 ]
 
-/**
- * Packs with the npm package `tar` and node's own gzip, in a worker thread: no program is needed. Slower than
- * the system packer; `omitted` lists what it cannot carry.
- */
+/** Packs with the npm package `tar` and node's gzip, in a thread: slower, and no program is needed. */
 export const builtinPacker: Packer = {
   name: 'builtin',
   suffix: '.tar.gz',

@@ -41,11 +41,9 @@ export async function contentsOf(tree: string, excludes: readonly string[]): Pro
 }
 
 /**
- * Turns an exclude (`/var/cache/*`, from the image's root) into a pattern of GNU tar (anchored, wildcards
- * that match no slash) for members named `./…`. `*` stands for any bytes and `?` for one; a backslash quotes
- * the next character. A match is left out with all below it: `/var/cache/*` keeps an empty directory,
- * `/var/cache` none. Throws an Error for an exclude that names no path, as the whole image cannot be left
- * out.
+ * Turns an exclude (`/var/cache/*`) into a pattern of GNU tar for members named `./…`: `*` stands for any
+ * bytes without a slash, `?` for one, a backslash quotes. A match is left out with all below it. Throws an
+ * Error for an exclude that names no path.
  */
 export function tarPattern(exclude: string): string {
   const path = exclude

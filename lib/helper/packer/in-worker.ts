@@ -1,4 +1,5 @@
 import { runInThread } from '../../base/thread.js'
+import type { Limits } from '../../program/program.js'
 import type { Contents } from './contents.js'
 
 /** The tasks of worker.ts. An archive is written to an open file. */
@@ -27,13 +28,8 @@ export const hashUnpacked = (program: string, file: string, signal: AbortSignal)
   runInThread(WORKER, { kind: 'unpacked', program, file }, { name: `the checksum of ${file}`, signal })
 
 /** Copies a tar between open files, with sparse files in full (plain-tar.ts). Throws Error. */
-export const plainTar = (
-  from: number,
-  to: number,
-  most: number,
-  course: { readonly signal: AbortSignal; readonly timeLimitMs: number }
-): Promise<void> =>
-  runInThread(WORKER, { kind: 'plain', from, to, most }, { name: 'the reading of the tar', ...course })
+export const plainTar = (from: number, to: number, most: number, limits: Limits): Promise<void> =>
+  runInThread(WORKER, { kind: 'plain', from, to, most }, { name: 'the reading of the tar', ...limits })
 
 /** Estimates the bytes of a tree's archive without holes in files, for its progress. Throws as `hashFile`. */
 export const measureTree = (contents: Contents, signal: AbortSignal): Promise<number> =>

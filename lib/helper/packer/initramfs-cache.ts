@@ -5,8 +5,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { runSliced, timeLimited } from '../../base/concurrency.js'
 import { openInside } from '../../disk/open-directory.js'
+import type { Limits } from '../../program/program.js'
 import type { Initramfs, InitramfsRequest } from './initramfs.js'
-import { digestsOf, type Limits, listTree, shownPath } from './listing.js'
+import { digestsOf, listTree, shownPath } from './listing.js'
 import { shipped } from './sandbox.js'
 
 /** The initramfs that a pack takes. */
@@ -48,8 +49,7 @@ const CHUNK_BYTES = 1024 * 1024
  * throws.
  */
 export async function initramfsOf(request: CacheRequest): Promise<CachedInitramfs | undefined> {
-  const { tree, path, signal, timeLimitMs, line } = request
-  const limits = { signal, timeLimitMs }
+  const { tree, path, line } = request
   const key = await keyOf(request)
   const last = request.record === undefined ? undefined : parse(request.record)
   const why = await whyBuild(request, key, last).catch((error: Error) => error.message)
@@ -63,12 +63,12 @@ export async function initramfsOf(request: CacheRequest): Promise<CachedInitramf
     return undefined
   }
   // Listed first: a file that changes during the build is another one at the next pack.
-  const listing = await listTree(tree, limits).catch(doubt)
+  const listing = await listTree(tree, request).catch(doubt)
   const built = await request.build()
   if (built === undefined || listing === undefined) return built && { ...built, isBuilt: true }
   const recorded = async () => {
     const directories = await runSliced(digestsOf(listing, `./${built.initrd}`))
-    return written({ ...built, key, sha256: await checksum(tree, built.initrd, path, limits), directories })
+    return written({ ...built, key, sha256: await checksum(tree, built.initrd, path, request), directories })
   }
   const record = await recorded().catch(doubt)
   return { ...built, isBuilt: true, ...(record === undefined ? {} : { record }) }
@@ -76,17 +76,17 @@ export async function initramfsOf(request: CacheRequest): Promise<CachedInitramf
 
 /** Why the initramfs has to be built, as a sentence; undefined where the last one is as good as a new one. */
 async function whyBuild(
-  { tree, path, signal, timeLimitMs }: CacheRequest,
+  request: CacheRequest,
   key: string,
   last: Build | undefined
 ): Promise<string | undefined> {
   if (last === undefined) return 'nothing is known of an earlier build'
   if (last.key !== key) return 'its kernel, its modules, svcd or this machine is another one'
-  const limits = { signal, timeLimitMs }
+  const { tree, path } = request
   const made = `./${last.initrd}`
   const [directories, sha256] = await Promise.all([
-    listTree(tree, limits).then(listing => runSliced(digestsOf(listing, made))),
-    checksum(tree, last.initrd, path, limits).catch(() => undefined)
+    listTree(tree, request).then(listing => runSliced(digestsOf(listing, made))),
+    checksum(tree, last.initrd, path, request).catch(() => undefined)
   ])
   if (sha256 !== last.sha256) return `${shownPath(made)} is not the one that was built`
   // Directories of both: an empty one has no digest.

@@ -1,8 +1,7 @@
-import { ProgramError } from '../../program/program.js'
+import { type Course, ProgramError } from '../../program/program.js'
 import { runInImage } from './sandbox.js'
 
-/** An initramfs to build. */
-export interface InitramfsRequest {
+export interface InitramfsRequest extends Course {
   /** The image's directory: the path of one that is held open, or one that nobody can change. */
   readonly tree: string
   /** Whether the caller has root's rights anyway (sandbox.ts); default: no. */
@@ -13,13 +12,8 @@ export interface InitramfsRequest {
   readonly dracutmodules: readonly string[]
   /** Kernel modules that are added to the usual ones, or left out in the same way. */
   readonly kernelmodules: readonly string[]
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
-  /** Records the tool's messages, and what was left out. */
-  line(text: string): unknown
 }
 
-/** A built initramfs. */
 export interface Initramfs {
   readonly tool: 'dracut' | 'initramfs-tools'
   /** Path below the tree, `boot/…`. */
@@ -29,11 +23,9 @@ export interface Initramfs {
 const name = /^[A-Za-z0-9][A-Za-z0-9._+~-]*$/
 
 /**
- * Builds the initramfs inside an image, with the image's own dracut or initramfs-tools and the node's side
- * (docs/node-side.md). It serves machines of any kind, and has the name that the image's boot loader looks
- * for, so that it boots from disk too. Nothing else of the image changes, and the file appears whole. Returns
- * undefined where the image has neither tool. Throws Error naming the field that holds no name; ProgramError
- * with the tool's last words.
+ * Builds the initramfs inside an image, with the image's own tool and the node's side (docs/node-side.md),
+ * for machines of any kind, by the name that its boot loader looks for. The file appears whole. Returns
+ * undefined without a tool. Throws Error naming the field, and ProgramError.
  */
 export async function buildInitramfs(request: InitramfsRequest): Promise<Initramfs | undefined> {
   const { tree, byRoot = false, kernelversion, signal, timeLimitMs, line } = request
@@ -70,13 +62,8 @@ function checkName(field: string, text: string, kind: 'kernel' | 'module'): void
 
 /** Returns two arguments of the script: the words to add, and the words to leave out. */
 function addedAndOmitted(field: string, words: readonly string[]): [string, string] {
-  const added: string[] = []
-  const omitted: string[] = []
-  for (const word of words) {
-    const bare = word.replace(/^[-!]/, '')
-    checkName(field, bare, 'module')
-    if (bare === word) added.push(bare)
-    else omitted.push(bare)
-  }
-  return [added.join(' '), omitted.join(' ')]
+  const bare = (word: string) => word.replace(/^[-!]/, '')
+  for (const word of words) checkName(field, bare(word), 'module')
+  const omitted = words.filter(word => word !== bare(word)).map(bare)
+  return [words.filter(word => word === bare(word)).join(' '), omitted.join(' ')]
 }

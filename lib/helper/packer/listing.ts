@@ -3,16 +3,11 @@ import { statfs } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { runSliced } from '../../base/concurrency.js'
 import { shown } from '../../base/log.js'
-import { run } from '../../program/program.js'
+import { type Limits, run } from '../../program/program.js'
 import { contentsOf } from './contents.js'
 
 /** Directory (`./a/b`) → a line of metadata for each member, which begins with the member's path. */
 export type Listing = ReadonlyMap<string, readonly string[]>
-
-export interface Limits {
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
-}
 
 /** A build sees directories of its own at the first five (hold-image.sh). The others are no inputs. */
 const leftOut = [
@@ -42,7 +37,7 @@ const format = ['-printf', '%y %m %U %G %D', '(', '-type', 'd', '-printf', ' - -
  * Lists what a tree's initramfs may be made of: metadata alone, by find, which follows no link. Throws Error
  * where a later change might not show: other file systems, mounts, a file changed just now.
  */
-export async function listTree(tree: string, limits: Limits): Promise<Listing> {
+export async function listTree(tree: string, { signal, timeLimitMs }: Limits): Promise<Listing> {
   if (!knownFileSystems.includes((await statfs(tree)).type))
     throw new Error('this file system is not known to give each change a new ctime')
   const { mounts } = await contentsOf(tree, [])
@@ -52,8 +47,7 @@ export async function listTree(tree: string, limits: Limits): Promise<Listing> {
   const newestMs = Date.now() - TICK_MS
   const pruned = leftOut.flatMap((path, i) => [...(i === 0 ? [] : ['-o']), '-path', path])
   const { stdout } = await run('find', ['.', '-xdev', '(', ...pruned, ')', '-prune', '-o', ...format], {
-    ...limits,
-    cwd: tree,
+    ...{ signal, timeLimitMs, cwd: tree },
     maxOutput: OUTPUT_BYTES_MAX
   })
   return runSliced(parsed(stdout, newestMs))

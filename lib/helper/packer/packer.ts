@@ -1,6 +1,7 @@
+import type { Course } from '../../program/program.js'
 import type { Hashed } from './in-worker.js'
 
-export interface PackRequest {
+export interface PackRequest extends Course {
   /** The image's directory with no link left, or the path of one that is held open. */
   readonly tree: string
   /** `tree` as a program sees it that is run by these words (`wrapper` of `run`); default: `tree`. */
@@ -12,12 +13,8 @@ export interface PackRequest {
   readonly output: string
   /** Owner of the output; default: this process's user. */
   readonly owner?: { readonly uid: number; readonly gid: number }
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
   /** 0..1, never less than before. A pack that takes less than a second may not call it. */
   progress(fraction: number): void
-  /** Takes the packer's messages about single files. */
-  line(text: string): unknown
 }
 
 /** Result of a pack, with the checksum and the size of the output. */
@@ -33,9 +30,7 @@ export interface Packer {
   readonly suffix: string
   /**
    * Writes an archive of the members `./…`, sorted, with owners as numbers: the same tree gives the same
-   * bytes. The content is durable when it resolves, the name is not. Throws an Error with the reason when
-   * anything cannot be read or written or changes meanwhile, when it is aborted and at the time limit; the
-   * file is gone then.
+   * bytes. The content is durable, the name is not. Throws an Error with the reason; the file is gone then.
    */
   pack(request: PackRequest): Promise<PackResult>
 }

@@ -7,9 +7,8 @@ const MOST_EXTENDED = 4 * 1024 * 1024
 const LARGEST_OCTAL = 0o77777777777
 
 /**
- * Copies an archive of GNU tar, in the format posix, from one open file to another. Sparse files are written
- * in full: mksquashfs 4.5 refuses some, and mkfs.erofs takes them for short files. It blocks. Throws Error
- * for a damaged archive, and for files of more than `most` bytes in all.
+ * Copies an archive of GNU tar between open files with sparse files in full, which mksquashfs 4.5 and
+ * mkfs.erofs do not read. It blocks. Throws Error for a damaged one, and for more than `most` bytes.
  */
 export function writePlainTar(from: number, to: number, most: number): void {
   let left = most

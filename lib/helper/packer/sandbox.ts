@@ -2,18 +2,14 @@ import { writeFile } from 'node:fs/promises'
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import { HeldProgram, startAttached } from '../../program/held-program.js'
-import { type ProgramError, run, searchPath } from '../../program/program.js'
+import { type Course, type ProgramError, run, searchPath } from '../../program/program.js'
 
 /** A request to run programs of an image in a sandbox. */
-interface ProgramRequest {
+interface ProgramRequest extends Course {
   /** The image's directory: the path of one that is held open, or one that nobody can change. */
   readonly tree: string
   /** Whether the caller has root's rights anyway: programs may then run without a user namespace. */
   readonly byRoot: boolean
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
-  /** Records which parts of the sandbox this machine cannot give. */
-  line(text: string): unknown
 }
 
 interface SandboxRequest extends ProgramRequest {
@@ -30,9 +26,8 @@ const namespaces = ['--mount', '--propagation', 'private', '--pid', '--fork', '-
 ])
 
 /**
- * Capabilities that an image's programs keep, as setpriv takes them. Debian's dracut and initramfs-tools need
- * only the last: ldconfig makes the initramfs its root. The others serve trees with files of other users, or
- * a /boot that is not writable.
+ * Capabilities that an image's programs keep. Its tools need only the last: ldconfig makes the initramfs its
+ * root. The others serve files of other users, and a /boot that is not writable.
  */
 const capabilities = '-all,+chown,+dac_override,+fowner,+sys_chroot'
 
@@ -49,11 +44,9 @@ const idMap = '0 2147483648 2147483647'
 const SETUP_LIMIT_MS = 60_000
 
 /**
- * Runs build-initramfs.sh with these arguments inside an image, by the image's own shell. The image's
- * programs are not trusted (rules 9.13): they see the image, with /proc, /dev, /run and /tmp of their own,
- * and nothing else of this machine. They get their own mount, process, network, IPC, host name and user
- * namespaces, the image as the only root (pivot_root), no new privileges and few capabilities. All their
- * processes have ended when this resolves. Throws ProgramError.
+ * Runs build-initramfs.sh inside an image, by the image's own shell. Its programs are not trusted (rules
+ * 9.13): they see the image alone, as the only root (pivot_root), in namespaces of their own, with no new
+ * privileges and few capabilities. All have ended when this resolves. Throws ProgramError.
  */
 export async function runInImage(request: SandboxRequest, args: readonly string[]): Promise<void> {
   const { signal, timeLimitMs, onLine, onErrorLine } = request
@@ -70,10 +63,9 @@ export PROMPT_COMMAND='case $PS1 in *"($SVC_IMAGE)"*) ;; *) PS1="($SVC_IMAGE) $P
 exec /bin/sh -l`
 
 /**
- * Opens a shell in an image, at this process's terminal or standard input; returns its exit status. It is
- * confined as a build is, but its network has a way out (hold-network.sh), with an `/etc/resolv.conf` for it,
- * and packages start no service: both are mounted over files of the image, if it has them (hold-image.sh).
- * Throws ProgramError.
+ * Opens a shell in an image at this process's streams; returns its exit status. It is confined as a build is,
+ * but has a way out to the network (hold-network.sh), and packages start no service (hold-image.sh). Throws
+ * ProgramError.
  */
 export function shellInImage(request: ProgramRequest, image: string, banner: string): Promise<number> {
   const shell = ['/bin/sh', '-c', startShell, 'sh', image]
@@ -106,11 +98,10 @@ async function inNamespaces<T>(
 ): Promise<T> {
   const { tree, byRoot, signal, timeLimitMs, line } = request
   const limits = { signal, timeLimitMs: Math.min(SETUP_LIMIT_MS, timeLimitMs) }
-  const held = [await HeldProgram.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)]
+  const users = await HeldProgram.start('unshare', ['--user', 'sh', script('hold-user.sh')], limits)
+  const held = [users]
   try {
-    const usersFile = (await mapUsers(held[0] as HeldProgram, byRoot, line))
-      ? `/proc/${held[0]?.pid}/ns/user`
-      : ''
+    const usersFile = (await mapUsers(users, byRoot, line)) ? `/proc/${users.pid}/ns/user` : ''
     const words = [...namespaces, 'sh', script('hold-image.sh'), shipped, usersFile, kind]
     const image = await HeldProgram.start('unshare', words, { ...limits, cwd: tree })
     held.push(image)
@@ -142,15 +133,8 @@ async function inNamespaces<T>(
   }
 }
 
-/**
- * Maps the users of the image's programs. Where the system gives no user namespace, returns false for a
- * caller with root's rights, as few capabilities are left, and throws Error for others.
- */
-async function mapUsers(
-  held: HeldProgram,
-  byRoot: boolean,
-  line: (text: string) => unknown
-): Promise<boolean> {
+/** Maps the users of the programs. Without user namespaces: false for root's orders, else Error. */
+async function mapUsers(held: HeldProgram, byRoot: boolean, line: Course['line']): Promise<boolean> {
   try {
     await held.line()
     for (const map of ['uid_map', 'gid_map']) await writeFile(`/proc/${held.pid}/${map}`, idMap)

@@ -66,9 +66,8 @@ export function systemPacker(compressor: Compressor): Packer {
 }
 
 /**
- * ACLs are recorded twice: tar's own record names users as this machine does, the extended attribute has
- * their numbers. Names of extended headers, and of sparse files in a newer format, would hold tar's process
- * id. Access times are left out, as packing changes them.
+ * ACLs are recorded twice: tar's record has names of users, the attribute their numbers. Default names of
+ * extended headers would hold tar's process id. Packing changes access times.
  */
 const options = (compressor: string | undefined) => [
   '--create',

@@ -1,4 +1,4 @@
-import { resolveInside } from '../../disk/open-directory.js'
+import { hasAnyInside } from '../../disk/open-directory.js'
 
 /** Compares two versions: below 0 where the second is newer, 0 where they are equal. */
 type VersionOrder = (a: string, b: string) => number
@@ -10,10 +10,7 @@ function parts(version: string): [string, string | undefined] {
 }
 
 /** Compares two numbers of any length, as texts. */
-function numbers(a: string, b: string): number {
-  const [x, y] = [a.replace(/^0+/, ''), b.replace(/^0+/, '')]
-  return x.length - y.length || (x < y ? -1 : x > y ? 1 : 0)
-}
+const numbers = (a: string, b: string) => Number(BigInt(a) - BigInt(b))
 
 /** Compares as `rpm.vercmp`: version, then release, in runs of digits or letters; digits come last. */
 export const rpmOrder: VersionOrder = (a, b) => {
@@ -80,8 +77,7 @@ const weight = (character: string) =>
 
 /** Returns the order of versions in an image: that of its own packages. */
 export async function orderOf(tree: string): Promise<VersionOrder> {
-  for (const sign of ['var/lib/dpkg', 'etc/debian_version'])
-    if ((await resolveInside(tree, sign)) !== undefined) return dpkgOrder
+  if (await hasAnyInside(tree, ['var/lib/dpkg', 'etc/debian_version'])) return dpkgOrder
   // A release has no dash: a third part is a flavour, as in 6.4.0-150600.23-default.
   const bare = (version: string) => version.replace(/^([^-]*-[^-]*)-.*$/, '$1')
   return (a, b) => rpmOrder(bare(a), bare(b)) || rpmOrder(a, b)

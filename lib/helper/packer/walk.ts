@@ -32,9 +32,8 @@ export const walkOf = ({ tree, excludes, mounts }: Contents): Walk => ({
 })
 
 /**
- * Yields every file of a tree, sorted by the bytes of names, a directory before its members. Names that
- * change meanwhile cannot lead it out of the tree. Throws an Error naming a member that cannot be read, and a
- * directory that changed while it was read. It blocks, so it runs in a worker thread.
+ * Yields every file of a tree, sorted by the bytes of names, a directory before its members, and never leaves
+ * the tree. Throws an Error naming what cannot be read or changes. It blocks.
  */
 export function* walk(options: Walk): Generator<Member> {
   const fd = openSync(options.tree, DIRECTORY)

@@ -71,9 +71,7 @@ async function archiveTo(
     told = progress
     report(progress)
   }
-  /**
-   * Joins pieces to at least BATCH_BYTES: most files are small, and each piece costs the compressor a call.
-   */
+  /** Joins pieces of small files, as each costs the compressor a call. */
   function* batches(pieces: Iterable<Buffer>): Generator<Buffer> {
     let batch: Buffer[] = []
     let size = 0

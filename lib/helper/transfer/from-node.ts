@@ -1,5 +1,5 @@
 import { mkdir, open, readdir } from 'node:fs/promises'
-import { isMissing } from '../../disk/file.js'
+import { isMissing, withOpen } from '../../disk/file.js'
 import { DIRECTORY, inDirectory } from '../../disk/open-directory.js'
 import { run } from '../../program/program.js'
 import { nodeMounts } from './reach.js'
@@ -19,9 +19,8 @@ export interface FromNodeRequest extends CopyRequest {
 
 /**
  * Copies a node's file systems into `work`, which starts as a copy of `tree`: excluded paths stay as in the
- * image (rules 9.7, docs/grab-and-push.md). A dry run only reports what it would change in `tree`. Throws
- * Error in one sentence with the node's name; `work` may be partial then, `tree` is unchanged. The caller
- * makes the result durable.
+ * image (rules 9.7). A dry run only reports. Throws Error with the node's name; `work` may be partial then.
+ * The caller makes the result durable.
  */
 export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly changes: number }> {
   const { remote, node, tree, work, at = work, seen = { tree, work }, dryrun, own = [] } = request
@@ -51,23 +50,17 @@ export async function copyFromNode(request: FromNodeRequest): Promise<{ readonly
   return result
 }
 
-/**
- * Gives an image without a machine id an empty one, which systemd fills on the node. Without the file,
- * systemd takes each boot for the first and applies unit presets (machine-id(5), first boot semantics).
- */
+/** Adds an empty machine id: without the file, systemd would apply its presets at each boot. */
 async function emptyMachineId(work: string): Promise<void> {
-  await inDirectory(work, 'etc', async etc => {
-    const directory = await open(etc.at(), DIRECTORY)
-    try {
+  await inDirectory(work, 'etc', ({ at }) =>
+    withOpen(open(at(), DIRECTORY), async directory => {
       const times = await directory.stat()
-      const file = await open(etc.at('machine-id'), 'wx', 0o444)
+      const file = await open(at('machine-id'), 'wx', 0o444)
       await file.close()
       // /etc gets the node's time again, so that another grab finds nothing to do.
       await directory.utimes(times.atime, times.mtime)
-    } finally {
-      await directory.close()
-    }
-  }).catch((error: NodeJS.ErrnoException) => {
+    })
+  ).catch((error: NodeJS.ErrnoException) => {
     // There is a machine id, or no directory for it.
     if (error.code !== 'EEXIST' && !isMissing(error)) throw error
   })

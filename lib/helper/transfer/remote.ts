@@ -1,22 +1,18 @@
 import { mkdir, mkdtemp, rename, rm, stat, symlink, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
-import { ProgramError, run } from '../../program/program.js'
+import { type Limits, ProgramError, run } from '../../program/program.js'
 
 interface RemoteOptions {
   /** The state directory: the key and the host keys lie in `<state>/ssh`. */
   readonly state: string
-  /**
-   * `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, which is made if missing.
-   */
+  /** `[ssh] key`: absolute path of a private key; '' for `<state>/ssh/id_ed25519`, made if missing. */
   readonly sshKey: string
   /** `[ssh] port` of the nodes. */
   readonly sshPort: number
   /** Seconds until a node that does not answer counts as unreachable; default 10. */
   readonly connectTimeout?: number
-  /**
-   * Words that run ssh as another user; `directory` has copies of the key (`KEY`) and host keys (`KNOWN`).
-   */
+  /** Words that run ssh as another user; `directory` has copies of the key and the host keys. */
   readonly as?: { readonly directory: string; words(): readonly string[] }
 }
 
@@ -41,24 +37,18 @@ const LINK = 'key'
 export class Remote {
   /** Directory of the host keys: a file for each node, by its name. */
   readonly knownHosts: string
-  /** The private key. */
   readonly key: string
   readonly port: number
   readonly #directory: string
   readonly #ownKey: boolean
-  readonly #connectTimeout: number
-  readonly #as: RemoteOptions['as']
   #ready: Promise<void> | undefined
 
-  constructor({ state, sshKey, sshPort, connectTimeout = 10, as }: RemoteOptions) {
-    this.#as = as
-    if (as !== undefined) this.#ready = Promise.resolve()
-    this.#directory = join(state, 'ssh')
+  constructor(private readonly o: RemoteOptions) {
+    this.port = o.sshPort
+    this.#directory = join(o.state, 'ssh')
     this.knownHosts = join(this.#directory, 'known_hosts')
-    this.#ownKey = sshKey === ''
-    this.key = this.#ownKey ? join(this.#directory, KEY) : sshKey
-    this.port = sshPort
-    this.#connectTimeout = connectTimeout
+    this.#ownKey = o.sshKey === ''
+    this.key = this.#ownKey ? join(this.#directory, KEY) : o.sshKey
   }
 
   /** The file with the line for /root/.ssh/authorized_keys of the nodes. */
@@ -67,12 +57,13 @@ export class Remote {
   }
 
   /** Makes the directories and, the first time, the key. Throws Error when there is no usable key. */
-  prepare(): Promise<void> {
+  async prepare(): Promise<void> {
+    if (this.o.as) return
     this.#ready ??= this.#prepare().catch(error => {
       this.#ready = undefined
       throw error
     })
-    return this.#ready
+    await this.#ready
   }
 
   /** Forgets a node's host key after it was installed again, renamed or deleted. */
@@ -86,11 +77,12 @@ export class Remote {
    */
   async command(node: string): Promise<{ readonly words: readonly string[]; readonly cwd: string }> {
     await this.prepare()
+    const { as, connectTimeout = 10 } = this.o
     const options = {
       BatchMode: 'yes',
       CheckHostIP: 'no',
       ClearAllForwardings: 'yes',
-      ConnectTimeout: this.#connectTimeout,
+      ConnectTimeout: connectTimeout,
       ForwardAgent: 'no',
       GlobalKnownHostsFile: '/dev/null',
       HashKnownHosts: 'no',
@@ -104,33 +96,23 @@ export class Remote {
       StrictHostKeyChecking: 'accept-new',
       UpdateHostKeys: 'no',
       User: 'root',
-      UserKnownHostsFile: this.#as ? KNOWN : `known_hosts/${node}`
+      UserKnownHostsFile: as ? KNOWN : `known_hosts/${node}`
     }
     return {
       words: [
-        ...(this.#as?.words() ?? []),
-        ...['ssh', '-T', '-F', 'none', '-p', `${this.port}`, '-i', this.#as || this.#ownKey ? KEY : LINK],
+        ...(as?.words() ?? []),
+        ...['ssh', '-T', '-F', 'none', '-p', `${this.port}`, '-i', as || this.#ownKey ? KEY : LINK],
         ...Object.entries(options).flatMap(([name, value]) => ['-o', `${name}=${value}`])
       ],
-      cwd: this.#as?.directory ?? this.#directory
+      cwd: as?.directory ?? this.#directory
     }
   }
 
-  /**
-   * Runs a command on a node and returns its standard output. The node's shell reads the words, so none of
-   * them may come from outside. Throws an Error in one sentence as `remoteFailure`.
-   */
-  async run(
-    target: Target,
-    command: readonly string[],
-    limits: { readonly signal: AbortSignal; readonly timeLimitMs: number }
-  ): Promise<string> {
+  /** Returns the output of a command, which the node's shell reads. Throws as `remoteFailure`. */
+  async run(target: Target, command: readonly string[], limits: Limits): Promise<string> {
     const { words, cwd } = await this.command(target.node)
-    const [program = '', ...options] = words
-    const { stdout } = await run(program, [...options, '--', target.address, ...command], {
-      ...limits,
-      cwd
-    }).catch(error => {
+    const [program = '', ...options] = [...words, '--', target.address, ...command]
+    const { stdout } = await run(program, options, { ...limits, cwd }).catch(error => {
       throw remoteFailure(error, this, target)
     })
     return stdout

@@ -1,24 +1,19 @@
 import { isIPv6 } from 'node:net'
-import { run } from '../../program/program.js'
+import { type Course, run } from '../../program/program.js'
 import { type Remote, remoteFailure, type Target } from './remote.js'
 
 /** The node of a transfer, its limits and its reports. */
-interface TransferContext extends Target {
+interface TransferContext extends Target, Course {
   readonly remote: Remote
   readonly dryrun: boolean
-  readonly signal: AbortSignal
-  readonly timeLimitMs: number
   /** Words of a program that runs cp and rsync (`run`). */
   readonly through?: readonly string[] | undefined
-  /** Takes lines for the admin: skipped paths, and complaints of rsync. */
-  line(text: string): unknown
   /** 0..1, never backwards. */
   progress(fraction: number): void
   /** Takes `new`, `changed`, `attributes` (the contents are the same) or `deleted`, a blank, the path. */
   change(text: string): unknown
 }
 
-/** A grab or a push. */
 export interface CopyRequest extends TransferContext {
   /** `grab_filesystems` and `grab_exclude` of the image. */
   readonly filesystems: readonly string[]
@@ -32,7 +27,6 @@ export interface Transfer extends TransferContext {
   readonly sources: readonly string[]
   readonly destination: string
   readonly from: 'node' | 'controller'
-  /** Filter rules. */
   readonly rules: readonly string[]
 }
 
@@ -44,9 +38,8 @@ const COMPLAINTS = 20
 const LONGEST_COMPLAINT = 500
 
 /**
- * Runs rsync with all attributes of a system's files: owners by number, modes, times, hard links, ACLs,
- * extended attributes, sparse and device files. Deletes what the source does not hold. Returns the number of
- * changes. Throws Error in one sentence with the node's name, or the ProgramError of an abort as it is.
+ * Runs rsync with all attributes of a system's files, and deletes what the source does not hold. Throws Error
+ * in one sentence with the node's name, or the ProgramError of an abort.
  */
 export async function transfer(request: Transfer): Promise<{ readonly changes: number }> {
   const { remote, node, signal, timeLimitMs, line, through } = request

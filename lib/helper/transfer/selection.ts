@@ -5,10 +5,8 @@ import { identity, keptByPush, neverDeleted, volatile } from './exclusions.js'
 const LONGEST_PATTERN = 4000
 
 /**
- * Reads `grab_filesystems` and `grab_exclude` of an OS image: returns absolute, normal mount points (default:
- * `/`), and patterns that begin with a slash. A pattern starts at the root and is otherwise rsync's: `*`
- * within a name, `**` across names, a final slash for directories alone. Throws Error naming the field and
- * the entry.
+ * Reads `grab_filesystems` and `grab_exclude` of an OS image: returns normal mount points (default: `/`) and
+ * patterns of rsync that begin with a slash. Throws Error naming the field and the entry.
  */
 export function checkSelection(filesystems: readonly string[], exclude: readonly string[]) {
   return {
@@ -60,19 +58,18 @@ export function chooseFilesystems(
   const taken = filesystems.filter(path => there.has(path)).sort()
   const missing = filesystems.filter(path => !there.has(path))
   for (const path of missing)
-    if (!taken.some(parent => within(path, parent)))
+    if (!within(path, taken))
       throw new Error(
         `grab_filesystems: no file system is mounted at ${JSON.stringify(path)} on node ${node}`
       )
-  const inside = (path: string, parents: readonly string[]) => parents.some(parent => within(path, parent))
   const left = mounted.filter(
-    path => path !== '/' && !taken.includes(path) && inside(path, taken) && !inside(path, PSEUDO)
+    path => path !== '/' && !taken.includes(path) && within(path, taken) && !within(path, PSEUDO)
   )
   return { taken, partsOfTaken: missing, left }
 }
 
-const within = (path: string, parent: string) =>
-  path === parent || path.startsWith(parent === '/' ? '/' : `${parent}/`)
+const within = (path: string, parents: readonly string[]) =>
+  parents.some(parent => path === parent || path.startsWith(parent === '/' ? '/' : `${parent}/`))
 
 /** Returns the pattern that matches only this path; more may follow it. */
 const literal = (path: string) =>

@@ -5,7 +5,6 @@ import { type CopyRequest, transfer } from './rsync.js'
 import { checkSelection, chooseFilesystems, pushRules } from './selection.js'
 
 export interface ToNodeRequest extends CopyRequest {
-  /** The image's directory. */
   readonly tree: string
   /** `tree` held open (disk/open-directory.ts), for this process; default: `tree`. */
   readonly at?: string

@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Background } from '../../base/background.js'
-import { oneLine } from '../../base/log.js'
+import { firstOf, oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import type { Model } from '../../model/model.js'
 import type { Change } from '../../model/stored.js'
@@ -15,7 +15,6 @@ import { type NamedFile, namedFiles } from './named.js'
 export interface CopiesOptions extends FetcherOptions {
   readonly model: Pick<Model, 'view'>
   readonly config: Pick<Config, 'controller' | 'monitor' | 'paths'>
-  /** Called when a file has arrived. */
   readonly arrived: () => void
 }
 
@@ -40,9 +39,8 @@ const MOST_TOLD = 5
 const MOST_REASONS = 20
 
 /**
- * Fetches the files that objects name and this controller lacks from the other controllers (rules 11.19). A
- * file gets its name when it is whole, checked and durable. Until then its name is hidden and holds the
- * checksum of the whole, so that the next try can use the part, also after a crash.
+ * Fetches the files that objects name and this controller lacks (rules 11.19). A file has a hidden name with
+ * its checksum until it is whole, so that the next try uses the part, also after a crash.
  */
 export class Copies {
   readonly #directory: string
@@ -50,7 +48,8 @@ export class Copies {
   readonly #background: Background
   readonly #problems = new Map<string, Problem>()
   readonly #asking: CopiesOptions['asking']
-  #underWay = 0
+  /** The fetches that are under way. */
+  readonly #running = new Set<Promise<void>>()
   /** The file of more than SMALL bytes that is fetched now. */
   #large: string | undefined
   /** Waiting files of which another controller said that they are larger. */
@@ -72,7 +71,6 @@ export class Copies {
     this.#background.wake(FIRST_MS)
   }
 
-  /** Follows committed changes. */
   follow(changes: readonly Change[]): void {
     if (!changes.some(({ type }) => ['osimage', 'osimagetag', 'pack'].includes(type))) return
     this.#failures = 0
@@ -91,7 +89,9 @@ export class Copies {
     const failed = [...this.#problems.values()].filter(({ isNowhere }) => !isNowhere)
     if (failed.length > 0) return { ok: false, reason: summary(failed) }
     const fetching =
-      this.#underWay === 0 ? '' : `files of images are fetched from other controllers: ${this.#underWay}`
+      this.#running.size === 0
+        ? ''
+        : `files of images are fetched from other controllers: ${this.#running.size}`
     const nowhere = summary([...this.#problems.values()])
     return { ok: true, reason: [fetching, nowhere].filter(text => text !== '').join('; ') }
   }
@@ -134,7 +134,7 @@ export class Copies {
     await this.#tidy()
     /** The time from which each file may be tried in this look. */
     const due = new Map<string, number>()
-    const running = new Set<Promise<void>>()
+    const running = this.#running
     const attempt = async (file: NamedFile) => {
       const isHeld = await this.#fetch(file, signal)
       if (this.#large === file.name) this.#large = undefined
@@ -145,12 +145,8 @@ export class Copies {
       while (running.size < AT_ONCE && !signal.aborted) {
         const next = await this.#next(due)
         if (!next) break
-        const fetching = attempt(next).finally(() => {
-          running.delete(fetching)
-          this.#underWay = running.size
-        })
+        const fetching = attempt(next).finally(() => running.delete(fetching))
         running.add(fetching)
-        this.#underWay = running.size
       }
       if (running.size === 0) break
       const pause = new AbortController()
@@ -221,8 +217,7 @@ export class Copies {
   }
 }
 
-function summary(problems: readonly Problem[]): string {
-  const told = problems.slice(0, MOST_TOLD).map(({ reason }) => oneLine(reason))
-  const rest = problems.length - told.length
-  return `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`
+const summary = (problems: readonly Problem[]): string => {
+  const reasons = problems.map(({ reason }) => oneLine(reason))
+  return firstOf(reasons, MOST_TOLD, '; ')
 }

@@ -5,8 +5,8 @@ import { jsonObjectOrEmpty } from '../../base/json.js'
 import type { Trust } from '../../client/certificates.js'
 import { certificateAdvice, type RequestAuth, requestController } from '../../client/controllers.js'
 import { NoResponseError, type Response, readWhole, TooLongError } from '../../client/request.js'
+import type { Hashed } from '../../helper/packer/in-worker.js'
 
-/** Another controller. */
 export interface Source {
   readonly name: string
   /** Its origin, http or https. */
@@ -20,16 +20,6 @@ export interface Asking {
   readonly isThere?: (source: Source) => boolean
   /** Absent: `PACE`. */
   readonly pace?: Pace
-}
-
-export interface Pace {
-  /** A controller that sends fewer bytes in `ms` is left. */
-  readonly bytes: number
-  readonly ms: number
-  /** The same bound while another controller may be faster. */
-  readonly brisk?: number
-  /** How long the fastest of slow controllers sends before the others are asked again. */
-  readonly turnMs?: number
 }
 
 /** A controller did not give a file. The message names the controller. */
@@ -57,14 +47,22 @@ export class SlowError extends SourceError {
 /** The other side may have to wait for a download slot, or to compute the checksum. */
 const ANSWER_MS = { file: 60_000, checksum: 600_000 }
 const LONGEST_CHECKSUM = 4096
-const PACE = { bytes: 256 * 1024, ms: 30_000, brisk: 30 * 1024 * 1024, turnMs: 600_000 }
+const PACE = {
+  /** A controller that sends fewer bytes in `ms` is left. */
+  bytes: 256 * 1024,
+  ms: 30_000,
+  /** The same bound while another controller may be faster. */
+  brisk: 30 * 1024 * 1024,
+  /** How long the fastest of slow controllers sends before the others are asked again. */
+  turnMs: 600_000
+}
+export type Pace = Partial<typeof PACE>
 
 /** How long a controller may send slowly while others may have the file. Undefined: to the end. */
 export type Patience = 'none' | 'turn' | undefined
 
 /** The text of a checksum that is signed. */
-export const checksumText = ({ bytes, sha256 }: { readonly bytes: number; readonly sha256: string }) =>
-  `${bytes} ${sha256}`
+export const checksumText = ({ bytes, sha256 }: Hashed) => `${bytes} ${sha256}`
 
 /** Asks a controller for the size and the SHA-256 of a file. Throws SourceError. */
 export async function checksumAt(
@@ -72,7 +70,7 @@ export async function checksumAt(
   name: string,
   asking: Asking,
   signal: AbortSignal
-): Promise<{ readonly bytes: number; readonly sha256: string }> {
+): Promise<Hashed> {
   const path = `/copies/${name}/checksum`
   return answered(source, path, {}, asking, ANSWER_MS.checksum, signal, async (answer, asked) => {
     if (answer.status !== 200) throw refusal(source, answer)
@@ -86,10 +84,7 @@ export async function checksumAt(
   })
 }
 
-/**
- * Fetches what a part of a file lacks to `bytes`, and no byte more. What has come stays, whatever happens.
- * Throws SourceError, and the error of the operating system where the part cannot be written.
- */
+/** Fetches the rest of a part up to `bytes`. What has come stays. Throws SourceError, or the system's. */
 export async function download(
   source: Source,
   file: { readonly name: string; readonly bytes: number },
@@ -100,34 +95,24 @@ export async function download(
 ): Promise<void> {
   const { O_RDWR, O_CREAT, O_NOFOLLOW, O_NONBLOCK } = constants
   const handle = await open(part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600)
+  const { name, bytes } = file
   try {
     const found = await handle.stat()
     if (!found.isFile()) throw new Error(`${part} is no regular file: move it away`)
-    if (found.size > file.bytes) await handle.truncate(0)
-    await complete(handle, source, file, asking, signal, patience)
+    if (found.size === bytes) return
+    const had = found.size > bytes ? 0 : found.size
+    if (found.size > bytes) await handle.truncate(0)
+    const range = { range: `bytes=${had}-${bytes - 1}` }
+    await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal, async answer => {
+      const begins = beginOf(source, answer, had, bytes)
+      if (begins < had) await written(handle.truncate(0))
+      await receive(handle, paced(answer.body, source, asking, patience), begins, bytes, source)
+    })
   } finally {
     const { size } = await handle.stat()
     await handle.close()
-    if (size === 0 && file.bytes > 0) await rm(part, { force: true })
+    if (size === 0 && bytes > 0) await rm(part, { force: true })
   }
-}
-
-async function complete(
-  part: FileHandle,
-  source: Source,
-  { name, bytes }: { readonly name: string; readonly bytes: number },
-  asking: Asking,
-  signal: AbortSignal,
-  patience: Patience
-): Promise<void> {
-  const { size: had } = await part.stat()
-  if (had === bytes) return
-  const range = { range: `bytes=${had}-${bytes - 1}` }
-  await answered(source, `/copies/${name}`, range, asking, ANSWER_MS.file, signal, async answer => {
-    const begins = beginOf(source, answer, had, bytes)
-    if (begins < had) await written(part.truncate(0))
-    await receive(part, paced(answer.body, source, asking, patience), begins, bytes, source)
-  })
 }
 
 /** Returns the offset of an answer's bytes: the requested one, or 0 where the range was ignored. */

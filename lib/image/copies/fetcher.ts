@@ -4,7 +4,7 @@ import type { Mutex } from '../../base/concurrency.js'
 import type { Log } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { exists, syncDirectory, syncFile, unlessMissing } from '../../disk/file.js'
-import { hashFile } from '../../helper/packer/in-worker.js'
+import { type Hashed, hashFile } from '../../helper/packer/in-worker.js'
 import { leastFree } from '../../monitor/disk-space.js'
 import type { Manifest } from '../manifest.js'
 import { servedMode } from '../publish.js'
@@ -32,16 +32,11 @@ export interface FetcherOptions {
   readonly asking: Asking
 }
 
-interface Wanted {
+interface Wanted extends Hashed {
   readonly name: string
-  readonly bytes: number
-  readonly sha256: string
 }
 
-/**
- * `held`: another large file comes first; `ended`: svcd stops. Otherwise the reason of each controller that
- * was asked.
- */
+/** `held`: another large file comes first; `ended`: svcd stops; else why each controller failed. */
 export type Outcome = 'here' | 'held' | 'ended' | readonly Error[]
 
 /** Bytes. Only one larger file is fetched at a time. */
@@ -55,10 +50,7 @@ const partName = /^\.svcd-copy-[\da-f]{16}-(.+)$/
 
 const partOf = ({ name, sha256 }: Wanted) => `${PART}${sha256.slice(0, 16)}-${name}`
 
-/**
- * Fetches files from the other controllers. A file gets its name when it is whole, checked and durable (rules
- * 11.19).
- */
+/** Fetches files from the other controllers. A file gets its name when it is checked and durable. */
 export class Fetcher {
   readonly #directory: string
   readonly #room: Room
@@ -70,10 +62,7 @@ export class Fetcher {
     this.#room = new Room(this.#directory, options.config.monitor.disk_free)
   }
 
-  /**
-   * Fetches a file from the controllers, from the next one where one fails or is slow. `takesLarge`: whether
-   * a large file may be fetched now.
-   */
+  /** Fetches from the next controller where one fails or is slow. `takesLarge`: a large one may come. */
   async fetch(file: NamedFile, takesLarge: () => boolean, signal: AbortSignal): Promise<Outcome> {
     let failures: Error[]
     let slow: { readonly source: Source; readonly bytes: number }[]
@@ -169,8 +158,7 @@ export class Fetcher {
       )
     } catch (error) {
       if (error instanceof SourceError && error.kind === 'wrong') return false
-      // Other files need the room as well.
-      if (error instanceof NoRoomError && error.isFull) await rm(part, { force: true })
+      if (error instanceof DiskFullError) await rm(part, { force: true })
       throw error
     }
     const { sha256, bytes } = await hashFile(part, signal)
@@ -215,15 +203,8 @@ async function nameNew(file: string, to: string): Promise<void> {
   }
 }
 
-class NoRoomError extends Error {
-  /** `isFull`: the disk filled up while the file came, so its part is in the way of other files. */
-  constructor(
-    message: string,
-    readonly isFull: boolean
-  ) {
-    super(message)
-  }
-}
+/** The disk filled up while a file came: its part is in the way of other files. */
+class DiskFullError extends Error {}
 
 /** Admits files that are fetched at the same time, by the free space of their directory. */
 class Room {
@@ -236,14 +217,14 @@ class Room {
     private readonly kept: number
   ) {}
 
-  /** Runs `fetching`, which brings a part to `bytes`. Throws NoRoomError where there is no room. */
+  /** Runs `fetching`, which brings a part to `bytes`. Throws Error where there is no room. */
   async during<T>(part: string, bytes: number, fetching: () => Promise<T>): Promise<T> {
     try {
       await this.#take(part, bytes)
       return await fetching()
     } catch (error) {
       const { code = '' } = error as NodeJS.ErrnoException
-      throw ['ENOSPC', 'EDQUOT'].includes(code) ? this.#none(bytes, true) : error
+      throw ['ENOSPC', 'EDQUOT'].includes(code) ? new DiskFullError(this.#noRoom(bytes)) : error
     } finally {
       this.#fetching.delete(part)
     }
@@ -257,15 +238,14 @@ class Room {
     let needed = bytes - (sizes.get(part) ?? 0)
     for (const [other, whole] of this.#fetching) needed += whole - (sizes.get(other) ?? 0)
     const kept = leastFree(blocks * bsize, this.kept)
-    if (needed > bavail * bsize - kept) throw this.#none(bytes, false)
+    if (needed > bavail * bsize - kept) throw new Error(this.#noRoom(bytes))
     this.#fetching.set(part, bytes)
   }
 
-  #none(bytes: number, isFull: boolean): NoRoomError {
-    return new NoRoomError(
+  #noRoom(bytes: number): string {
+    return (
       `the disk of ${this.directory} has no room for its ${bytes} bytes beside what [monitor] disk_free ` +
-        'keeps and other files that are fetched need: make room; svcd tries again',
-      isFull
+      'keeps and other files that are fetched need: make room; svcd tries again'
     )
   }
 }

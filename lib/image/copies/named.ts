@@ -1,4 +1,5 @@
-import type { View } from '../../model/stored.js'
+import type { Files } from '../../model/cluster-index.js'
+import { allOf, type View } from '../../model/stored.js'
 import { filesOf } from '../../model/tags.js'
 import type { PackDoc } from '../../model/types/osimage.js'
 
@@ -13,12 +14,23 @@ export interface NamedFile {
 
 const LATELY_MS = 3_600_000
 
+/** Yields every image and every tag with the files that it names; `title` is for messages. */
+export function* fileHolders(
+  view: View
+): Generator<{ type: 'osimage' | 'osimagetag'; name: string; title: string; files: Files }> {
+  for (const image of allOf(view, 'osimage'))
+    yield { type: 'osimage', name: image.name, title: `OS image ${image.name}`, files: filesOf(image) }
+  for (const doc of allOf(view, 'osimagetag')) {
+    const title = `OS image ${doc.osimage}: tag ${doc.tag}`
+    yield { type: 'osimagetag', name: doc.name, title, files: filesOf(doc) }
+  }
+}
+
 /** Returns the files that images and tags name, each once: kernels and initramfs first, as they are small. */
 export function namedFiles(view: View): NamedFile[] {
   const boot = new Map<string, NamedFile>()
   const packed = new Map<string, NamedFile>()
-  const add = (by: string, doc: Parameters<typeof filesOf>[0]) => {
-    const { imagefile, kernelfile, initrdfile } = filesOf(doc)
+  const add = (by: string, { imagefile, kernelfile, initrdfile }: Files) => {
     for (const name of [kernelfile, initrdfile])
       if (name !== undefined && !boot.has(name)) boot.set(name, { name, by, pack: undefined })
     if (imagefile === undefined || packed.has(imagefile)) return
@@ -26,13 +38,9 @@ export function namedFiles(view: View): NamedFile[] {
     packed.set(imagefile, { name: imagefile, by, pack })
     for (const root of pack?.roots ?? []) packed.set(root.file, { name: root.file, by, pack: root })
   }
-  for (const name of view.names('osimage')) add(`OS image ${name}`, view.get('osimage', name) ?? {})
-  for (const name of view.names('osimagetag')) {
-    const { osimage, tag, ...files } = view.get('osimagetag', name) ?? {}
-    add(`OS image ${osimage}: tag ${tag}`, files)
-  }
+  for (const { title, files } of fileHolders(view)) add(title, files)
   // A pack that is not yet its image's: a second controller has to fetch it first (rules 11.19).
-  for (const pack of view.names('pack').flatMap(name => view.get('pack', name) ?? [])) {
+  for (const pack of allOf(view, 'pack')) {
     const image = view.get('osimage', pack.osimage)
     // An image without a pack may be being packed, or its pack is only kept for nodes that still install it.
     const { time = Date.now() - LATELY_MS } = view.get('pack', image?.imagefile ?? '') ?? {}

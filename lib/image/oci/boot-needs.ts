@@ -1,16 +1,16 @@
-import { openInside, resolveInside } from '../../disk/open-directory.js'
+import { hasAnyInside, textInside } from '../../disk/open-directory.js'
 import { isObjectName } from '../../model/names.js'
 import { kernelsIn } from '../kernels.js'
+import { usualInits } from '../trees.js'
 
 /** The parts of an image that its nodes boot with. */
-const needs = ['kernel', 'init', 'initramfs'] as const
-type Need = (typeof needs)[number]
-
-const meanings: Readonly<Record<Need, string>> = {
+const meanings = {
   kernel: 'a kernel (below /boot, or /lib/modules/VERSION/vmlinuz)',
   init: 'an init (/sbin/init)',
   initramfs: 'dracut or initramfs-tools'
 }
+
+type Need = keyof typeof meanings
 
 /** The packages of a kind of Linux, and the line of a Containerfile that adds them. */
 interface Family {
@@ -59,14 +59,11 @@ const MOST_OS_RELEASE = 64 * 1024
 /** Looks into the tree of an image. Throws unavailable (503) for one with too many kernels. */
 export async function systemIn(tree: string): Promise<System> {
   const { ID, ID_LIKE = '', VERSION_ID = '' } = await osRelease(tree)
-  const has = async (...paths: readonly string[]) => {
-    for (const path of paths) if (await resolveInside(tree, path)) return true
-    return false
-  }
+  const builders = ['usr/bin/dracut', 'usr/sbin/dracut', 'usr/sbin/mkinitramfs']
   const missing: Need[] = []
   if ((await kernelsIn(tree)).length === 0) missing.push('kernel')
-  if (!(await has('sbin/init', 'etc/init', 'bin/init'))) missing.push('init')
-  if (!(await has('usr/bin/dracut', 'usr/sbin/dracut', 'usr/sbin/mkinitramfs'))) missing.push('initramfs')
+  if (!(await hasAnyInside(tree, usualInits))) missing.push('init')
+  if (!(await hasAnyInside(tree, builders))) missing.push('initramfs')
   return {
     ...(ID !== undefined && isObjectName(ID) ? { distribution: ID } : {}),
     ...(/^[\w.-]{1,40}$/.test(VERSION_ID) ? { osrelease: VERSION_ID } : {}),
@@ -76,7 +73,7 @@ export async function systemIn(tree: string): Promise<System> {
 
 function sentence(missing: readonly Need[], ids: readonly string[]): string {
   const what = `it lacks ${missing.map(need => meanings[need]).join(' and ')}`
-  const family = ids.map(id => families.find(({ ids }) => ids.includes(id))).find(found => found)
+  const [family] = ids.flatMap(id => families.find(({ ids }) => ids.includes(id)) ?? [])
   if (!family) return `${what}: add them in its Containerfile, as docs/oci.md says`
   const packages = missing.map(need => family.packages[need]).join(' ')
   return `${what}; add to its Containerfile: ${family.line(packages)}`
@@ -84,18 +81,11 @@ function sentence(missing: readonly Need[], ids: readonly string[]): string {
 
 /** Reads /etc/os-release; an empty record where there is none. */
 async function osRelease(tree: string): Promise<Partial<Record<string, string>>> {
-  const file = await openInside(tree, 'etc/os-release').catch(() => undefined)
-  if (file === undefined) return {}
-  try {
-    const { bytesRead, buffer } = await file.read(Buffer.alloc(MOST_OS_RELEASE), 0, MOST_OS_RELEASE, 0)
-    const lines = buffer.toString('utf8', 0, bytesRead).split('\n')
-    return Object.fromEntries(
-      lines.flatMap(line => {
-        const [, name, value] = /^([A-Z_]+)=["']?([^"']*)["']?\s*$/.exec(line) ?? []
-        return name === undefined || value === undefined ? [] : [[name, value]]
-      })
-    )
-  } finally {
-    await file.close()
-  }
+  const text = (await textInside(tree, 'etc/os-release', MOST_OS_RELEASE)) ?? ''
+  return Object.fromEntries(
+    text.split('\n').flatMap(line => {
+      const [, name, value] = /^([A-Z_]+)=["']?([^"']*)["']?\s*$/.exec(line) ?? []
+      return name === undefined || value === undefined ? [] : [[name, value]]
+    })
+  )
 }

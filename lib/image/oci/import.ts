@@ -6,12 +6,14 @@ import { STORED } from '../../helper/containers-storage.js'
 import type { JobContext } from '../../jobs/jobs.js'
 import type { Actor } from '../../model/model.js'
 import { isObjectName, objectNameRule } from '../../model/names.js'
+import type { Tx } from '../../model/stored.js'
 import type { ImageSource } from '../../model/types/image-source.js'
 import type { OsimageDoc } from '../../model/types/osimage.js'
 import type { ImageContext } from '../context.js'
 import { placeOf } from '../grab.js'
 import { packNote, temporary } from '../notes.js'
 import { discard } from '../publish.js'
+import { unusable } from '../refusals.js'
 import { alreadyThere, placeTree } from '../tree-changes.js'
 import { here } from '../trees.js'
 import { type System, systemIn } from './boot-needs.js'
@@ -19,7 +21,6 @@ import { keepLayers, lendLayers } from './layers.js'
 import { type Reference, readReference } from './reference.js'
 import { readLayout, Skopeo } from './skopeo.js'
 
-/** An image to fetch. */
 interface Wanted {
   readonly name: string
   readonly reference: Reference
@@ -53,10 +54,8 @@ export function checkUpdate(image: OsimageDoc, source: string | null): Wanted {
 }
 
 /**
- * Makes a container image the tree of an OS image. The layers come into a hidden directory beside the packs,
- * and are unpacked beside the tree, which stays until the new one is whole. After any failure all is as
- * before, and what came is removed, also after a kill by the next start (rules 9.16). An image that is
- * imported already is not fetched again.
+ * Makes a container image the tree of an OS image, unless it is that already: fetched into a hidden
+ * directory, unpacked beside the tree. After any failure or kill all is as before (rules 9.16).
  */
 export async function fetchImage(
   context: ImageContext,
@@ -79,8 +78,12 @@ export async function fetchImage(
     const place = await placeOf(config.image.directory, before ?? { name })
     if (source?.digest === found.digest && place.tree !== undefined) {
       job.line(`${reference.text} is still ${found.digest}: nothing was fetched`)
-      if (source.reference !== reference.text) await noteReference(context, name, source, reference, actor)
-      return
+      if (source.reference === reference.text) return
+      return model.change(actor, tx => {
+        const now = tx.get('osimage', name)
+        if (now?.source === source)
+          tx.put('osimage', name, { ...now, source: { ...source, reference: reference.text } })
+      })
     }
     job.line(`fetching ${reference.text}, ${found.digest}, ${found.bytes ?? 'an unknown number of'} bytes`)
     const lent = await lendLayers(context, scratch, found.layers, source?.layers, job).catch(said)
@@ -101,7 +104,7 @@ export const saying =
   (error: unknown): never => {
     job.signal.throwIfAborted()
     if (error instanceof ServiceError) throw error
-    throw unavailable(`OS image ${name}: ${text}: ${(error as Error).message}`, 'image-unusable', error)
+    throw unusable(name, `${text}: ${(error as Error).message}`, error)
   }
 
 /** Does work in a hidden directory of `[paths] files`, which is removed after it, or by the next start. */
@@ -156,10 +159,9 @@ async function placeImage(
     job.line(`OS image ${name} cannot boot yet: ${system.lacking}`)
     log.warn(`OS image ${name} cannot boot yet: ${system.lacking}`)
   }
-  const commit = async (at: number) => {
-    const { distribution, osrelease } = system
-    const values = new Map(isNew ? Object.entries({ distribution, osrelease }) : [])
-    for (const [field, value] of values) if (value === undefined) values.delete(field)
+  const commit = async (record: (tx: Tx, osimage: string) => void) => {
+    const { lacking: _, ...fields } = system
+    const values = new Map(Object.entries(isNew ? fields : {}))
     values.set('path', before?.path ?? join(directory, name))
     const given = { values, newName: undefined, interfaces: [], override: false, readBack: false }
     await model.save('osimage', name, given, actor, tx => {
@@ -168,23 +170,10 @@ async function placeImage(
       if (!now || stood?.path !== before?.path || (stood === undefined) !== isNew)
         throw unavailable(`OS image ${name} was changed while ${made.reference} was fetched`, 'image-changed')
       tx.put('osimage', name, { ...now, ...here(context), source: made })
-      if (tree === undefined && parent === '' && isObjectName(target))
-        tx.put('tree', target, { name: target, at, osimage: name, ...here(context) })
+      record(tx, name)
     })
   }
   const placement = { parent, target, replaces: tree !== undefined, timeLimitMs, fill, commit }
   await placeTree(context, placement, job)
   job.line(`OS image ${name} is ${made.digest}: ${made.layers.length} layers; pack it for the nodes`)
 }
-
-const noteReference = (
-  { model }: ImageContext,
-  name: string,
-  source: ImageSource,
-  { text }: Reference,
-  actor: Actor
-) =>
-  model.change(actor, tx => {
-    const now = tx.get('osimage', name)
-    if (now?.source === source) tx.put('osimage', name, { ...now, source: { ...source, reference: text } })
-  })

@@ -13,7 +13,6 @@ import { inScratch, saying } from './import.js'
 import { type Reference, readReference } from './reference.js'
 import { platform, Skopeo } from './skopeo.js'
 
-/** A pack to push, and where to. */
 interface Push {
   readonly image: OsimageDoc
   readonly pack: PackDoc

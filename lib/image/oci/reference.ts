@@ -3,13 +3,11 @@ import { STORED } from '../../helper/containers-storage.js'
 
 /** A container image as skopeo names it. */
 export interface Reference {
-  /** As it was given. */
   readonly text: string
   /** `registry.example.com:5000`; undefined for an archive, and for an image of this controller's storage. */
   readonly registry?: string
   /** Without tag and digest: `docker://registry.example.com:5000/site/compute`; undefined for an archive. */
   readonly repository?: string
-  /** The file of an archive. */
   readonly file?: string
 }
 
@@ -24,10 +22,7 @@ const named = new RegExp(
 )
 const archive = /^(?:oci|docker)-archive:(\/[^:\u0000-\u001f\u007f]+)(?::[A-Za-z0-9][\w./:@-]*)?$/
 
-/**
- * Reads the source of an import, or the `field` of a push. Throws 400 that names the forms, and repeats no
- * password.
- */
+/** Reads the source of an import, or the `field` of a push. Throws 400, which repeats no password. */
 export function readReference(text: string, about: string, field = 'source'): Reference {
   const invalid = (what: string) => badRequest(`${about}: field "${field}": ${what}`, 'invalid-field')
   const [, repository, registry = ''] = (text.length <= LONGEST && named.exec(text)) || []

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { mkdir, open, readdir, readFile, stat, statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { isObject, type JsonObject } from '../../base/json.js'
+import { isObject, type JsonObject, jsonObject } from '../../base/json.js'
 import { oneLine } from '../../base/log.js'
 import type { Config } from '../../config/types.js'
 import { isFile, refuseLooseMode, unlessMissing, withOpen } from '../../disk/file.js'
@@ -17,7 +17,7 @@ import {
   MOST_LABELS,
   MOST_LAYERS
 } from '../../model/types/image-source.js'
-import { environment, ProgramError, run } from '../../program/program.js'
+import { environment, type Limits, ProgramError, run } from '../../program/program.js'
 import type { Reference } from './reference.js'
 
 /** An image as a registry or an archive describes it. */
@@ -26,7 +26,6 @@ export interface Described {
   readonly digest: string
   /** Bytes of the packed layers; undefined if an archive holds images for several platforms. */
   readonly bytes?: number
-  /** The digests of its layers. */
   readonly layers: readonly string[]
 }
 
@@ -63,10 +62,7 @@ export class Skopeo {
     await refuseLooseMode(logins, 0o037, '0600', 'others may read the logins at registries').catch(told)
   }
 
-  /**
-   * Asks for the manifest alone, and of an image for several platforms for that of this one. Throws Error in
-   * a sentence.
-   */
+  /** Asks for the manifest of this platform. Throws Error in a sentence. */
   async describe(scratch: string, signal: AbortSignal): Promise<Described> {
     const { repository } = this.reference
     const first = await this.#manifest(this.reference.text, scratch, signal)
@@ -74,14 +70,11 @@ export class Skopeo {
     if (!Array.isArray(manifests)) return described(first)
     if (repository === undefined) return { digest: first.digest, layers: [] }
     const wanted = platform()
-    const fits = manifests.find(
-      one =>
-        isObject(one) &&
-        isObject(one.platform) &&
-        one.platform.os === 'linux' &&
-        one.platform.architecture === wanted
-    )
-    const digest = isObject(fits) ? fits.digest : undefined
+    const fits = manifests.find(one => {
+      const { os, architecture } = isObject(one) && isObject(one.platform) ? one.platform : {}
+      return os === 'linux' && architecture === wanted
+    })
+    const digest = digestOf(fits)
     if (!isDigest(digest)) throw new Error(`it holds no image for linux and ${wanted}`)
     const second = await this.#manifest(`${repository}@${digest}`, scratch, signal).catch(error => {
       if (!this.reference.text.startsWith(STORED)) throw error
@@ -92,10 +85,7 @@ export class Skopeo {
     return described(second)
   }
 
-  /**
-   * Copies the image into the OCI layout `scratch/layout`; skopeo checks all digests. `lent` bytes of it are
-   * there already, as hard links.
-   */
+  /** Copies the image into `scratch/layout`; `lent` bytes of it are there already, as hard links. */
   async copy(scratch: string, { digest, bytes }: Described, job: JobContext, lent = 0): Promise<void> {
     const { max_unpacked: limit } = this.image
     const { repository, text } = this.reference
@@ -120,9 +110,9 @@ export class Skopeo {
     const from = repository === undefined ? text : `${repository}@${digest}`
     // umoci reads no zstd: skopeo packs such layers anew.
     const words = ['copy', ...this.#login('--src-'), '--dest-compress-format', 'gzip', from]
-    const limits = { signal: job.signal, timeLimitMs: this.image.time_limit }
+    const timeLimitMs = this.image.time_limit
     await bounded(growth, job.signal, signal =>
-      this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { ...limits, signal })
+      this.#run([...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`], scratch, { signal, timeLimitMs })
     )
   }
 
@@ -131,11 +121,8 @@ export class Skopeo {
     const file = join(scratch, 'digest')
     const words = ['copy', ...this.#login('--dest-'), '--digestfile', file]
     const limits = { signal, timeLimitMs: this.image.time_limit }
-    await this.#run(
-      [...words, `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`, this.reference.text],
-      scratch,
-      limits
-    )
+    const from = `oci:${layoutIn(scratch)}:${LAYOUT_TAG}`
+    await this.#run([...words, from, this.reference.text], scratch, limits)
     return (await readFile(file, 'utf8')).trim()
   }
 
@@ -156,7 +143,7 @@ export class Skopeo {
   async #run(
     words: readonly string[],
     scratch: string,
-    limits: { signal: AbortSignal; timeLimitMs: number; maxOutput?: number }
+    limits: Limits & { maxOutput?: number }
   ): Promise<string> {
     const stored = words.find(word => word.startsWith(STORED))
     if (stored !== undefined) {
@@ -226,10 +213,7 @@ export async function readLayout(scratch: string): Promise<Pick<ImageSource, 'la
   const isShort = (pair: unknown[]) =>
     pair.every(text => typeof text === 'string' && text.length <= LONGEST_LABEL)
   const kept = Object.entries(labels).filter(isShort).slice(0, MOST_LABELS)
-  return {
-    labels: Object.fromEntries(kept) as Record<string, string>,
-    layers
-  }
+  return { labels: Object.fromEntries(kept) as Record<string, string>, layers }
 }
 
 const readObject = (file: string) =>
@@ -246,13 +230,9 @@ function objectIn(text: string): JsonObject {
       layers > MOST_LAYERS ? tooMany(layers) : `its manifest has more than ${MOST_PARSED} bytes`
     )
   }
-  try {
-    const json: unknown = JSON.parse(text)
-    if (isObject(json)) return json
-  } catch {
-    // Told below.
-  }
-  throw new Error('its manifest is no JSON object')
+  const json = jsonObject(text)
+  if (!json) throw new Error('its manifest is no JSON object')
+  return json
 }
 
 /** Returns the bytes of all files below the scratch directory, a few hundred at most. */

@@ -1,13 +1,12 @@
 import { chmod, mkdir, readFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { Background } from '../../base/background.js'
-import type { Log } from '../../base/log.js'
+import { firstOf, type Log } from '../../base/log.js'
 import { replaceAmongOthers } from '../../disk/file.js'
 import { run } from '../../program/program.js'
 import { scrape } from './scrape.js'
 import { chooseSeeder, type Kept, keepSeeding, Ledger } from './seeding.js'
-import type { Seeder, SeederSettings } from './torrent.js'
-import { readInfoHash, type Torrent } from './torrent.js'
+import { readInfoHash, type Seeder, type SeederSettings, type Torrent } from './torrent.js'
 
 export interface DistributionOptions {
   /** `[torrent]` of the ini. */
@@ -48,17 +47,13 @@ const off: Condition = { ok: false, reason: 'torrent is off: [torrent] tracker i
 const notYet: Condition = { ok: false, reason: 'not looked at yet' }
 
 /**
- * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10). From the
- * first `wanted` on it looks in the background: at once after a change, every minute while all is well, and
- * with growing pauses while something is wrong. So a seeder that was restarted gets its torrents back, and a
- * tracker its whitelist.
+ * Keeps the tracker's whitelist and the seeder in step with the torrents in force (rules 9.10): at once after
+ * a change, every minute while all is well, with growing pauses while something is wrong.
  */
 export class Distribution {
   /** Whether the tracker answers and has our whitelist, as of the last look. */
   tracker: Condition
-  /**
-   * Whether the seeder answers and the tracker knows a seeder of every wanted torrent, as of the last look.
-   */
+  /** Whether the seeder answers, and the tracker knows one of every torrent, as of the last look. */
   seeder: Condition
   readonly #tracker: Tracker
   readonly #seeder: Seeder | undefined
@@ -85,18 +80,14 @@ export class Distribution {
     })
   }
 
-  /**
-   * The conditions of both as the health page takes them, by name, without a service that the ini turns off.
-   */
+  /** The conditions for the health page, without a service that the ini turns off. */
   get conditions(): Record<string, readonly (() => Condition)[]> {
     if (this.#isOff) return {}
     const tracker = [() => this.tracker]
     return this.#seeder ? { tracker, seeder: [() => this.seeder] } : { tracker }
   }
 
-  /**
-   * Sets the torrents in force, names of files in the files directory. The work is done in the background.
-   */
+  /** Sets the torrents in force, names in the files directory. The background does the work. */
   wanted(torrents: readonly string[]): void {
     const wanted = [...new Set(torrents)].sort()
     if (wanted.join('/') === this.#wanted?.join('/')) return
@@ -148,7 +139,7 @@ export class Distribution {
       for (const infoHash of this.#noteUnheard(torrents.filter(isUnheard))) {
         this.#tracker.forgetRead()
         // Not while nodes are fetching it, as they could lose the seeder.
-        if (result.idle.has(infoHash)) await this.#seeder?.announce(infoHash, signal)
+        if (result.idle.has(infoHash)) await this.#seeder?.announce?.(infoHash, signal)
       }
       return { result, problems: [...problems, ...result.problems, ...this.#unheardProblems()] }
     })
@@ -227,10 +218,8 @@ export class Distribution {
 }
 
 /** Returns one line for some problems, '' for none. */
-function summary(problems: readonly string[]): string {
-  const rest = problems.length - TOLD
-  return problems.slice(0, TOLD).join('; ') + (rest > 0 ? `; and ${rest} more problems` : '')
-}
+const summary = (problems: readonly string[]): string =>
+  firstOf(problems, TOLD, '; ') + (problems.length > TOLD ? ' problems' : '')
 
 /** The keys of `[torrent]` that lead to the tracker. */
 interface TrackerSettings {
@@ -259,10 +248,7 @@ class Tracker {
       run(program, words, { timeLimitMs: RELOAD_LIMIT_MS, signal })
   ) {}
 
-  /**
-   * Writes these info hashes to the whitelist, sorted, one per line, and makes the tracker read it if it has
-   * not. Throws an Error that names the ini key.
-   */
+  /** Writes the whitelist, and makes the tracker read it. Throws an Error that names the ini key. */
   async allow(infoHashes: readonly string[], signal: AbortSignal): Promise<void> {
     const { whitelist, tracker_reload: reload } = this.settings
     if (whitelist === '') return
@@ -296,10 +282,7 @@ class Tracker {
     this.#isRead = false
   }
 
-  /**
-   * Returns the number of seeders of each torrent, by info hash. Throws an Error that names the ini key when
-   * it does not answer.
-   */
+  /** Returns the seeders of each torrent, by info hash. Throws an Error that names the ini key. */
   async seeders(infoHashes: readonly string[], signal: AbortSignal): Promise<Map<string, number>> {
     try {
       return await scrape(this.settings.tracker, infoHashes, signal)

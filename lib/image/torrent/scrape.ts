@@ -6,9 +6,7 @@ import { oneLine } from '../../base/log.js'
 import { requestWhole } from '../../client/request.js'
 import { decode, entry, HTTP_LIMITS, isMap } from './torrent.js'
 
-/**
- * How many torrents are asked for at a time: opentracker answers for 64, and over udp there is room for 74.
- */
+/** Torrents per question: opentracker answers for 64, and over udp there is room for 74. */
 const AT_ONCE = 50
 /** How often a question over udp is sent, as an answer may be lost. */
 const UDP_TRIES = 3

@@ -65,9 +65,8 @@ export interface Kept {
 }
 
 /**
- * Makes the seeder offer `torrents` out of `files`. Other torrents of it are taken away only where the ledger
- * says that svcd put them there. `names` are the wanted files, also those that cannot be read now. Throws an
- * Error when the seeder does not say what it has, or the ledger cannot be kept.
+ * Makes the seeder offer `torrents` out of `files`, and takes away others that the ledger names. `names`: the
+ * wanted files, also unreadable ones. Throws an Error of the seeder's list or the ledger.
  */
 export async function keepSeeding(
   seeder: Seeder,
@@ -165,8 +164,6 @@ class WatchDirectory implements Seeder {
 
   async start(): Promise<void> {}
 
-  async announce(): Promise<void> {}
-
   async #found(): Promise<Torrent[]> {
     const names = (await this.#do(() => readdir(this.directory))).filter(name => TORRENT.test(name))
     // Unreadable or vanished files are nobody's.
@@ -186,25 +183,16 @@ class WatchDirectory implements Seeder {
   }
 }
 
-const keys = ['gid', 'infoHash', 'dir', 'status', 'seeder', 'connections', 'errorMessage'].concat(
-  'verifiedLength',
-  'verifyIntegrityPending'
-)
+const certain = ['gid', 'dir', 'status', 'connections'] as const
+/** The last two are there only while the file is checked, or waits to be. */
+const possible = ['infoHash', 'seeder', 'errorMessage', 'verifiedLength', 'verifyIntegrityPending'] as const
+const keys = [...certain, ...possible]
 const MOST = 100_000
 
 /** A download in an answer of aria2: every value is a text. */
-interface Told {
-  readonly gid: string
-  readonly infoHash?: string
-  readonly dir: string
-  readonly status: 'active' | 'waiting' | 'paused' | 'error' | 'complete' | 'removed'
-  readonly seeder?: 'true' | 'false'
-  readonly connections: string
-  readonly errorMessage?: string
-  /** Only while the file is checked, or waits to be. */
-  readonly verifiedLength?: string
-  readonly verifyIntegrityPending?: string
-}
+type Told = Readonly<
+  Record<(typeof certain)[number], string> & Partial<Record<(typeof possible)[number], string>>
+>
 
 const options = (dir: string) => ({
   dir,
@@ -219,7 +207,7 @@ const options = (dir: string) => ({
   'rpc-save-upload-metadata': 'false'
 })
 
-const isLoaded = ({ status }: Told) => status === 'active' || status === 'waiting' || status === 'paused'
+const isLoaded = ({ status }: Told) => ['active', 'waiting', 'paused'].includes(status)
 
 /** The seeder aria2c, started with --enable-rpc, over JSON-RPC. */
 class Aria2 implements Seeder {
@@ -266,9 +254,6 @@ class Aria2 implements Seeder {
       if (told.infoHash === infoHash && told.status === 'paused')
         await this.#call('unpause', [told.gid], signal)
   }
-
-  /** Does nothing: aria2 announces every minute by itself. */
-  async announce(): Promise<void> {}
 
   /** Takes ended downloads out of its list. */
   async #forget(known: readonly Told[], signal: AbortSignal): Promise<void> {

@@ -23,10 +23,7 @@ export function encode(value: Bencoded): Buffer {
   return Buffer.concat([Buffer.from(isMap(value) ? 'd' : 'l'), ...parts, Buffer.from('e')])
 }
 
-/**
- * Reads one value that fills the bytes. Integers beyond 2^53 and more than 32 levels are refused.
- * Throws an Error saying at which byte the value is not valid.
- */
+/** Reads the one value of the bytes. Throws an Error saying at which byte it is not valid. */
 export function decode(bytes: Buffer): Bencoded {
   const reader = new Reader(bytes)
   const value = reader.value(0)
@@ -105,9 +102,7 @@ class Reader {
 export interface Torrent {
   /** File name, `<imagefile>.torrent`. */
   readonly name: string
-  /**
-   * SHA-1 of its info dictionary, 40 hexadecimal digits in lower case, by which seeders and trackers know it.
-   */
+  /** SHA-1 of its info dictionary in hexadecimal, by which seeders and trackers know it. */
   readonly infoHash: string
 }
 
@@ -117,10 +112,7 @@ const MAX_PIECES = 2048
 const LEAST_PIECE = 256 << 10
 const LONGEST_PIECE = 32 << 20
 
-/**
- * Returns the bytes per piece for a size of a file. Small pieces spread sooner from node to node, but each
- * costs 20 bytes in the torrent, and a message to every peer.
- */
+/** Returns the bytes per piece: small ones spread sooner, but each costs room and messages. */
 export function pieceLength(bytes: number): number {
   let length = LEAST_PIECE
   while (bytes / length > MAX_PIECES && length < LONGEST_PIECE) length *= 2
@@ -128,10 +120,8 @@ export function pieceLength(bytes: number): number {
 }
 
 /**
- * Writes the torrent of one file. It is private (peers come from the tracker alone), announces to `announce`,
- * and has the same bytes for the same file, name and tracker. The hashing is done in node's thread pool.
- * `output` is replaced as a whole. Throws an Error that names the file when it is empty or changes meanwhile,
- * an Error of the system, or the signal's reason.
+ * Writes the private torrent of one file, the same bytes for the same file, name and tracker, hashed in
+ * node's thread pool. Throws an Error for an empty file or one that changes, or the signal's reason.
  */
 export async function createTorrent(request: {
   readonly file: string
@@ -159,10 +149,7 @@ export async function createTorrent(request: {
   return { infoHash: hashOf(encode(info)) }
 }
 
-/**
- * Returns the info hash of a torrent file. Throws an Error that names the file when it cannot be read or is
- * no torrent.
- */
+/** Returns the info hash of a torrent file. Throws an Error that names the file. */
 export async function readInfoHash(file: string): Promise<string> {
   try {
     const info = entry(await readTorrent(file), 'info')
@@ -227,10 +214,7 @@ export interface Seeded {
   readonly problem: string
 }
 
-/**
- * The seeder of the system. Each method throws an Error that names the ini key when the seeder does not do
- * it.
- */
+/** The seeder of the system. Each method throws an Error that names the ini key. */
 export interface Seeder {
   /** All its torrents, also those of others. */
   list(signal: AbortSignal): Promise<Seeded[]>
@@ -239,14 +223,13 @@ export interface Seeder {
   /** The file stays. */
   remove(infoHash: string, signal: AbortSignal): Promise<void>
   start(infoHash: string, signal: AbortSignal): Promise<void>
-  /** Makes the seeder announce it once more. The torrent may be stopped for that. */
-  announce(infoHash: string, signal: AbortSignal): Promise<void>
+  /** Makes the seeder announce it, for which it may stop the torrent. Absent: it does so by itself. */
+  announce?(infoHash: string, signal: AbortSignal): Promise<void>
 }
 
 /** The keys of `[torrent]` that lead to the seeder. */
 export interface SeederSettings {
   readonly seeder: 'none' | 'transmission' | 'aria2'
-  /** Its RPC. */
   readonly seeder_url: string
   /** transmission: `user:password` or empty; aria2: its RPC secret. */
   readonly seeder_secret: string

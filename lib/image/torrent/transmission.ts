@@ -5,37 +5,18 @@ import { type Response, requestWhole } from '../../client/request.js'
 import { HTTP_LIMITS, type Seeded, type Seeder, type Torrent } from './torrent.js'
 
 const SESSION = 'x-transmission-session-id'
-const fields = [
-  'hashString',
-  'downloadDir',
-  'status',
-  'percentDone',
-  'error',
-  'errorString',
-  'peersConnected',
-  'uploadedEver',
-  'seedRatioMode',
-  'seedIdleMode'
-] as const
+const texts = ['hashString', 'downloadDir', 'errorString'] as const
+const modes = ['seedRatioMode', 'seedIdleMode'] as const
+/**
+ * `status`: 0 stopped, 1 and 2 checking, 3 and 4 downloading, 5 waiting to seed, 6 seeding; `error`: 1 and 2
+ * are of the tracker, 3 is local; `uploadedEver`: bytes, since it was added.
+ */
+const numbers = ['status', 'error', 'percentDone', 'peersConnected', 'uploadedEver', ...modes] as const
 
-/** The mode of a torrent without a limit, whatever limits the session has. */
-const UNLIMITED = 2
+/** The modes of a torrent without a limit, whatever limits the session has. */
+const unlimited = { seedRatioMode: 2, seedIdleMode: 2 }
 
-interface Told {
-  readonly hashString: string
-  readonly downloadDir: string
-  /** 0 stopped, 1 and 2 checking, 3 and 4 downloading, 5 waiting to seed, 6 seeding. */
-  readonly status: number
-  readonly percentDone: number
-  /** 1 and 2 are of the tracker, 3 is local. */
-  readonly error: number
-  readonly errorString: string
-  readonly peersConnected: number
-  /** Bytes, since it was added. */
-  readonly uploadedEver: number
-  readonly seedRatioMode: number
-  readonly seedIdleMode: number
-}
+type Told = Readonly<Record<(typeof texts)[number], string> & Record<(typeof numbers)[number], number>>
 
 /** The seeder transmission-daemon over its RPC, version 15 and later. */
 export class Transmission implements Seeder {
@@ -51,7 +32,11 @@ export class Transmission implements Seeder {
   }
 
   async list(signal: AbortSignal): Promise<Seeded[]> {
-    const { torrents } = await this.#call<{ torrents: readonly Told[] }>('torrent-get', { fields }, signal)
+    const { torrents } = await this.#call<{ torrents: readonly Told[] }>(
+      'torrent-get',
+      { fields: [...texts, ...numbers] },
+      signal
+    )
     return torrents.map(told => ({
       infoHash: told.hashString.toLowerCase(),
       directory: told.downloadDir,
@@ -69,18 +54,11 @@ export class Transmission implements Seeder {
 
   async add({ name, infoHash }: Torrent, signal: AbortSignal): Promise<boolean> {
     const metainfo = await readFile(join(this.files, name), 'base64')
-    const added = await this.#call<object>(
-      'torrent-add',
-      { metainfo, 'download-dir': this.files, paused: false },
-      signal
-    )
+    const args = { metainfo, 'download-dir': this.files, paused: false }
+    const added = await this.#call<object>('torrent-add', args, signal)
     if ('torrent-duplicate' in added) return false
     // An image is offered as long as svcd wants it, whatever limits the session has.
-    await this.#call(
-      'torrent-set',
-      { ids: [infoHash], seedRatioMode: UNLIMITED, seedIdleMode: UNLIMITED },
-      signal
-    )
+    await this.#call('torrent-set', { ids: [infoHash], ...unlimited }, signal)
     return true
   }
 
@@ -92,10 +70,7 @@ export class Transmission implements Seeder {
     await this.#call('torrent-start', { ids: [infoHash] }, signal)
   }
 
-  /**
-   * Stops the torrent: a start announces at once, while a request to announce waits for the tracker's
-   * interval.
-   */
+  /** Stops the torrent: its start announces at once, a request to announce waits for the interval. */
   async announce(infoHash: string, signal: AbortSignal): Promise<void> {
     await this.#call('torrent-stop', { ids: [infoHash] }, signal)
   }
@@ -134,7 +109,7 @@ export class Transmission implements Seeder {
 }
 
 const isLimited = ({ seedRatioMode, seedIdleMode }: Told) =>
-  seedRatioMode !== UNLIMITED || seedIdleMode !== UNLIMITED
+  seedRatioMode !== unlimited.seedRatioMode || seedIdleMode !== unlimited.seedIdleMode
 
 function problem({ status, percentDone, error, errorString }: Told): string {
   if (error === 3) return errorString
