@@ -7,7 +7,7 @@ import type { Facts } from '../monitor/boot-facts.js'
 import type { Boot, Step } from '../monitor/boot-steps.js'
 import { packOnRestart } from '../monitor/stale.js'
 import { why } from '../monitor/why.js'
-import { type ApiRequest, type ApiRoute, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, isoTime, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { at, list, object, orNull, string, time } from './schema.js'
 
@@ -45,7 +45,7 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
         const told = boots.of(name)
         const shown =
           request.caller.kind === 'anonymous'
-            ? { boots: told.boots.map(({ began }) => ({ began: iso(began) })) }
+            ? { boots: told.boots.map(({ began }) => ({ began: isoTime(began) })) }
             : { boots: told.boots.map(showBoot), elsewhere: told.elsewhere.map(showStep) }
         return ok({ monitor: { boots: { [name]: shown } } })
       }
@@ -77,14 +77,12 @@ export function bootsRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-const iso = (ms: number) => new Date(ms).toISOString()
-
 const showBoot = ({ began, from, omitted, steps }: Boot) => ({
-  ...{ began: iso(began), from, omitted, steps: steps.map(showStep) }
+  ...{ began: isoTime(began), from, omitted, steps: steps.map(showStep) }
 })
 
 const showStep = ({ step, about, from, time, last, count, end, bytes, bytesTotal }: Step) => ({
-  ...{ step, about, from, time: iso(time), last: iso(last), count },
+  ...{ step, about, from, time: isoTime(time), last: isoTime(last), count },
   ...{ end: end ?? null, bytes: bytes ?? null, of: bytesTotal ?? null }
 })
 

@@ -79,7 +79,6 @@ function settingsRoutes(parts: Parts): ApiRoute[] {
     }),
     ...deletion('/config/cluster/{controller}', {
       access: 'user',
-      answers: [204],
       summary: 'Remove a controller that no longer runs',
       handler: async request => {
         const name = param(request, 'controller')

@@ -1,7 +1,7 @@
 import { badRequest } from '../base/errors.js'
 import { MOST_LINES } from '../consoles/logs.js'
 import { boolean, freeText } from '../model/field.js'
-import { type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
+import { type ApiRoute, actorOf, isoTime, ok, type Parts, param } from './context.js'
 import { eventHeaders, subscriberOf } from './events.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, string, time } from './schema.js'
@@ -63,10 +63,7 @@ export function consoleRoutes({ consoles, model }: Parts): ApiRoute[] {
       handler: async request => {
         const { name } = model.get('node', param(request, 'node'))
         const lines = await consoles.lines(name, linesOf(request.query.get('lines')))
-        const shown = lines.map(({ time, text }) => ({
-          time: time === undefined ? null : new Date(time).toISOString(),
-          text
-        }))
+        const shown = lines.map(({ time, text }) => ({ time: isoTime(time), text }))
         return ok({ monitor: { consoles: { [name]: { lines: shown } } } })
       }
     })

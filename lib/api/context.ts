@@ -105,8 +105,10 @@ export const replaced = (request: ApiRequest, parts: Partial<ApiRequest>): ApiRe
 /** A row of the route table: router, access check and documents are made from it. */
 export interface ApiRoute extends Route<Caller> {
   readonly access: Access
+  /** Operators may call it too (rules 5.2). */
   readonly operator?: true
-  readonly limited?: Limit
+  /** How it respects a limit to groups; absent: limited callers may not call it. */
+  readonly limited?: Limit | undefined
   /** Every status of this route, successes first; 405, 408, 413 and 500 are implied. */
   readonly codes: readonly number[]
   readonly summary: string
@@ -149,6 +151,9 @@ export const okTwice = (type: string, name: string, values: object): Answer =>
 /** The answer to a change: 204 is empty, others have a message (rules 1.5). */
 export const done = (status: number, message: string): Answer =>
   status === 204 ? { status } : { status, body: { message } }
+
+/** A time as answers show it; `ms`: since 1970. */
+export const isoTime = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
 
 /** Returns a path parameter. Throws TypeError if the route's path has none of this name. */
 export function param(request: ApiRequest, name: string): string {

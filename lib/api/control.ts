@@ -77,8 +77,6 @@ export function controlRoutes(parts: Parts): ApiRoute[] {
         const nodes = await runFairly(nodesFor(parts, request.caller, hostlist, model.view), request)
         checkCount(nodes.length, command)
         const job = await control.submit(nodes, command, actorOf(request))
-        // The job's record has its end.
-        job.done.catch(() => {})
         return ok({
           message: 'queued',
           ...grouped(job.id, part, command, { state: 'queued', progress: 0, results: [] })

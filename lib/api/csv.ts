@@ -241,13 +241,13 @@ function readLine(
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error
     // Each cell by itself, to name its column.
-    for (const cell of cells) {
+    const faults = cells.flatMap(cell => {
       const why = refusalMessage(() => readObject(type, name, bodyOf(type, [cell])))
-      if (why !== undefined)
-        refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(cell.i))
-    }
-    if (cells.every(cell => refusalMessage(() => readObject(type, name, bodyOf(type, [cell]))) === undefined))
-      refusals.add(line, error.message)
+      return why === undefined ? [] : { why, i: cell.i }
+    })
+    for (const { why, i } of faults)
+      refusals.add(line, why.replace('must be true or false', 'must be yes or no'), columnAt(i))
+    if (faults.length === 0) refusals.add(line, error.message)
     return undefined
   }
 }
@@ -285,12 +285,8 @@ function bodyOf(type: ObjectType, cells: readonly Cell[]): JsonObject {
 }
 
 const words: Readonly<Record<string, boolean>> = {
-  yes: true,
-  true: true,
-  1: true,
-  no: false,
-  false: false,
-  0: false
+  ...{ yes: true, true: true, 1: true },
+  ...{ no: false, false: false, 0: false }
 }
 
 /** Converts a cell to the type of its field; a cell that does not fit stays a text, to be refused. */

@@ -77,7 +77,6 @@ export function dnsRoutes({ model }: Parts): ApiRoute[] {
     }),
     ...deletion(`${base}/{host}`, {
       access: 'user',
-      answers: [204],
       summary: 'Delete a DNS record of a network',
       handler: async request => {
         const [name, host] = [param(request, 'network'), param(request, 'host')]

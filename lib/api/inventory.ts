@@ -1,4 +1,3 @@
-import { asPauses } from '../base/concurrency.js'
 import { notFound } from '../base/errors.js'
 import type { JsonObject } from '../base/json.js'
 import { factsOf } from '../inventory/facts.js'
@@ -6,8 +5,8 @@ import type { NodeInventory } from '../inventory/inventories.js'
 import { differenceText } from '../inventory/odd.js'
 import { type Inventory, inventoryShape, isList, readInventory, type Shape } from '../inventory/shape.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { type Entry, type Listing, listed, listQuery } from './listing.js'
-import { nodesFor } from './node-sets.js'
+import type { Listing } from './listing.js'
+import { listedNodes, nodesQuery } from './node-sets.js'
 import { type Body, get, openEnvelope, post } from './row.js'
 import { at, list, object, type Schema, string, time } from './schema.js'
 
@@ -79,14 +78,6 @@ const odd: Listing = {
 /** The hardware of nodes, and which one is not like the others (rules 6.16, 6.17). */
 export function inventoryRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
-  const query = { ...listQuery, nodes: string('a node set: limits the list to these nodes') }
-  /** A list with the entries of each node of the set. */
-  const ofNodes = (request: ApiRequest, listing: Listing, entriesOf: (name: string) => Entry[]) =>
-    listed(request, listing, function* () {
-      const wanted = request.query.get('nodes')
-      const names = yield* asPauses(nodesFor(parts, request.caller, wanted, model.view))
-      return names.flatMap(entriesOf)
-    })
   return [
     post('/monitor/inventory/{node}', {
       access: 'node',
@@ -99,10 +90,10 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
     get('/monitor/inventory', {
       access: 'admin',
       summary: 'What the nodes are made of, as they reported it',
-      query,
+      query: nodesQuery,
       output: at(place, shown),
       handler: request =>
-        ofNodes(request, inventories, name => {
+        listedNodes(parts, request, inventories, name => {
           const snapshot = parts.inventories.snapshot(name)
           return snapshot ? [{ name, values: () => rowOf(name, snapshot()) }] : []
         })
@@ -127,11 +118,11 @@ export function inventoryRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       limited: 'filtered',
       summary: 'The nodes that are not like most of their group, a line for each difference',
-      query,
+      query: nodesQuery,
       output: at(odd.place, list(odd.item)),
       handler: async request => {
         await parts.odd.current()
-        return ofNodes(request, odd, name =>
+        return listedNodes(parts, request, odd, name =>
           parts.odd.of(name).map(one => {
             const { group, fact, value, usual, count, of } = one
             const values = { name, group, fact, value, usual, nodes: `${count} of ${of}` }

@@ -2,7 +2,7 @@ import { accountOf, groupsOf, isAdmin } from '../auth/access.js'
 import { forbidden, notFound, ServiceError, unavailable } from '../base/errors.js'
 import type { Answer } from '../http/route.js'
 import { JobStoppedError, type JobSummary, type SubmittedJob } from '../jobs/jobs.js'
-import { type ApiRequest, type ApiRoute, actorOf, done, ok, type Parts, param } from './context.js'
+import { type ApiRequest, type ApiRoute, actorOf, done, isoTime, ok, type Parts, param } from './context.js'
 import { get } from './row.js'
 import { at, list, object, orNull, ref, string, time, word } from './schema.js'
 
@@ -161,11 +161,9 @@ function recordRoutes({ jobs }: Parts): ApiRoute[] {
   ]
 }
 
-const iso = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
-
 /** A request as lists and events show it. */
 export function shownSummary(job: JobSummary) {
   const { id, kind, object, by, state, progress, message } = job
-  const times = { queued: iso(job.queued), started: iso(job.started), ended: iso(job.ended) }
+  const times = { queued: isoTime(job.queued), started: isoTime(job.started), ended: isoTime(job.ended) }
   return { request_id: id, kind, object, by, state, progress, ...times, message }
 }

@@ -1,4 +1,3 @@
-import { asPauses } from '../base/concurrency.js'
 import { notFound, tryLater } from '../base/errors.js'
 import type { Config } from '../config/types.js'
 import { groupOf, isInstaller, settingsOf } from '../model/effective.js'
@@ -8,12 +7,12 @@ import type { View } from '../model/stored.js'
 import type { NodeDoc } from '../model/types/node.js'
 import { isRescue } from '../monitor/boot-steps.js'
 import type { ServiceState } from '../monitor/health.js'
-import { type NodeStatus, withoutOutput } from '../monitor/node-status.js'
+import { withoutOutput } from '../monitor/node-status.js'
 import { type ServiceName, serviceNames } from '../services/backends.js'
 import { serverLine } from '../services/services.js'
 import { type ApiRequest, type ApiRoute, actorOf, ok, type Parts, param } from './context.js'
-import { type Entry, type Listing, listed, listQuery } from './listing.js'
-import { nodesFor } from './node-sets.js'
+import type { Listing } from './listing.js'
+import { listedNodes, nodesQuery } from './node-sets.js'
 import { bodyOf, get, post } from './row.js'
 import { at, list, object, orNull, plainText, type Schema, standing, string, time, word } from './schema.js'
 
@@ -40,15 +39,6 @@ const report = bodyOf(
 const reason = orNull(string('why the node got no boot script, a doubtful one, or repeats its installation'))
 const lastState = object({ name: string(), state: orNull(string()), since: orNull(time), reason })
 const listing: Listing = { title: 'state', place: 'monitor.status.{node}', item: lastState }
-
-/** A snapshot of the last states of nodes. */
-function statesOf(status: NodeStatus, names: readonly string[]): Entry[] {
-  return names.map(name => {
-    const { state = null, time: since = null } = status.history(name).at(-1) ?? {}
-    const shown = { name, state, since, reason: status.problem(name) }
-    return { name, values: () => shown }
-  })
-}
 
 /** Returns the schema of a service's status; `more`: fields of this service. */
 export const serviceSchema = (more: Schema = {}) =>
@@ -100,14 +90,14 @@ function nodeStateRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       limited: 'filtered',
       summary: 'The last state of all nodes, since when, and why one got no boot script',
-      query: { ...listQuery, nodes: string('a node set: limits the list to these nodes') },
+      query: nodesQuery,
       output: at(listing.place, lastState),
-      handler: request => {
-        const wanted = request.query.get('nodes')
-        return listed(request, listing, function* () {
-          return statesOf(status, yield* asPauses(nodesFor(parts, request.caller, wanted, model.view)))
+      handler: request =>
+        listedNodes(parts, request, listing, name => {
+          const { state = null, time: since = null } = status.history(name).at(-1) ?? {}
+          const shown = { name, state, since, reason: status.problem(name) }
+          return [{ name, values: () => shown }]
         })
-      }
     }),
     get('/monitor/node/{node}', {
       access: 'minimal',

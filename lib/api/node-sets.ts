@@ -1,4 +1,5 @@
 import { type Caller, groupsOf, outsideLimit } from '../auth/access.js'
+import { asPauses } from '../base/concurrency.js'
 import { didYouMean } from '../base/did-you-mean.js'
 import { badRequest, notFound, ServiceError } from '../base/errors.js'
 import { firstOf } from '../base/log.js'
@@ -9,7 +10,9 @@ import { findStaleSliced } from '../monitor/stale.js'
 import { evaluate, isNodeSet } from '../node-set/evaluate.js'
 import { forMessage } from '../node-set/expand.js'
 import { foldSliced } from '../node-set/fold.js'
-import type { Parts } from './context.js'
+import type { ApiRequest, Parts } from './context.js'
+import { type Entry, type Listing, listed, listQuery } from './listing.js'
+import { string } from './schema.js'
 
 type SetSources = Pick<Parts, 'status' | 'boots' | 'model' | 'trust'>
 
@@ -79,33 +82,35 @@ export function* nodesFor(
   throw refusal()
 }
 
+/** Query keys of a list of nodes. */
+export const nodesQuery = { ...listQuery, nodes: string('a node set: limits the list to these nodes') }
+
+/** Lists what `entriesOf` returns for each node of the set in the query, or for all. */
+export const listedNodes = (
+  parts: SetSources,
+  request: ApiRequest,
+  listing: Listing,
+  entriesOf: (name: string) => readonly Entry[]
+) =>
+  listed(request, listing, function* () {
+    const wanted = request.query.get('nodes')
+    const names = yield* asPauses(nodesFor(parts, request.caller, wanted, parts.model.view))
+    return names.flatMap(entriesOf)
+  })
+
 /** Returns names folded if that is short, else the first ones and the number of the others. */
 function* namesForMessage(names: readonly string[]): Generator<void, string> {
   const folded = names.length > MOST_FOLDED ? '' : yield* foldSliced(names)
   return folded !== '' && folded.length <= LONGEST_FOLDED ? folded : firstOf(names, MOST_NAMED)
 }
 
-type NodesOf<T> = (text: T, view: View, caller: Caller) => Generator<unknown, readonly string[]>
-
-/** Tells sets from names, and evaluates them. */
-export interface NodeSets {
-  readonly isSet: (text: string) => boolean
-  /** The nodes of a set, or all; as `nodesFor`. */
-  readonly names: NodesOf<string | null>
-  /** The same for a change: its 404 says how to create nodes. */
-  readonly changed: NodesOf<string>
-}
-
 const CREATES_NONE =
   '; a set cannot create nodes; use a table: svcctl import FILE ' +
   '(on the controller also svcd import --csv FILE), or POST /config/node?format=csv'
 
-/** The node sets of this cluster (rules 12.1, 12.2). */
-export const nodeSets = (parts: SetSources): NodeSets => ({
-  isSet: isNodeSet,
-  names: (text, view, caller) => nodesFor(parts, caller, text, view),
-  changed: (text, view, caller) => nodesFor(parts, caller, text, view, CREATES_NONE)
-})
+/** The same for a change: its 404 says how to create nodes. */
+export const changedNodesFor = (parts: SetSources, caller: Caller, text: string, view: View) =>
+  nodesFor(parts, caller, text, view, CREATES_NONE)
 
 /** Steps of a boot that failed. */
 const REFUSED: ReadonlySet<string> = new Set(['no-script', 'no-file', 'refused', 'bmc'])

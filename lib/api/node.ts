@@ -5,7 +5,7 @@ import { countObjects, objectTypes } from '../model/types.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
 import { type Line, Refusals, readTable } from './csv.js'
 import { dryRunQuery, isDryRun } from './dry-run.js'
-import { acknowledge, acknowledgement } from './jobs.js'
+import { acknowledge, acknowledgement, answerWhenDone } from './jobs.js'
 import { findWarnings, MOST_CHECKED, withWarnings } from './objects.js'
 import { type Body, bodyOf, get, post, script } from './row.js'
 import { at, csv, list, object, ref, string, word } from './schema.js'
@@ -158,3 +158,32 @@ const transferRoutes = ({ images }: Parts): ApiRoute[] => [
 export function nodeRoutes(parts: Parts): ApiRoute[] {
   return [tableRoute(parts), ...previewRoutes(parts), ...takeoverRoutes(parts), ...transferRoutes(parts)]
 }
+
+const rehearsalBody = bodyOf(
+  { about: 'node {node}', at: 'config.node.{node}' },
+  {
+    osimage: { type: objectName, meaning: 'another OS image than that of the node' },
+    osimagetag: {
+      type: objectName,
+      meaning: 'another tag; with another image default, else that of the node'
+    }
+  }
+)
+
+/** Rehearsals of boots (rules 16.1). */
+export const rehearsalRoutes = ({ rehearsals }: Parts): ApiRoute[] => [
+  post('/config/node/{node}/_rehearse', {
+    access: 'user',
+    summary:
+      'Boot in a virtual machine on the controller what the node would get next; ' +
+      'Prefer: respond-async as for _pack',
+    body: rehearsalBody,
+    output: acknowledgement,
+    handler: async (request, { osimage, osimagetag }) => {
+      const name = nodeOf(request)
+      const override = { image: osimage ?? undefined, tag: osimagetag ?? undefined }
+      const job = await rehearsals.submit(name, override, actorOf(request))
+      return answerWhenDone(request, job, 200, `node ${name} was rehearsed: well`)
+    }
+  })
+]

@@ -26,6 +26,7 @@ import type { View } from '../model/stored.js'
 import { countObjects, objectTypes, plural } from '../model/types.js'
 import { warningsOf } from '../model/warnings.js'
 import { runningAnswer } from '../monitor/stale.js'
+import { isNodeSet } from '../node-set/evaluate.js'
 import { forMessage } from '../node-set/expand.js'
 import {
   type ApiRequest,
@@ -40,7 +41,7 @@ import {
   param
 } from './context.js'
 import { type Entry, isCustomized, type Listing, listed, listQuery, withArticle } from './listing.js'
-import type { NodeSets } from './node-sets.js'
+import { changedNodesFor, nodesFor } from './node-sets.js'
 import { parameterOf } from './params.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string, twice } from './schema.js'
@@ -55,8 +56,6 @@ interface ObjectRouteOptions {
   readonly minimal?: true
   /** It has members: the nodes whose effective value it is. */
   readonly members?: true
-  /** Evaluates a set in place of a name (rules 12.3). */
-  readonly sets?: NodeSets
   /** Default fields of a list as text. */
   readonly columns?: readonly string[]
   /** Replaces `Model.save` when more than the object changes. */
@@ -174,13 +173,13 @@ export function withWarnings(answer: Answer, warnings: readonly string[]): Answe
 
 /** The routes of every type of object: list, single, members, save, clone, delete. */
 export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions = {}): ApiRoute[] {
-  const { cloned = 201, sets } = particular
+  const { cloned = 201 } = particular
   return [
     ...readRoutes(parts, type, particular),
     saveRoute(parts, type, particular),
     ...deleteRoutes(parts, type, particular),
     ...(cloned === 'elsewhere' ? [] : [cloneRoute(parts, type, cloned)]),
-    ...(sets ? setRoutes(parts, type, sets) : []),
+    ...(type === 'node' ? setRoutes(parts) : []),
     ...(particular.members ? memberRoutes(parts, type) : [])
   ]
 }
@@ -188,7 +187,8 @@ export function objectRoutes(parts: Parts, type: TypeName, particular: ObjectRou
 const baseOf = (type: TypeName) => `/config/${type}`
 const pathOf = (type: TypeName) => `${baseOf(type)}/{${parameterOf(type)}}`
 const nameOf = (request: ApiRequest, type: TypeName) => param(request, parameterOf(type))
-const takesSets = (sets: NodeSets | undefined) => (sets ? ({ sets: true } as const) : {})
+/** In place of the name of a node, a set of nodes (rules 12.3). */
+const takesSets = (type: TypeName) => (type === 'node' ? ({ sets: true } as const) : {})
 
 /** How the routes for one object of a type respect a limit to groups. */
 const limitOf = (type: TypeName): Limit | undefined =>
@@ -201,17 +201,13 @@ const operatorFields: ReadonlySet<string> = new Set(['netboot', 'netboot_once', 
  * Evaluates a set in the path; undefined for a plain name, unless the caller is no admin: for an operator a
  * change creates nothing, and groups are compared in its transaction.
  */
-function picked(
-  request: ApiRequest,
-  type: TypeName,
-  sets: NodeSets | undefined,
-  as: 'names' | 'changed' = 'names'
-) {
+function picked(parts: Parts, request: ApiRequest, type: TypeName, isChange = false) {
   const { caller } = request
   const name = nameOf(request, type)
-  const isOperators = as === 'changed' && isOperator(caller)
-  if (!sets || !(sets.isSet(name) || isOperators || groupsOf(caller))) return undefined
-  return (view: View) => sets[as](name, view, caller)
+  const isOperators = isChange && isOperator(caller)
+  if (type !== 'node' || !(isNodeSet(name) || isOperators || groupsOf(caller))) return undefined
+  const find = isChange ? changedNodesFor : nodesFor
+  return (view: View) => find(parts, caller, name, view)
 }
 
 const isOperator = (caller: Caller) => caller.kind === 'user' && caller.role === 'operator'
@@ -228,7 +224,8 @@ function checkOperator({ caller }: ApiRequest, { values, interfaces, newName }: 
 
 function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
   const { model } = parts
-  const { sets, columns } = particular
+  const { columns } = particular
+  const isNodes = type === 'node'
   const { title } = objectTypes[type]
   const output = objectBody(type).schema
   const access = particular.minimal ? 'minimal' : 'user'
@@ -250,23 +247,24 @@ function readRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions
       access,
       limited: limitOf(type) && 'filtered',
       summary: `All ${plural(title)}`,
-      query: { ...listQuery, ...(sets ? { nodes: string('a node set: these nodes only') } : {}) },
+      query: { ...listQuery, ...(isNodes ? { nodes: string('a node set: these nodes only') } : {}) },
       output,
       handler: request => {
         const wanted = request.query.get('nodes')
         const isPart = wanted !== null || groupsOf(request.caller) !== undefined
-        return listOf(request, sets && isPart ? view => sets.names(wanted, view, request.caller) : undefined)
+        const pick = (view: View) => nodesFor(parts, request.caller, wanted, view)
+        return listOf(request, isNodes && isPart ? pick : undefined)
       }
     }),
     get(pathOf(type), {
       access,
-      limited: sets ? 'filtered' : limitOf(type),
-      ...takesSets(sets),
+      limited: isNodes ? 'filtered' : limitOf(type),
+      ...takesSets(type),
       summary: `One ${title}`,
       query: listQuery,
       output,
       handler: request => {
-        const pick = picked(request, type, sets)
+        const pick = picked(parts, request, type)
         if (pick) return listOf(request, pick)
         return listed(request, listing, entriesOf(parts, type, [nameOf(request, type)], request.caller))
       }
@@ -278,25 +276,20 @@ const expectQuery = { expect: string('the "mark" of a dry run: change only if it
 
 function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute {
   const { model } = parts
-  const { updated = 204, save = (...args) => model.save(type, ...args), sets } = particular
+  const { updated = 204, save = (...args) => model.save(type, ...args) } = particular
+  const isNode = type === 'node'
   const { title } = objectTypes[type]
   return post(pathOf(type), {
-    access: type === 'node' ? 'node' : 'user',
-    ...(sets ? { operator: true, limited: 'filtered' } : {}),
-    ...takesSets(sets),
-    answers: sets ? [201, updated, 200] : [201, updated],
+    ...(isNode ? { access: 'node', operator: true, limited: 'filtered' } : { access: 'user' }),
+    ...takesSets(type),
+    answers: isNode ? [201, updated, 200] : [201, updated],
     summary: `Create, change or rename ${withArticle(title)}`,
     query: expectQuery,
     body: objectBody(type),
     handler: async (request, given) => {
       const name = nameOf(request, type)
-      const pick = picked(request, type, sets, 'changed')
-      if (pick) {
-        checkOperator(request, given)
-        if (given.newName !== undefined)
-          throw badRequest(`${title} set ${name}: a set cannot be renamed`, 'invalid-set')
-        return saveSet(parts, type, pick, given, request)
-      }
+      const pick = picked(parts, request, type, true)
+      if (pick) return saveSet(parts, name, pick, given, request)
       if (request.caller.kind === 'node') {
         checkOwnReport(model.effective(model.get('node', request.caller.node)), given)
         parts.status.countOwnChange(request.caller.node)
@@ -313,16 +306,17 @@ function saveRoute(parts: Parts, type: TypeName, particular: ObjectRouteOptions)
   })
 }
 
-function deleteRoutes({ model }: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
-  const { deleted = 204, remove = (...args) => model.remove(type, ...args), sets } = particular
+function deleteRoutes(parts: Parts, type: TypeName, particular: ObjectRouteOptions): ApiRoute[] {
+  const { model } = parts
+  const { deleted = 204, remove = (...args) => model.remove(type, ...args) } = particular
   const { title } = objectTypes[type]
   return deletion(pathOf(type), {
     access: 'user',
-    ...takesSets(sets),
-    answers: sets ? [deleted, 200] : [deleted],
+    ...takesSets(type),
+    answers: type === 'node' ? [deleted, 200] : [deleted],
     summary: `Delete ${withArticle(title)} that nothing uses`,
     handler: async request => {
-      const pick = picked(request, type, sets)
+      const pick = picked(parts, request, type)
       if (pick) {
         const count = await removeAll(model, type, pick, actorOf(request))
         return done(200, `${countObjects(type, count)} deleted`)
@@ -366,70 +360,66 @@ function memberRoutes({ model }: Parts, type: TypeName): ApiRoute[] {
   })
 }
 
-/** Changes all objects of a set in the same way, or none. */
+/** Changes all nodes of a set in the same way, or none. */
 async function saveSet(
   parts: Parts,
-  type: TypeName,
+  set: string,
   pick: (view: View) => Generator<unknown, readonly string[]>,
   given: ObjectPatch,
   request: ApiRequest
 ): Promise<Answer> {
   const { model } = parts
+  checkOperator(request, given)
+  if (given.newName !== undefined) throw badRequest(`node set ${set}: a set cannot be renamed`, 'invalid-set')
   const fields = new Set(given.values.keys())
   const picked = () => runFairly(pick(model.view), request)
   const names = request.dryRun ? [] : await picked()
   const onlyBoots = diskFields.every(field => fields.has(field) === (field === 'netboot'))
   // A dry run judges the nodes that it changes; those that boot from the network already are judged here.
   if (request.dryRun && onlyBoots && given.values.get('netboot') === true)
-    request.warnings?.push(...(await diskProblems(parts, type, await picked(), fields)))
-  const found = findWarnings(parts, type, names, fields)
-  const count = await saveAll(model, type, pick, given, expecting(request))
-  return withWarnings(done(200, `${countObjects(type, count)} updated`), await found())
+    request.warnings?.push(...(await diskProblems(parts, 'node', await picked(), fields)))
+  const found = findWarnings(parts, 'node', names, fields)
+  const count = await saveAll(model, 'node', pick, given, expecting(request))
+  return withWarnings(done(200, `${countObjects('node', count)} updated`), await found())
 }
 
 /** Changes and deletes a set given in the body, for sets that are too long for a path (rules 12.9). */
-function setRoutes(parts: Parts, type: TypeName, sets: NodeSets): ApiRoute[] {
+function setRoutes(parts: Parts): ApiRoute[] {
   const { model } = parts
-  const { title } = objectTypes[type]
-  const base = baseOf(type)
   const pick =
     (set: string, { caller }: ApiRequest) =>
     (view: View) =>
-      sets.changed(set, view, caller)
+      changedNodesFor(parts, caller, set, view)
   const nodes = { type: freeText, required: true, meaning: 'a node set' } as const
   return [
-    post(`${base}/_set`, {
+    post('/config/node/_set', {
       access: 'user',
       operator: true,
       limited: 'filtered',
       refuses: [404],
-      summary: `Change all ${title}s of a set in the same way, or none`,
+      summary: 'Change all nodes of a set in the same way, or none',
       query: expectQuery,
       body: bodyOf(
-        { about: `${title} set` },
-        { nodes, fields: { type: anObject, required: true, meaning: `the fields of a ${title}` } },
+        { about: 'node set' },
+        { nodes, fields: { type: anObject, required: true, meaning: 'the fields of a node' } },
         ({ nodes: set, fields }) => {
-          const about = { ...objectTypes[type], title: `${title} set` }
+          const about = { ...objectTypes.node, title: 'node set' }
           return { set, given: readObject(about, forMessage(set), fields) }
         }
       ),
       output: ref('message'),
-      handler: async (request, { set, given }) => {
-        if (given.newName !== undefined)
-          throw badRequest(`${title} set ${forMessage(set)}: a set cannot be renamed`, 'invalid-set')
-        checkOperator(request, given)
-        return saveSet(parts, type, pick(set, request), given, request)
-      }
+      handler: (request, { set, given }) =>
+        saveSet(parts, forMessage(set), pick(set, request), given, request)
     }),
-    post(`${base}/_delete`, {
+    post('/config/node/_delete', {
       access: 'user',
       refuses: [404],
-      summary: `Delete all ${title}s of a set, or none`,
-      body: bodyOf({ about: `${title} set` }, { nodes }),
+      summary: 'Delete all nodes of a set, or none',
+      body: bodyOf({ about: 'node set' }, { nodes }),
       output: ref('message'),
       handler: async (request, { nodes: set }) => {
-        const count = await removeAll(model, type, pick(set, request), actorOf(request))
-        return done(200, `${countObjects(type, count)} deleted`)
+        const count = await removeAll(model, 'node', pick(set, request), actorOf(request))
+        return done(200, `${countObjects('node', count)} deleted`)
       }
     })
   ]
@@ -579,7 +569,6 @@ export function interfaceRoutes({ model }: Parts, type: 'group' | 'node'): ApiRo
     }),
     ...deletion(`${base}/{interface}`, {
       access: 'user',
-      answers: [204],
       summary: `Delete one interface of a ${type}`,
       handler: async request => {
         const [name, wanted] = [nameOf(request), param(request, 'interface')]

@@ -12,9 +12,13 @@ import { membersAnswer, membersSchema, objectRoutes } from './objects.js'
 import { bodyOf, deletion, get, members, objectBody, post } from './row.js'
 import { at, list, object, ref, string } from './schema.js'
 
+const one = '/config/osimage/{osimage}'
+const nameOf = (request: ApiRequest) => param(request, 'osimage')
+const place = { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' } as const
+
 /** The fields of a kernel change, at least one (rules 2.8). */
 const kernel = bodyOf(
-  { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
+  place,
   {
     kernelfile: { type: file, meaning: 'file below /boot of the image' },
     initrdfile: { type: file, meaning: 'file below /boot of the image; built where absent' },
@@ -38,8 +42,6 @@ const kernel = bodyOf(
 /** OS images, and the work on their files: pack, kernel, clone (rules 2.8). */
 export function osimageRoutes(parts: Parts): ApiRoute[] {
   const { images } = parts
-  const one = '/config/osimage/{osimage}'
-  const nameOf = (request: ApiRequest) => param(request, 'osimage')
   return [
     ...objectRoutes(parts, 'osimage', {
       columns: ['name', 'distribution', 'kernelversion', 'imagefile', 'comment'],
@@ -81,7 +83,7 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
     post(`${one}/_clone`, {
       access: 'user',
       answers: [200, 201],
-      summary: 'Clone an OS image and its directory as newosimage; ' + 'Prefer: respond-async as for _pack',
+      summary: 'Clone an OS image and its directory as newosimage; Prefer: respond-async as for _pack',
       body: objectBody('osimage'),
       handler: async (request, given) => {
         const job = await images.clone(nameOf(request), given, actorOf(request))
@@ -91,10 +93,67 @@ export function osimageRoutes(parts: Parts): ApiRoute[] {
   ]
 }
 
-const tagBody = bodyOf(
-  { about: 'OS image {osimage}', at: 'config.osimage.{osimage}' },
-  { tag: { type: objectName, required: true, meaning: 'tag' } }
-)
+/** The body of an import and of an update. */
+const sourceOf = (required: boolean) =>
+  bodyOf(
+    place,
+    {
+      source: {
+        type: freeText,
+        ...(required ? { required: true as const } : {}),
+        meaning: 'docker://REGISTRY/NAME, oci-archive:/PATH, docker-archive:/PATH or containers-storage:NAME'
+      }
+    },
+    ({ source }) => ({ source: source || null })
+  )
+
+/** The body of a push. */
+const target = bodyOf(place, {
+  target: { type: freeText, required: true, meaning: 'docker://REGISTRY/NAME:TAG' },
+  tag: { type: objectName, meaning: 'tag of the OS image; absent: what is packed now' }
+})
+
+/** OS images that are made of container images, and become some (rules 9.16, 9.17). */
+export function osimageSourceRoutes({ images }: Parts): ApiRoute[] {
+  return [
+    post(`${one}/_import`, {
+      access: 'user',
+      answers: [200, 201],
+      summary: 'Make an OS image of a container image; Prefer: respond-async as for _pack',
+      body: sourceOf(true),
+      output: acknowledgement,
+      handler: async (request, { source }) => {
+        const name = nameOf(request)
+        const job = await images.import(name, source as string, actorOf(request))
+        return answerWhenDone(request, job, 201, `OS image ${name} imported from ${source}`)
+      }
+    }),
+    post(`${one}/_update`, {
+      access: 'user',
+      answers: [200, 204],
+      summary:
+        'Fetch the container image of an OS image anew if it has changed, or another one; ' +
+        'Prefer: respond-async as for _pack',
+      body: sourceOf(false),
+      output: acknowledgement,
+      handler: async (request, { source }) =>
+        answerWhenDone(request, await images.update(nameOf(request), source, actorOf(request)), 204)
+    }),
+    post(`${one}/_push`, {
+      access: 'user',
+      answers: [200, 204],
+      summary: 'Put the pack of an OS image into a registry; Prefer: respond-async as for _pack',
+      body: target,
+      output: acknowledgement,
+      handler: async (request, { target, tag }) => {
+        const job = await images.upload(nameOf(request), target as string, tag, actorOf(request))
+        return answerWhenDone(request, job, 204)
+      }
+    })
+  ]
+}
+
+const tagBody = bodyOf(place, { tag: { type: objectName, required: true, meaning: 'tag' } })
 const listing: Listing = { title: 'tag', place: 'config.osimagetag.{tag}', item: ref('osimagetag') }
 const tags = at(listing.place, listing.item)
 
@@ -109,15 +168,15 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
     }
     return found
   }
-  const imageOf = (request: ApiRequest) => model.get('osimage', param(request, 'osimage'))
+  const imageOf = (request: ApiRequest) => model.get('osimage', nameOf(request))
   return [
-    post('/config/osimage/{osimage}/tag', {
+    post(`${one}/tag`, {
       access: 'user',
       answers: [204],
       summary: "Create a tag, or move it to the image's present files",
       body: tagBody,
       handler: async (request, { tag }) => {
-        const name = param(request, 'osimage')
+        const name = nameOf(request)
         await model.change(actorOf(request), tx => setTag(tx, model.get('osimage', name, tx), tag))
         return { status: 204 }
       }
@@ -149,9 +208,8 @@ export function osimagetagRoutes({ model }: Parts): ApiRoute[] {
         return membersAnswer(request, 'osimagetag', tagged(name))
       }
     }),
-    ...deletion('/config/osimage/{osimage}/osimagetag/{tagname}', {
+    ...deletion(`${one}/osimagetag/{tagname}`, {
       access: 'user',
-      answers: [204],
       summary: 'Delete a tag that nothing uses',
       handler: async request => {
         const { name } = imageOf(request)
@@ -180,7 +238,7 @@ function shown(tags: readonly (readonly [string, OsimagetagDoc])[], request: Api
 /** The packs of an image in use, with their nodes (rules 6.8). */
 export function runningRoutes({ model, boots }: Parts): ApiRoute[] {
   return [
-    get('/config/osimage/{osimage}/_running', {
+    get(`${one}/_running`, {
       access: 'user',
       summary: 'How many nodes run each pack of the OS image',
       output: at(
@@ -197,7 +255,7 @@ export function runningRoutes({ model, boots }: Parts): ApiRoute[] {
         })
       ),
       handler: request => {
-        const { name } = model.get('osimage', param(request, 'osimage'))
+        const { name } = model.get('osimage', nameOf(request))
         return ok(config('osimage', { [name]: { running: runningPacks(model, boots, name) } }))
       }
     })

@@ -15,15 +15,12 @@ import { loginRoutes } from './login.js'
 import { inLuna } from './luna.js'
 import { monitorRoutes } from './monitor.js'
 import { networkRoutes } from './network.js'
-import { nodeRoutes } from './node.js'
-import { nodeSets } from './node-sets.js'
+import { nodeRoutes, rehearsalRoutes } from './node.js'
 import { interfaceRoutes, objectRoutes } from './objects.js'
 import { openapi } from './openapi.js'
-import { osimageRoutes, osimagetagRoutes, runningRoutes } from './osimage.js'
-import { osimageSourceRoutes } from './osimage-source.js'
+import { osimageRoutes, osimageSourceRoutes, osimagetagRoutes, runningRoutes } from './osimage.js'
 import { pageRoutes } from './page.js'
 import { withPreconditions } from './preconditions.js'
-import { rehearsalRoutes } from './rehearsal.js'
 import { checksQuery, get } from './row.js'
 import { secretRoutes } from './secrets.js'
 import { serviceRoutes } from './services.js'
@@ -85,7 +82,6 @@ function configuration(parts: Parts): ApiRoute[] {
     }),
     ...interfaceRoutes(parts, 'group'),
     ...objectRoutes(parts, 'node', {
-      sets: nodeSets(parts),
       columns: ['name', 'group', 'osimage', 'osimagetag', 'macaddr', 'BOOTIF.ipaddress', 'status', 'comment']
     }),
     ...interfaceRoutes(parts, 'node'),

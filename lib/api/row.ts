@@ -1,4 +1,4 @@
-import { type Access, accessOf, type Limit } from '../auth/access.js'
+import { accessOf } from '../auth/access.js'
 import { badRequest } from '../base/errors.js'
 import { isObject, type JsonObject, type JsonValue } from '../base/json.js'
 import type { Answer } from '../http/route.js'
@@ -10,58 +10,47 @@ import { type ApiRequest, type ApiRoute, param } from './context.js'
 import { parameterCodes, parameterOf } from './params.js'
 import { at, object, plainText, property, ref, type Schema } from './schema.js'
 
-interface Row<Given> {
-  readonly access: Access
-  /** Operators may call it too (rules 5.2). */
-  readonly operator?: true
-  /** How it respects a limit to groups; absent: limited callers may not call it. */
-  readonly limited?: Limit | undefined
-  readonly summary: string
+/** A row of the route table: it states what is particular, and all else of the route follows. */
+interface Row<Given>
+  extends Pick<
+    ApiRoute,
+    'access' | 'operator' | 'limited' | 'summary' | 'sets' | 'maxBody' | 'admit' | 'output'
+  > {
   /** A GET that changes something: it does not answer HEAD (rules 2.5). */
   readonly changes?: true
-  /** Status codes of success; default: 200. */
+  /** Status codes of success; default: 200, and 204 for a deletion. */
   readonly answers?: readonly number[]
   /** Status codes that follow neither from its access nor from its path or its body. */
   readonly refuses?: readonly number[]
-  readonly query?: Readonly<Record<string, Schema>>
-  readonly sets?: true
+  readonly query?: ApiRoute['query']
   readonly body?: Body<Given>
-  /** Maximum size of the body in bytes, if less than usual. */
-  readonly maxBody?: number
-  /** Called before the body is read; throws to refuse. Who passes may send `maxBody`. */
-  readonly admit?: (request: ApiRequest) => Promise<void>
-  readonly output?: Schema
   handler(request: ApiRequest, given: Given): Answer | Promise<Answer>
 }
 
 /** Makes a route, with its common codes from access, body and path, and 503 (rules 2.3, 2.4, 2.7). */
-function route<Given>(method: 'GET' | 'POST', path: string, row: Row<Given>): ApiRoute {
-  const { access, summary, answers = [200], refuses = [], query = {}, body, operator, limited } = row
-  const effect = row.changes || method === 'POST' ? 'changes' : 'reads'
+function route<Given>(
+  method: 'GET' | 'POST',
+  path: string,
+  { changes, answers = [200], refuses = [], body, handler, ...row }: Row<Given>
+): ApiRoute {
+  const effect = changes || method === 'POST' ? 'changes' : 'reads'
   const refusals = new Set([
-    ...accessOf({ path, access, effect, ...(operator ? { operator } : {}), limited }).codes,
+    ...accessOf({ ...row, path, effect }).codes,
     ...(body || checksQuery(path) ? [400] : []),
     ...parameterCodes(path),
     ...refuses,
     503
   ])
   return {
+    query: {},
+    ...row,
     method,
     path,
     effect,
-    access,
     body: body ? (body.text ? 'text' : 'json') : 'ignored',
     codes: [...answers, ...[...refusals].sort()],
-    summary,
-    query,
-    ...(row.sets ? { sets: row.sets } : {}),
-    ...(operator ? { operator } : {}),
-    ...(limited ? { limited } : {}),
     ...(body ? { input: body.schema } : {}),
-    ...(row.maxBody === undefined ? {} : { maxBody: row.maxBody }),
-    ...(row.admit ? { admit: row.admit } : {}),
-    ...(row.output ? { output: row.output } : {}),
-    handler: request => row.handler(request, body?.read(request) as Given)
+    handler: request => handler(request, body?.read(request) as Given)
   }
 }
 
@@ -76,7 +65,9 @@ export const post = <Given>(path: string, row: Row<Given>) => route('POST', path
 
 /** `<path>/_delete`, which answers GET and POST (rules 2.6). */
 export const deletion = (path: string, row: Row<undefined>) =>
-  (['GET', 'POST'] as const).map(method => route(method, `${path}/_delete`, { ...row, changes: true }))
+  (['GET', 'POST'] as const).map(method =>
+    route(method, `${path}/_delete`, { answers: [204], ...row, changes: true })
+  )
 
 /** `<path>/_list` and its synonym `<path>/_member` (rules 2.10). */
 export const members = (path: string, row: Row<undefined>) =>

@@ -91,9 +91,37 @@ const containerImage = {
   ...{ labels: map(string()), layers: list(string('sha256:… of a layer, the lowest first')) }
 }
 
+/** A field of answers alone. */
+const shown = (schema: Schema, description: string) => ({ ...schema, description, readOnly: true })
+
+/** The fields of nodes, and of OS images, that are not in the field table. */
+const derivedFields: Partial<Record<TypeName, Schema>> = {
+  node: {
+    _running: shown(orNull(object(runningPack)), 'the packed image that it runs; null if unknown'),
+    _stale: shown(
+      orNull(object(pack)),
+      'the packed image that it would get at a reboot, if it differs; else null'
+    )
+  },
+  osimage: {
+    _source: shown(
+      orNull(object(containerImage)),
+      'the container image that its directory was made of; null if it was not imported'
+    ),
+    _rehearsed: shown(
+      orNull(string()),
+      'when, as which node and how its pack booted in a virtual machine; null: it did not'
+    ),
+    _kernelsigner: shown(
+      orNull(string()),
+      'who signed its packed kernel for Secure Boot, none for nobody; null if unknown'
+    )
+  }
+}
+
 function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema {
   const sources = type === 'node' ? ['node', 'group', 'cluster', 'default'] : ['group', 'cluster', 'default']
-  const source = { ...word(...sources), description: 'where the value in force is set', readOnly: true }
+  const source = shown(word(...sources), 'where the value in force is set')
   const inherited = fields.filter(field => field.inherited).map(({ name }) => [`_${name}_source`, source])
   const naming = { ...string('the new name, for a rename or a clone'), writeOnly: true }
   return object({
@@ -105,46 +133,14 @@ function objectSchema({ type, fields, interfaces, newName }: ObjectType): Schema
           _override: { type: 'boolean', description: 'the object itself sets an inheritable field' },
           ...Object.fromEntries(inherited),
           _variables_source: { ...map(source), readOnly: true },
-          _kerneloptions: { ...string('kernel options in force'), readOnly: true },
-          _kerneloptions_source: {
-            ...string('where its parts are set, such as image+group+node; default: nowhere'),
-            readOnly: true
-          }
+          _kerneloptions: shown(string(), 'kernel options in force'),
+          _kerneloptions_source: shown(
+            string(),
+            'where its parts are set, such as image+group+node; default: nowhere'
+          )
         }
       : {}),
-    ...(type === 'node'
-      ? {
-          _running: {
-            ...orNull(object(runningPack)),
-            description: 'the packed image that it runs; null if unknown',
-            readOnly: true
-          },
-          _stale: {
-            ...orNull(object(pack)),
-            description: 'the packed image that it would get at a reboot, if it differs; else null',
-            readOnly: true
-          }
-        }
-      : {}),
-    ...(type === 'osimage'
-      ? {
-          _source: {
-            ...orNull(object(containerImage)),
-            description: 'the container image that its directory was made of; null if it was not imported',
-            readOnly: true
-          },
-          _rehearsed: {
-            ...orNull(string()),
-            description: 'when, as which node and how its pack booted in a virtual machine; null: it did not',
-            readOnly: true
-          },
-          _kernelsigner: {
-            ...orNull(string()),
-            description: 'who signed its packed kernel for Secure Boot, none for nobody; null if unknown',
-            readOnly: true
-          }
-        }
-      : {}),
+    ...derivedFields[type],
     ...Object.fromEntries(newName.map(key => [key, naming]))
   })
 }

@@ -40,8 +40,10 @@ export function secretRoutes(parts: Parts): ApiRoute[] {
       output: schema,
       handler: ({ caller }) => answer({ node: all('node', caller), group: all('group', caller) })
     }),
-    ...ownerRoutes(parts, 'node'),
-    ...ownerRoutes(parts, 'group')
+    ...(['node', 'group'] as const).flatMap(type => [
+      ...readRoutes(parts, type),
+      ...changeRoutes(parts, type)
+    ])
   ]
 }
 
@@ -58,11 +60,6 @@ function groupOf(parts: Parts, type: SecretOwner, owner: string, caller: Caller)
 }
 
 const baseOf = (type: SecretOwner) => `/config/secrets/${type}/{${type}}`
-
-const ownerRoutes = (parts: Parts, type: SecretOwner): ApiRoute[] => [
-  ...readRoutes(parts, type),
-  ...changeRoutes(parts, type)
-]
 
 function readRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
   const { model } = parts
@@ -175,7 +172,6 @@ function changeRoutes(parts: Parts, type: SecretOwner): ApiRoute[] {
     }),
     ...deletion(`${base}/{secret}`, {
       access: 'user',
-      answers: [204],
       summary: `Delete a secret of a ${type}`,
       handler: async request => {
         await model.change(actorOf(request), tx => {

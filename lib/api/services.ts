@@ -48,8 +48,6 @@ function controlRoutes(parts: Parts, name: ServiceName): ApiRoute[] {
             for (const text of words.split('\n')) if (text !== '') line(text)
           }
         })
-        // The job's record has its end.
-        job.done.catch(() => {})
         return acknowledge(request, job)
       }
     })

@@ -4,7 +4,17 @@ import type { ProgramToken } from '../auth/program-tokens.js'
 import { unauthorized } from '../base/errors.js'
 import { type FieldType, freeText, integer, ValueError } from '../model/field.js'
 import { version } from '../version.js'
-import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
+import {
+  type ApiRequest,
+  type ApiRoute,
+  actorOf,
+  config,
+  done,
+  isoTime,
+  ok,
+  type Parts,
+  param
+} from './context.js'
 import { type Listing, listed, listQuery } from './listing.js'
 import { bodyOf, deletion, get, post } from './row.js'
 import { at, object, orNull, type Schema, standing, string, time } from './schema.js'
@@ -88,10 +98,8 @@ const listing: Listing = {
   })
 }
 
-const iso = (ms: number | undefined) => (ms === undefined ? null : new Date(ms).toISOString())
-
 function entryOf({ name, role, by, created, ends, used }: ProgramToken) {
-  const shown = { name, role, by, created: iso(created), ends: iso(ends), used: iso(used) }
+  const shown = { name, role, by, created: isoTime(created), ends: isoTime(ends), used: isoTime(used) }
   return { name, values: () => shown }
 }
 
@@ -130,7 +138,6 @@ export function programTokenRoutes({ programs, record }: Parts): ApiRoute[] {
     }),
     ...deletion('/config/token/{token}', {
       access: 'login',
-      answers: [204],
       summary: 'Revoke the token of a program, at once',
       handler: async asked => {
         const { values } = entryOf(await programs.revoke(nameOf(asked)))

@@ -5,8 +5,8 @@ import { longestQuote } from '../trust/evidence.js'
 import { firmwareText } from '../trust/firmware.js'
 import { seenOf } from '../trust/trust.js'
 import { type ApiRequest, type ApiRoute, actorOf, config, done, ok, type Parts, param } from './context.js'
-import { type Listing, listed, listQuery } from './listing.js'
-import { nodesFor } from './node-sets.js'
+import { type Listing, listed } from './listing.js'
+import { nodesFor, nodesQuery } from './node-sets.js'
 import { bodyOf, get, post, script } from './row.js'
 import { at, object, orNull, ref, string, time, word } from './schema.js'
 
@@ -160,7 +160,7 @@ function adminRoutes(parts: Parts): ApiRoute[] {
       access: 'user',
       limited: 'filtered',
       summary: 'What the machines of nodes proved: those with field trust, and those that showed a TPM',
-      query: { ...listQuery, nodes: string('a node set: limits the list to these nodes') },
+      query: nodesQuery,
       output: at(listing.place, object(fields)),
       handler: request =>
         listed(request, listing, function* () {

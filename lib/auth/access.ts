@@ -43,16 +43,12 @@ interface AccessRule {
   readonly browsers?: 'refused'
 }
 
+const forAll = { viewer: 'all', node: 'all' } as const
+
 /** Access words (rules 5.7), for check and documents. Handlers check the source address. */
 const accessRules = {
-  anyone: { description: 'no token', token: 'unread', viewer: 'all', node: 'all' },
-  machine: {
-    description: 'no token; no browser',
-    token: 'unread',
-    viewer: 'all',
-    node: 'all',
-    browsers: 'refused'
-  },
+  anyone: { description: 'no token', token: 'unread', ...forAll },
+  machine: { description: 'no token; no browser', token: 'unread', ...forAll, browsers: 'refused' },
   minimal: { description: 'token; without one names only', token: 'optional' },
   // As `minimal` if the path has an address in place of a network, else as `user`.
   address: { description: 'token for a network, none for an address', token: 'optional' },
@@ -64,17 +60,11 @@ const accessRules = {
   node: { description: 'token, or that of the node itself', token: 'needed', node: 'own' },
   source: {
     description: 'by source address, no browser; a token that is sent must be valid',
-    token: 'optional',
-    viewer: 'all',
-    node: 'all',
-    browsers: 'refused'
+    ...{ token: 'optional', ...forAll, browsers: 'refused' }
   },
   files: {
     description: 'from a configured network, or with a token',
-    token: 'optional',
-    viewer: 'all',
-    node: 'all',
-    lenient: true
+    ...{ token: 'optional', ...forAll, lenient: true }
   }
 } as const satisfies Readonly<Record<string, AccessRule>>
 

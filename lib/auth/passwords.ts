@@ -1,18 +1,21 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto'
 import type { Grant } from './grant.js'
 
-/** Cost of a guess: `128 * N * r` bytes of memory (16 MiB), touched `p` times. */
-const cost = { N: 16384, r: 8, p: 5 }
+/** Cost of a guess: `128 * N * r` bytes of memory, touched `p` times. */
+interface Cost {
+  readonly N: number
+  readonly r: number
+  readonly p: number
+}
+/** 16 MiB. */
+const cost: Cost = { N: 16384, r: 8, p: 5 }
 const saltBytes = 16
 const keyBytes = 32
 
 /** Maximum length of a password in bytes; longer ones never match. */
 export const longestPassword = 1024
 
-interface Parts {
-  readonly N: number
-  readonly r: number
-  readonly p: number
+interface Parts extends Cost {
   readonly salt: Buffer
   readonly key: Buffer
 }
@@ -23,9 +26,11 @@ interface Parts {
  */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(saltBytes)
-  const key = await derive(password, { ...cost, salt }, keyBytes)
-  const text = (bytes: Buffer) => bytes.toString('base64url')
-  return `$scrypt$N=${cost.N},r=${cost.r},p=${cost.p}$${text(salt)}$${text(key)}`
+  return hashText({ ...cost, salt, key: await derive(password, { ...cost, salt }, keyBytes) })
+}
+
+function hashText({ N, r, p, salt, key }: Parts): string {
+  return `$scrypt$N=${N},r=${r},p=${p}$${salt.toString('base64url')}$${key.toString('base64url')}`
 }
 
 /** Whether `hash` was made from `password`, in constant time; false for a malformed hash. */
@@ -43,16 +48,9 @@ export function isPasswordHash(text: string): boolean {
 
 /** Returns a hash that matches no password and costs as much to check as the costliest of `hashes`. */
 export function dummyHash(hashes: readonly string[]): string {
-  const work = ({ N, r, p }: Pick<Parts, 'N' | 'r' | 'p'>) => N * r * p
-  const dearest = hashes
-    .map(parse)
-    .reduce<Pick<Parts, 'N' | 'r' | 'p'> | undefined>(
-      (most, parts) => (parts && (!most || work(parts) > work(most)) ? parts : most),
-      undefined
-    )
-  const { N, r, p } = dearest ?? cost
-  const random = (bytes: number) => randomBytes(bytes).toString('base64url')
-  return `$scrypt$N=${N},r=${r},p=${p}$${random(saltBytes)}$${random(keyBytes)}`
+  const work = ({ N, r, p }: Cost) => N * r * p
+  const [dearest = cost] = hashes.flatMap(hash => parse(hash) ?? []).sort((a, b) => work(b) - work(a))
+  return hashText({ ...dearest, salt: randomBytes(saltBytes), key: randomBytes(keyBytes) })
 }
 
 const shape = /^\$scrypt\$N=([1-9]\d{0,6}),r=([1-9]\d?),p=([1-9]\d?)\$([\w-]{16,64})\$([\w-]{43,86})$/

@@ -1,6 +1,7 @@
 import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { join } from 'node:path'
 import { LRUCache } from 'lru-cache'
+import { jsonObjectOrEmpty } from '../base/json.js'
 import { openKey } from '../disk/file.js'
 import { type Grant, grantText, type Login, loginSources, parseGrant } from './grant.js'
 
@@ -17,17 +18,18 @@ const encode = (json: object) => Buffer.from(JSON.stringify(json)).toString('bas
 const prefix = `${encode({ alg: 'HS256', typ: 'JWT' })}.`
 
 /** The claims of a valid token; times in milliseconds since the epoch. */
-export type Claims = (
-  | ({ readonly kind: 'user' } & Login)
-  | {
-      readonly kind: 'node'
-      readonly node: string
-      /** Generation of the node's name; absent in tokens of an earlier version. */
-      readonly generation?: number
-      /** The proof of a good boot that its machine got it for (`Trust.takes`); absent without one. */
-      readonly proof?: string
-    }
-) & { readonly issuedAt: number; readonly expiresAt: number }
+export type Claims = (({ readonly kind: 'user' } & Login) | ({ readonly kind: 'node' } & NodeClaims)) & {
+  readonly issuedAt: number
+  readonly expiresAt: number
+}
+
+interface NodeClaims {
+  readonly node: string
+  /** Generation of the node's name; absent in tokens of an earlier version. */
+  readonly generation?: number
+  /** The proof of a good boot that its machine got it for (`Trust.takes`); absent without one. */
+  readonly proof?: string
+}
 
 /** The purpose of a node's token: equal permissions, different lifetimes (rules 4.8). */
 type NodeUse = 'installing' | 'running'
@@ -42,15 +44,6 @@ interface Payload {
   readonly src?: string | undefined
   readonly gen?: number
   readonly proof?: string | undefined
-}
-
-/** The claims that a renewed token takes over. */
-interface RunningClaims {
-  readonly node: string
-  readonly generation: number
-  readonly proof?: string
-  /** Milliseconds since 1970. */
-  readonly expiresAt: number
 }
 
 interface TokensOptions {
@@ -71,11 +64,12 @@ export class Tokens {
   readonly #key: KeyObject
   /** A node sends its token a dozen times, and a signature takes longer than the rest of a report. */
   readonly #known = new LRUCache<string, Claims>({ max: mostKnown })
-  readonly #options: TokensOptions
 
-  private constructor(key: Uint8Array, options: TokensOptions) {
+  private constructor(
+    key: Uint8Array,
+    private readonly options: TokensOptions
+  ) {
     this.#key = createSecretKey(key)
-    this.#options = options
   }
 
   /**
@@ -90,7 +84,7 @@ export class Tokens {
   /** Issues a token for a verified login. */
   issueUser({ user, grant, source }: Login): string {
     const src = source === 'local' ? undefined : source
-    return this.#issue({ kind: 'user', sub: user, role: grantText(grant), src }, this.#options.lifetimeMs)
+    return this.#issue({ kind: 'user', sub: user, role: grantText(grant), src }, this.options.lifetimeMs)
   }
 
   /**
@@ -98,14 +92,19 @@ export class Tokens {
    * microseconds.
    */
   issueNode(node: string, generation: number, use: NodeUse = 'installing', proof?: string): string {
-    const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
+    const { nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.options
     const lifetimeMs = use === 'running' ? runningLifetimeMs : nodeLifetimeMs
     return this.#issue({ kind: 'node', sub: node, gen: generation, proof }, lifetimeMs)
   }
 
   /** Renews a running node's token; undefined in the first 90th of its life, so that few are stored. */
-  renewNode({ node, generation, proof, expiresAt }: RunningClaims): string | undefined {
-    const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.#options
+  renewNode({
+    node,
+    generation = 0,
+    proof,
+    expiresAt
+  }: NodeClaims & { readonly expiresAt: number }): string | undefined {
+    const { now, nodeLifetimeMs, runningLifetimeMs = nodeLifetimeMs } = this.options
     if (expiresAt - now() > runningLifetimeMs * (1 - 1 / 90)) return undefined
     return this.issueNode(node, generation, 'running', proof)
   }
@@ -117,7 +116,7 @@ export class Tokens {
   verify(token: string): Claims | undefined {
     if (token.length > longestToken) return undefined
     const claims = this.#known.get(token) ?? this.#check(token)
-    const now = this.#options.now()
+    const now = this.options.now()
     return claims && claims.issuedAt <= now + clockSlackMs && now < claims.expiresAt ? claims : undefined
   }
 
@@ -145,7 +144,7 @@ export class Tokens {
   }
 
   #issue({ kind, sub, role, src, gen, proof }: Payload, lifetimeMs: number): string {
-    const now = this.#options.now()
+    const now = this.options.now()
     // JWT times are seconds; fractions keep the milliseconds. Named one by one: spreads are slow in V8.
     const signed =
       prefix + encode({ kind, sub, role, src, gen, proof, iat: now / 1000, exp: (now + lifetimeMs) / 1000 })
@@ -159,13 +158,8 @@ export class Tokens {
 
 /** Parses the payload of a token with our signature; an older program may have written it. */
 function readClaims(payload: string): Claims | undefined {
-  let json: Record<string, unknown> | null
-  try {
-    json = JSON.parse(Buffer.from(payload, 'base64url').toString()) as typeof json
-  } catch {
-    return undefined
-  }
-  const { kind, sub, role, src = 'local', gen, proof, iat, exp } = json ?? {}
+  const json = jsonObjectOrEmpty(Buffer.from(payload, 'base64url').toString())
+  const { kind, sub, role, src = 'local', gen, proof, iat, exp } = json
   if (
     typeof sub !== 'string' ||
     sub.length > longestName ||

@@ -10,8 +10,10 @@ export const trustFor = (verified: boolean, ca: Buffer | undefined): Trust => ({
   ...(verified && ca ? { secureContext: createSecureContext({ ca: [...rootCertificates, ca] }) } : {})
 })
 
+type Fault = 'name' | 'time' | 'issuer'
+
 /** Codes of Node's TLS by fault; those of chain checks are OpenSSL's (openssl-verification-options). */
-const CODES = {
+const CODES: Readonly<Record<Fault, readonly string[]>> = {
   name: ['ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH'],
   time: ['CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID'],
   issuer: [
@@ -19,8 +21,7 @@ const CODES = {
     ...['UNABLE_TO_GET_ISSUER_CERT', 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY'],
     ...['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'CERT_SIGNATURE_FAILURE']
   ]
-} as const satisfies Record<string, readonly string[]>
-type Fault = keyof typeof CODES
+}
 
 const WHAT: Readonly<Record<Fault, string>> = {
   name: 'its certificate is for another name',
@@ -66,8 +67,6 @@ export function certificateFault(
   code: string | undefined,
   server: keyof typeof WAYS_OUT
 ): { readonly what: string; readonly wayOut: string } | undefined {
-  for (const fault of ['name', 'time', 'issuer'] as const)
-    if (code !== undefined && (CODES[fault] as readonly string[]).includes(code))
-      return { what: WHAT[fault], wayOut: WAYS_OUT[server][fault] }
-  return undefined
+  const fault = (['name', 'time', 'issuer'] as const).find(one => CODES[one].includes(code ?? ''))
+  return fault && { what: WHAT[fault], wayOut: WAYS_OUT[server][fault] }
 }

@@ -1,4 +1,5 @@
 import { createHash, type Hash, hash } from 'node:crypto'
+import { runSync } from '../base/concurrency.js'
 import { badRequest } from '../base/errors.js'
 
 /** Characters of each of the two digests: 132 bits. */
@@ -9,12 +10,17 @@ const PIECE_CHARACTERS = 65_536
 /** A part of what it is made from: the configuration, and what else the answer shows. */
 export type EntityTagPart = readonly [state: string, more: string]
 
+interface Made {
+  readonly state: string
+  readonly rest: string
+}
+
 /**
  * The entity tag of an answer: `STATE.REST` (rules 2.21). STATE is a digest of the configuration that the
  * answer shows, and If-Match compares it; REST is one of all else: reported states, fields, format, dialect.
  */
 export class EntityTag {
-  #made: { readonly state: string; readonly rest: string } | undefined
+  #made: Made | undefined
 
   /** `parts` is asked once, and yields '' for a pause. `form` tells views of one thing from each other. */
   constructor(
@@ -24,12 +30,16 @@ export class EntityTag {
 
   /** Makes it in steps, a part in each. */
   *making(): Generator<''> {
-    const digests = this.#begun()
+    const [state, rest] = [new Digest(), new Digest()]
+    rest.add(this.form)
     for (const part of this.parts()) {
-      add(digests, part)
+      if (part !== '') {
+        state.add(part[0])
+        rest.add(part[1])
+      }
       yield ''
     }
-    this.#end(digests)
+    this.#made = { state: state.text(), rest: rest.text() }
   }
 
   get state(): string {
@@ -43,34 +53,10 @@ export class EntityTag {
   }
 
   /** Makes what is missing in one go: of one object, that is short. */
-  #parts() {
-    if (this.#made) return this.#made
-    const digests = this.#begun()
-    for (const part of this.parts()) add(digests, part)
-    return this.#end(digests)
+  #parts(): Made {
+    if (!this.#made) runSync(this.making())
+    return this.#made as Made
   }
-
-  #begun(): Digests {
-    const digests = { state: new Digest(), rest: new Digest() }
-    digests.rest.add(this.form)
-    return digests
-  }
-
-  #end({ state, rest }: Digests) {
-    this.#made = { state: state.text(), rest: rest.text() }
-    return this.#made
-  }
-}
-
-function add({ state, rest }: Digests, part: EntityTagPart | ''): void {
-  if (part === '') return
-  state.add(part[0])
-  rest.add(part[1])
-}
-
-interface Digests {
-  readonly state: Digest
-  readonly rest: Digest
 }
 
 /** A digest of texts, one after the other. */

@@ -1,6 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { type FileHandle, open, stat } from 'node:fs/promises'
 import { basename } from 'node:path'
+import { LRUCache } from 'lru-cache'
 import { singleFlight } from '../base/concurrency.js'
 import { notFound, unavailable } from '../base/errors.js'
 import { LIMITS } from './admission/limits.js'
@@ -33,14 +34,9 @@ export class OpenFile {
   }
 
   /** Whether a file is this one, with the same bytes. */
-  is({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): boolean {
-    const found = this.found
-    return (
-      found.dev === dev &&
-      found.ino === ino &&
-      found.size === size &&
-      found.mtimeNs === mtimeNs &&
-      found.ctimeNs === ctimeNs
+  is(other: BigIntStats): boolean {
+    return (['dev', 'ino', 'size', 'mtimeNs', 'ctimeNs'] as const).every(
+      field => this.found[field] === other[field]
     )
   }
 
@@ -169,8 +165,11 @@ interface PendingLook {
  * look at the disk.
  */
 export class SmallFileCache {
-  readonly #cached = new Map<string, SmallFile>()
-  #bytes = 0
+  readonly #cached = new LRUCache<string, SmallFile>({
+    maxSize: LIMITS.smallFileCacheBytes,
+    // An empty file counts too.
+    sizeCalculation: ({ bytes }) => Math.max(1, bytes.length)
+  })
   readonly #looks = new Map<string, PendingLook>()
 
   /** `now`: ms since 1970. */
@@ -199,8 +198,8 @@ export class SmallFileCache {
   async #look(path: string): Promise<SmallFile | undefined> {
     const found = await stat(path, { bigint: true })
     const kept = this.#cached.get(path)
-    if (kept) this.#drop(path, kept)
-    if (kept?.file.is(found)) return this.#keep(path, kept)
+    if (kept?.file.is(found)) return kept
+    this.#cached.delete(path)
     if (!found.isFile() || found.size > LIMITS.smallFileBytes) return undefined
     return this.files.with(path, async file => {
       // It may be another file already.
@@ -209,23 +208,8 @@ export class SmallFileCache {
       // A file that has shrunk is left to the download.
       if ((await file.read(bytes, 0, file.size)) < file.size) return undefined
       const small = { file, bytes }
-      return this.now() - file.changedMs < TICK_MS ? small : this.#keep(path, small)
+      if (this.now() - file.changedMs >= TICK_MS) this.#cached.set(path, small)
+      return small
     })
-  }
-
-  /** Moves the entry to the end; the first ones are evicted. */
-  #keep(path: string, small: SmallFile): SmallFile {
-    this.#cached.set(path, small)
-    this.#bytes += small.bytes.length
-    for (const [oldest, other] of this.#cached) {
-      if (this.#bytes <= LIMITS.smallFileCacheBytes) break
-      this.#drop(oldest, other)
-    }
-    return small
-  }
-
-  #drop(path: string, small: SmallFile): void {
-    this.#cached.delete(path)
-    this.#bytes -= small.bytes.length
   }
 }

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { LRUCache } from 'lru-cache'
 import { Semaphore } from '../base/concurrency.js'
 import { LIMITS } from './admission/limits.js'
 import type { OpenFile } from './open-files.js'
@@ -40,14 +41,15 @@ export interface FilePiece {
  * Only whole pieces are kept, so that there are few of them whatever is asked for.
  */
 export class PieceCache {
-  readonly #cached = new Map<string, { readonly piece: Piece; readonly bytes: number }>()
-  #bytes = 0
+  readonly #cached: LRUCache<string, Piece>
   /** Unused buffers of one size. */
   #spare: Buffer[] = []
   readonly #reads = new Semaphore(LIMITS.diskReads)
 
   /** `mostBytes`: for cached pieces and spare buffers together. */
-  constructor(private readonly mostBytes: number) {}
+  constructor(private readonly mostBytes: number) {
+    this.#cached = new LRUCache({ maxSize: mostBytes, disposeAfter: piece => piece.release() })
+  }
 
   /**
    * Returns up to `most` bytes of a file from `position` to the end of their piece of `size` bytes; none at
@@ -57,7 +59,7 @@ export class PieceCache {
     const length = Math.min(most, size - (position % size))
     const isWhole = position % size === 0 && (length === size || position + length === file.size)
     const key = `${file.id} ${position} ${size}`
-    const kept = isWhole ? this.#cachedPiece(key) : undefined
+    const kept = isWhole ? this.#cached.get(key)?.use() : undefined
     const piece = kept ?? this.#readPiece(file, position, isWhole ? size : length, size)
     if (isWhole && !kept) this.#keep(key, piece, size)
     try {
@@ -74,29 +76,14 @@ export class PieceCache {
 
   /** Empties the cache. */
   clear(): void {
-    for (const key of this.#cached.keys()) this.#drop(key)
+    this.#cached.clear()
     this.#spare = []
   }
 
-  /** A cached piece, for one more client. */
-  #cachedPiece(key: string): Piece | undefined {
-    const kept = this.#cached.get(key)
-    if (!kept) return undefined
-    // Moves it to the end; the first ones are evicted.
-    this.#cached.delete(key)
-    this.#cached.set(key, kept)
-    return kept.piece.use()
-  }
-
-  #keep(key: string, piece: Piece, bytes: number): void {
-    this.#cached.set(key, { piece: piece.use(), bytes })
-    this.#bytes += bytes
-    for (const oldest of this.#cached.keys()) {
-      if (this.#bytes <= this.mostBytes) break
-      this.#drop(oldest)
-    }
+  #keep(key: string, piece: Piece, size: number): void {
+    this.#cached.set(key, piece.use(), { size })
     piece.read.catch(() => {
-      if (this.#cached.get(key)?.piece === piece) this.#drop(key)
+      if (this.#cached.peek(key) === piece) this.#cached.delete(key)
     })
   }
 
@@ -106,15 +93,8 @@ export class PieceCache {
     const read = this.#reads.run('', () => file.read(buffer, position, length))
     return new Piece(buffer, read, freed => {
       if (this.#spare[0]?.length !== freed.length) this.#spare = []
-      if ((this.#spare.length + 1) * freed.length + this.#bytes <= this.mostBytes) this.#spare.push(freed)
+      if ((this.#spare.length + 1) * freed.length + this.#cached.calculatedSize <= this.mostBytes)
+        this.#spare.push(freed)
     })
-  }
-
-  #drop(key: string): void {
-    const kept = this.#cached.get(key)
-    if (!kept) return
-    this.#cached.delete(key)
-    this.#bytes -= kept.bytes
-    kept.piece.release()
   }
 }

@@ -51,7 +51,7 @@ export class Router<C> {
     if (!node) throw notFound(`there is no route /${segments.join('/').slice(0, 200)}`, 'no-route')
     const entry = entryFor(node, method)
     if (!entry) {
-      const allow = allowed(node)
+      const allow = ['GET', 'HEAD', 'POST'].filter(known => entryFor(node, known))
       const only = allow.join(', ').replace(/, (?=\w+$)/, ' and ')
       const path = `/${segments.map(encodeURIComponent).join('/')}`
       throw methodNotAllowed(
@@ -97,18 +97,9 @@ function descend<C>(node: Node<C>, segments: readonly string[], depth: number): 
   return node.parameter && descend(node.parameter, segments, depth + 1)
 }
 
-function entryFor<C>(node: Node<C>, method: string): Entry<C> | undefined {
-  if (method === 'GET') return node.get
-  if (method === 'POST') return node.post
-  return method === 'HEAD' && node.get?.route.effect === 'reads' ? node.get : undefined
-}
-
-function allowed<C>(node: Node<C>): string[] {
-  const methods: string[] = []
-  if (node.get) methods.push('GET')
-  if (node.get?.route.effect === 'reads') methods.push('HEAD')
-  if (node.post) methods.push('POST')
-  return methods
+function entryFor<C>({ get, post }: Node<C>, method: string): Entry<C> | undefined {
+  if (method === 'POST') return post
+  return method === 'GET' || (method === 'HEAD' && get?.route.effect === 'reads') ? get : undefined
 }
 
 /** Names the route for what the client wanted with a method that is not used here (rules 2.5). */
@@ -158,21 +149,8 @@ function pathStart(target: string): number {
 }
 
 function splitPath(path: string): string[] {
-  const plain = !/[%\u0080-\uffff]/.test(path)
-  const segments: string[] = []
-  let start = 0
-  while (start < path.length) {
-    if (path.charCodeAt(start) === SLASH) {
-      start++
-      continue
-    }
-    const slash = path.indexOf('/', start)
-    const end = slash < 0 ? path.length : slash
-    const raw = path.slice(start, end)
-    segments.push(plain ? raw : decodeSegment(raw))
-    start = end + 1
-  }
-  return segments
+  const segments = path.split('/').filter(Boolean)
+  return /[%\u0080-\uffff]/.test(path) ? segments.map(decodeSegment) : segments
 }
 
 function decodeSegment(raw: string): string {

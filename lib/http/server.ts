@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import {
   type AddressInfo,
@@ -192,17 +193,12 @@ export class HttpServer<C> {
     return this.#listen(listener, address, port)
   }
 
-  #listen(server: Listener, address: string, port: number): Promise<{ address: string; port: number }> {
-    return new Promise((resolve, reject) => {
-      server.once('error', reject)
-      server.listen({ host: address, port, backlog: LIMITS.acceptBacklog }, () => {
-        server
-          .off('error', reject)
-          .on('error', error => this.options.log.error(`accepting: ${error.message}`))
-        const { address, port } = server.address() as AddressInfo
-        resolve({ address, port })
-      })
-    })
+  async #listen(server: Listener, host: string, port: number): Promise<{ address: string; port: number }> {
+    server.listen({ host, port, backlog: LIMITS.acceptBacklog })
+    await once(server, 'listening')
+    server.on('error', error => this.options.log.error(`accepting: ${error.message}`))
+    const { address, port: taken } = server.address() as AddressInfo
+    return { address, port: taken }
   }
 
   /**

@@ -2,10 +2,9 @@ import { isUtf8 } from 'node:buffer'
 import { createScanner, type JSONScanner } from 'jsonc-parser'
 import { runSync } from '../base/concurrency.js'
 import { badRequest, type ServiceError } from '../base/errors.js'
-import type { JsonValue } from '../base/json.js'
-import { PIECE_CHARACTERS, parsingPieces } from './json-pieces.js'
+import type { JsonObject, JsonValue } from '../base/json.js'
 
-/** Values that are checked in one step. */
+/** Values that are read in one step. */
 const VALUES_AT_ONCE = 512
 
 /** Maximum nesting of objects and lists (rules 1.7). */
@@ -36,17 +35,13 @@ const BACKSLASH = 0x5c
  * column count from 1, the column in characters. Linear time, flat stack.
  */
 export function parseStrict(bytes: Uint8Array): JsonValue {
-  const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
-  runSync(new Grammar(text).checking())
-  return JSON.parse(text) as JsonValue
+  return runSync(parsingStrict(bytes))
 }
 
 /** The same in steps, for a long text. */
 export function* parsingStrict(bytes: Uint8Array): Generator<void, JsonValue> {
   const text = decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
-  const grammar = new Grammar(text)
-  yield* grammar.checking()
-  return yield* parsingPieces(text, grammar.large)
+  return yield* new Parser(text).parsing()
 }
 
 function decode(bytes: Buffer): string {
@@ -86,124 +81,124 @@ function wrong(text: string, offset: number, what: string): ServiceError {
 /** The first `length` characters at most, none cut in half. */
 const shortened = (text: string, length: number) => [...text.slice(0, 2 * length)].slice(0, length).join('')
 
+interface OpenObject {
+  readonly object: JsonObject
+  /** The key of the value that comes next. */
+  key: string
+}
+interface OpenList {
+  readonly list: JsonValue[]
+}
+
 /**
  * Walks over a text once and throws at the first deviation from strict JSON. It skips white space and strings
  * itself: the scanner joins them character by character, which takes over a gigabyte for a hostile body of 64
  * MB, and does not say where in a string the error is.
  */
-class Grammar {
+class Parser {
   readonly #scanner: JSONScanner
-  /** Each open object with its keys, and each open list; the innermost last. */
-  readonly #open: { readonly start: number; readonly keys: Set<string> | undefined }[] = []
-  /** Start and end of each object and list longer than a piece. */
-  readonly large = new Map<number, number>()
+  /** The innermost last. */
+  readonly #open: (OpenObject | OpenList)[] = []
   #at = 0
 
   constructor(private readonly text: string) {
     this.#scanner = createScanner(text)
   }
 
-  *checking(): Generator<void> {
+  *parsing(): Generator<void, JsonValue> {
     if (this.#skipSpace() === this.text.length) throw wrong(this.text, 0, 'the body is empty')
-    let values = 0
-    do {
-      if (++values % VALUES_AT_ONCE === 0) yield
-      this.#value()
-    } while (!this.#afterValue())
+    for (let values = 1; ; values++) {
+      if (values % VALUES_AT_ONCE === 0) yield
+      const whole = this.#place(this.#value())
+      if (whole !== undefined) return whole
+    }
   }
 
-  /** Skips a scalar, an empty container, or the opening of a container and its first key. */
-  #value(): void {
+  /** Reads a scalar or an empty container, and before it the openings of others with their first keys. */
+  #value(): JsonValue {
     for (;;) {
-      if (this.#peek() === QUOTE) {
-        this.#string()
-        return
-      }
+      if (this.text.charCodeAt(this.#skipSpace()) === QUOTE) return this.#string()
       const token = this.#next()
       if (token === OPEN_BRACE) {
-        this.#push(new Set())
-        if (this.#closes(CLOSE_BRACE)) return
-        this.#key('a key in double quotes or "}"')
+        const open: OpenObject = { object: {}, key: '' }
+        this.#push(open)
+        if (this.#closes('}')) return open.object
+        this.#key(open, 'a key in double quotes or "}"')
       } else if (token === OPEN_BRACKET) {
-        this.#push(undefined)
-        if (this.#closes(CLOSE_BRACKET)) return
-      } else {
-        this.#scalar(token)
-        return
-      }
+        const open: OpenList = { list: [] }
+        this.#push(open)
+        if (this.#closes(']')) return open.list
+      } else return this.#scalar(token)
     }
   }
 
-  /** Skips what follows a value, up to the next one. True at the end of the body. */
-  #afterValue(): boolean {
-    for (;;) {
+  /** Puts a value into its container, and that into its own if it ends. Returns the whole at the end. */
+  #place(given: JsonValue): JsonValue | undefined {
+    for (let value = given; ; this.#open.pop()) {
       const token = this.#next()
-      const inside = this.#open.length > 0
-      const keys = this.#open.at(-1)?.keys
-      if (!inside) {
-        if (token === END) return true
+      const open = this.#open.at(-1)
+      if (!open) {
+        if (token === END) return value
         throw this.#unexpected('the end of the body')
       }
+      const isObject = 'object' in open
+      if (isObject) open.object[open.key] = value
+      else open.list.push(value)
       if (token === COMMA) {
-        if (keys) this.#key('a key in double quotes (no comma may follow the last one)')
-        else if (this.#closes(CLOSE_BRACKET))
-          throw this.#unexpected('a value (no comma may follow the last one)')
-        return false
+        if (isObject) this.#key(open, 'a key in double quotes (no comma may follow the last one)')
+        else if (this.#closes(']')) throw this.#unexpected('a value (no comma may follow the last one)')
+        return undefined
       }
-      if (token !== (keys ? CLOSE_BRACE : CLOSE_BRACKET))
-        throw this.#unexpected(keys ? '"," or "}"' : '"," or "]"')
-      this.#pop()
+      if (token !== (isObject ? CLOSE_BRACE : CLOSE_BRACKET))
+        throw this.#unexpected(isObject ? '"," or "}"' : '"," or "]"')
+      value = isObject ? open.object : open.list
     }
   }
 
-  #push(keys: Set<string> | undefined): void {
-    if (this.#open.length === MAX_DEPTH) {
+  #push(open: OpenObject | OpenList): void {
+    if (this.#open.length === MAX_DEPTH)
       throw wrong(this.text, this.#at - 1, `nested deeper than ${MAX_DEPTH} levels`)
-    }
-    this.#open.push({ start: this.#at - 1, keys })
-  }
-
-  #pop(): void {
-    const { start = 0 } = this.#open.pop() ?? {}
-    if (this.#at - start > PIECE_CHARACTERS) this.large.set(start, this.#at)
+    this.#open.push(open)
   }
 
   /** Closes the innermost container if its closing bracket comes next. */
-  #closes(bracket: typeof CLOSE_BRACE | typeof CLOSE_BRACKET): boolean {
-    if (this.#peek() !== (bracket === CLOSE_BRACE ? 0x7d : 0x5d)) return false
+  #closes(bracket: '}' | ']'): boolean {
+    if (this.text.charAt(this.#skipSpace()) !== bracket) return false
     this.#next()
-    this.#pop()
+    this.#open.pop()
     return true
   }
 
-  #key(expected: string): void {
+  #key(open: OpenObject, expected: string): void {
     const start = this.#skipSpace()
     if (this.text.charCodeAt(start) !== QUOTE) {
       this.#next()
       throw this.#unexpected(expected)
     }
-    this.#string()
-    const raw = this.text.slice(start, this.#at)
-    const key = raw.includes('\\') ? (JSON.parse(raw) as string) : raw.slice(1, -1)
-    const keys = this.#open.at(-1)?.keys as Set<string>
-    if (keys.has(key)) throw wrong(this.text, start, `the key ${shortened(raw, 100)} stands twice`)
+    const key = this.#string()
+    if (Object.hasOwn(open.object, key)) {
+      const raw = this.text.slice(start, this.#at)
+      throw wrong(this.text, start, `the key ${shortened(raw, 100)} stands twice`)
+    }
     // Harmless in itself, but code that copies the object would set a prototype with it.
     if (key === '__proto__') throw wrong(this.text, start, 'the key "__proto__" is not allowed')
-    keys.add(key)
+    open.key = key
     if (this.#next() !== COLON) throw this.#unexpected('":"')
   }
 
-  #scalar(token: number): void {
-    if (token === NULL || token === TRUE || token === FALSE) return
+  #scalar(token: number): JsonValue {
+    if (token === NULL) return null
+    if (token === TRUE || token === FALSE) return token === TRUE
     if (token !== NUMBER || this.#scanner.getTokenError() !== 0) throw this.#unexpected('a value')
     const start = this.#scanner.getTokenOffset()
     if (/\d/.test(this.text.charAt(this.#at))) throw wrong(this.text, start, 'a number must not begin with 0')
-    if (!Number.isFinite(Number(this.#scanner.getTokenValue())))
-      throw wrong(this.text, start, 'too large a number')
+    const number = Number(this.#scanner.getTokenValue())
+    if (!Number.isFinite(number)) throw wrong(this.text, start, 'too large a number')
+    return number
   }
 
-  /** Skips a string that begins here. */
-  #string(): void {
+  /** Reads a string that begins here. */
+  #string(): string {
     const { text } = this
     const start = this.#at
     let at = start + 1
@@ -216,6 +211,8 @@ class Grammar {
       else at++
     }
     this.#at = at + 1
+    // A copy: a slice would keep the whole body in memory.
+    return JSON.parse(text.slice(start, this.#at)) as string
   }
 
   /** The offset behind the escape sequence, or pair of surrogates, at `at`. */
@@ -246,10 +243,6 @@ class Grammar {
       if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return this.#at
       this.#at++
     }
-  }
-
-  #peek(): number {
-    return this.text.charCodeAt(this.#skipSpace())
   }
 
   #next(): number {

@@ -7,7 +7,6 @@ const PERIOD_MS = 1000
 /** Books retries at the pace of service: refusing all again at once would leave no time to serve them. */
 export class RetryAfter {
   readonly #least: number
-  readonly #now: () => number
   /** The latest time that was given out. */
   #lastBookedMs = Number.NEGATIVE_INFINITY
   /** Clients served since `#sinceMs`, and retries per millisecond. */
@@ -16,10 +15,12 @@ export class RetryAfter {
   #pace: number
 
   /** `leastPerSecond`: minimum pace, however few were served. `now`: monotonic milliseconds. */
-  constructor(leastPerSecond: number, now = () => performance.now()) {
+  constructor(
+    leastPerSecond: number,
+    private readonly now = () => performance.now()
+  ) {
     this.#least = leastPerSecond / 1000
     this.#pace = this.#least
-    this.#now = now
     this.#sinceMs = now()
   }
 
@@ -36,7 +37,7 @@ export class RetryAfter {
 
   #seconds(): number {
     this.#measure()
-    const now = this.#now()
+    const now = this.now()
     const latest = now + retryMaxS * 1000
     this.#lastBookedMs = Math.max(this.#lastBookedMs, now + retryMinS * 1000) + 1 / this.#pace
     if (this.#lastBookedMs <= latest) return Math.round((this.#lastBookedMs - now) / 1000)
@@ -46,7 +47,7 @@ export class RetryAfter {
   }
 
   #measure(): void {
-    const now = this.#now()
+    const now = this.now()
     const period = now - this.#sinceMs
     if (period < PERIOD_MS) return
     this.#pace = Math.max(this.#least, (retryGrowth * this.#served) / period)
